@@ -1,0 +1,1 @@
+//! Arguments, daemon, signals and messages.

@@ -1,0 +1,1 @@
+//! The chunks of a tile: where each lies, found without decoding any.

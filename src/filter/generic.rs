@@ -1,0 +1,1 @@
+//! Generic tiles: the self-describing tiles that hold everything but data.

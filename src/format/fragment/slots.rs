@@ -1,0 +1,71 @@
+//! Which index of the per-field lists belongs to which field.
+
+/// The numbering of fields in the lists of one fragment's metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slots {
+    /// Format version of the footer.
+    pub version: u32,
+    /// Number of attributes in the fragment's schema.
+    pub attributes: usize,
+    /// Number of dimensions in the fragment's schema.
+    pub dimensions: usize,
+    /// Whether a slot for cell timestamps follows the dimensions.
+    pub has_timestamps: bool,
+    /// Whether slots for delete timestamps and delete condition indexes follow.
+    pub has_delete_metadata: bool,
+}
+
+impl Slots {
+    /// Length of the lists that every field has (file sizes, tile offsets).
+    pub fn fixed(&self) -> usize {
+        if self.version < 5 {
+            self.attributes + 1
+        } else {
+            self.attributes
+                + 1
+                + self.dimensions
+                + usize::from(self.has_timestamps)
+                + 2 * usize::from(self.has_delete_metadata)
+        }
+    }
+
+    /// Length of the lists for var-sized data; below version 5 they lack the coordinates.
+    pub fn var(&self) -> usize {
+        if self.version < 5 {
+            self.attributes
+        } else {
+            self.fixed()
+        }
+    }
+
+    /// Slot of attribute `i`.
+    pub fn attribute(&self, i: usize) -> usize {
+        i
+    }
+
+    /// Slot of the zipped coordinates; unused from version 5.
+    pub fn coords(&self) -> usize {
+        self.attributes
+    }
+
+    /// Slot of dimension `i`; None below version 5, where coordinates are zipped.
+    pub fn dimension(&self, i: usize) -> Option<usize> {
+        (self.version >= 5 && i < self.dimensions).then(|| self.attributes + 1 + i)
+    }
+
+    /// Slot of the cell timestamps, where the fragment has them.
+    pub fn timestamps(&self) -> Option<usize> {
+        self.has_timestamps.then(|| self.attributes + 1 + self.dimensions)
+    }
+
+    /// Slot of the delete timestamps, where the fragment has them.
+    pub fn delete_timestamps(&self) -> Option<usize> {
+        self.has_delete_metadata
+            .then(|| self.attributes + 1 + self.dimensions + usize::from(self.has_timestamps))
+    }
+
+    /// Slot of the delete condition indexes, where the fragment has them.
+    pub fn delete_condition_index(&self) -> Option<usize> {
+        self.delete_timestamps().map(|slot| slot + 1)
+    }
+}

@@ -1,0 +1,21 @@
+//! How *unfiltered* bytes become plain structs. Pure functions over slices: nothing here knows files, filters'
+//! algorithms, threads, caches or FUSE.
+//!
+//! Every parser takes the bytes as a [`Cursor`](crate::cursor::Cursor) or slice and checks each length and count before it uses it. Names are
+//! kept as the bytes that were stored: the format does not promise that they are UTF-8.
+
+pub mod commits;
+pub mod condition;
+pub mod datatype;
+pub mod enumeration;
+pub mod enums;
+pub mod fragment;
+pub mod group;
+pub mod metadata;
+pub mod name;
+pub mod pipeline;
+pub mod range;
+pub mod schema;
+
+/// The newest format version that is understood; anything above is refused.
+pub const MAX_VERSION: u32 = 23;

@@ -1,0 +1,3 @@
+//! The `tiledbfs` program.
+
+fn main() {}

@@ -1,0 +1,2 @@
+//! Local files.
+pub struct LocalStorage;

@@ -1,0 +1,88 @@
+//! Listing directories and reading byte ranges of a source. Knows nothing of TileDB.
+//!
+//! [`Storage`] is the one door to the data, so that an object store can be a second backend. Paths are relative to the root of the source; the empty path is the root.
+
+mod local;
+pub use local::LocalStorage;
+
+use crate::error::{Error, Result};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a path of the source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum EntryType {
+    Directory,
+    File,
+}
+
+/// One name in a directory of the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its last component.
+    pub name: OsString,
+    /// What it is.
+    pub entry_type: EntryType,
+}
+
+/// What is known of a path without opening it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metadata {
+    /// What it is.
+    pub entry_type: EntryType,
+    /// Bytes of a file.
+    pub len: u64,
+    /// Modification time in milliseconds since the Unix epoch.
+    pub mtime: u64,
+    /// Differs between two states of a path whose content differs, as far as the backend can tell.
+    pub version: (u64, u64, u64),
+}
+
+/// A source of files.
+pub trait Storage: Send + Sync {
+    /// The names in a directory, in byte order. Names that are neither a file nor a directory, and links that may not be followed, are left out.
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
+
+    /// What is at `path`; `NotFound` when there is nothing.
+    fn metadata(&self, path: &Path) -> Result<Metadata>;
+
+    /// Opens a file for reading.
+    fn open(&self, path: &Path) -> Result<Arc<dyn Blob>>;
+
+    /// The path as messages should show it.
+    fn display(&self, path: &Path) -> String;
+}
+
+/// An open file of the source: immutable bytes at offsets.
+pub trait Blob: Send + Sync {
+    /// Length when it was opened.
+    fn len(&self) -> u64;
+
+    /// Fills `out` with the bytes at `offset`. `Truncated` when the file ends before.
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
+
+    /// The path as messages should show it.
+    fn display(&self) -> &str;
+
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `size` bytes at `offset` in new memory, allocated only after the length has been checked against the file.
+    fn read(&self, offset: u64, size: u64) -> Result<Vec<u8>> {
+        let end = offset.checked_add(size).filter(|&end| end <= self.len());
+        let Some(length) = end.and(usize::try_from(size).ok()) else {
+            return Err(
+                Error::truncated(format!("{size} bytes wanted, the file has {}", self.len()))
+                    .at(offset)
+                    .in_file(self.display()),
+            );
+        };
+        let mut out = vec![0; length];
+        self.read_at(offset, &mut out)?;
+        Ok(out)
+    }
+}

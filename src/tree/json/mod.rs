@@ -1,0 +1,1 @@
+//! The decoded structures as JSON, by the rules of the tree's interface.

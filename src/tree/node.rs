@@ -1,0 +1,188 @@
+//! The two kinds of node and the small traits behind which everything that can be shown hides.
+
+use crate::error::{Error, ErrorKind, Result};
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// A file or a directory.
+#[derive(Clone)]
+pub enum Node {
+    /// A directory.
+    Directory(Arc<dyn Directory>),
+    /// A regular file.
+    File(Arc<dyn File>),
+}
+
+/// Which kind a node is, without the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum NodeType {
+    Directory,
+    File,
+}
+
+/// How long what is known of a node stays true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// For ever: it belongs to a committed fragment or a schema.
+    Immutable,
+    /// Until somebody writes to the array: listings and what is derived from them. To be looked at anew within a second.
+    Listing,
+    /// It changes by itself (`.tiledbfs`): to be looked at anew every time.
+    Live,
+}
+
+/// A directory. Cheap to make: it does its work when asked.
+pub trait Directory: Send + Sync {
+    /// The node called `name`; None when there is none.
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>>;
+
+    /// A snapshot of the names, `.` and `..` not among them.
+    fn list(&self) -> Result<Arc<dyn Listing>>;
+
+    /// Modification time in milliseconds since the Unix epoch.
+    fn mtime(&self) -> u64;
+
+    /// How long names and listing stay true.
+    fn freshness(&self) -> Freshness;
+}
+
+/// The names in a directory at one moment, in an order that does not change.
+pub trait Listing: Send + Sync {
+    /// How many.
+    fn len(&self) -> u64;
+
+    /// The entry at `index`, None from [`Listing::len`] on.
+    fn get(&self, index: u64) -> Option<(Cow<'_, OsStr>, NodeType)>;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One name of a listing that is held in memory.
+pub type Entry = (OsString, NodeType);
+
+impl Listing for Vec<Entry> {
+    fn len(&self) -> u64 {
+        Vec::len(self) as u64
+    }
+
+    fn get(&self, index: u64) -> Option<(Cow<'_, OsStr>, NodeType)> {
+        let (name, kind) = self.as_slice().get(usize::try_from(index).ok()?)?;
+        Some((Cow::Borrowed(name), *kind))
+    }
+}
+
+/// A regular file. Cheap to make: it does its work when asked.
+pub trait File: Send + Sync {
+    /// Its exact length in bytes, found without decoding a data tile.
+    fn len(&self) -> Result<u64>;
+
+    /// Modification time in milliseconds since the Unix epoch.
+    fn mtime(&self) -> u64;
+
+    /// How long length and content stay true.
+    fn freshness(&self) -> Freshness;
+
+    /// Opens it. What is read through the result is one consistent state, whatever happens to the source.
+    fn open(&self) -> Result<Arc<dyn OpenFile>>;
+
+    /// Whether it holds nothing.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// An open file: a seekable sequence of bytes.
+pub trait OpenFile: Send + Sync {
+    /// Its exact length in bytes.
+    fn len(&self) -> u64;
+
+    /// Differs between two states of one file; equal numbers mean equal bytes.
+    fn version(&self) -> u64 {
+        0
+    }
+
+    /// The bytes from `offset` on: exactly `size` of them, or those up to the end of the file. `scratch` is memory that the answer may be put together in; what it held is lost.
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>>;
+
+    /// Whether it holds nothing.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An answer to a read: bytes put together for it, or a part of something shared.
+pub enum Piece<'s> {
+    /// In the scratch memory.
+    Scratch(&'s [u8]),
+    /// In memory that others look at too.
+    Shared(Arc<Vec<u8>>, Range<usize>),
+}
+
+impl Deref for Piece<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Piece::Scratch(bytes) => bytes,
+            Piece::Shared(bytes, range) => bytes.get(range.clone()).unwrap_or(&[]),
+        }
+    }
+}
+
+/// The part of a file of `len` bytes that a read of `size` bytes at `offset` covers.
+pub fn clamp(len: u64, offset: u64, size: usize) -> Range<u64> {
+    let start = offset.min(len);
+    start..start.saturating_add(size as u64).min(len)
+}
+
+impl Node {
+    /// Which kind it is.
+    pub fn node_type(&self) -> NodeType {
+        match self {
+            Node::Directory(_) => NodeType::Directory,
+            Node::File(_) => NodeType::File,
+        }
+    }
+
+    /// Walks down `path` (components separated by `/`); None where a component does not exist.
+    pub fn find(&self, path: &str) -> Result<Option<Node>> {
+        let mut node = self.clone();
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let Node::Directory(directory) = &node else {
+                return Ok(None);
+            };
+            match directory.lookup(OsStr::new(name))? {
+                Some(next) => node = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(node))
+    }
+
+    /// The whole content of a file.
+    pub fn read_all(&self) -> Result<Vec<u8>> {
+        let Node::File(file) = self else {
+            return Err(Error::new(ErrorKind::InvalidInput, "is a directory"));
+        };
+        let open = file.open()?;
+        let mut out = Vec::new();
+        let mut scratch = Vec::new();
+        while (out.len() as u64) < open.len() {
+            let piece = open.read(out.len() as u64, 1 << 20, &mut scratch)?;
+            if piece.is_empty() {
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    "a read before the end of the file gave nothing",
+                ));
+            }
+            out.extend_from_slice(&piece);
+        }
+        Ok(out)
+    }
+}
