@@ -482,7 +482,7 @@ class Lib:
 
     def consolidate(self, uri, mode="fragments", vacuum=False, key=None, **settings):
         """Consolidates, and vacuums on request. `settings` as for `use`."""
-        self.use(key, sm__consolidation__mode=mode, **settings)
+        self.use(key, sm__consolidation__mode=mode, sm__mem__total_budget=64 << 20, **settings)
         self.call("tiledb_array_consolidate", uri, None)
         if vacuum:
             self.use(key, sm__vacuum__mode=mode)

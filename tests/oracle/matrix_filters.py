@@ -1,0 +1,201 @@
+"""The `filters` set: every filter alone on every datatype, every ordered pair on four datatypes, 200 random chains, WebP.
+
+What libtiledb accepts is found by asking it: attributes that it refuses, when the schema is made or when cells are written, are left
+out and listed in `matrix.json` under `refused`.
+"""
+
+import numpy as np
+
+import values
+from capi import DATATYPES, TYPE_ID, VAR, Attr, Column, Dim, Pipeline, Schema, TileDBError
+
+ALONE = {
+    "NONE": [{}], "GZIP": [{"level": 1}, {"level": 9}], "ZSTD": [{"level": -5}, {"level": 19}], "LZ4": [{}], "BZIP2": [{"level": 1}], "RLE": [{}],
+    "DOUBLE_DELTA": [{}, {"reinterpret": TYPE_ID["INT32"]}, {"reinterpret": TYPE_ID["UINT8"]}],
+    "DELTA": [{}, {"reinterpret": TYPE_ID["INT16"]}], "BIT_WIDTH_REDUCTION": [{"window": 32}, {"window": 4096}], "BITSHUFFLE": [{}],
+    "BYTESHUFFLE": [{}], "POSITIVE_DELTA": [{"window": 40}, {"window": 1024}], "CHECKSUM_MD5": [{}], "CHECKSUM_SHA256": [{}], "DICTIONARY": [{}],
+    "SCALE_FLOAT": [{"byte_width": b, "scale": s, "offset": o} for b, s, o in ((1, 4.0, 1.0), (2, 0.25, -3.5), (4, 0.125, 0.0), (8, 0.1, 7.0))],
+    "XOR": [{}],
+}
+ONE = {name: options[-1] for name, options in ALONE.items()} | {"DOUBLE_DELTA": {}, "DELTA": {}, "SCALE_FLOAT": ALONE["SCALE_FLOAT"][1]}
+PAIR_TYPES = {"INT32": 1, "INT64": 1, "FLOAT64": 1, "STRING_ASCII": VAR}
+LEVELS = {"GZIP": (1, 9), "ZSTD": (-7, 12), "LZ4": (1, 12), "BZIP2": (1, 9), "RLE": (-1, -1), "DICTIONARY": (-1, -1)}
+
+
+def style_of(pipeline, datatype):
+    """Values that the pipeline can take: ascending for differences that must not be negative, small for scaled floats."""
+    names = [n for n, _ in pipeline.filters]
+    if "POSITIVE_DELTA" in names:
+        return "sorted"
+    if "SCALE_FLOAT" in names or datatype.startswith("FLOAT"):
+        return "small"
+    return "runs" if "RLE" in names or "DICTIONARY" in names else "random"
+
+
+class Batch:
+    """Writes attributes together in one array, and finds those that libtiledb refuses."""
+
+    def __init__(self, w, cells=70, extent=35):
+        self.w, self.cells, self.extent = w, cells, extent
+
+    def write(self, name, attrs, what):
+        """Writes the array with all attributes that libtiledb takes; those that it refuses are tried again with nothing but zeros."""
+        accepted = {a.name: style_of(a.pipeline, a.type) for a in self.accepted(attrs, None)}
+        rest = [a for a in attrs if a.name not in accepted]
+        accepted |= {a.name: "constant" for a in self.accepted(rest, "constant")}
+        for attr in rest:
+            if attr.name not in accepted:
+                self.w.refused.append({"type": attr.type, "cell_val_num": attr.cvn, "filters": attr.pipeline.filters})
+        taken = [a for a in attrs if a.name in accepted]
+        if taken:
+            uri = self.w.create(name, self.schema(taken), what)
+            self.fill(uri, taken, accepted)
+
+    def schema(self, attrs):
+        """A dense line."""
+        return Schema("dense", [Dim("x", "INT32", 0, self.cells - 1, self.extent)], attrs)
+
+    def fill(self, uri, attrs, styles):
+        """Writes every cell of the array. Values depend on the attribute alone, so that what was accepted once is so again."""
+        rngs = {a.name: self.w.rng(f"{a.name} {a.type} {a.cvn}") for a in attrs}
+        columns = {a.name: values.column(rngs[a.name], a, self.cells, styles[a.name]) for a in attrs}
+        whole = [np.array([0, self.cells - 1], "<i4")]
+        self.w.lib.write(uri, columns, "global-order", whole, timestamp=10)
+
+    def accepted(self, attrs, style):
+        """Those of the attributes that can be written, found by halving."""
+        attrs = [a for a in attrs if self.makes_schema(a)]
+        return self._writable(attrs, style) if attrs else []
+
+    def makes_schema(self, attr):
+        """Whether libtiledb takes the attribute into a schema."""
+        try:
+            self.w.lib.schema(self.schema([attr]))
+        except TileDBError:
+            return False
+        return True
+
+    def _writable(self, attrs, style):
+        uri = f"mem://{len(self.w.objects)}/{id(attrs)}"
+        try:
+            self.w.lib.create(uri, self.schema(attrs), timestamp=1)
+            styles = {a.name: style or style_of(a.pipeline, a.type) for a in attrs}
+            self.fill(uri, attrs, styles)
+        except TileDBError:
+            if len(attrs) == 1:
+                return []
+            half = len(attrs) // 2
+            return self._writable(attrs[:half], style) + self._writable(attrs[half:], style)
+        return attrs
+
+
+def alone(w):
+    """Every filter on every datatype: one value a cell, two, var-sized, nullable."""
+    for name, all_options in ALONE.items():
+        for i, options in enumerate(all_options):
+            pipeline = Pipeline([(name, options)])
+            for shape, cvn, nullable in (("one", 1, False), ("null", 1, True), ("two", 2, False), ("var", VAR, True)):
+                attrs = [Attr(t, t, cvn, nullable, pipeline) for t in DATATYPES if cvn == VAR or t != "ANY"]
+                Batch(w).write(f"alone/{name}_{i}_{shape}", attrs, ["alone", name, shape])
+
+
+def pairs(w):
+    """Every ordered pair of filters on four datatypes."""
+    for first in ONE:
+        for datatype, cvn in PAIR_TYPES.items():
+            attrs = [Attr(f"{first}-{second}", datatype, cvn, False, Pipeline([(first, ONE[first]), (second, ONE[second])])) for second in ONE]
+            Batch(w, 48, 24).write(f"pairs/{first}_{datatype}", attrs, ["pairs", first, datatype])
+
+
+def random_options(rng, name):
+    """Random parameters of one filter."""
+    if name in LEVELS:
+        return {"level": int(rng.integers(LEVELS[name][0], LEVELS[name][1] + 1))}
+    if name in ("BIT_WIDTH_REDUCTION", "POSITIVE_DELTA"):
+        return {"window": int(rng.choice([1, 8, 24, 100, 256, 1000, 5000]))}
+    if name == "SCALE_FLOAT":
+        return {"byte_width": int(rng.choice([2, 4, 8])), "scale": float(rng.choice([0.25, 0.5, 1.0])), "offset": float(rng.integers(-4, 5))}
+    if name in ("DELTA", "DOUBLE_DELTA") and rng.random() < 0.3:
+        return {"reinterpret": TYPE_ID[str(rng.choice(["INT8", "INT16", "INT32", "INT64", "UINT32"]))]}
+    return {}
+
+
+def chains(w):
+    """200 accepted random chains of three to five filters; datatype, shape, tile extent, number of cells and limit on chunks random too."""
+    rng, made, tried = w.rng("chains"), 0, 0
+    names = list(ONE)
+    while made < 200:
+        tried += 1
+        cells = int(rng.choice([1, 2, 7, 50, 333, 3000]))
+        extent = int(rng.integers(1, cells + 1)) if cells < 300 else int(rng.integers(cells // 5, cells + 1))
+        whole = -(-cells // extent) * extent
+        batch = Batch(w, whole, extent)
+        attrs = []
+        for k in range(6):
+            datatype = str(rng.choice(DATATYPES))
+            cvn = VAR if datatype == "ANY" else int(rng.choice([1, 1, 1, 2, 5, VAR]))
+            filters = [(n, random_options(rng, n)) for n in rng.choice(names, rng.integers(3, 6))]
+            limit = [None, None, 64, 1000, 4096][rng.integers(0, 5)]
+            attrs.append(Attr(f"c{k}", datatype, cvn, bool(rng.random() < 0.3), Pipeline([(str(n), o) for n, o in filters], limit)))
+        taken = batch.accepted(attrs, None)
+        taken = taken[: 200 - made]
+        if not taken:
+            continue
+        made += len(taken)
+        name = f"chains/{tried:03}"
+        uri = w.create(name, batch.schema(taken), ["random chains", *(a.pipeline.filters for a in taken)])
+        batch.fill(uri, taken, {a.name: style_of(a.pipeline, a.type) for a in taken})
+    print(f"{made} random chains, {tried} groups of candidates")
+
+
+def strings(w):
+    """String RLE and dictionary with everything that may follow them; lengths and runs that need several bytes; sparse and dense."""
+    first = [("RLE", {}), ("DICTIONARY", {})]
+    after = [[], [("ZSTD", {})], [("BYTESHUFFLE", {}), ("LZ4", {})], [("CHECKSUM_SHA256", {})], [("BITSHUFFLE", {}), ("GZIP", {}), ("CHECKSUM_MD5", {})]]
+    attrs = [
+        Attr(f"{f[0]}{i}_{t}{'_null' if n else ''}", t, VAR, n, Pipeline([f, *rest]))
+        for f in first for i, rest in enumerate(after) for t in ("STRING_ASCII", "STRING_UTF8") for n in (False, True)
+    ]
+    w.dense("strings/dense", Schema("dense", [Dim("x", "INT32", 0, 99, 25)], attrs), ["string filters"], [[(0, 99)], [(25, 49)]], "runs", layout="global-order")
+    schema = Schema("sparse", [Dim("x", "INT32", 0, 999, 100)], attrs, capacity=20)
+    w.sparse("strings/sparse", schema, ["string filters"], (70, 21), "runs")
+    for f in first:
+        dims = [Dim("s", "STRING_ASCII", pipeline=Pipeline([f, ("ZSTD", {})]))]
+        w.sparse(f"strings/dimension_{f[0]}", Schema("sparse", dims, attrs[:2], capacity=15, dups=True), ["string filters on a dimension"], (60, 4))
+    cases = {"long": [b"y" * 300, b"z"], "longer": [b"q" * 70_000, b"", b"r"], "runs": [b"same"] * 70_000 + [b"a"],
+             "many": [b"w%d" % i for i in range(70_000)] + [b"w1"], "empty": [b""] * 40, "one": [b"only"]}
+    for case, cells in cases.items():
+        few = [Attr(f[0], "STRING_ASCII", VAR, False, Pipeline([f])) for f in first]
+        n = len(cells)
+        uri = w.create(f"strings/{case}", Schema("dense", [Dim("x", "INT32", 0, n - 1, n)], few), ["string filters", case])
+        w.lib.write(uri, {a.name: Column.of_cells(cells) for a in few}, ranges=[np.array([0, n - 1], "<i4")], timestamp=10)
+
+
+def webp(w):
+    """WebP of all four pixel layouts, lossless and lossy, images of several tiles."""
+    for number, (layout, depth) in enumerate((("RGB", 3), ("BGR", 3), ("RGBA", 4), ("BGRA", 4)), 1):
+        for lossless in (1, 0):
+            for rows, columns in ((16, 12), (37, 21)):
+                options = {"quality": 80.0, "format": number, "lossless": lossless}
+                attr = Attr("pixels", "UINT8", 1, False, Pipeline([("WEBP", options)]))
+                dims = [Dim("y", "INT32", 0, 2 * rows - 1, rows), Dim("x", "INT32", 0, columns * depth - 1, columns * depth)]
+                name = f"webp/{layout}_{'lossless' if lossless else 'lossy'}_{rows}"
+                uri = w.create(name, Schema("dense", dims, [attr]), ["webp", layout])
+                y, x = np.mgrid[0 : 2 * rows, 0 : columns * depth]
+                noise = w.rng(name).integers(0, 30, y.shape)
+                pixels = ((3 * y + 5 * x + noise) % 256).astype("u1")
+                ranges = [np.array([0, 2 * rows - 1], "<i4"), np.array([0, columns * depth - 1], "<i4")]
+                w.lib.write(uri, {"pixels": Column(pixels.reshape(-1))}, ranges=ranges, timestamp=10)
+
+
+def parts(w):
+    """The further filters on offsets, validity and coordinates."""
+    attrs = [Attr("v", "STRING_UTF8", VAR, True), Attr("i", "INT32", 1, True)]
+    for i, names in enumerate((["DELTA"], ["DELTA", "BIT_WIDTH_REDUCTION", "ZSTD"], ["XOR", "LZ4"], ["XOR", "CHECKSUM_MD5", "BZIP2"], ["DELTA", "XOR", "RLE"])):
+        pipeline = Pipeline([(n, ONE[n]) for n in names])
+        schema = Schema("sparse", [Dim("x", "INT32", 0, 499, 50), Dim("y", "INT64", 0, 9, 10)], attrs, capacity=12)
+        schema.offsets = schema.validity = schema.coords = pipeline
+        w.sparse(f"parts/{i}_" + "-".join(names), schema, ["pipelines", *names], (60, 13))
+
+
+ALL = [alone, pairs, chains, strings, webp, parts]
