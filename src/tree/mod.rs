@@ -2,6 +2,7 @@
 
 pub mod errors;
 pub mod json;
+pub mod names;
 pub mod node;
 pub mod npy;
 pub use errors::ErrorLog;
