@@ -1,7 +1,12 @@
 //! Delete and update conditions (`.del`, `.upd`; format version 16 and later).
 
 use super::enums::{Combination, ConditionOp};
-use crate::error::Result;
+use super::read;
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+
+/// Deepest nesting of a condition.
+const MAX_DEPTH: u32 = 64;
 
 /// A condition tree. What is stored is the *negation* of the user's delete predicate: cells for which it holds are kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,13 +42,71 @@ pub struct UpdateValue {
 impl Condition {
     /// Parses the unfiltered body of a `.del` file. Nesting over 64 levels is `LimitExceeded`.
     pub fn parse(body: &[u8]) -> Result<Condition> {
-        let _ = body;
-        unimplemented!("format helper")
+        read::whole("delete condition", body, |c| Self::parse_node(c, 1))
     }
 
     /// Parses the unfiltered body of a `.upd` file: a condition and the values assigned.
     pub fn parse_update(body: &[u8]) -> Result<(Condition, Vec<UpdateValue>)> {
-        let _ = body;
-        unimplemented!("format helper")
+        read::whole("update condition", body, |c| {
+            let condition = Self::parse_node(c, 1)?;
+            let count = c.u64("update_value_num")?;
+            c.check_count(count, 16, "update_value_num")?;
+            let values = (0..count)
+                .map(|_| {
+                    Ok(UpdateValue {
+                        field: read::text64(c, "field_name")?,
+                        value: read::text64(c, "value")?,
+                    })
+                })
+                .collect::<Result<_>>()?;
+            Ok((condition, values))
+        })
+    }
+
+    fn parse_node(c: &mut Cursor<'_>, depth: u32) -> Result<Condition> {
+        if depth > MAX_DEPTH {
+            return Err(Error::limit(format!("nested more than {MAX_DEPTH} deep")).at(c.offset()));
+        }
+        let offset = c.offset();
+        match c.u8("node_type")? {
+            0 => Self::parse_expression(c, depth),
+            1 => Self::parse_value(c),
+            n => Err(Error::corrupt(format!("{n} is not a type of node"))
+                .at(offset)
+                .in_part("`node_type`")),
+        }
+    }
+
+    fn parse_expression(c: &mut Cursor<'_>, depth: u32) -> Result<Condition> {
+        let combination = read::byte(c, "combination", Combination::from_u8)?;
+        let count = c.u64("child_num")?;
+        if count == 0 {
+            return Err(c.corrupt("child_num", "an expression of nothing"));
+        }
+        // An expression takes 10 bytes, a value 14.
+        c.check_count(count, 10, "child_num")?;
+        let children = (0..count)
+            .map(|_| Self::parse_node(c, depth + 1))
+            .collect::<Result<_>>()?;
+        Ok(Condition::Expression {
+            combination,
+            children,
+        })
+    }
+
+    fn parse_value(c: &mut Cursor<'_>) -> Result<Condition> {
+        let op = read::byte(c, "op", ConditionOp::from_u8)?;
+        let field = read::text32(c, "field_name")?;
+        let value = read::text64(c, "value")?;
+        let offsets = match op {
+            ConditionOp::In | ConditionOp::NotIn => read::offsets(c, value.len(), "member_offsets")?,
+            _ => Vec::new(),
+        };
+        Ok(Condition::Value {
+            op,
+            field,
+            value,
+            offsets,
+        })
     }
 }

@@ -15,6 +15,7 @@ pub mod metadata;
 pub mod name;
 pub mod pipeline;
 pub mod range;
+mod read;
 pub mod schema;
 
 /// The newest format version that is understood; anything above is refused.

@@ -1,8 +1,9 @@
 //! Inclusive ranges of coordinates: non-empty domains, minimum bounding rectangles, current domains.
 
-use super::datatype::{CellValNum, Datatype};
+use super::datatype::{CellValNum, Datatype, Kind};
 use crate::cursor::Cursor;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use std::cmp::Ordering;
 
 /// `[lo, hi]` of one dimension, each bound the stored bytes: one little-endian value, or the text of a var-sized one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,5 +45,52 @@ impl Range {
                 })
             }
         }
+    }
+
+    /// How the bounds compare, see [`compare`].
+    pub fn order(&self, datatype: Datatype, cells: CellValNum) -> Option<Ordering> {
+        compare(datatype, cells, &self.lo, &self.hi)
+    }
+
+    /// Fails when the lower bound is above the upper one. Bounds that cannot be compared (NaN) pass: TileDB writes them.
+    pub(super) fn check(&self, datatype: Datatype, cells: CellValNum) -> Result<()> {
+        match self.order(datatype, cells) {
+            Some(Ordering::Greater) => Err(Error::corrupt("the lower bound is above the upper one")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The fewest bytes that a stored range takes.
+    pub(super) fn min_stored_size(datatype: Datatype, cells: CellValNum) -> usize {
+        cells.cell_size(datatype).map_or(16, |size| {
+            usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(2)
+        })
+    }
+}
+
+/// Compares two coordinates in their stored bytes: integers and times as numbers, floats as IEEE 754 does, everything
+/// var-sized or textual bytewise. None for a NaN, and for values of another size than the datatype's.
+pub fn compare(datatype: Datatype, cells: CellValNum, a: &[u8], b: &[u8]) -> Option<Ordering> {
+    macro_rules! as_numbers {
+        ($type:ty) => {{
+            let number = |bytes: &[u8]| Some(<$type>::from_le_bytes(bytes.try_into().ok()?));
+            number(a)?.partial_cmp(&number(b)?)
+        }};
+    }
+    if cells.is_var() {
+        return Some(a.cmp(b));
+    }
+    match (datatype.kind(), datatype.size()) {
+        (Kind::Signed | Kind::Datetime | Kind::Time, 8) => as_numbers!(i64),
+        (Kind::Signed, 4) => as_numbers!(i32),
+        (Kind::Signed, 2) => as_numbers!(i16),
+        (Kind::Signed, 1) => as_numbers!(i8),
+        (Kind::Unsigned, 8) => as_numbers!(u64),
+        (Kind::Unsigned, 4) => as_numbers!(u32),
+        (Kind::Unsigned, 2) => as_numbers!(u16),
+        (Kind::Float, 4) => as_numbers!(f32),
+        (Kind::Float, 8) => as_numbers!(f64),
+        _ if a.len() == b.len() && a.len() == datatype.size() => Some(a.cmp(b)),
+        _ => None,
     }
 }

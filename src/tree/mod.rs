@@ -2,6 +2,7 @@
 
 pub mod errors;
 pub mod json;
+pub mod names;
 pub mod node;
 pub mod npy;
 pub use errors::ErrorLog;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 pub struct Options {
     /// Bound of the decoded-chunk cache, in bytes.
     pub cache_size: u64,
-    /// Keys of encrypted arrays: the first entry whose path (relative to the source, empty for all) is a prefix of the array's counts.
+    /// Keys of encrypted arrays: the entry whose path (relative to the source, empty for all) is the longest that is the array or above it counts.
     pub keys: Vec<(PathBuf, EncryptionKey)>,
     /// Whether symbolic links that lead out of the source are followed.
     pub follow_symlinks: bool,
