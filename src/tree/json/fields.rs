@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 /// A field that has a slot in the lists of a fragment's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredField {
-    /// Its key in JSON objects: the name, `__attr` or `__dim_<i>` where it has none; different for each field of a fragment.
+    /// Its key in JSON objects: the name, `__attr` or `__dim_<i>` where it has none; different for each field
+    /// of a fragment.
     pub key: String,
     /// Its index in the lists.
     pub slot: usize,
@@ -21,8 +22,9 @@ pub struct StoredField {
     pub nullable: bool,
 }
 
-/// The fields of a fragment in the order of their slots: attributes, then below version 5 the zipped `__coords`, or else the dimensions, then the internal
-/// fields that the fragment has. The slot that coordinates keep from version 5 on is no field.
+/// The fields of a fragment in the order of their slots: attributes, then below version 5 the zipped
+/// `__coords`, or else the dimensions, then the internal fields that the fragment has. The slot that
+/// coordinates keep from version 5 on is no field.
 pub fn stored_fields(schema: &Schema, slots: &Slots) -> Vec<StoredField> {
     let field = |key: String, slot, datatype, cell_val_num, nullable| StoredField {
         key,
