@@ -11,13 +11,18 @@ use serde_json::{Value, json};
 /// None, for a version below 12, gives null.
 ///
 /// A minimum or maximum is null where none is stored; the sum is null for fields that have none (text, opaque
-/// bytes, several values a cell).
-pub fn statistics_json(fields: &[StoredField], statistics: Option<&[FragmentStatistics]>) -> Value {
+/// bytes, several values a cell). All four are null for the dimensions of a dense fragment (`dense`), which
+/// stores none of their values but zeros here.
+pub fn statistics_json(
+    fields: &[StoredField],
+    dense: bool,
+    statistics: Option<&[FragmentStatistics]>,
+) -> Value {
     let Some(statistics) = statistics else {
         return Value::Null;
     };
     by_field(fields, |field| {
-        let entry = statistics.get(field.slot);
+        let entry = statistics.get(field.slot).filter(|_| !(dense && field.dimension));
         // The least text may be the empty one, which is stored like none at all.
         let may_be_empty = field.cell_val_num.is_var() && field.datatype.kind() == Kind::Text;
         let bound = |bytes: &[u8], other: &[u8]| {
@@ -49,6 +54,7 @@ mod tests {
             datatype,
             cell_val_num,
             nullable: false,
+            dimension: key == "x",
         };
         let fields = [
             field("a", 0, Datatype::Int16, CellValNum::Fixed(1)),
@@ -69,7 +75,7 @@ mod tests {
             entry(b"", b"", 2.5_f64.to_bits(), 0),
         ];
         assert_eq!(
-            statistics_json(&fields, Some(&statistics)).to_string(),
+            statistics_json(&fields, false, Some(&statistics)).to_string(),
             concat!(
                 r#"{"a":{"min":-1,"max":3,"sum":-1,"null_count":0},"#,
                 r#""s":{"min":"","max":"zz","sum":null,"null_count":7},"#,
@@ -77,6 +83,9 @@ mod tests {
                 r#""none":{"min":null,"max":null,"sum":null,"null_count":null}}"#,
             )
         );
-        assert_eq!(statistics_json(&fields, None), Value::Null);
+        assert_eq!(statistics_json(&fields, false, None), Value::Null);
+        let dense = statistics_json(&fields, true, Some(&statistics));
+        assert_eq!(dense["x"]["sum"], Value::Null);
+        assert_eq!(dense["a"]["sum"], json!(-1));
     }
 }

@@ -148,6 +148,7 @@ mod tests {
             datatype,
             cell_val_num,
             nullable,
+            dimension: false,
         }
     }
 
