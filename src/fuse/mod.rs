@@ -23,4 +23,5 @@ mod mount;
 pub mod mountinfo;
 
 pub use filesystem::{FileSystem, Probe};
+pub(crate) use guard::message as panic_message;
 pub use mount::{Access, MountOptions, Mounted, SUBTYPE, mount, unmount_path};

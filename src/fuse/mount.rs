@@ -30,7 +30,7 @@ const DEVICE: &str = "/dev/fuse";
 const READ_AHEAD_KB: u32 = MAX_REQUEST >> 10;
 
 /// How long [`Mounted`]'s drop waits for the session's threads, which go on while files are open.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Who may use a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

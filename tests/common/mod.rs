@@ -141,7 +141,7 @@ impl OpenFile for OpenMem {
         let range = clamp(self.len(), offset, size);
         let range = range.start as usize..range.end as usize;
         // Both kinds of answer.
-        if offset % 3 == 0 {
+        if offset.is_multiple_of(3) {
             Ok(Piece::Shared(self.1.clone(), range))
         } else {
             scratch.clear();
