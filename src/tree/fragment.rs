@@ -137,7 +137,7 @@ fn read_lists(info: &FragmentInfo, footer: &Footer, field: &StoredField) -> Resu
 fn statistics(info: &FragmentInfo) -> Result<Value> {
     let fields = stored_fields(&info.schema, &info.slots);
     let FragmentMetadata::Footer(footer, _) = &info.metadata else {
-        return Ok(json::statistics::statistics_json(&fields, None));
+        return Ok(json::statistics::statistics_json(&fields, info.dense, None));
     };
     // A newer library that writes into an array of version 11 leaves an offset in the footer, but that version has no statistics.
     let offset = footer.offsets.fragment_statistics.filter(|_| footer.version >= 12);
@@ -146,7 +146,7 @@ fn statistics(info: &FragmentInfo) -> Result<Value> {
         .map(|body| parse_fragment_statistics(&body, info.slots.fixed()))
         .transpose()
         .map_err(|e| e.in_part("fragment statistics").at(offset.unwrap_or(0)))?;
-    Ok(json::statistics::statistics_json(&fields, statistics.as_deref()))
+    Ok(json::statistics::statistics_json(&fields, info.dense, statistics.as_deref()))
 }
 
 fn conditions(info: &FragmentInfo) -> Result<Value> {

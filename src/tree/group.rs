@@ -6,7 +6,7 @@ use super::document::Document;
 use super::json::{self, render};
 use super::names;
 use super::node::{Freshness, Node};
-use crate::array::source::{group_members, group_metadata, member_name, member_path};
+use crate::array::group::{group_metadata, member_name, member_path, read_group};
 use crate::error::{ErrorKind, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
         let details = {
             let (context, path) = (context.clone(), path.clone());
             Document::node(mtime, Freshness::Listing, move || {
-                let group = group_members(&context.engine, &path)?;
+                let group = read_group(&context.engine, &path)?;
                 Ok(render(&json::group::group_json(group.version, &group.members)))
             })
         };
@@ -44,7 +44,7 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
 /// The members that lie inside the source, under the names that they are shown by.
 fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec<(String, Node)>> {
     let mut shown = Vec::new();
-    for member in group_members(&context.engine, path)?.members {
+    for member in read_group(&context.engine, path)?.members {
         let uri = member.uri.escape_ascii();
         let (Some(name), Some(at)) = (member_name(&member), member_path(&context.root, path, &member)) else {
             log::info!("{}: member {uri} is not shown: it lies elsewhere", path.display());
