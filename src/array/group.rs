@@ -65,8 +65,11 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let directory = path.join(GROUP_DIRECTORY);
     let entries = list_or_empty(engine, &directory)?;
-    let names: Vec<&str> =
-        entries.iter().filter(|e| e.entry_type == EntryType::File).filter_map(|e| e.name.to_str()).collect();
+    let names: Vec<&str> = entries
+        .iter()
+        .filter(|e| e.entry_type == EntryType::File)
+        .filter_map(|e| e.name.to_str())
+        .collect();
     let mut vacuumed = HashSet::new();
     for name in names.iter().filter(|name| name.ends_with(".vac")) {
         for line in parse_lines(&read_text(engine, &directory.join(name))?) {
@@ -82,7 +85,9 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
         .collect();
     files.sort_by_key(|(parsed, _)| parsed.timestamps.0);
     // A file of version 1 is a snapshot of all members: only the last counts.
-    let snapshot = files.last().is_some_and(|(latest, _)| latest.version.is_none_or(|version| version == 1));
+    let snapshot = files
+        .last()
+        .is_some_and(|(latest, _)| latest.version.is_none_or(|version| version == 1));
     let from = if snapshot { files.len() - 1 } else { 0 };
     let details = files.iter().skip(from).map(|(_, name)| {
         let blob = engine.storage.open(&directory.join(name))?;
@@ -203,7 +208,10 @@ mod tests {
     #[test]
     fn members_elsewhere_are_told_apart() {
         let at = |relative, uri: &str| {
-            let member = GroupMember { relative, ..member(None, uri, false) };
+            let member = GroupMember {
+                relative,
+                ..member(None, uri, false)
+            };
             member_path(Path::new("/data/x"), Path::new("g/h"), &member)
         };
         assert_eq!(at(true, "a"), Some("g/h/a".into()));

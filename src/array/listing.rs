@@ -234,7 +234,11 @@ impl ArrayListing {
         // Stable: ties keep the order of names, root first, as libtiledb has it.
         fragments.sort_by_key(|entry| entry.fragment.name.timestamps.0);
 
-        let by_name = fragments.iter().enumerate().map(|(i, f)| (f.name.clone(), i)).collect();
+        let by_name = fragments
+            .iter()
+            .enumerate()
+            .map(|(i, f)| (f.name.clone(), i))
+            .collect();
         let metadata = metadata_files(engine, &array.join("__meta"), read_at)?;
         let consolidated_metadata = consolidated_metadata_files(engine, array, &root)?;
         let mtime = schemas
@@ -244,7 +248,11 @@ impl ArrayListing {
             .chain(metadata.iter().map(|m| m.parsed.timestamps.1))
             .max()
             .unwrap_or(0);
-        Ok(ArrayListing { schemas, fragments, by_name, commits,
+        Ok(ArrayListing {
+            schemas,
+            fragments,
+            by_name,
+            commits,
             metadata,
             consolidated_metadata,
             mtime,

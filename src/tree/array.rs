@@ -27,7 +27,11 @@ pub struct ArrayDirectory {
 impl ArrayDirectory {
     /// The directory of `array`.
     pub fn new(context: Arc<Context>, array: Arc<Array>, above: Ancestors) -> Self {
-        ArrayDirectory { context, array, above }
+        ArrayDirectory {
+            context,
+            array,
+            above,
+        }
     }
 
     fn document(
@@ -36,7 +40,9 @@ impl ArrayDirectory {
         content: impl Fn(&Arc<Context>, &Array) -> Result<serde_json::Value> + Send + Sync + 'static,
     ) -> Node {
         let (context, array) = (self.context.clone(), self.array.clone());
-        Document::node(mtime, Freshness::Listing, move || Ok(render(&content(&context, &array)?)))
+        Document::node(mtime, Freshness::Listing, move || {
+            Ok(render(&content(&context, &array)?))
+        })
     }
 
     fn children(&self) -> Children {
@@ -52,32 +58,59 @@ impl ArrayDirectory {
         };
         let labels = {
             let (context, array, above) = (self.context.clone(), array.clone(), self.above.clone());
-            ListedDirectory::node(mtime, Freshness::Listing, move || labels(&context, &array, &above))
+            ListedDirectory::node(mtime, Freshness::Listing, move || {
+                labels(&context, &array, &above)
+            })
         };
         let schema_mtime = array.latest_schema_file().map_or(mtime, |file| file.mtime);
         let children = [
-            ("schema.json", self.document(schema_mtime, |_, array| schema_json(array))),
-            ("metadata.json", self.document(mtime, |_, array| metadata_json(array))),
-            ("fragments.json", self.document(mtime, |_, array| fragments_json(array))),
-            ("commits.json", self.document(mtime, |_, array| super::commits::commits_json(array))),
+            (
+                "schema.json",
+                self.document(schema_mtime, |_, array| schema_json(array)),
+            ),
+            (
+                "metadata.json",
+                self.document(mtime, |_, array| metadata_json(array)),
+            ),
+            (
+                "fragments.json",
+                self.document(mtime, |_, array| fragments_json(array)),
+            ),
+            (
+                "commits.json",
+                self.document(mtime, |_, array| super::commits::commits_json(array)),
+            ),
             ("schemas", schemas),
             ("enumerations", enumerations),
             ("labels", labels),
-            ("fragments", Node::Directory(Arc::new(FragmentsDirectory { array: array.clone() }))),
+            (
+                "fragments",
+                Node::Directory(Arc::new(FragmentsDirectory { array: array.clone() })),
+            ),
         ];
-        children.into_iter().map(|(name, node)| (OsString::from(name), node)).collect()
+        children
+            .into_iter()
+            .map(|(name, node)| (OsString::from(name), node))
+            .collect()
     }
 }
 
 impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        Ok(self.children().into_iter().find(|(child, _)| child == name).map(|(_, node)| node))
+        Ok(self
+            .children()
+            .into_iter()
+            .find(|(child, _)| child == name)
+            .map(|(_, node)| node))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         self.context.engine.storage.metadata(&self.array.path)?;
-        let entries: Vec<Entry> =
-            self.children().into_iter().map(|(name, node)| (name, node.node_type())).collect();
+        let entries: Vec<Entry> = self
+            .children()
+            .into_iter()
+            .map(|(name, node)| (name, node.node_type()))
+            .collect();
         Ok(Arc::new(entries))
     }
 
@@ -92,11 +125,16 @@ impl Directory for ArrayDirectory {
 
 fn schema_json(array: &Array) -> Result<serde_json::Value> {
     let file = array.latest_schema_file()?;
-    Ok(json::schema::schema_json(&*array.schemas.get(&file.name)?, &file.name))
+    Ok(json::schema::schema_json(
+        &*array.schemas.get(&file.name)?,
+        &file.name,
+    ))
 }
 
 fn metadata_json(array: &Array) -> Result<serde_json::Value> {
-    Ok(json::metadata::metadata_json(&json::metadata::merge(array.metadata()?)))
+    Ok(json::metadata::metadata_json(&json::metadata::merge(
+        array.metadata()?,
+    )))
 }
 
 /// `schemas/`: every schema ever written.
@@ -104,10 +142,17 @@ fn schemas(array: &Arc<Array>) -> Result<Children> {
     let listing = array.listing()?;
     let children = listing.schemas.iter().map(|file| {
         // An array of an old version that is deleted and created anew has another schema under the same name.
-        let freshness = if file.name == LEGACY_SCHEMA { Freshness::Listing } else { Freshness::Immutable };
+        let freshness = if file.name == LEGACY_SCHEMA {
+            Freshness::Listing
+        } else {
+            Freshness::Immutable
+        };
         let (array, name) = (array.clone(), file.name.clone());
         let node = Document::node(file.mtime, freshness, move || {
-            Ok(render(&json::schema::schema_json(&*array.schemas.get(&name)?, &name)))
+            Ok(render(&json::schema::schema_json(
+                &*array.schemas.get(&name)?,
+                &name,
+            )))
         });
         (OsString::from(format!("{}.json", file.name)), node)
     });
@@ -116,18 +161,27 @@ fn schemas(array: &Arc<Array>) -> Result<Children> {
 
 /// A name with `.json` behind it, within the limit of a path's component.
 fn json_names(encoded: impl Iterator<Item = String>) -> impl Iterator<Item = OsString> {
-    names::unique(encoded.collect(), 250).into_iter().map(|name| format!("{name}.json").into())
+    names::unique(encoded.collect(), 250)
+        .into_iter()
+        .map(|name| format!("{name}.json").into())
 }
 
 /// `enumerations/`: those that the current schema names.
 fn enumerations(array: &Arc<Array>) -> Result<Children> {
     let mtime = array.latest_schema_file()?.mtime;
     let schema = array.latest_schema()?;
-    let names = json_names(schema.enumerations.iter().map(|e| names::encode_within(&e.name, 250)));
+    let names = json_names(
+        schema
+            .enumerations
+            .iter()
+            .map(|e| names::encode_within(&e.name, 250)),
+    );
     let nodes = schema.enumerations.iter().map(|reference| {
         let (array, file) = (array.clone(), reference.file.clone());
         Document::node(mtime, Freshness::Immutable, move || {
-            Ok(render(&json::enumeration::enumeration_json(&array.enumeration(&file)?)))
+            Ok(render(&json::enumeration::enumeration_json(
+                &array.enumeration(&file)?,
+            )))
         })
     });
     Ok(names.zip(nodes).collect())
@@ -136,13 +190,23 @@ fn enumerations(array: &Arc<Array>) -> Result<Children> {
 /// `labels/`: the arrays of the dimension labels that lie inside the source.
 fn labels(context: &Arc<Context>, array: &Array, above: &Ancestors) -> Result<Children> {
     let schema = array.latest_schema()?;
-    let names = names::unique(schema.dimension_labels.iter().map(|l| names::encode(&l.name)).collect(), 255);
+    let names = names::unique(
+        schema
+            .dimension_labels
+            .iter()
+            .map(|l| names::encode(&l.name))
+            .collect(),
+        255,
+    );
     let mut children = Children::new();
     for (name, label) in names.into_iter().zip(&schema.dimension_labels) {
         let uri = String::from_utf8_lossy(&label.uri);
         let inside = label.relative && !uri.split('/').any(|part| part == "..") && !uri.starts_with('/');
         if !inside {
-            log::info!("{}: label {name} is not shown: it lies elsewhere, at {uri}", array.path.display());
+            log::info!(
+                "{}: label {name} is not shown: it lies elsewhere, at {uri}",
+                array.path.display()
+            );
             continue;
         }
         match context.object(&array.path.join(Path::new(&*uri)), above) {
@@ -168,8 +232,11 @@ impl Directory for FragmentsDirectory {
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let listing = self.array.listing()?;
-        let entries: Vec<Entry> =
-            listing.fragments.iter().map(|f| (OsString::from(&f.name), NodeType::Directory)).collect();
+        let entries: Vec<Entry> = listing
+            .fragments
+            .iter()
+            .map(|f| (OsString::from(&f.name), NodeType::Directory))
+            .collect();
         Ok(Arc::new(entries))
     }
 
@@ -177,7 +244,13 @@ impl Directory for FragmentsDirectory {
         self.array
             .listing()
             .ok()
-            .and_then(|listing| listing.fragments.iter().map(|f| f.fragment.name.timestamps.1).max())
+            .and_then(|listing| {
+                listing
+                    .fragments
+                    .iter()
+                    .map(|f| f.fragment.name.timestamps.1)
+                    .max()
+            })
             .unwrap_or(0)
     }
 
@@ -189,7 +262,11 @@ impl Directory for FragmentsDirectory {
 fn fragments_json(array: &Array) -> Result<serde_json::Value> {
     let listing = array.listing()?;
     let consolidated = consolidated_names(array, &listing.consolidated_metadata);
-    let entries: Vec<_> = listing.fragments.iter().map(|entry| fragment_entry(entry, &consolidated)).collect();
+    let entries: Vec<_> = listing
+        .fragments
+        .iter()
+        .map(|entry| fragment_entry(entry, &consolidated))
+        .collect();
     Ok(json::fragments::fragments_json(&entries))
 }
 
@@ -197,9 +274,14 @@ fn fragments_json(array: &Array) -> Result<serde_json::Value> {
 fn consolidated_names(array: &Array, files: &[std::path::PathBuf]) -> HashSet<Vec<u8>> {
     let read = |path: &Path| -> Result<Vec<Vec<u8>>> {
         let (blob, body) = array.generic_file(path)?;
-        let footers = crate::format::commits::parse_consolidated_metadata(&body)
-            .map_err(|e| e.in_part("consolidated fragment metadata").in_file(blob.display()))?;
-        Ok(footers.into_iter().map(|footer| last_component(footer.name)).collect())
+        let footers = crate::format::commits::parse_consolidated_metadata(&body).map_err(|e| {
+            e.in_part("consolidated fragment metadata")
+                .in_file(blob.display())
+        })?;
+        Ok(footers
+            .into_iter()
+            .map(|footer| last_component(footer.name))
+            .collect())
     };
     let mut names = HashSet::new();
     for path in files {
@@ -242,8 +324,9 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
             out.tile_num = Some(info.geometry.tile_num);
             out.size = Some(size);
             out.schema_name = Some(info.schema_name.clone().into_bytes());
-            out.non_empty_domain =
-                info.non_empty_domain().map(|rect| json::value::rect(&info.schema.dimensions, rect));
+            out.non_empty_domain = info
+                .non_empty_domain()
+                .map(|rect| json::value::rect(&info.schema.dimensions, rect));
         }
         Err(e) => {
             log::warn!("{e}");

@@ -20,7 +20,12 @@ pub fn columns(fragment: Arc<Fragment>) -> Node {
         Ok(column_names(&info)
             .into_iter()
             .zip(stored(&info))
-            .map(|(name, field)| (OsString::from(name), column(Column::new(info.clone(), field.clone()), mtime)))
+            .map(|(name, field)| {
+                (
+                    OsString::from(name),
+                    column(Column::new(info.clone(), field.clone()), mtime),
+                )
+            })
             .collect())
     })
 }
@@ -52,12 +57,22 @@ fn column(column: Column, mtime: u64) -> Node {
         let mut children = Children::new();
         for content in column.contents() {
             for header in [false, true] {
-                let file = ColumnFile { column: column.clone(), content, tile: None, header, mtime };
+                let file = ColumnFile {
+                    column: column.clone(),
+                    content,
+                    tile: None,
+                    header,
+                    mtime,
+                };
                 let name = format!("{}.{}", stem(content), if header { "npy" } else { "bin" });
                 children.push((name.into(), Node::File(Arc::new(file))));
             }
         }
-        let tiles = TilesDirectory { column: column.clone(), contents: column.contents(), mtime };
+        let tiles = TilesDirectory {
+            column: column.clone(),
+            contents: column.contents(),
+            mtime,
+        };
         children.push(("tiles".into(), Node::Directory(Arc::new(tiles))));
         Ok(children)
     })
@@ -128,9 +143,14 @@ impl OpenFile for OpenColumnFile {
         let range = clamp(self.len(), offset, size);
         let header = self.header.len() as u64;
         if range.start >= header {
-            return self.column.read(range.start - header..range.end - header, scratch);
+            return self
+                .column
+                .read(range.start - header..range.end - header, scratch);
         }
-        let from_header = self.header.get(range.start as usize..header.min(range.end) as usize).unwrap_or(&[]);
+        let from_header = self
+            .header
+            .get(range.start as usize..header.min(range.end) as usize)
+            .unwrap_or(&[]);
         if range.end <= header {
             scratch.clear();
             scratch.extend_from_slice(from_header);
@@ -154,21 +174,38 @@ struct TilesDirectory {
 
 impl Directory for TilesDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let Some((number, rest)) = name.to_str().and_then(|name| name.split_once('.')) else { return Ok(None) };
-        let tile = number.parse().ok().filter(|tile: &u64| tile.to_string() == number);
-        let content = self.contents.iter().find(|c| rest.strip_suffix(".bin") == Some(stem(**c)));
+        let Some((number, rest)) = name.to_str().and_then(|name| name.split_once('.')) else {
+            return Ok(None);
+        };
+        let tile = number
+            .parse()
+            .ok()
+            .filter(|tile: &u64| tile.to_string() == number);
+        let content = self
+            .contents
+            .iter()
+            .find(|c| rest.strip_suffix(".bin") == Some(stem(**c)));
         Ok(match (tile, content) {
             (Some(tile), Some(&content)) if tile < self.column.tile_num() => {
                 let tile = Some(tile);
                 let (column, mtime) = (self.column.clone(), self.mtime);
-                Some(Node::File(Arc::new(ColumnFile { column, content, tile, header: false, mtime })))
+                Some(Node::File(Arc::new(ColumnFile {
+                    column,
+                    content,
+                    tile,
+                    header: false,
+                    mtime,
+                })))
             }
             _ => None,
         })
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        Ok(Arc::new(TilesListing { tile_num: self.column.tile_num(), contents: self.contents.clone() }))
+        Ok(Arc::new(TilesListing {
+            tile_num: self.column.tile_num(),
+            contents: self.contents.clone(),
+        }))
     }
 
     fn mtime(&self) -> u64 {
@@ -194,6 +231,9 @@ impl Listing for TilesListing {
         let each = self.contents.len() as u64;
         let tile = index.checked_div(each).filter(|&tile| tile < self.tile_num)?;
         let content = self.contents.get((index % each) as usize)?;
-        Some((Cow::Owned(format!("{tile}.{}.bin", stem(*content)).into()), NodeType::File))
+        Some((
+            Cow::Owned(format!("{tile}.{}.bin", stem(*content)).into()),
+            NodeType::File,
+        ))
     }
 }

@@ -1,7 +1,8 @@
 //! `commits.json`: every commit file of an array, decoded.
 
 use super::json::commits::{
-    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, ListedPath, commits_json as json, schema_lookup,
+    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, ListedPath, commits_json as json,
+    schema_lookup,
 };
 use crate::array::Array;
 use crate::array::listing::{CommitFile, CommitKind, read_text};
@@ -16,7 +17,11 @@ use std::os::unix::ffi::OsStrExt;
 /// The document. A file that cannot be decoded is in it with the reason.
 pub fn commits_json(array: &Array) -> Result<Value> {
     let listing = array.listing()?;
-    let entries: Vec<CommitEntry> = listing.commits.iter().map(|commit| entry(array, commit)).collect();
+    let entries: Vec<CommitEntry> = listing
+        .commits
+        .iter()
+        .map(|commit| entry(array, commit))
+        .collect();
     // Constants of conditions are shown in the types of the current schema's fields; without a schema, as bytes.
     match array.latest_schema() {
         Ok(schema) => Ok(json(&entries, &schema_lookup(&schema))),
@@ -40,7 +45,12 @@ fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
         },
         timestamp_range: commit.parsed.as_ref().map(|name| name.timestamps),
         format_version: commit.parsed.as_ref().map(|name| name.name_version),
-        size: array.engine.storage.metadata(&commit.path).ok().map(|metadata| metadata.len),
+        size: array
+            .engine
+            .storage
+            .metadata(&commit.path)
+            .ok()
+            .map(|metadata| metadata.len),
         content: content(array, commit).unwrap_or_else(|e| {
             log::warn!("{e}");
             CommitContent::Damaged(e.to_string())
@@ -54,7 +64,10 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
         CommitKind::Ok | CommitKind::Write => Ok(CommitContent::Marker),
         CommitKind::Ignore | CommitKind::Vacuum => {
             let lines = parse_lines(&read_text(&array.engine, &commit.path)?);
-            let paths = lines.into_iter().map(|path| ListedPath { normalised: normalise_path(&path), path });
+            let paths = lines.into_iter().map(|path| ListedPath {
+                normalised: normalise_path(&path),
+                path,
+            });
             Ok(CommitContent::Paths(paths.collect()))
         }
         CommitKind::Consolidated => {
@@ -62,9 +75,9 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
             let entries = parse_consolidated(&bytes).map_err(place)?;
             let embedded = array.engine.storage.open(&commit.path)?;
             let entries = entries.into_iter().map(|entry| ConsolidatedCommit {
-                condition: entry
-                    .payload
-                    .map(|(offset, _)| embedded_condition(array, &*embedded, offset).map_err(|e| e.to_string())),
+                condition: entry.payload.map(|(offset, _)| {
+                    embedded_condition(array, &*embedded, offset).map_err(|e| e.to_string())
+                }),
                 path: entry.path,
             });
             Ok(CommitContent::Consolidated(entries.collect()))

@@ -43,12 +43,19 @@ impl Ancestors {
 impl Context {
     /// The context of a tree over `engine`.
     pub fn new(engine: Arc<Engine>, root: PathBuf) -> Self {
-        Context { engine, root, arrays: Mutex::default() }
+        Context {
+            engine,
+            root,
+            arrays: Mutex::default(),
+        }
     }
 
     /// The array at `path`, opened once for all who hold it.
     pub fn array(&self, path: &Path) -> Arc<Array> {
-        let mut arrays = self.arrays.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut arrays = self
+            .arrays
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(array) = arrays.get(path).and_then(Weak::upgrade) {
             return array;
         }
@@ -64,11 +71,18 @@ impl Context {
     pub fn object(self: &Arc<Self>, path: &Path, above: &Ancestors) -> Result<Option<Node>> {
         let metadata = self.engine.storage.metadata(path)?;
         let Some(above) = above.with(metadata.version.0) else {
-            log::info!("{}: passed over: it contains itself", self.engine.storage.display(path));
+            log::info!(
+                "{}: passed over: it contains itself",
+                self.engine.storage.display(path)
+            );
             return Ok(None);
         };
         Ok(Some(match classify(&self.engine, path)? {
-            ObjectKind::Array => Node::Directory(Arc::new(ArrayDirectory::new(self.clone(), self.array(path), above))),
+            ObjectKind::Array => Node::Directory(Arc::new(ArrayDirectory::new(
+                self.clone(),
+                self.array(path),
+                above,
+            ))),
             ObjectKind::Group => group(self.clone(), path.to_path_buf(), above, metadata.mtime),
             ObjectKind::Directory => plain(self.clone(), path.to_path_buf(), above, metadata.mtime),
         }))

@@ -18,18 +18,27 @@ pub struct ListedDirectory<F> {
 impl<F: Fn() -> Result<Children> + Send + Sync + 'static> ListedDirectory<F> {
     /// A directory node.
     pub fn node(mtime: u64, freshness: Freshness, children: F) -> Node {
-        Node::Directory(Arc::new(ListedDirectory { children, mtime, freshness }))
+        Node::Directory(Arc::new(ListedDirectory {
+            children,
+            mtime,
+            freshness,
+        }))
     }
 }
 
 impl<F: Fn() -> Result<Children> + Send + Sync> Directory for ListedDirectory<F> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        Ok((self.children)()?.into_iter().find(|(child, _)| child == name).map(|(_, node)| node))
+        Ok((self.children)()?
+            .into_iter()
+            .find(|(child, _)| child == name)
+            .map(|(_, node)| node))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let entries: Vec<Entry> =
-            (self.children)()?.into_iter().map(|(name, node)| (name, node.node_type())).collect();
+        let entries: Vec<Entry> = (self.children)()?
+            .into_iter()
+            .map(|(name, node)| (name, node.node_type()))
+            .collect();
         Ok(Arc::new(entries))
     }
 

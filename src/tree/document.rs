@@ -16,7 +16,12 @@ pub struct Document<F> {
 impl<F: Fn() -> Result<Vec<u8>> + Send + Sync + 'static> Document<F> {
     /// A file node whose content is what `render` gives.
     pub fn node(mtime: u64, freshness: Freshness, render: F) -> Node {
-        Node::File(Arc::new(Document { render, mtime, freshness, len: OnceLock::new() }))
+        Node::File(Arc::new(Document {
+            render,
+            mtime,
+            freshness,
+            len: OnceLock::new(),
+        }))
     }
 }
 
@@ -44,7 +49,10 @@ impl<F: Fn() -> Result<Vec<u8>> + Send + Sync> File for Document<F> {
         let content = (self.render)()?;
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);
-        Ok(Arc::new(OpenDocument { content: Arc::new(content), version: hasher.finish() }))
+        Ok(Arc::new(OpenDocument {
+            content: Arc::new(content),
+            version: hasher.finish(),
+        }))
     }
 }
 
@@ -64,6 +72,9 @@ impl OpenFile for OpenDocument {
 
     fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let range = clamp(self.len(), offset, size);
-        Ok(Piece::Shared(self.content.clone(), range.start as usize..range.end as usize))
+        Ok(Piece::Shared(
+            self.content.clone(),
+            range.start as usize..range.end as usize,
+        ))
     }
 }

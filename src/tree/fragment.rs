@@ -35,19 +35,30 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
             ("conditions.json", document(|info| Ok(render(&conditions(info)?)))),
             ("columns", columns(fragment.clone())),
         ];
-        Ok(children.into_iter().map(|(name, node)| (name.into(), node)).collect::<Children>())
+        Ok(children
+            .into_iter()
+            .map(|(name, node)| (name.into(), node))
+            .collect::<Children>())
     })
 }
 
 fn footer(info: &FragmentInfo) -> Value {
     let geometry = &info.geometry;
     match &info.metadata {
-        FragmentMetadata::Legacy(legacy) => {
-            json::footer::legacy_json(legacy, &info.schema, info.dense, geometry.tile_num, geometry.cell_num)
-        }
-        FragmentMetadata::Footer(footer, position) => {
-            json::footer::footer_json(footer, &info.schema, *position, geometry.tile_num, geometry.cell_num)
-        }
+        FragmentMetadata::Legacy(legacy) => json::footer::legacy_json(
+            legacy,
+            &info.schema,
+            info.dense,
+            geometry.tile_num,
+            geometry.cell_num,
+        ),
+        FragmentMetadata::Footer(footer, position) => json::footer::footer_json(
+            footer,
+            &info.schema,
+            *position,
+            geometry.tile_num,
+            geometry.cell_num,
+        ),
     }
 }
 
@@ -115,12 +126,20 @@ fn read_lists(info: &FragmentInfo, footer: &Footer, field: &StoredField) -> Resu
     ) -> Result<Option<T>> {
         let offset = offsets.get(slot).copied();
         let place = |e: Error| e.in_part(part).at(offset.unwrap_or(0));
-        info.section(offset)?.map(|body| parse(&body).map_err(place)).transpose()
+        info.section(offset)?
+            .map(|body| parse(&body).map_err(place))
+            .transpose()
     }
     let list = |offsets: &[u64], part| parsed(info, offsets, field.slot, part, parse_u64_list);
     let bounds = |offsets: &[u64], part| parsed(info, offsets, field.slot, part, MinMax::parse);
     let offsets = &footer.offsets;
-    let var = |list: &'_ [u64]| if field.cell_val_num.is_var() { list.to_vec() } else { Vec::new() };
+    let var = |list: &'_ [u64]| {
+        if field.cell_val_num.is_var() {
+            list.to_vec()
+        } else {
+            Vec::new()
+        }
+    };
     let nullable = |list: &'_ [u64]| if field.nullable { list.to_vec() } else { Vec::new() };
     Ok(Lists {
         tile_offsets: list(&offsets.tile_offsets, "tile offsets")?,
@@ -140,13 +159,20 @@ fn statistics(info: &FragmentInfo) -> Result<Value> {
         return Ok(json::statistics::statistics_json(&fields, info.dense, None));
     };
     // A newer library that writes into an array of version 11 leaves an offset in the footer, but that version has no statistics.
-    let offset = footer.offsets.fragment_statistics.filter(|_| footer.version >= 12);
+    let offset = footer
+        .offsets
+        .fragment_statistics
+        .filter(|_| footer.version >= 12);
     let statistics = info
         .section(offset)?
         .map(|body| parse_fragment_statistics(&body, info.slots.fixed()))
         .transpose()
         .map_err(|e| e.in_part("fragment statistics").at(offset.unwrap_or(0)))?;
-    Ok(json::statistics::statistics_json(&fields, info.dense, statistics.as_deref()))
+    Ok(json::statistics::statistics_json(
+        &fields,
+        info.dense,
+        statistics.as_deref(),
+    ))
 }
 
 fn conditions(info: &FragmentInfo) -> Result<Value> {

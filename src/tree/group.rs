@@ -26,18 +26,26 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
             let (context, path) = (context.clone(), path.clone());
             Document::node(mtime, Freshness::Listing, move || {
                 let files = group_metadata(&context.engine, &path)?;
-                Ok(render(&json::metadata::metadata_json(&json::metadata::merge(files))))
+                Ok(render(&json::metadata::metadata_json(&json::metadata::merge(
+                    files,
+                ))))
             })
         };
-        let (names, nodes): (Vec<String>, Vec<Node>) =
-            [("group.json".to_owned(), details), ("metadata.json".to_owned(), metadata)]
-                .into_iter()
-                .chain(members(&context, &path, &above).unwrap_or_else(|e| {
-                    log::warn!("{e}");
-                    Vec::new()
-                }))
-                .unzip();
-        Ok(names::unique(names, 255).into_iter().map(OsString::from).zip(nodes).collect::<Children>())
+        let (names, nodes): (Vec<String>, Vec<Node>) = [
+            ("group.json".to_owned(), details),
+            ("metadata.json".to_owned(), metadata),
+        ]
+        .into_iter()
+        .chain(members(&context, &path, &above).unwrap_or_else(|e| {
+            log::warn!("{e}");
+            Vec::new()
+        }))
+        .unzip();
+        Ok(names::unique(names, 255)
+            .into_iter()
+            .map(OsString::from)
+            .zip(nodes)
+            .collect::<Children>())
     })
 }
 

@@ -45,13 +45,21 @@ impl Tree {
         let place = |e: Error| e.in_file(source.display());
         let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
         if !metadata.is_dir() {
-            return Err(place(Error::new(ErrorKind::InvalidInput, "not a TileDB array, group or directory of these: it is a file")));
+            return Err(place(Error::new(
+                ErrorKind::InvalidInput,
+                "not a TileDB array, group or directory of these: it is a file",
+            )));
         }
         let stats: Arc<Stats> = Arc::default();
         let storage = LocalStorage::new(source, options.follow_symlinks, stats.clone())?;
         let root_path = storage.root().to_path_buf();
         let storage: Arc<dyn Storage> = Arc::new(storage);
-        let engine = Arc::new(Engine::new(storage, options.cache_size, options.keys.clone(), stats.clone()));
+        let engine = Arc::new(Engine::new(
+            storage,
+            options.cache_size,
+            options.keys.clone(),
+            stats.clone(),
+        ));
         let context = Arc::new(Context::new(engine.clone(), root_path));
         let top = Path::new("");
         match classify(&engine, top)? {
@@ -92,13 +100,19 @@ struct RootDirectory {
 
 impl Directory for RootDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        if name == OWN { Ok(Some(self.own.clone())) } else { self.inner.lookup(name) }
+        if name == OWN {
+            Ok(Some(self.own.clone()))
+        } else {
+            self.inner.lookup(name)
+        }
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let inner = self.inner.list()?;
         let mut entries: Vec<Entry> = vec![(OWN.into(), NodeType::Directory)];
-        let names = (0..inner.len()).filter_map(|i| inner.get(i)).filter(|(name, _)| **name != *OWN);
+        let names = (0..inner.len())
+            .filter_map(|i| inner.get(i))
+            .filter(|(name, _)| **name != *OWN);
         entries.extend(names.map(|(name, kind)| (name.into_owned(), kind)));
         Ok(Arc::new(entries))
     }
@@ -116,7 +130,11 @@ impl Directory for RootDirectory {
 fn own_directory(stats: Arc<Stats>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::listing::now();
     let version = Document::node(mounted, Freshness::Immutable, || {
-        Ok(format!("tiledbfs {}\nformat versions 1 to {MAX_VERSION}\n", env!("CARGO_PKG_VERSION")).into_bytes())
+        Ok(format!(
+            "tiledbfs {}\nformat versions 1 to {MAX_VERSION}\n",
+            env!("CARGO_PKG_VERSION")
+        )
+        .into_bytes())
     });
     let stats = Document::node(mounted, Freshness::Live, move || Ok(stats_json(&stats)));
     let errors = Document::node(mounted, Freshness::Live, move || Ok(errors.snapshot().0));
@@ -131,7 +149,11 @@ fn own_directory(stats: Arc<Stats>, errors: Arc<ErrorLog>) -> Node {
 /// The counters as JSON, padded to a length that does not change, so that what `stat` says holds when the file is read a moment later.
 fn stats_json(stats: &Stats) -> Vec<u8> {
     const LENGTH: usize = 2048;
-    let counters = stats.snapshot().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let counters = stats
+        .snapshot()
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect();
     let mut out = super::json::render(&serde_json::Value::Object(counters));
     if out.len() < LENGTH {
         out.pop();

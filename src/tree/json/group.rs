@@ -50,6 +50,9 @@ mod tests {
                 r#"{"name":"child","type":"GROUP","uri":"file:///x/sub","relative":false}]}"#,
             )
         );
-        assert_eq!(group_json(None, &[]).to_string(), r#"{"version":null,"members":[]}"#);
+        assert_eq!(
+            group_json(None, &[]).to_string(),
+            r#"{"version":null,"members":[]}"#
+        );
     }
 }
