@@ -1,3 +1,7 @@
 //! The `tiledbfs` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tiledbfs::cli::main()
+}

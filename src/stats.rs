@@ -46,6 +46,10 @@ counters! {
     bytes_served,
     /// Requests that failed with an error in the data.
     errors,
+    /// Gauge: inodes that the kernel remembers, the root included.
+    inodes,
+    /// Gauge: files and directories that are open.
+    open_handles,
 }
 
 /// One counter, safe to change from any thread.

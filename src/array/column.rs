@@ -45,6 +45,11 @@ impl Column {
         &self.field
     }
 
+    /// Number of tiles.
+    pub fn tile_num(&self) -> u64 {
+        self.info.geometry.tile_num
+    }
+
     /// The contents that it has, [`Content::Data`] first.
     pub fn contents(&self) -> Vec<Content> {
         let mut contents = vec![Content::Data];

@@ -320,6 +320,23 @@ impl FragmentInfo {
         sizes.get(slot).copied().unwrap_or(0)
     }
 
+    /// Bytes of all files of fields as the metadata has it; None beyond 2^64.
+    pub fn files_size(&self) -> Option<u64> {
+        let (fixed, var, validity): (&[u64], &[u64], &[u64]) = match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => (&legacy.file_sizes, &legacy.file_var_sizes, &[]),
+            FragmentMetadata::Footer(footer, _) => (
+                &footer.file_sizes,
+                &footer.file_var_sizes,
+                &footer.file_validity_sizes,
+            ),
+        };
+        fixed
+            .iter()
+            .chain(var)
+            .chain(validity)
+            .try_fold(0u64, |sum, size| sum.checked_add(*size))
+    }
+
     /// Whether the fragment has values of `field`: a field that a write left out has no file.
     pub fn stores(&self, field: &Field) -> bool {
         self.geometry.tile_num == 0 || self.file_size(field.slot, Part::Fixed) > 0

@@ -123,6 +123,8 @@ pub struct ArrayListing {
     pub metadata: Vec<MetadataFile>,
     /// Paths of consolidated fragment metadata files.
     pub consolidated_metadata: Vec<PathBuf>,
+    /// Index into `fragments` by name.
+    by_name: HashMap<String, usize>,
     /// The newest timestamp of all, in milliseconds.
     pub mtime: u64,
     /// What the directories looked like before they were read.
@@ -232,6 +234,11 @@ impl ArrayListing {
         // Stable: ties keep the order of names, root first, as libtiledb has it.
         fragments.sort_by_key(|entry| entry.fragment.name.timestamps.0);
 
+        let by_name = fragments
+            .iter()
+            .enumerate()
+            .map(|(i, f)| (f.name.clone(), i))
+            .collect();
         let metadata = metadata_files(engine, &array.join("__meta"), read_at)?;
         let consolidated_metadata = consolidated_metadata_files(engine, array, &root)?;
         let mtime = schemas
@@ -244,6 +251,7 @@ impl ArrayListing {
         Ok(ArrayListing {
             schemas,
             fragments,
+            by_name,
             commits,
             metadata,
             consolidated_metadata,
@@ -251,6 +259,11 @@ impl ArrayListing {
             stamp,
             read_at,
         })
+    }
+
+    /// The fragment whose directory is called `name`.
+    pub fn fragment(&self, name: &str) -> Option<&FragmentEntry> {
+        self.fragments.get(*self.by_name.get(name)?)
     }
 
     /// The schema that a reader opening the array now would get: the last by name of those whose time has come, or else the first.

@@ -7,6 +7,7 @@ pub mod engine;
 pub mod field;
 pub mod fragment;
 pub mod geometry;
+pub mod group;
 pub mod listing;
 pub mod open;
 pub mod part;

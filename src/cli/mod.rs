@@ -1,1 +1,271 @@
 //! Arguments, daemon, signals and messages.
+//!
+//! Everything that goes wrong is one line on stderr that begins with `tiledbfs: `; the exit code is 2 for arguments that cannot be
+//! understood and 1 for all else.
+
+mod daemon;
+mod mount;
+pub mod options;
+mod show;
+mod unmount;
+
+use crate::error::{Error, ErrorKind};
+use crate::format::MAX_VERSION;
+use crate::fuse::mountinfo::printable;
+use crate::tree::{Options, Tree};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Mounts TileDB arrays and shows them as plain files.
+#[derive(Debug, Parser)]
+#[command(name = "tiledbfs", max_term_width = 100, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tiledbfs mount ~/arrays /mnt/arrays       mount every array below ~/arrays
+  jq .attributes[].name /mnt/arrays/a/schema.json
+  tiledbfs unmount /mnt/arrays
+  tiledbfs ls -l my_array fragments         look without mounting
+  tiledbfs cat my_array schema.json | jq .
+
+Run `tiledbfs help COMMAND` for the options of a command.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Mount an array, a group, or a directory that holds any of these
+    #[command(after_help = MOUNT_EXAMPLES)]
+    Mount(MountArgs),
+    /// Unmount what `tiledbfs mount` has mounted, dead mounts too
+    #[command(alias = "umount")]
+    Unmount(UnmountArgs),
+    /// List a directory of the tree without mounting it
+    Ls(LsArgs),
+    /// Write files of the tree to stdout without mounting it
+    Cat(CatArgs),
+}
+
+const MOUNT_EXAMPLES: &str = "\
+Mount options (-o, separated by commas):
+  allow_other        let all users read the mount (other users than root need user_allow_other in /etc/fuse.conf)
+  allow_root         let root read the mount as well
+  auto_unmount       have fusermount3 unmount should the daemon be killed
+  follow_symlinks    follow symbolic links in SOURCE that lead out of it
+  fsname=NAME        show NAME as the source in the table of mounts instead of SOURCE's path
+  subtype=NAME       show fuse.NAME as the type in the table of mounts (`tiledbfs unmount` knows only fuse.tiledbfs)
+  noexec, noatime    as for any file system
+  ro, nosuid, nodev, default_permissions  always on
+  defaults, auto, noauto, user, nofail, _netdev, x-*  ignored, for /etc/fstab
+
+Examples:
+  tiledbfs mount my_array /mnt/a
+  tiledbfs mount ~/arrays /mnt/a --cache-size 1G -o allow_other
+  tiledbfs mount secret /mnt/a --key-file key.bin
+  tiledbfs mount ~/arrays /mnt/a --key-file secret/one=key1.hex --key-file secret/two=key2.hex
+  tiledbfs mount my_array /mnt/a -f     stay in the foreground, log to stderr, ^C unmounts";
+
+#[derive(Debug, Args)]
+struct MountArgs {
+    /// An array, a group, or a directory that holds any of these at any depth
+    source: PathBuf,
+    /// An empty directory
+    mountpoint: PathBuf,
+    /// Stay in the foreground; SIGINT, SIGTERM and SIGHUP unmount
+    #[arg(short, long)]
+    foreground: bool,
+    /// Mount options, see below
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<String>,
+    #[command(flatten)]
+    source_args: SourceArgs,
+    /// Threads that answer requests [default: one for each core, 2 to 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// Append what is logged to FILE (RUST_LOG sets the level; in the background nothing is logged without this)
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// This is the process that stays in the background; stdout is a socket to the one that was called.
+    #[arg(long = daemon::FLAG, hide = true)]
+    in_background: bool,
+}
+
+/// How SOURCE is opened.
+#[derive(Debug, Args)]
+struct SourceArgs {
+    /// Bound of the cache of decoded data, in bytes or with a suffix K, M, G or T (powers of 1024)
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = options::parse_size)]
+    cache_size: u64,
+    /// The key of encrypted arrays: a file of 32 raw bytes or 64 hexadecimal digits
+    ///
+    /// FILE alone is for all arrays of SOURCE; PATH=FILE for the array at PATH, relative to SOURCE, and all below. May be given
+    /// several times. For a file whose name holds a `=`, write `=FILE`.
+    #[arg(long, value_name = "[PATH=]FILE")]
+    key_file: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+struct UnmountArgs {
+    /// Where it is mounted
+    mountpoint: PathBuf,
+    /// Unmount even while it is in use; what is open stays readable until it is closed
+    #[arg(short, long)]
+    lazy: bool,
+}
+
+#[derive(Debug, Args)]
+struct LsArgs {
+    /// What `tiledbfs mount` would mount
+    source: PathBuf,
+    /// A directory or file of the tree
+    #[arg(default_value = "")]
+    path: String,
+    /// Show type, length and modification time (UTC)
+    #[arg(short)]
+    long: bool,
+    /// List subdirectories too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    #[command(flatten)]
+    source_args: SourceArgs,
+    /// Follow symbolic links in SOURCE that lead out of it
+    #[arg(long)]
+    follow_symlinks: bool,
+}
+
+#[derive(Debug, Args)]
+struct CatArgs {
+    /// What `tiledbfs mount` would mount
+    source: PathBuf,
+    /// Files of the tree
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    #[command(flatten)]
+    source_args: SourceArgs,
+    /// Follow symbolic links in SOURCE that lead out of it
+    #[arg(long)]
+    follow_symlinks: bool,
+}
+
+/// Why the program ends without success.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    /// Something that went wrong. Exit code 1.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Failure {
+            code: 1,
+            message: message.into(),
+        }
+    }
+
+    /// Arguments that cannot be understood. Exit code 2.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Failure {
+            code: 2,
+            message: message.into(),
+        }
+    }
+}
+
+/// Runs the program on the arguments of this process.
+pub fn main() -> ExitCode {
+    let version: &'static str = Box::leak(
+        format!(
+            "{}\nreads TileDB format versions 1 to {MAX_VERSION}",
+            env!("CARGO_PKG_VERSION")
+        )
+        .into_boxed_str(),
+    );
+    let matches = Cli::command().version(version).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    raise_file_limit();
+    let result = match cli.command {
+        Command::Mount(args) => mount::run(&args),
+        Command::Unmount(args) => unmount::run(&args.mountpoint, args.lazy),
+        Command::Ls(args) => show::ls(&args),
+        Command::Cat(args) => show::cat(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("tiledbfs: {}", failure.message.replace('\n', "; "));
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Lets this process open as many files as it may: arrays are made of many.
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        log::info!("the limit of open files stays at {soft}: {error}");
+    }
+}
+
+/// Messages of the library to stderr: from `warn` on, unless RUST_LOG says otherwise.
+fn log_to_stderr() {
+    let env = env_logger::Env::default().default_filter_or("warn");
+    let _ = env_logger::Builder::from_env(env).try_init();
+}
+
+impl SourceArgs {
+    /// The options that the tree is opened with.
+    fn options(&self, follow_symlinks: bool) -> Result<Options, Failure> {
+        Ok(Options {
+            cache_size: self.cache_size,
+            keys: options::read_keys(&self.key_file)?,
+            follow_symlinks,
+        })
+    }
+}
+
+/// A path as it is shown in messages.
+fn show_path(path: &Path) -> String {
+    printable(path.as_os_str())
+}
+
+/// Opens SOURCE, or says why not.
+fn open_tree(source: &Path, options: &Options) -> Result<Tree, Failure> {
+    let opened = catch_unwind(AssertUnwindSafe(|| Tree::open(source, options)));
+    let opened = opened.unwrap_or_else(|panic| {
+        let message = crate::fuse::panic_message(&*panic);
+        Err(Error::new(
+            ErrorKind::Internal,
+            format!("internal error: {message}"),
+        ))
+    });
+    opened.map_err(|error| {
+        let source = show_path(source);
+        Failure::new(match error.kind() {
+            ErrorKind::NotFound => format!("{source}: no such file or directory"),
+            ErrorKind::InvalidInput => format!("{source} is not TileDB: {error}"),
+            ErrorKind::UnsupportedVersion => {
+                format!("{source}: {error}; this program reads TileDB format versions 1 to {MAX_VERSION}")
+            }
+            _ => format!("{source}: {error}"),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

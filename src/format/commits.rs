@@ -87,6 +87,8 @@ pub struct ConsolidatedFooter {
 /// Parses the index of a `.meta` file's unfiltered body.
 ///
 /// The footers follow the index back to back, in its order, so each one ends where the next begins; offsets have to ascend and lie behind the index.
+/// The file only saves opening those of the fragments, which are always there too. Footers of versions 3 and 4 in it are not to be trusted:
+/// current libraries write them with lists of the wrong length, which may parse as something else.
 pub fn parse_consolidated_metadata(body: &[u8]) -> Result<Vec<ConsolidatedFooter>> {
     parse_index(&mut Cursor::new(body)).map_err(|e| e.in_part("consolidated fragment metadata"))
 }

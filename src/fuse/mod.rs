@@ -1,1 +1,27 @@
 //! The tree as a FUSE file system: inodes, replies, errno, kernel options. Knows nothing of TileDB.
+//!
+//! [`FileSystem`] answers the kernel's requests from a [`Tree`](crate::tree::Tree); [`mount()`] attaches one to a directory and serves
+//! it from threads of this process until it is unmounted, from inside or outside.
+//!
+//! What the kernel may keep follows from a node's [`Freshness`](crate::tree::Freshness):
+//!
+//! | | entries and attributes | pages |
+//! |---|---|---|
+//! | `Immutable` | a day | kept from one open to the next |
+//! | `Listing` | 300 ms | kept while the opened version is the one that they were read from |
+//! | `Live` | not at all | not at all: each open file reads its own state |
+//!
+//! An entry's lifetime is that of the directory which names it, so a fragment that is removed from a listing disappears in time,
+//! though all that is in it is immutable.
+
+mod attributes;
+mod filesystem;
+mod guard;
+mod handles;
+mod inodes;
+mod mount;
+pub mod mountinfo;
+
+pub use filesystem::{FileSystem, Probe};
+pub(crate) use guard::message as panic_message;
+pub use mount::{Access, MountOptions, Mounted, SUBTYPE, mount, unmount_path};

@@ -1,7 +1,7 @@
 //! Names in the tree: how any bytes that TileDB allows as a name become one component of a path.
 //!
-//! A lookup never decodes. It encodes the names that the array has and compares, so that the encoding need not be
-//! reversible for names that are cut.
+//! A lookup never decodes. It encodes the names that the array has and compares, so that the encoding need
+//! not be reversible for names that are cut.
 
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
@@ -13,11 +13,12 @@ pub const MAX: usize = 255;
 /// Hexadecimal digits of SHA-256 that end a name which was cut or renamed.
 const HASH_DIGITS: usize = 16;
 
-/// A name as a component of a path: `/`, NUL, `%`, a leading `.` and bytes that are not UTF-8 are percent-encoded with
-/// upper-case digits; what is then over 255 bytes is cut and ends in `~` and a hash of `name`.
+/// A name as a component of a path: `/`, NUL, `%`, a leading `.` and bytes that are not UTF-8 are
+/// percent-encoded with upper-case digits; what is then over 255 bytes is cut and ends in `~` and a hash of
+/// `name`.
 ///
-/// No bytes at all become a lone `%`, which no other name gives. Attributes and dimensions have names of their own for
-/// that, see [`attribute`] and [`dimension`].
+/// No bytes at all become a lone `%`, which no other name gives. Attributes and dimensions have names of
+/// their own for that, see [`attribute`] and [`dimension`].
 pub fn encode(name: &[u8]) -> String {
     encode_within(name, MAX)
 }
@@ -54,7 +55,8 @@ pub fn dimension(name: &[u8], index: usize) -> String {
     }
 }
 
-/// A name as the key of a JSON object: itself where it is UTF-8, else percent-encoded as by [`encode`], but never cut.
+/// A name as the key of a JSON object: itself where it is UTF-8, else percent-encoded as by [`encode`], but
+/// never cut.
 pub fn key(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(name) => name.to_string(),
@@ -62,8 +64,9 @@ pub fn key(name: &[u8]) -> String {
     }
 }
 
-/// Makes encoded names differ from each other: the second and later ones of a kind end in `~` and a hash of the name and of how often it was there before.
-/// No result is longer than `max` bytes, provided that no name is and that `max` has room for the hash (17 bytes). The same names in the same order give the same result.
+/// Makes encoded names differ from each other: the second and later ones of a kind end in `~` and a hash of
+/// the name and of how often it was there before. No result is longer than `max` bytes, provided that no name
+/// is and that `max` has room for the hash (17 bytes). The same names in the same order give the same result.
 pub fn unique(names: Vec<String>, max: usize) -> Vec<String> {
     // Names that stay as they are keep the names of those that do not from taking theirs.
     let mut taken: HashSet<String> = names.iter().cloned().collect();
@@ -111,7 +114,8 @@ fn escape(name: &[u8]) -> String {
     out
 }
 
-/// Appends `~` and `hash`, having cut `name` so that all of it fits in `max` bytes; neither a character nor a percent triple is cut in two.
+/// Appends `~` and `hash`, having cut `name` so that all of it fits in `max` bytes; neither a character nor a
+/// percent triple is cut in two.
 fn cut(mut name: String, max: usize, hash: &str) -> String {
     let room = max.saturating_sub(1 + hash.len());
     if name.len() > room {

@@ -1,7 +1,8 @@
 //! NumPy headers: the bytes before the values in a `.npy` file, format version 1.0.
 //!
-//! A header is what `numpy.lib.format` writes for the same values, to the byte, which includes the spare space that it leaves for the
-//! first dimension to grow. It is a multiple of 64 bytes long, so that the values behind it can be mapped.
+//! A header is what `numpy.lib.format` writes for the same values, to the byte, which includes the spare
+//! space that it leaves for the first dimension to grow. It is a multiple of 64 bytes long, so that the
+//! values behind it can be mapped.
 
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 
@@ -11,7 +12,8 @@ const GROWTH_DIGITS: usize = 21;
 /// NumPy's largest size of an element in bytes.
 const MAX_ITEM: u64 = i32::MAX as u64;
 
-/// NumPy's name for the type of a single value: text of one byte a character is `|S1`, of four `<U1`; of two, for which NumPy has no type, `<u2`.
+/// NumPy's name for the type of a single value: text of one byte a character is `|S1`, of four `<U1`; of two,
+/// for which NumPy has no type, `<u2`.
 pub fn element_descr(datatype: Datatype) -> &'static str {
     use Datatype::*;
     match datatype {
@@ -53,8 +55,10 @@ pub fn element_descr(datatype: Datatype) -> &'static str {
     }
 }
 
-/// The header of a `data.npy` whose values take `data_len` bytes: one dimension over the cells, or two where a cell holds several values and is not text that NumPy
-/// has as one element; var-sized cells give one dimension over the values of all of them. A length that is no multiple of a cell gives plain bytes (`|u1`).
+/// The header of a `data.npy` whose values take `data_len` bytes: one dimension over the cells, or two where
+/// a cell holds several values and is not text that NumPy has as one element; var-sized cells give one
+/// dimension over the values of all of them. A length that is no multiple of a cell gives plain bytes
+/// (`|u1`).
 ///
 /// Zipped coordinates are cells of one value here: pass `CellValNum::Fixed(1)`.
 pub fn data_header(datatype: Datatype, cell_val_num: CellValNum, data_len: u64) -> Vec<u8> {

@@ -63,7 +63,7 @@ pub struct SectionOffsets {
     pub tile_maxs: Vec<u64>,
     pub tile_sums: Vec<u64>,
     pub tile_null_counts: Vec<u64>,
-    /// From version 12 (also what a newer library appends to a version 11 footer).
+    /// From version 12.
     pub fragment_statistics: Option<u64>,
     /// From version 16.
     pub processed_conditions: Option<u64>,
@@ -277,9 +277,11 @@ impl Front {
             tile_null_counts: c.u64_list(tile_metadata, "tile_null_counts_offsets")?,
             ..SectionOffsets::default()
         };
-        // Libraries of version 12 and later write their field into version 11 too.
-        if version >= 12 || (version == 11 && exact && c.remaining() == 8) {
+        if version >= 12 {
             offsets.fragment_statistics = Some(c.u64("fragment_statistics_offset")?);
+        } else if version == 11 && exact && c.remaining() == 8 {
+            // Newer libraries put the field into version 11 too, but there it points nowhere.
+            c.u64("fragment_statistics_offset")?;
         }
         if version >= 16 {
             offsets.processed_conditions = Some(c.u64("processed_conditions_offset")?);

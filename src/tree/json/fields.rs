@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 /// A field that has a slot in the lists of a fragment's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredField {
-    /// Its key in JSON objects: the name, `__attr` or `__dim_<i>` where it has none; different for each field of a fragment.
+    /// Its key in JSON objects: the name, `__attr` or `__dim_<i>` where it has none; different for each field
+    /// of a fragment.
     pub key: String,
     /// Its index in the lists.
     pub slot: usize,
@@ -19,10 +20,13 @@ pub struct StoredField {
     pub cell_val_num: CellValNum,
     /// Whether cells may be null.
     pub nullable: bool,
+    /// Whether it is a dimension (not zipped with others), of which a dense fragment stores nothing.
+    pub dimension: bool,
 }
 
-/// The fields of a fragment in the order of their slots: attributes, then below version 5 the zipped `__coords`, or else the dimensions, then the internal
-/// fields that the fragment has. The slot that coordinates keep from version 5 on is no field.
+/// The fields of a fragment in the order of their slots: attributes, then below version 5 the zipped
+/// `__coords`, or else the dimensions, then the internal fields that the fragment has. The slot that
+/// coordinates keep from version 5 on is no field.
 pub fn stored_fields(schema: &Schema, slots: &Slots) -> Vec<StoredField> {
     let field = |key: String, slot, datatype, cell_val_num, nullable| StoredField {
         key,
@@ -30,6 +34,7 @@ pub fn stored_fields(schema: &Schema, slots: &Slots) -> Vec<StoredField> {
         datatype,
         cell_val_num,
         nullable,
+        dimension: false,
     };
     let one = CellValNum::Fixed(1);
     let mut fields = Vec::new();
@@ -64,7 +69,10 @@ pub fn stored_fields(schema: &Schema, slots: &Slots) -> Vec<StoredField> {
             } else {
                 names::key(&d.name)
             };
-            fields.push(field(key, slot, d.datatype, d.cell_val_num, false));
+            fields.push(StoredField {
+                dimension: true,
+                ..field(key, slot, d.datatype, d.cell_val_num, false)
+            });
         }
     }
     for (key, slot) in [
@@ -125,6 +133,16 @@ mod tests {
             keys(&schema, 5, false),
             list(&[("a", 0), ("s", 1), ("x", 3), ("y", 4)])
         );
+        let slots = Slots {
+            version: 5,
+            attributes: 2,
+            dimensions: 2,
+            has_timestamps: false,
+            has_delete_metadata: false,
+        };
+        let fields = stored_fields(&schema, &slots);
+        let dimensions: Vec<_> = fields.iter().map(|field| field.dimension).collect();
+        assert_eq!(dimensions, [false, false, true, true]);
         assert_eq!(
             keys(&schema, 22, true)[4..],
             list(&[

@@ -8,8 +8,9 @@ use crate::format::schema::Schema;
 use crate::tree::names;
 use serde_json::{Map, Value, json};
 
-/// A footer (format versions 3 to 23). `schema` is the fragment's own, `position` where the footer lies in the metadata file; `tile_num` and `cell_num` are
-/// derived from both by the caller, cells including the padding of dense tiles.
+/// A footer (format versions 3 to 23). `schema` is the fragment's own, `position` where the footer lies in
+/// the metadata file; `tile_num` and `cell_num` are derived from both by the caller, cells including the
+/// padding of dense tiles.
 pub fn footer_json(
     footer: &Footer,
     schema: &Schema,
@@ -41,7 +42,8 @@ pub fn footer_json(
     })
 }
 
-/// The metadata of versions 1 and 2 under the same keys. Whether the fragment is dense is not in it, so the caller tells.
+/// The metadata of versions 1 and 2 under the same keys. Whether the fragment is dense is not in it, so the
+/// caller tells.
 pub fn legacy_json(
     metadata: &LegacyMetadata,
     schema: &Schema,

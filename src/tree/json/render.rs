@@ -3,8 +3,9 @@
 use serde_json::Value;
 use std::io::Write;
 
-/// The text of a document, indented by two spaces and ended by a line feed. An array is on one line where it holds only scalars and hexadecimal bytes, or
-/// pairs of them such as `[lo, hi]`. Equal documents give equal bytes.
+/// The text of a document, indented by two spaces and ended by a line feed. An array is on one line where it
+/// holds only scalars and hexadecimal bytes, or pairs of them such as `[lo, hi]`. Equal documents give equal
+/// bytes.
 pub fn render(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     write_value(&mut out, value, 0);
@@ -13,29 +14,33 @@ pub fn render(value: &Value) -> Vec<u8> {
 }
 
 /// Writes `value` at nesting `depth`, without a line feed at its end.
-fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
+pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
     match value {
         Value::Array(items) if items.is_empty() => out.extend_from_slice(b"[]"),
         Value::Array(items) if items.iter().all(is_atom_or_pair) => write_inline(out, value),
         Value::Array(items) => {
             out.push(b'[');
             for (i, item) in items.iter().enumerate() {
-                line(out, i > 0, depth + 1);
+                if i > 0 {
+                    out.push(b',');
+                }
+                line(out, depth + 1);
                 write_value(out, item, depth + 1);
             }
-            line(out, false, depth);
+            line(out, depth);
             out.push(b']');
         }
         Value::Object(entries) if entries.is_empty() || is_atom(value) => write_inline(out, value),
         Value::Object(entries) => {
             out.push(b'{');
             for (i, (key, item)) in entries.iter().enumerate() {
-                line(out, i > 0, depth + 1);
-                write_string(out, key);
-                out.extend_from_slice(b": ");
+                if i > 0 {
+                    out.push(b',');
+                }
+                self::key(out, key, depth + 1);
                 write_value(out, item, depth + 1);
             }
-            line(out, false, depth);
+            line(out, depth);
             out.push(b'}');
         }
         _ => write_inline(out, value),
@@ -84,13 +89,17 @@ fn write_string(out: &mut Vec<u8>, text: &str) {
     let _ = serde_json::to_writer(out, text);
 }
 
-/// Starts a line at nesting `depth`, after a comma where one is due.
-fn line(out: &mut Vec<u8>, comma: bool, depth: usize) {
-    if comma {
-        out.push(b',');
-    }
+/// Starts a line at nesting `depth`.
+fn line(out: &mut Vec<u8>, depth: usize) {
     out.push(b'\n');
     out.resize(out.len() + 2 * depth, b' ');
+}
+
+/// Starts a line at nesting `depth` with the key of an object's entry.
+pub(super) fn key(out: &mut Vec<u8>, key: &str, depth: usize) {
+    line(out, depth);
+    write_string(out, key);
+    out.extend_from_slice(b": ");
 }
 
 /// Whether it is a scalar or bytes in hexadecimal.

@@ -156,7 +156,8 @@ pub(crate) mod tests {
     use crate::format::range::Range;
     use crate::format::schema::EnumerationRef;
 
-    /// A sparse schema of version 22 with the attributes `a` (INT32) and `s` (nullable var-sized UTF-8) over the dimensions `x` (INT16) and `y` (text). No filters.
+    /// A sparse schema of version 22 with the attributes `a` (INT32) and `s` (nullable var-sized UTF-8) over
+    /// the dimensions `x` (INT16) and `y` (text). No filters.
     pub(crate) fn example() -> Schema {
         let none = Pipeline {
             max_chunk_size: 65536,

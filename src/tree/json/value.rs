@@ -24,7 +24,8 @@ pub fn name(bytes: &[u8]) -> Value {
     }
 }
 
-/// A floating-point number: not-a-number and infinities, which JSON lacks, as the strings `nan`, `inf` and `-inf`.
+/// A floating-point number: not-a-number and infinities, which JSON lacks, as the strings `nan`, `inf` and
+/// `-inf`.
 pub fn float(number: f64) -> Value {
     match serde_json::Number::from_f64(number) {
         Some(number) => Value::Number(number),
@@ -42,8 +43,8 @@ pub fn cell_val_num(cell_val_num: CellValNum) -> Value {
     }
 }
 
-/// A single value of `datatype` from its little-endian bytes. Of text it is a string of one character, where that is valid.
-/// Bytes of another length than the datatype's are hexadecimal.
+/// A single value of `datatype` from its little-endian bytes. Of text it is a string of one character, where
+/// that is valid. Bytes of another length than the datatype's are hexadecimal.
 pub fn element(datatype: Datatype, bytes: &[u8]) -> Value {
     if bytes.len() != datatype.size() {
         return hex(bytes);
@@ -65,8 +66,9 @@ pub fn element(datatype: Datatype, bytes: &[u8]) -> Value {
     }
 }
 
-/// A cell: a scalar where cells hold one value, an array where they hold several or a varying number; text one string and opaque bytes one
-/// hexadecimal string, whatever the number. Bytes that are no such cell, and text that is not valid, are hexadecimal.
+/// A cell: a scalar where cells hold one value, an array where they hold several or a varying number; text
+/// one string and opaque bytes one hexadecimal string, whatever the number. Bytes that are no such cell, and
+/// text that is not valid, are hexadecimal.
 pub fn cell(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Value {
     let fits = match cell_val_num.cell_size(datatype) {
         Some(size) => bytes.len() as u64 == size,
@@ -91,7 +93,8 @@ pub fn elements(datatype: Datatype, bytes: &[u8]) -> Value {
         .collect()
 }
 
-/// Cells of a fixed size one after the other as an array. What is left at the end, shorter than a cell, is hexadecimal.
+/// Cells of a fixed size one after the other as an array. What is left at the end, shorter than a cell, is
+/// hexadecimal.
 pub fn fixed_cells(datatype: Datatype, values: u32, bytes: &[u8]) -> Value {
     let size = usize::try_from(u64::from(values).saturating_mul(datatype.size() as u64));
     bytes
@@ -100,22 +103,21 @@ pub fn fixed_cells(datatype: Datatype, values: u32, bytes: &[u8]) -> Value {
         .collect()
 }
 
-/// Var-sized cells as an array: cell `i` starts at byte `starts[i]` of `data` and ends where the next one starts, the last one at the end of the data.
-/// A cell that does not lie in the data is null.
+/// Var-sized cells as an array, located as by [`split`]. A cell that does not lie in the data is null.
 pub fn var_cells(datatype: Datatype, starts: &[u64], data: &[u8]) -> Value {
+    split(starts, data)
+        .map(|bytes| bytes.map(|bytes| cell(datatype, CellValNum::Var, bytes)))
+        .collect()
+}
+
+/// The parts of `data`: part `i` starts at byte `starts[i]` and ends where the next one starts, the last one
+/// at the end of the data. None for a part that does not lie in the data.
+pub fn split<'a>(starts: &'a [u64], data: &'a [u8]) -> impl Iterator<Item = Option<&'a [u8]>> {
     let ends = starts.iter().skip(1).copied().chain([data.len() as u64]);
-    let range = |start: u64, end: u64| {
+    starts.iter().zip(ends).map(|(&start, end)| {
         let (start, end) = (usize::try_from(start).ok()?, usize::try_from(end).ok()?);
         data.get(start..end)
-    };
-    starts
-        .iter()
-        .zip(ends)
-        .map(|(&start, end)| match range(start, end) {
-            Some(bytes) => cell(datatype, CellValNum::Var, bytes),
-            None => Value::Null,
-        })
-        .collect()
+    })
 }
 
 /// A range as `[lo, hi]`.
@@ -137,7 +139,8 @@ pub fn rect(dimensions: &[Dimension], rect: &[Range]) -> Value {
         .collect()
 }
 
-/// Text of any length in the encoding of `datatype`, hexadecimal where it is not valid. UCS-2 and UCS-4 are read as UTF-16 and UTF-32.
+/// Text of any length in the encoding of `datatype`, hexadecimal where it is not valid. UCS-2 and UCS-4 are
+/// read as UTF-16 and UTF-32.
 fn text(datatype: Datatype, bytes: &[u8]) -> Value {
     let decoded = match datatype.size() {
         2 => {

@@ -1,0 +1,137 @@
+//! Going into the background: a second process of the same program serves, the one that was called waits until the tree answers.
+//!
+//! The program is started anew rather than forked, because a fork copies a process that may by then have threads. The two talk over
+//! a socket that is the second one's stdout:
+//!
+//! | the one in the background | the one that was called |
+//! |---|---|
+//! | `mounted`, or `failed MESSAGE` and ends | |
+//! | | looks at the root of the mount; `go`, or closes the socket |
+//! | lets go of stdin, stdout and stderr; `ready`. Unmounts and ends if the socket was closed | |
+//! | | ends with success |
+
+use super::{Failure, show_path};
+use crate::fuse::{self, mountinfo};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The option that marks the second process.
+pub(super) const FLAG: &str = "in-background";
+
+/// Starts the second process and waits until what it has mounted on `mountpoint` answers.
+pub(super) fn launch(mountpoint: &Path) -> Result<(), Failure> {
+    let cannot = |error: io::Error| Failure::new(format!("cannot go into the background: {error}"));
+    let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
+    let mut child = start(theirs.into()).map_err(cannot)?;
+    let mut input = BufReader::new(&ours);
+    let message = receive(&mut input);
+    let failure = match message.split_once(' ').unwrap_or((&message, "")) {
+        ("mounted", _) => match look(mountpoint).and_then(|()| (&ours).write_all(b"go\n")) {
+            Ok(()) if receive(&mut input) == "ready" => return Ok(()),
+            Ok(()) => None,
+            Err(error) => Some(format!(
+                "{}: what was mounted does not answer: {error}",
+                show_path(mountpoint)
+            )),
+        },
+        ("failed", message) => Some(message.to_owned()),
+        _ => None,
+    };
+    // It sees this and unmounts.
+    drop(input);
+    drop(ours);
+    let failure = failure.unwrap_or_else(|| match wait(&mut child) {
+        Some(status) => format!("the background process ended unexpectedly ({status})"),
+        None => "the background process ended unexpectedly".to_owned(),
+    });
+    wait(&mut child);
+    clear(mountpoint);
+    Err(Failure::new(failure))
+}
+
+/// The same command line again, marked.
+fn start(stdout: OwnedFd) -> io::Result<Child> {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().unwrap_or_else(|| OsString::from("tiledbfs"));
+    let subcommand = arguments.next();
+    let executable = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    Command::new(executable)
+        .arg0(program)
+        .args(subcommand)
+        .arg(format!("--{FLAG}"))
+        .args(arguments)
+        .stdout(Stdio::from(stdout))
+        .spawn()
+}
+
+/// One line without its end; empty when the other side is gone.
+fn receive(input: &mut impl BufRead) -> String {
+    let mut line = Vec::new();
+    let _ = input.read_until(b'\n', &mut line);
+    String::from_utf8_lossy(&line).trim_end().to_owned()
+}
+
+/// Asks the mount, through the kernel, for its root and the names in it.
+fn look(mountpoint: &Path) -> io::Result<()> {
+    fs::metadata(mountpoint)?;
+    fs::read_dir(mountpoint)?.next().transpose()?;
+    Ok(())
+}
+
+fn wait(child: &mut Child) -> Option<String> {
+    child.wait().ok().map(|status| status.to_string())
+}
+
+/// Takes away what a process that died has left behind.
+fn clear(mountpoint: &Path) {
+    let Ok(path) = super::unmount::resolve(mountpoint) else {
+        return;
+    };
+    if let Ok(Some(mount)) = mountinfo::mounted_at(&path)
+        && mount.fs_type.starts_with("fuse.")
+        && fs::metadata(&path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
+    {
+        let _ = fuse::unmount_path(&path, true);
+    }
+}
+
+/// The second process's end of the socket.
+pub(super) struct Caller {
+    socket: UnixStream,
+}
+
+impl Caller {
+    /// Takes the socket from stdout, and leaves the session of the terminal, so that its signals do not come here.
+    pub(super) fn new() -> io::Result<Self> {
+        let socket = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let _ = nix::unistd::setsid();
+        Ok(Caller { socket })
+    }
+
+    /// Says why nothing is mounted.
+    pub(super) fn failed(mut self, failure: &Failure) {
+        let message = failure.message.replace('\n', "; ");
+        let _ = writeln!(self.socket, "failed {message}");
+    }
+
+    /// Says that it is mounted and waits until the other process has looked at it; then lets go of the terminal and of all files
+    /// that the caller had open there. The error means that nobody waits any more.
+    pub(super) fn mounted(mut self) -> io::Result<()> {
+        self.socket.write_all(b"mounted\n")?;
+        if receive(&mut BufReader::new(&self.socket)) != "go" {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        std::env::set_current_dir("/")?;
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        nix::unistd::dup2_stdin(&null)?;
+        nix::unistd::dup2_stdout(&null)?;
+        nix::unistd::dup2_stderr(&null)?;
+        self.socket.write_all(b"ready\n")
+    }
+}

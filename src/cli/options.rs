@@ -1,0 +1,342 @@
+//! The parts of arguments that have a syntax of their own: mount options, sizes, key files.
+
+use super::Failure;
+use crate::filter::EncryptionKey;
+use crate::fuse::{Access, SUBTYPE};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What `-o` may say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountFlags {
+    /// `allow_other`, `allow_root` or neither.
+    pub access: Access,
+    /// `auto_unmount`.
+    pub auto_unmount: bool,
+    /// `follow_symlinks`.
+    pub follow_symlinks: bool,
+    /// `noexec`.
+    pub no_exec: bool,
+    /// `noatime`.
+    pub no_atime: bool,
+    /// `fsname=`.
+    pub fs_name: Option<String>,
+    /// `subtype=`.
+    pub subtype: String,
+}
+
+impl Default for MountFlags {
+    fn default() -> Self {
+        MountFlags {
+            access: Access::default(),
+            auto_unmount: false,
+            follow_symlinks: false,
+            no_exec: false,
+            no_atime: false,
+            fs_name: None,
+            subtype: SUBTYPE.to_owned(),
+        }
+    }
+}
+
+/// Parses the values of all `-o`, each a list separated by commas. Later ones win.
+pub fn parse_mount_options(lists: &[String]) -> Result<MountFlags, Failure> {
+    let mut flags = MountFlags::default();
+    for option in lists.iter().flat_map(|list| list.split(',')).map(str::trim) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match (name, value) {
+            // Always so.
+            ("" | "ro" | "nosuid" | "nodev" | "default_permissions", None) => {}
+            // For mount(8) and /etc/fstab.
+            (
+                "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "group" | "_netdev"
+                | "nofail" | "async" | "relatime" | "norelatime" | "nodiratime" | "strictatime" | "lazytime"
+                | "nolazytime",
+                None,
+            )
+            | ("comment", Some(_)) => {}
+            (name, _) if name.starts_with("x-") || name.starts_with("X-") => {}
+            ("allow_other", None) => set_access(&mut flags, Access::All)?,
+            ("allow_root", None) => set_access(&mut flags, Access::OwnerAndRoot)?,
+            ("auto_unmount", None) => flags.auto_unmount = true,
+            ("follow_symlinks", None) => flags.follow_symlinks = true,
+            ("noexec", None) => flags.no_exec = true,
+            ("exec", None) => flags.no_exec = false,
+            ("noatime", None) => flags.no_atime = true,
+            ("atime", None) => flags.no_atime = false,
+            ("fsname", Some(value)) if !value.is_empty() => flags.fs_name = Some(value.to_owned()),
+            ("subtype", Some(value)) if !value.is_empty() && !value.contains(['.', '\\', ' ']) => {
+                value.clone_into(&mut flags.subtype);
+            }
+            ("rw", None) => {
+                return Err(Failure::usage(
+                    "mount option `rw`: tiledbfs is read only; leave it out, or say `ro`",
+                ));
+            }
+            ("suid" | "dev", None) => {
+                return Err(Failure::usage(format!(
+                    "mount option `{name}`: tiledbfs is always mounted with no{name}"
+                )));
+            }
+            (
+                "allow_other"
+                | "allow_root"
+                | "auto_unmount"
+                | "follow_symlinks"
+                | "noexec"
+                | "exec"
+                | "noatime"
+                | "atime"
+                | "ro"
+                | "rw"
+                | "nosuid"
+                | "nodev"
+                | "default_permissions",
+                Some(_),
+            ) => return Err(Failure::usage(format!("mount option `{name}` takes no value"))),
+            ("fsname" | "subtype", _) => {
+                return Err(Failure::usage(format!(
+                    "mount option `{name}` takes a name: {name}=NAME"
+                )));
+            }
+            _ => {
+                return Err(Failure::usage(format!(
+                    "unknown mount option `{option}` (see `tiledbfs help mount`)"
+                )));
+            }
+        }
+    }
+    Ok(flags)
+}
+
+fn set_access(flags: &mut MountFlags, access: Access) -> Result<(), Failure> {
+    if flags.access != Access::Owner && flags.access != access {
+        return Err(Failure::usage(
+            "the mount options `allow_other` and `allow_root` exclude each other",
+        ));
+    }
+    flags.access = access;
+    Ok(())
+}
+
+/// Parses a number of bytes, at least 1: digits and, if wanted, one of the suffixes K, M, G, T in any case, which are powers of 1024 and may be followed by
+/// `iB` or `B`.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at_checked(digits).unwrap_or(("", text));
+    let shift = match suffix.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err("give bytes, or a number with the suffix K, M, G or T".to_owned()),
+    };
+    if number.is_empty() {
+        return Err("give bytes, or a number with the suffix K, M, G or T".to_owned());
+    }
+    let size = number.parse::<u64>().ok().and_then(|number| {
+        let factor = 1_u64.checked_shl(shift)?;
+        number.checked_mul(factor)
+    });
+    match size {
+        None => Err("that is more than 2^64 bytes".to_owned()),
+        Some(0) => Err("the cache cannot be empty".to_owned()),
+        Some(size) => Ok(size),
+    }
+}
+
+/// Reads the key files of all `--key-file`, the one with the longest path first, so that it counts.
+pub fn read_keys(arguments: &[OsString]) -> Result<Vec<(PathBuf, EncryptionKey)>, Failure> {
+    let mut keys = Vec::new();
+    for argument in arguments {
+        let bytes = argument.as_bytes();
+        let (path, file) = match bytes.iter().position(|byte| *byte == b'=') {
+            Some(at) => {
+                let (path, file) = bytes.split_at(at);
+                (path, file.get(1..).unwrap_or(&[]))
+            }
+            None => (&[][..], bytes),
+        };
+        let path: PathBuf = Path::new(OsStr::from_bytes(path))
+            .components()
+            .filter(|part| matches!(part, std::path::Component::Normal(_)))
+            .collect();
+        keys.push((path, read_key(Path::new(OsStr::from_bytes(file)))?));
+    }
+    keys.sort_by_key(|(path, _)| std::cmp::Reverse(path.components().count()));
+    Ok(keys)
+}
+
+/// Reads one key: 32 raw bytes or 64 hexadecimal digits, and a newline at the end if need be. What the file holds is never shown.
+fn read_key(path: &Path) -> Result<EncryptionKey, Failure> {
+    let mut bytes = Vec::new();
+    // One byte more than the longest that is right.
+    File::open(path)
+        .and_then(|file| file.take(67).read_to_end(&mut bytes))
+        .map_err(|error| Failure::new(format!("key file {}: {error}", super::show_path(path))))?;
+    let mut key = [0; 32];
+    let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    match (bytes.len(), text.len()) {
+        (32, _) => key.copy_from_slice(&bytes),
+        (_, 32) => key.copy_from_slice(text),
+        (_, 64) => {
+            for (byte, digits) in key.iter_mut().zip(text.chunks_exact(2)) {
+                *byte = std::str::from_utf8(digits)
+                    .ok()
+                    .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+                    .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+                    .ok_or_else(|| not_a_key(path))?;
+            }
+        }
+        _ => return Err(not_a_key(path)),
+    }
+    Ok(EncryptionKey::new(key))
+}
+
+fn not_a_key(path: &Path) -> Failure {
+    Failure::new(format!(
+        "key file {}: neither 32 raw bytes nor 64 hexadecimal digits",
+        super::show_path(path)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(list: &str) -> Result<MountFlags, Failure> {
+        parse_mount_options(&[list.to_owned()])
+    }
+
+    #[test]
+    fn options_that_are_understood() {
+        assert_eq!(parse("").unwrap(), MountFlags::default());
+        let fstab = "ro,nodev,nosuid,defaults,noauto,user,_netdev,nofail,x-systemd.automount,x-a=b,exec";
+        assert_eq!(parse(fstab).unwrap(), MountFlags::default());
+        let flags = parse_mount_options(&[
+            "allow_other,noexec".into(),
+            "fsname=a=b,follow_symlinks,noatime".into(),
+        ]);
+        let wanted = MountFlags {
+            access: Access::All,
+            no_exec: true,
+            no_atime: true,
+            follow_symlinks: true,
+            fs_name: Some("a=b".into()),
+            ..MountFlags::default()
+        };
+        assert_eq!(flags.unwrap(), wanted);
+        assert_eq!(parse("allow_root").unwrap().access, Access::OwnerAndRoot);
+        assert!(parse("auto_unmount").unwrap().auto_unmount);
+    }
+
+    #[test]
+    fn options_that_are_not() {
+        for (list, part) in [
+            ("rw", "read only"),
+            ("ro,foo", "unknown mount option `foo`"),
+            ("foo=1", "unknown mount option `foo=1`"),
+            ("allow_other,allow_root", "exclude each other"),
+            ("suid", "nosuid"),
+            ("fsname", "takes a name"),
+            ("subtype=", "takes a name"),
+            ("noexec=1", "takes no value"),
+            ("remount", "unknown"),
+        ] {
+            let failure = parse(list).unwrap_err();
+            assert_eq!(failure.code, 2);
+            assert!(failure.message.contains(part), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, size) in [
+            ("1", 1),
+            ("1000", 1000),
+            ("4k", 4096),
+            ("4KiB", 4096),
+            ("256M", 256 << 20),
+            ("2g", 2 << 30),
+            ("1TB", 1 << 40),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(parse_size(text), Ok(size), "{text}");
+        }
+        for text in [
+            "",
+            "0",
+            "0M",
+            "-1",
+            "+1",
+            "1.5G",
+            "M",
+            "10 M",
+            "10X",
+            "10MM",
+            "10iB",
+            "18446744073709551616",
+            "99999999999T",
+            "١",
+            "1é",
+        ] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let raw: [u8; 32] = std::array::from_fn(|i| i as u8 * 7);
+        let hex: String = raw.iter().map(|byte| format!("{byte:02X}")).collect();
+        for bytes in [
+            raw.to_vec(),
+            [&raw[..], b"\n"].concat(),
+            hex.clone().into_bytes(),
+            format!("{}\n", hex.to_lowercase()).into_bytes(),
+            format!("{hex}\r\n").into_bytes(),
+        ] {
+            let key = read_key(&write("good", &bytes)).unwrap();
+            assert_eq!(key.bytes(), &raw);
+        }
+        let bad = "zz".repeat(32);
+        for bytes in [
+            &b""[..],
+            b"short",
+            bad.as_bytes(),
+            &[b'+'; 64],
+            &[b'0'; 65],
+            &[0; 100],
+        ] {
+            let failure = read_key(&write("bad", bytes)).unwrap_err();
+            assert!(
+                failure
+                    .message
+                    .ends_with("neither 32 raw bytes nor 64 hexadecimal digits")
+            );
+        }
+        let good = write("good", &raw);
+        let argument = |prefix: &str| {
+            let mut text = OsString::from(prefix);
+            text.push(&good);
+            text
+        };
+        let keys = read_keys(&[argument(""), argument("a="), argument("/a/b/="), argument("=")]).unwrap();
+        let paths: Vec<_> = keys.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+        assert_eq!(paths, ["a/b", "a", "", ""]);
+        assert_eq!(read_keys(&["/no/such/file".into()]).unwrap_err().code, 1);
+    }
+}

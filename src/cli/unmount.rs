@@ -1,0 +1,72 @@
+//! `tiledbfs unmount`.
+
+use super::{Failure, show_path};
+use crate::error::ErrorKind;
+use crate::fuse::{SUBTYPE, mountinfo, unmount_path};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the mount may take to leave the table of mounts.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs the subcommand.
+pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
+    let name = show_path(mountpoint);
+    let fail = |error: io::Error| {
+        Failure::new(match error.kind() {
+            io::ErrorKind::NotFound => format!("{name}: no such file or directory"),
+            _ => format!("{name}: {error}"),
+        })
+    };
+    let path = resolve(mountpoint).map_err(fail)?;
+    let Some(mount) = mountinfo::mounted_at(&path).map_err(fail)? else {
+        return Err(Failure::new(match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                format!("{name}: no such file or directory")
+            }
+            _ => format!("nothing is mounted on {name}"),
+        }));
+    };
+    if mount.fs_type != format!("fuse.{SUBTYPE}") {
+        return Err(Failure::new(format!(
+            "what is mounted on {name} is of type {}, not a mount of tiledbfs",
+            mount.fs_type
+        )));
+    }
+    unmount_path(&path, lazy).map_err(|error| {
+        Failure::new(if error.kind() == ErrorKind::Io(libc::EBUSY) {
+            format!(
+                "{name} is in use: close what has files of it open or has changed into it, or run `tiledbfs unmount --lazy {name}`"
+            )
+        } else {
+            format!("cannot unmount {name}: {error}")
+        })
+    })?;
+    let end = Instant::now().checked_add(PATIENCE);
+    while mountinfo::mounts().map_err(fail)?.contains(&mount) {
+        if end.is_none_or(|end| Instant::now() > end) {
+            return Err(Failure::new(format!("{name} is still in the table of mounts")));
+        }
+        sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// The absolute path without symbolic links, even where a dead mount answers to nothing: then all but the last name is resolved.
+pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Ok(path) => Ok(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
+        Err(error) => {
+            let absolute = std::path::absolute(path)?;
+            match (absolute.parent().map(fs::canonicalize), absolute.file_name()) {
+                (Some(Ok(parent)), Some(name)) => Ok(parent.join(name)),
+                (Some(Err(_)), Some(_)) => Ok(absolute),
+                _ => Err(error),
+            }
+        }
+    }
+}

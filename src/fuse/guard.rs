@@ -1,0 +1,144 @@
+//! What happens when an operation fails: which errno the caller gets, and who is told.
+
+use crate::error::{Error, ErrorKind};
+use crate::stats::Stats;
+use crate::tree::ErrorLog;
+use fuser::Errno;
+use std::any::Any;
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The same error of the same path is told once in this time, so that `ls -l` in a loop does not drive out all others.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How many errors are remembered for that.
+const REMEMBERED: usize = 4096;
+
+/// Counts errors and tells of them.
+pub(super) struct Reporter {
+    errors: Arc<ErrorLog>,
+    stats: Arc<Stats>,
+    /// When each (path, error), hashed, was last told.
+    told: Mutex<HashMap<u64, Instant>>,
+}
+
+impl Reporter {
+    pub(super) fn new(errors: Arc<ErrorLog>, stats: Arc<Stats>) -> Self {
+        Reporter {
+            errors,
+            stats,
+            told: Mutex::default(),
+        }
+    }
+
+    /// Tells that an operation on `path` met `error`.
+    pub(super) fn report(&self, path: &str, error: &Error) {
+        self.stats.errors.add(1);
+        let mut hasher = DefaultHasher::new();
+        (path, error.to_string()).hash(&mut hasher);
+        let (key, now) = (hasher.finish(), Instant::now());
+        {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(last) = told.get(&key)
+                && now.duration_since(*last) < PAUSE
+            {
+                return;
+            }
+            if told.len() >= REMEMBERED {
+                told.retain(|_, last| now.duration_since(*last) < PAUSE);
+            }
+            if told.len() < REMEMBERED {
+                told.insert(key, now);
+            }
+        }
+        self.errors.record(path, error);
+    }
+
+    /// Reports an error met inside a file or directory that exists, and gives the errno that says so: never ENOENT, which would
+    /// deny the file.
+    pub(super) fn inside(&self, path: &str, error: &Error) -> Errno {
+        self.report(path, error);
+        match error.errno() {
+            libc::ENOENT | libc::ENOTDIR | libc::EINVAL | libc::EINTR | libc::EAGAIN => Errno::EIO,
+            // What the kernel accepts in a reply.
+            errno @ 1..=511 => Errno::from_i32(errno),
+            _ => Errno::EIO,
+        }
+    }
+
+    /// Runs `operation`; a panic in it becomes EIO and a report about `path`.
+    pub(super) fn guard<T>(
+        &self,
+        name: &str,
+        path: impl Fn() -> String,
+        operation: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        // Unwind safe: all shared state is behind locks that recover from poisoning, and holds no half-made changes.
+        catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
+            let error = Error::new(
+                ErrorKind::Internal,
+                format!("panic in {name}: {}", message(&*panic)),
+            );
+            self.report(&path(), &error);
+            Err(Errno::EIO)
+        })
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text,
+        (None, None) => "no message",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reporter() -> Reporter {
+        Reporter::new(Arc::default(), Arc::default())
+    }
+
+    fn lines(reporter: &Reporter) -> usize {
+        let (text, _) = reporter.errors.snapshot();
+        text.iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    #[test]
+    fn an_error_is_told_once_a_second_and_counted_always() {
+        let reporter = reporter();
+        let error = Error::corrupt("bad");
+        for _ in 0..10 {
+            reporter.report("a", &error);
+        }
+        reporter.report("b", &error);
+        reporter.report("a", &Error::corrupt("worse"));
+        assert_eq!((lines(&reporter), reporter.stats.errors.get()), (3, 12));
+    }
+
+    #[test]
+    fn what_is_missing_inside_is_not_what_was_asked_for() {
+        let reporter = reporter();
+        let code = |error: Error| reporter.inside("a", &error).code();
+        assert_eq!(code(Error::not_found("x")), libc::EIO);
+        assert_eq!(code(Error::new(ErrorKind::WrongKey, "x")), libc::EACCES);
+        assert_eq!(code(Error::new(ErrorKind::Io(libc::ESTALE), "x")), libc::ESTALE);
+        assert_eq!(code(Error::new(ErrorKind::Io(-5), "x")), libc::EIO);
+        assert_eq!(code(Error::new(ErrorKind::Io(100_000), "x")), libc::EIO);
+    }
+
+    #[test]
+    fn a_panic_is_an_error() {
+        let reporter = reporter();
+        let result: Result<(), _> = reporter.guard("read", || "a".into(), || panic!("no {}", 1));
+        assert_eq!(result.unwrap_err().code(), libc::EIO);
+        assert_eq!(lines(&reporter), 1);
+    }
+}

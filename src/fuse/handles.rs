@@ -1,0 +1,91 @@
+//! Open files and directories.
+
+use super::inodes::Inode;
+use crate::stats::Stats;
+use crate::tree::{Listing, OpenFile};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// An open file or directory.
+pub(super) enum Handle {
+    File(FileHandle),
+    Directory(DirectoryHandle),
+}
+
+/// An open file: one consistent state of it.
+pub(super) struct FileHandle {
+    pub(super) inode: Arc<Inode>,
+    pub(super) open: Arc<dyn OpenFile>,
+    /// Whether it is read through the kernel's page cache.
+    pub(super) paged: bool,
+}
+
+impl Drop for FileHandle {
+    fn drop(&mut self) {
+        if self.paged {
+            let mut pages = self.inode.pages();
+            pages.users = pages.users.saturating_sub(1);
+        }
+    }
+}
+
+/// An open directory, and the names in it as they were when its reading last began.
+pub(super) struct DirectoryHandle {
+    pub(super) inode: Arc<Inode>,
+    listing: Mutex<Option<Arc<dyn Listing>>>,
+}
+
+impl DirectoryHandle {
+    pub(super) fn new(inode: Arc<Inode>) -> Self {
+        DirectoryHandle {
+            inode,
+            listing: Mutex::new(None),
+        }
+    }
+
+    /// The snapshot, if there is one.
+    pub(super) fn listing(&self) -> MutexGuard<'_, Option<Arc<dyn Listing>>> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All that is open.
+pub(super) struct Handles {
+    handles: RwLock<HashMap<u64, Arc<Handle>>>,
+    next: AtomicU64,
+    stats: Arc<Stats>,
+}
+
+impl Handles {
+    pub(super) fn new(stats: Arc<Stats>) -> Self {
+        Handles {
+            handles: RwLock::default(),
+            next: AtomicU64::new(1),
+            stats,
+        }
+    }
+
+    /// Adds one and gives it a number.
+    pub(super) fn insert(&self, handle: Handle) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        handles.insert(number, Arc::new(handle));
+        self.stats.open_handles.set(handles.len() as u64);
+        number
+    }
+
+    /// The one of that number.
+    pub(super) fn get(&self, number: u64) -> Option<Arc<Handle>> {
+        let handles = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        handles.get(&number).cloned()
+    }
+
+    /// Removes and returns the one of that number.
+    pub(super) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
+        let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        let handle = handles.remove(&number);
+        self.stats.open_handles.set(handles.len() as u64);
+        handle
+    }
+}

@@ -1,0 +1,454 @@
+//! Attaching a file system to a directory and detaching it.
+//!
+//! The mounting is done here and not by `fuser`, which when a session ends unmounts whatever is then mounted at the place: that may
+//! already be the next mount.
+
+use super::filesystem::{FileSystem, MAX_REQUEST};
+use super::mountinfo::{self, MountEntry};
+use crate::error::{Error, ErrorKind, Result};
+use fuser::{Config, Session, SessionACL};
+use nix::mount::{MntFlags, MsFlags, umount2};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The subtype under which mounts are listed: their type is `fuse.tiledbfs`.
+pub const SUBTYPE: &str = "tiledbfs";
+
+const DEVICE: &str = "/dev/fuse";
+
+/// What the kernel reads ahead of a sequential reader, in KiB, where this process may set it: one request of the largest size.
+const READ_AHEAD_KB: u32 = MAX_REQUEST >> 10;
+
+/// How long [`Mounted`]'s drop waits for the session's threads, which go on while files are open.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Who may use a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// Only the user who mounted it.
+    #[default]
+    Owner,
+    /// Also root (`allow_root`).
+    OwnerAndRoot,
+    /// Everybody (`allow_other`).
+    All,
+}
+
+/// How a file system is mounted. Always read only, with `nosuid`, `nodev` and `default_permissions`.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// What the table of mounts shows as the source.
+    pub fs_name: OsString,
+    /// What the table of mounts shows after `fuse.`.
+    pub subtype: String,
+    /// Who may use it.
+    pub access: Access,
+    /// Threads that answer requests, at least 1.
+    pub threads: usize,
+    /// Whether programs in it cannot be run.
+    pub no_exec: bool,
+    /// Whether reading leaves access times alone; they are not kept anyway.
+    pub no_atime: bool,
+    /// Whether a helper process (fusermount3) unmounts it when this process dies.
+    pub auto_unmount: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            fs_name: OsString::from(SUBTYPE),
+            subtype: SUBTYPE.to_owned(),
+            access: Access::default(),
+            threads: default_threads(),
+            no_exec: false,
+            no_atime: false,
+            auto_unmount: false,
+        }
+    }
+}
+
+/// One thread for each core, at least 2 and at most 16.
+fn default_threads() -> usize {
+    thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 16))
+}
+
+/// A mounted file system, served by threads of this process. Unmounted when dropped.
+pub struct Mounted {
+    entry: MountEntry,
+    ended: Ended,
+    /// fusermount3 as it waits for this process to die, for `auto_unmount`.
+    helper: Option<Helper>,
+}
+
+/// Tells when a session has ended.
+#[derive(Clone, Default)]
+pub struct Ended(Arc<(Mutex<Option<Result<()>>>, Condvar)>);
+
+struct Helper {
+    process: Child,
+    /// Closed when this process dies, which is the sign.
+    _socket: UnixStream,
+}
+
+impl Ended {
+    fn set(&self, result: Result<()>) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        self.0.1.notify_all();
+    }
+
+    /// Waits until the session has ended: unmounted by whomever, and all its files closed. The error is that which ended it otherwise.
+    pub fn wait(&self) -> Result<()> {
+        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(result) = &*state {
+                return result.clone();
+            }
+            state = self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The same for at most `limit`; None when it has not ended by then.
+    pub fn wait_for(&self, limit: Duration) -> Option<Result<()>> {
+        let end = Instant::now().checked_add(limit);
+        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if state.is_some() {
+                return state.clone();
+            }
+            let left = end?.checked_duration_since(Instant::now())?;
+            state = self
+                .0
+                .1
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+}
+
+/// Mounts `filesystem` on the directory `mountpoint` and serves it in the background.
+///
+/// Errors say what is wrong and how to mend it: `/dev/fuse` or `fusermount3` missing, no permission.
+pub fn mount(filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
+    let mountpoint = fs::canonicalize(mountpoint)
+        .map_err(|error| Error::io(&error).in_file(mountinfo::printable(mountpoint.as_os_str())))?;
+    let (device, helper) = attach(&mountpoint, options)?;
+    let entry = mountinfo::mounted_at(&mountpoint)
+        .map_err(|error| Error::io(&error))?
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "the mount is not in /proc/self/mountinfo"))?;
+    let mounted = Mounted {
+        entry,
+        ended: Ended::default(),
+        helper,
+    };
+    // From here on, dropping `mounted` unmounts.
+    if let Err(error) = serve(filesystem, device, options, mounted.ended.clone()) {
+        mounted.ended.set(Ok(()));
+        return Err(Error::io(&error));
+    }
+    raise_read_ahead(mounted.entry.device);
+    Ok(mounted)
+}
+
+/// Shakes hands with the kernel and starts the threads.
+fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended: Ended) -> io::Result<()> {
+    let acl = match options.access {
+        Access::Owner => SessionACL::Owner,
+        Access::OwnerAndRoot => SessionACL::RootAndOwner,
+        Access::All => SessionACL::All,
+    };
+    let mut config = Config::default();
+    config.acl = acl;
+    config.n_threads = Some(options.threads.max(1));
+    // Each thread opens the device anew then.
+    config.clone_fd = open_device().is_ok();
+    let notifier = filesystem.notifier();
+    let session = Session::from_fd(filesystem, device, acl, config)?;
+    let _ = notifier.set(session.notifier());
+    thread::Builder::new()
+        .name("fuse-session".to_owned())
+        .spawn(move || ended.set(session.run().map_err(|error| Error::io(&error))))?;
+    Ok(())
+}
+
+impl Mounted {
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.entry.mount_point
+    }
+
+    /// To wait for its end with.
+    pub fn ended(&self) -> Ended {
+        self.ended.clone()
+    }
+
+    /// Takes it out of the tree of files at once. Where files are still open they can be read on until they are closed, as long as
+    /// this process lives. Nothing happens when somebody has unmounted it already.
+    pub fn unmount(&mut self) -> Result<()> {
+        let path = &self.entry.mount_point;
+        let table = mountinfo::mounts().map_err(|error| Error::io(&error))?;
+        if !table.contains(&self.entry) {
+            return Ok(());
+        }
+        if table.iter().rfind(|mount| mount.mount_point == *path) != Some(&self.entry) {
+            return Err(Error::new(
+                ErrorKind::Io(libc::EBUSY),
+                format!(
+                    "something else is mounted over {}",
+                    mountinfo::printable(path.as_os_str())
+                ),
+            ));
+        }
+        match unmount_path(path, false) {
+            Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => unmount_path(path, true),
+            result => result,
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount() {
+            log::error!("cannot unmount: {error}");
+        }
+        if self.ended.wait_for(PATIENCE).is_none() {
+            log::warn!("files are still open in what was unmounted");
+        }
+        if let Some(Helper { mut process, _socket }) = self.helper.take() {
+            drop(_socket);
+            let _ = process.wait();
+        }
+    }
+}
+
+/// Unmounts what is mounted at `path`, which must be absolute and free of symbolic links; `lazy` does so even while files are open.
+/// Users other than root go through fusermount3. The error kind is `Io(EBUSY)` when it is in use.
+pub fn unmount_path(path: &Path, lazy: bool) -> Result<()> {
+    let mut flags = MntFlags::UMOUNT_NOFOLLOW;
+    flags.set(MntFlags::MNT_DETACH, lazy);
+    match umount2(path, flags) {
+        Ok(()) => Ok(()),
+        Err(nix::errno::Errno::EPERM) => {
+            let mut command = Command::new(fusermount());
+            command.arg("-u");
+            if lazy {
+                command.arg("-z");
+            }
+            let output = command
+                .arg("--")
+                .arg(path)
+                .stdin(Stdio::null())
+                .output()
+                .map_err(|error| fusermount_error(&error))?;
+            let message = String::from_utf8_lossy(&output.stderr);
+            if output.status.success() {
+                Ok(())
+            } else if message.contains("busy") {
+                Err(Error::new(ErrorKind::Io(libc::EBUSY), "it is in use"))
+            } else {
+                Err(Error::new(ErrorKind::Io(libc::EPERM), message.trim()))
+            }
+        }
+        Err(nix::errno::Errno::EBUSY) => Err(Error::new(ErrorKind::Io(libc::EBUSY), "it is in use")),
+        Err(errno) => Err(Error::io(&errno.into())),
+    }
+}
+
+fn open_device() -> io::Result<File> {
+    File::options().read(true).write(true).open(DEVICE)
+}
+
+/// Mounts, and gives the device through which the file system is served.
+fn attach(mountpoint: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<Helper>)> {
+    if !options.auto_unmount
+        && let Some(device) = attach_directly(mountpoint, options)?
+    {
+        return Ok((device, None));
+    }
+    attach_with_fusermount(mountpoint, options)
+}
+
+/// Mounts with mount(2); None when that takes more rights than this process has.
+fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<OwnedFd>> {
+    let device = match open_device() {
+        Ok(device) => device,
+        Err(error) => return Err(device_error(&error)),
+    };
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions,max_read={MAX_REQUEST}",
+        device.as_raw_fd(),
+        nix::unistd::getuid(),
+        nix::unistd::getgid(),
+    );
+    if options.access != Access::Owner {
+        data.push_str(",allow_other");
+    }
+    let mut flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    flags.set(MsFlags::MS_NOEXEC, options.no_exec);
+    flags.set(MsFlags::MS_NOATIME, options.no_atime);
+    match nix::mount::mount(
+        Some(options.fs_name.as_os_str()),
+        mountpoint,
+        Some(format!("fuse.{}", options.subtype).as_str()),
+        flags,
+        Some(data.as_str()),
+    ) {
+        Ok(()) => Ok(Some(device.into())),
+        Err(nix::errno::Errno::EPERM) if nix::unistd::geteuid().is_root() => Err(Error::new(
+            ErrorKind::Io(libc::EPERM),
+            "not permitted to mount: the process lacks CAP_SYS_ADMIN (start a container with --cap-add SYS_ADMIN --device /dev/fuse)",
+        )),
+        Err(nix::errno::Errno::EPERM) => Ok(None),
+        Err(nix::errno::Errno::ENODEV) => Err(device_error(&io::Error::from_raw_os_error(libc::ENODEV))),
+        Err(errno) => Err(Error::io(&errno.into()).in_file("mount(2)")),
+    }
+}
+
+fn device_error(error: &io::Error) -> Error {
+    let message = match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+            "/dev/fuse is missing: load the kernel module with `modprobe fuse`, or start the container with --device /dev/fuse \
+             --cap-add SYS_ADMIN"
+                .to_owned()
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            "no permission to open /dev/fuse: it should be readable and writable for all (mode 0666), and a container must be \
+             started with --device /dev/fuse"
+                .to_owned()
+        }
+        _ => format!("cannot open /dev/fuse: {error}"),
+    };
+    Error::new(ErrorKind::Io(error.raw_os_error().unwrap_or(libc::EIO)), message)
+}
+
+/// The program that mounts for users other than root; `fusermount` is its older name.
+fn fusermount() -> &'static str {
+    let found = |name: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+    };
+    if !found("fusermount3") && found("fusermount") {
+        "fusermount"
+    } else {
+        "fusermount3"
+    }
+}
+
+fn fusermount_error(error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::not_found(
+            "fusermount3 is missing, which mounts for users other than root: install the package fuse3",
+        ),
+        _ => Error::io(error).in_file("fusermount3"),
+    }
+}
+
+/// Mounts through fusermount3, which hands over the device through a socket that is its standard input.
+fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<Helper>)> {
+    let mut list = OsString::from(format!(
+        "ro,nosuid,nodev,default_permissions,max_read={MAX_REQUEST},subtype={},fsname=",
+        options.subtype
+    ));
+    list.push(escape(&options.fs_name));
+    let flags = [
+        (options.access != Access::Owner, ",allow_other"),
+        (options.no_exec, ",noexec"),
+        (options.no_atime, ",noatime"),
+        (options.auto_unmount, ",auto_unmount"),
+    ];
+    for (_, flag) in flags.into_iter().filter(|(wanted, _)| *wanted) {
+        list.push(flag);
+    }
+    let (theirs, ours) = UnixStream::pair().map_err(|error| Error::io(&error))?;
+    let mut process = Command::new(fusermount())
+        .arg("-o")
+        .arg(list)
+        .arg("--")
+        .arg(mountpoint)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| fusermount_error(&error))?;
+    match receive_descriptor(&ours) {
+        Ok(device) if options.auto_unmount => Ok((
+            device,
+            Some(Helper {
+                process,
+                _socket: ours,
+            }),
+        )),
+        Ok(device) => {
+            let _ = process.wait();
+            Ok((device, None))
+        }
+        Err(error) => {
+            drop(ours);
+            let message = process
+                .wait_with_output()
+                .map(|output| String::from_utf8_lossy(&output.stderr).trim().to_owned())
+                .unwrap_or_default();
+            Err(Error::new(
+                ErrorKind::Io(libc::EPERM),
+                if message.is_empty() {
+                    format!("fusermount3 did not mount: {error}")
+                } else {
+                    message
+                },
+            ))
+        }
+    }
+}
+
+/// Receives the one descriptor that comes with one byte.
+fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
+    let mut byte = [0];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let mut space = nix::cmsg_space!([i32; 1]);
+    let message = recvmsg::<()>(
+        socket.as_raw_fd(),
+        &mut parts,
+        Some(&mut space),
+        MsgFlags::MSG_CMSG_CLOEXEC,
+    )?;
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = control
+            && let [descriptor] = descriptors.as_slice()
+        {
+            // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+            return Ok(unsafe { OwnedFd::from_raw_fd(*descriptor) });
+        }
+    }
+    Err(io::Error::other("no descriptor was handed over"))
+}
+
+/// Protects what separates options in a list.
+fn escape(name: &OsStr) -> OsString {
+    let mut out = Vec::with_capacity(name.len());
+    for byte in name.as_bytes() {
+        if matches!(byte, b',' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    OsString::from_vec(out)
+}
+
+/// Lets the kernel read far ahead in the file system on `device`. Takes root; sequential reads are slower without.
+fn raise_read_ahead((major, minor): (u32, u32)) {
+    let path: PathBuf = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb").into();
+    if let Err(error) = fs::write(&path, READ_AHEAD_KB.to_string()) {
+        log::info!("{}: {error}: read-ahead stays as it is", path.display());
+    }
+}

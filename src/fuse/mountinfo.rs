@@ -1,0 +1,129 @@
+//! The kernel's table of mounts, `/proc/self/mountinfo`.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// One mounted file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Unique among what is mounted now.
+    pub id: u64,
+    /// Major and minor number of the device, as in `st_dev` of all that is in it.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// Its type, such as `ext4` or `fuse.tiledbfs`.
+    pub fs_type: String,
+    /// What is mounted, as the file system calls it.
+    pub source: OsString,
+}
+
+/// All mounts that this process sees, those that cover others after them.
+pub fn mounts() -> io::Result<Vec<MountEntry>> {
+    Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
+}
+
+/// What is mounted at exactly `path`, the uppermost if several are. `path` must be absolute and free of symbolic links.
+pub fn mounted_at(path: &Path) -> io::Result<Option<MountEntry>> {
+    Ok(mounts()?.into_iter().rfind(|mount| mount.mount_point == path))
+}
+
+/// The mount that `path` lies in, by its name alone: the file system is not asked. `path` must be absolute and free of symbolic links.
+pub fn mounted_above(path: &Path) -> io::Result<Option<MountEntry>> {
+    Ok(mounts()?
+        .into_iter()
+        .filter(|mount| path.starts_with(&mount.mount_point))
+        .max_by_key(|mount| mount.mount_point.as_os_str().len()))
+}
+
+/// Parses the table, leaving out lines that are not understood.
+fn parse(table: &[u8]) -> Vec<MountEntry> {
+    table
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse_line)
+        .collect()
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: the fields before the dash vary in number.
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = number(fields.next()?)?;
+    let _parent = fields.next()?;
+    let device = fields.next()?;
+    let colon = device.iter().position(|byte| *byte == b':')?;
+    let (major, minor) = (device.get(..colon)?, device.get(colon.checked_add(1)?..)?);
+    let _root = fields.next()?;
+    let mount_point = unescape(fields.next()?);
+    fields.find(|field| *field == b"-")?;
+    Some(MountEntry {
+        id,
+        device: (
+            u32::try_from(number(major)?).ok()?,
+            u32::try_from(number(minor)?).ok()?,
+        ),
+        mount_point: PathBuf::from(mount_point),
+        fs_type: String::from_utf8_lossy(fields.next()?).into_owned(),
+        source: unescape(fields.next()?),
+    })
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Undoes the kernel's `\040` for a space and the like.
+fn unescape(field: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let octal = rest.get(1..4).filter(|_| *first == b'\\').and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        });
+        match octal {
+            Some(byte) => {
+                out.push(byte);
+                rest = rest.get(4..).unwrap_or(&[]);
+            }
+            None => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+/// A path as one line of text: for messages.
+pub fn printable(path: &OsStr) -> String {
+    String::from_utf8_lossy(path.as_bytes()).replace('\n', "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_table() {
+        let table = b"36 35 98:0 / / rw,noatime master:1 shared:2 - ext3 /dev/root rw\n\
+            40 36 0:52 / /mnt/a\\040b\\134c ro,nosuid - fuse.tiledbfs /data/my\\040array ro,user_id=0\n\
+            nonsense\n41 36 0:53 / /x rw\n";
+        let mounts = parse(table);
+        assert_eq!(mounts.len(), 2);
+        assert_eq!((mounts[0].id, mounts[0].device), (36, (98, 0)));
+        assert_eq!(mounts[0].mount_point, Path::new("/"));
+        assert_eq!(mounts[1].mount_point, Path::new("/mnt/a b\\c"));
+        assert_eq!(mounts[1].fs_type, "fuse.tiledbfs");
+        assert_eq!(mounts[1].source, "/data/my array");
+    }
+
+    #[test]
+    fn the_real_table() {
+        assert!(mounted_at(Path::new("/")).unwrap().is_some());
+        assert!(mounted_at(Path::new("/no such mount")).unwrap().is_none());
+        let proc = mounted_above(Path::new("/proc/1/status")).unwrap().unwrap();
+        assert!(proc.mount_point.starts_with("/proc"));
+    }
+}

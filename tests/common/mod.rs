@@ -1,0 +1,340 @@
+//! Trees in memory, and mounts of them that are taken away whatever happens.
+#![allow(dead_code)]
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tiledbfs::error::{Error, ErrorKind, Result};
+use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount};
+use tiledbfs::stats::Stats;
+use tiledbfs::tree::node::clamp;
+use tiledbfs::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
+
+/// 2023-11-14T22:13:20.123Z
+pub const MTIME: u64 = 1_700_000_000_123;
+
+/// A directory whose names are fixed when it is made.
+pub struct MemDir {
+    nodes: HashMap<OsString, Node>,
+    names: Arc<Vec<(OsString, NodeType)>>,
+    freshness: Freshness,
+}
+
+impl Directory for MemDir {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        Ok(self.nodes.get(name).cloned())
+    }
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        Ok(self.names.clone())
+    }
+    fn mtime(&self) -> u64 {
+        MTIME
+    }
+    fn freshness(&self) -> Freshness {
+        self.freshness
+    }
+}
+
+pub fn dir_of(freshness: Freshness, nodes: Vec<(String, Node)>) -> Node {
+    let names = nodes
+        .iter()
+        .map(|(name, node)| (OsString::from(name), node.node_type()))
+        .collect();
+    Node::Directory(Arc::new(MemDir {
+        names: Arc::new(names),
+        nodes: nodes
+            .into_iter()
+            .map(|(name, node)| (name.into(), node))
+            .collect(),
+        freshness,
+    }))
+}
+
+/// A directory that never changes.
+pub fn dir<const N: usize>(nodes: [(&str, Node); N]) -> Node {
+    let nodes = nodes.into_iter().map(|(name, node)| (name.to_owned(), node));
+    dir_of(Freshness::Immutable, nodes.collect())
+}
+
+/// A directory whose names can be changed.
+#[derive(Default)]
+pub struct ChangingDir(pub Mutex<Vec<(OsString, Node)>>);
+
+impl Directory for ChangingDir {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let nodes = self.0.lock().unwrap();
+        Ok(nodes
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, node)| node.clone()))
+    }
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let nodes = self.0.lock().unwrap();
+        let names: Vec<_> = nodes
+            .iter()
+            .map(|(n, node)| (n.clone(), node.node_type()))
+            .collect();
+        Ok(Arc::new(names))
+    }
+    fn mtime(&self) -> u64 {
+        MTIME
+    }
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// A file in memory that can be changed.
+pub struct MemFile {
+    state: Mutex<(u64, Arc<Vec<u8>>)>,
+    freshness: Freshness,
+}
+
+impl MemFile {
+    pub fn new(freshness: Freshness, bytes: impl Into<Vec<u8>>) -> Arc<Self> {
+        Arc::new(MemFile {
+            state: Mutex::new((1, Arc::new(bytes.into()))),
+            freshness,
+        })
+    }
+    pub fn set(&self, bytes: impl Into<Vec<u8>>) {
+        let mut state = self.state.lock().unwrap();
+        *state = (state.0 + 1, Arc::new(bytes.into()));
+    }
+}
+
+/// A file that never changes.
+pub fn file(bytes: impl Into<Vec<u8>>) -> Node {
+    Node::File(MemFile::new(Freshness::Immutable, bytes))
+}
+
+impl File for MemFile {
+    fn len(&self) -> Result<u64> {
+        Ok(self.state.lock().unwrap().1.len() as u64)
+    }
+    fn mtime(&self) -> u64 {
+        MTIME
+    }
+    fn freshness(&self) -> Freshness {
+        self.freshness
+    }
+    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+        let state = self.state.lock().unwrap();
+        Ok(Arc::new(OpenMem(state.0, state.1.clone())))
+    }
+}
+
+struct OpenMem(u64, Arc<Vec<u8>>);
+
+impl OpenFile for OpenMem {
+    fn len(&self) -> u64 {
+        self.1.len() as u64
+    }
+    fn version(&self) -> u64 {
+        self.0
+    }
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let range = clamp(self.len(), offset, size);
+        let range = range.start as usize..range.end as usize;
+        // Both kinds of answer.
+        if offset.is_multiple_of(3) {
+            Ok(Piece::Shared(self.1.clone(), range))
+        } else {
+            scratch.clear();
+            scratch.extend_from_slice(&self.1[range]);
+            Ok(Piece::Scratch(scratch))
+        }
+    }
+}
+
+/// What a broken file does.
+#[derive(Clone, Copy)]
+pub enum Fault {
+    Error(ErrorKind),
+    Panic,
+    /// Answers with fewer bytes than it should.
+    Short,
+}
+
+/// A file of 10,000 bytes that fails in one of its methods.
+pub struct BrokenFile {
+    pub len: Option<Fault>,
+    pub open: Option<Fault>,
+    pub read: Option<Fault>,
+}
+
+fn fail(fault: Option<Fault>, place: &str) -> Result<()> {
+    match fault {
+        Some(Fault::Error(kind)) => Err(Error::new(kind, format!("broken {place}")).at(7).in_file("x.tdb")),
+        Some(Fault::Panic) => panic!("broken {place}"),
+        Some(Fault::Short) | None => Ok(()),
+    }
+}
+
+impl File for BrokenFile {
+    fn len(&self) -> Result<u64> {
+        fail(self.len, "len").map(|()| 10_000)
+    }
+    fn mtime(&self) -> u64 {
+        MTIME
+    }
+    fn freshness(&self) -> Freshness {
+        Freshness::Immutable
+    }
+    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+        fail(self.open, "open")?;
+        Ok(Arc::new(OpenBroken(self.read)))
+    }
+}
+
+struct OpenBroken(Option<Fault>);
+
+impl OpenFile for OpenBroken {
+    fn len(&self) -> u64 {
+        10_000
+    }
+    fn read<'s>(&self, _: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        fail(self.0, "read")?;
+        scratch.clear();
+        scratch.resize(
+            if let Some(Fault::Short) = self.0 {
+                size - 1
+            } else {
+                size
+            },
+            1,
+        );
+        Ok(Piece::Scratch(scratch))
+    }
+}
+
+/// How often each operation was asked for, and which of them are to panic.
+#[derive(Default)]
+pub struct Requests {
+    counts: Mutex<HashMap<&'static str, u64>>,
+    pub panic_in: Mutex<Option<&'static str>>,
+    pub armed: AtomicBool,
+    pub panics: AtomicU64,
+}
+
+impl Requests {
+    pub fn of(&self, name: &str) -> u64 {
+        self.counts.lock().unwrap().get(name).copied().unwrap_or(0)
+    }
+}
+
+/// A mounted tree.
+pub struct TestMount {
+    // Unmounted before its directory is removed: fields are dropped in order.
+    pub mounted: Option<Mounted>,
+    pub dir: TempDir,
+    pub stats: Arc<Stats>,
+    pub errors: Arc<ErrorLog>,
+    pub requests: Arc<Requests>,
+}
+
+impl TestMount {
+    pub fn new(root: Node) -> Self {
+        Self::with(root, |filesystem| filesystem, |_| ())
+    }
+
+    pub fn with(
+        root: Node,
+        change: impl FnOnce(FileSystem) -> FileSystem,
+        options: impl FnOnce(&mut MountOptions),
+    ) -> Self {
+        let tree = Tree {
+            root,
+            errors: Arc::default(),
+            stats: Arc::default(),
+        };
+        let (errors, stats) = (tree.errors.clone(), tree.stats.clone());
+        let requests = Arc::new(Requests::default());
+        let probe = {
+            let requests = requests.clone();
+            Arc::new(move |name: &'static str| {
+                *requests.counts.lock().unwrap().entry(name).or_default() += 1;
+                if requests.armed.load(Ordering::SeqCst) && *requests.panic_in.lock().unwrap() == Some(name) {
+                    requests.panics.fetch_add(1, Ordering::SeqCst);
+                    panic!("injected into {name}");
+                }
+            })
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount_options = MountOptions {
+            threads: 4,
+            ..MountOptions::default()
+        };
+        options(&mut mount_options);
+        let filesystem = change(FileSystem::new(tree).with_probe(probe));
+        let mounted = mount(filesystem, dir.path(), &mount_options).unwrap();
+        TestMount {
+            mounted: Some(mounted),
+            dir,
+            stats,
+            errors,
+            requests,
+        }
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The lines of the error log.
+    pub fn error_lines(&self) -> Vec<String> {
+        let (text, _) = self.errors.snapshot();
+        String::from_utf8(text)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// Waits until `condition` holds, at most 10 s.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < end, "not within 10 s: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The errno of an operation that must fail.
+pub fn errno<T>(result: std::io::Result<T>) -> i32 {
+    match result {
+        Ok(_) => panic!("it should have failed"),
+        Err(error) => error.raw_os_error().unwrap(),
+    }
+}
+
+/// Bytes that look random and differ everywhere.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&random.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// A small generator of random numbers (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
