@@ -50,7 +50,7 @@ def json_value(raw):
     if raw.type == "FLOAT32":
         values = [json_number(float(np.float32(v))) if isinstance(v, float) else v for v in values]
     if raw.type == "BOOL":
-        values = [bool(v) for v in values]
+        values = [bool(v) if v < 2 else v for v in values]
     return values[0] if len(values) == 1 and not raw.many else values
 
 

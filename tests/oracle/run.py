@@ -1,0 +1,163 @@
+"""The oracle test: mounts arrays through the kernel and compares everything with what libtiledb reads.
+
+    python3 run.py --set core|filters [--keep FOLDER]   writes the matrix of arrays, see matrix.py
+    python3 run.py --source FOLDER                      any folder of arrays and groups
+    python3 run.py --family FOLDER                      a folder with arrays/ and expected/, answers of libtiledb as files
+
+The last line is `N passed, N failed`, counting arrays and groups.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from capi import Lib
+from compare import ArrayComparison, Report, compare_group
+from facts import Facts, is_array, is_group
+from matrix import KEY
+from mount import mounted
+from truth import Reader, load_sidecar
+import names
+
+HERE = Path(__file__).resolve().parent
+FAMILY_KEY = b"0123456789abcdeF0123456789abcdeF"
+
+
+def walk(facts, source, shown="", inside=None):
+    """Everything that a mount of `source` shows: (kind, path of the source, path in the mount, what the API says of a group)."""
+    inside = inside or source
+    if is_array(source):
+        yield "array", source, shown, None
+    elif is_group(source):
+        group = facts.group(source)
+        yield "group", source, shown, group
+        for member in group["members"]:
+            path = member["uri"].rstrip("/")
+            # Members that lie elsewhere are listed and not shown.
+            if path.startswith(source.rstrip("/") + "/") and os.path.isdir(path):
+                name = member["name"] or os.path.basename(path)
+                yield from walk(facts, path, os.path.join(shown, names.encode(name)), inside)
+    else:
+        for entry in sorted(os.scandir(source), key=lambda e: e.name):
+            if entry.is_dir() and not entry.name.startswith("."):
+                yield from walk(facts, entry.path, os.path.join(shown, entry.name), inside)
+
+
+class Oracle:
+    """Compares all that a mount shows."""
+
+    def __init__(self, args):
+        self.args, self.lib, self.report = args, Lib(), Report()
+        self.passed = self.failed = 0
+
+    def tree(self, source, key=None, encrypted=lambda path: False, family=None):
+        """Mounts `source` and compares every array and group in it."""
+        source = os.path.realpath(source)
+        options = self.key_options(key)
+        with mounted(source, *options) as point, Reader(self.lib, self.args.scratch) as reader:
+            for kind, path, shown, group in walk(reader.facts, source):
+                relative = os.path.relpath(path, source)
+                before = len(self.report.failures)
+                try:
+                    secret = key if encrypted(relative) else None
+                    self.one(kind, path, point / shown, group, reader, secret, family)
+                except Exception as error:  # noqa: BLE001 - one array must not end the test of the others
+                    self.report.fail(f"{relative}: {type(error).__name__}: {error}")
+                    if self.args.traceback:
+                        raise
+                self.passed += len(self.report.failures) == before
+                self.failed += len(self.report.failures) != before
+
+    @staticmethod
+    def key_options(key):
+        """How the program is given the key of encrypted arrays."""
+        if key is None:
+            return []
+        folder = tempfile.mkdtemp(prefix="tiledbfs-key-")
+        path = os.path.join(folder, "key")
+        Path(path).write_bytes(key)
+        return ["--key-file", path]
+
+    def one(self, kind, path, folder, group, reader, key, family):
+        """Compares one array, its dimension labels included, or one group."""
+        if self.args.only and self.args.only not in path:
+            return
+        label = os.path.relpath(path, family + "/arrays" if family else self.root)
+        if kind == "group":
+            compare_group(folder, group, label, self.report)
+            return
+        truth = reader.array(path, key)
+        sidecar = load_sidecar(family, label) if family else None
+        ArrayComparison(folder, truth, label, self.report, sidecar).run()
+        for one in truth.schema["dimension_labels"]:
+            where = os.path.join(path, one["uri"])
+            below = folder / "labels" / names.encode(one["name"])
+            self.one("array", where, below, None, reader, key, family)
+
+    def summary(self, start):
+        """Prints the counts; the exit code."""
+        total = {}
+        for version, counts in sorted(self.report.counts.items(), key=lambda kv: (isinstance(kv[0], str), kv[0])):
+            print(f"format version {version}: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+            for what, n in counts.items():
+                total[what] = total.get(what, 0) + n
+        for line in self.report.exceptions:
+            print("exception: " + line)
+        print("compared " + ", ".join(f"{n} {what}" for what, n in total.items()) + f"; {self.report.checks} checks in {time.time() - start:.0f} s")
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed or not self.passed else 0
+
+    def write_and_compare(self, chosen, folder):
+        """Writes one set of the matrix and compares it."""
+        command = [sys.executable, str(HERE / "matrix.py"), "--set", chosen, folder]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        objects = json.loads(Path(folder, "matrix.json").read_text())["objects"]
+        secret = {o["path"] for o in objects if o["encrypted"]}
+        self.root = os.path.realpath(folder)
+        self.tree(folder, KEY if secret else None, lambda path: path in secret)
+
+    def family(self, folder):
+        """Compares a family, with its sidecars too."""
+        folder = os.path.realpath(folder)
+        secret = set()
+        for info in Path(folder, "arrays").glob("*/*.info.json"):
+            if json.loads(info.read_text()).get("key"):
+                secret.add(os.path.relpath(str(info).removesuffix(".info.json"), folder + "/arrays"))
+        self.root = folder + "/arrays"
+        self.tree(self.root, FAMILY_KEY, lambda path: path in secret, folder)
+
+
+def main():
+    """Runs one test."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--set", choices=("core", "filters"))
+    which.add_argument("--source")
+    which.add_argument("--family")
+    parser.add_argument("--keep", help="write the matrix here, and leave it")
+    parser.add_argument("--only", help="only arrays whose path contains this")
+    parser.add_argument("--scratch", help="folder for scratch arrays")
+    parser.add_argument("--traceback", action="store_true")
+    args = parser.parse_args()
+    start, oracle = time.time(), Oracle(args)
+    if args.source:
+        oracle.root = os.path.realpath(args.source)
+        oracle.tree(args.source)
+    elif args.family:
+        oracle.family(args.family)
+    elif args.keep:
+        os.makedirs(args.keep, exist_ok=True)
+        oracle.write_and_compare(args.set, args.keep)
+    else:
+        with tempfile.TemporaryDirectory(prefix="tiledbfs-matrix-", dir=args.scratch) as folder:
+            oracle.write_and_compare(args.set, folder)
+    sys.exit(oracle.summary(start))
+
+
+if __name__ == "__main__":
+    main()
