@@ -117,3 +117,138 @@ fn parse_index(c: &mut Cursor<'_>) -> Result<Vec<ConsolidatedFooter>> {
     }
     Ok(footers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::format::testing::{Bytes, check_damage};
+
+    const WRT: &str = "__commits/__1_1_0123456789abcdef0123456789abcdef_22.wrt";
+    const DEL: &str = "__commits/__2_2_0123456789abcdef0123456789abcdef_22.del";
+    const OK: &str = "__3_3_0123456789abcdef0123456789abcdef_5.ok";
+
+    #[test]
+    fn binary_payloads_stand_between_the_lines() {
+        let payload = b"\n\0__\n\xFF.del\n";
+        let bytes = Bytes::default()
+            .raw(format!("{WRT}\n{DEL}\n").as_bytes())
+            .count64(payload.len())
+            .raw(payload)
+            .raw(format!("{OK}\n").as_bytes());
+        check_damage(&bytes, parse_consolidated);
+        let entries = parse_consolidated(&bytes.bytes).unwrap();
+        let paths: Vec<&[u8]> = entries.iter().map(|e| &e.path[..]).collect();
+        assert_eq!(paths, [WRT.as_bytes(), DEL.as_bytes(), OK.as_bytes()]);
+        assert_eq!((entries[0].payload, entries[2].payload), (None, None));
+        let (offset, length) = entries[1].payload.unwrap();
+        let found = &bytes.bytes[offset as usize..][..length as usize];
+        assert_eq!(found, payload);
+
+        let without_end = &bytes.bytes[..bytes.bytes.len() - 1];
+        assert_eq!(parse_consolidated(without_end).unwrap(), entries);
+        let in_payload = offset as usize + payload.len() - 1;
+        assert_eq!(
+            parse_consolidated(&bytes.bytes[..in_payload]).unwrap_err().kind(),
+            ErrorKind::Truncated
+        );
+        assert_eq!(parse_consolidated(b"").unwrap(), []);
+    }
+
+    #[test]
+    fn updates_have_payloads_too() {
+        let bytes = Bytes::default()
+            .raw(DEL.replace(".del", ".upd").as_bytes())
+            .raw(b"\n")
+            .u64(2)
+            .raw(b"xy")
+            .raw(WRT.as_bytes());
+        let entries = parse_consolidated(&bytes.bytes).unwrap();
+        assert_eq!(entries[0].payload, Some((DEL.len() as u64 + 9, 2)));
+        assert_eq!(entries[1].path, WRT.as_bytes());
+    }
+
+    #[test]
+    fn lines_that_are_no_commits_are_refused() {
+        let text = format!("{WRT}\nhello\n");
+        let error = parse_consolidated(text.as_bytes()).unwrap_err();
+        let at = WRT.len() + 1;
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("consolidated commits, `path` at byte {at}: ")),
+            "{error}"
+        );
+        assert!(parse_consolidated(format!("{WRT}\n\n{OK}").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn lines_without_their_ends() {
+        assert_eq!(parse_lines(b"a\nb c\n\nd"), [&b"a"[..], b"b c", b"d"]);
+        assert_eq!(parse_lines(b"\n\n"), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn paths_of_vacuum_files() {
+        let cases = [
+            ("/__fragments/__1_1_u_22", "__fragments/__1_1_u_22"),
+            ("__fragments/__1_1_u_22", "__fragments/__1_1_u_22"),
+            ("/__meta/__1_1_u", "__meta/__1_1_u"),
+            ("file:///tmp/a/__1_1_u_11", "__1_1_u_11"),
+            ("file:///tmp/a/__1_1_u_11/", "__1_1_u_11"),
+            ("s3://b/a/__fragments/__1_1_u_12/", "__fragments/__1_1_u_12"),
+            (
+                "file:///__fragments/x/__fragments/__1_1_u_12",
+                "__fragments/__1_1_u_12",
+            ),
+            ("file:///a/my__meta/__1_1_u_11", "__1_1_u_11"),
+            ("/__1_1_u_22", "__1_1_u_22"),
+            ("__1_1_u", "__1_1_u"),
+            ("", ""),
+            ("///", ""),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(
+                String::from_utf8(normalise_path(path.as_bytes())).unwrap(),
+                expected,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_index_of_consolidated_metadata() {
+        let index = |offsets: [u64; 2]| {
+            Bytes::default()
+                .count32(2)
+                .text64("__a")
+                .u64(offsets[0])
+                .text64("file:///x/__b")
+                .u64(offsets[1])
+                .raw(&[0; 20])
+        };
+        let bytes = index([52, 60]);
+        check_damage(&bytes, parse_consolidated_metadata);
+        let footers = parse_consolidated_metadata(&bytes.bytes).unwrap();
+        let expected = [(&b"__a"[..], 52), (&b"file:///x/__b"[..], 60)];
+        assert_eq!(
+            footers
+                .iter()
+                .map(|f| (&f.name[..], f.offset))
+                .collect::<Vec<_>>(),
+            expected
+        );
+        for offsets in [[51, 60], [52, 52], [60, 52], [52, 72], [52, u64::MAX]] {
+            let error = parse_consolidated_metadata(&index(offsets).bytes).unwrap_err();
+            assert_eq!(
+                error.part(),
+                Some("consolidated fragment metadata, `footer_offset`"),
+                "{offsets:?}"
+            );
+        }
+        for n in 0..52 {
+            assert!(parse_consolidated_metadata(&bytes.bytes[..n]).is_err());
+        }
+        assert_eq!(parse_consolidated_metadata(&[0; 4]).unwrap(), []);
+    }
+}

@@ -110,3 +110,99 @@ impl Condition {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::format::testing::{Bytes, check_hostile};
+
+    fn leaf(b: Bytes, op: u8, value: &[u8]) -> Bytes {
+        b.u8(1).u8(op).text32("a").count64(value.len()).raw(value)
+    }
+
+    /// `a <= 30 AND (a NOT IN ("x", "", "yz") OR a == null)`
+    fn tree() -> Bytes {
+        let b = Bytes::default().u8(0).u8(0).count64(2);
+        let b = leaf(b, 1, &[30, 0, 0, 0]).u8(0).u8(1).count64(2);
+        let b = leaf(b, 7, b"xyz").count64(24).u64s(&[0, 1, 1]);
+        leaf(b, 4, b"")
+    }
+
+    fn value(op: ConditionOp, value: &[u8], offsets: &[u64]) -> Condition {
+        Condition::Value {
+            op,
+            field: b"a".to_vec(),
+            value: value.to_vec(),
+            offsets: offsets.to_vec(),
+        }
+    }
+
+    fn expected() -> Condition {
+        let or = Condition::Expression {
+            combination: Combination::Or,
+            children: vec![
+                value(ConditionOp::NotIn, b"xyz", &[0, 1, 1]),
+                value(ConditionOp::Eq, b"", &[]),
+            ],
+        };
+        Condition::Expression {
+            combination: Combination::And,
+            children: vec![value(ConditionOp::Le, &[30, 0, 0, 0], &[]), or],
+        }
+    }
+
+    #[test]
+    fn a_tree() {
+        assert_eq!(check_hostile(&tree(), Condition::parse), expected());
+        let leaf = leaf(Bytes::default(), 253, b"");
+        assert_eq!(
+            check_hostile(&leaf, Condition::parse),
+            value(ConditionOp::AlwaysTrue, b"", &[])
+        );
+    }
+
+    #[test]
+    fn an_update_assigns_values() {
+        let bytes = tree().count64(2).text64("b").text64("new").text64("c").text64("");
+        let (condition, values) = check_hostile(&bytes, Condition::parse_update);
+        assert_eq!(condition, expected());
+        let values: Vec<_> = values.iter().map(|v| (&v.field[..], &v.value[..])).collect();
+        assert_eq!(values, [(&b"b"[..], &b"new"[..]), (b"c", b"")]);
+    }
+
+    #[test]
+    fn nesting_is_limited() {
+        let nested = |depth: usize| {
+            let b = (1..depth).fold(Bytes::default(), |b, _| b.u8(0).u8(2).u64(1));
+            Condition::parse(&leaf(b, 0, b"").bytes)
+        };
+        assert!(nested(64).is_ok());
+        assert_eq!(nested(65).unwrap_err().kind(), ErrorKind::LimitExceeded);
+        assert!(nested(100_000).is_err());
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        let part = |b: Bytes| {
+            Condition::parse(&b.bytes)
+                .unwrap_err()
+                .part()
+                .map(str::to_string)
+                .unwrap()
+        };
+        let start = Bytes::default;
+        assert_eq!(part(start().u8(2)), "delete condition, `node_type`");
+        assert_eq!(part(start().u8(0).u8(3)), "delete condition, `combination`");
+        assert_eq!(part(start().u8(0).u8(0).u64(0)), "delete condition, `child_num`");
+        assert_eq!(part(leaf(start(), 8, b"")), "delete condition, `op`");
+        for offsets in [&[1, 0][..], &[0, 4]] {
+            let members = leaf(start(), 6, b"xyz").u64(16).u64s(offsets);
+            assert_eq!(part(members), "delete condition, `member_offsets`");
+        }
+        assert_eq!(
+            part(leaf(start(), 6, b"xyz").u64(7).raw(&[0; 7])),
+            "delete condition, `member_offsets`"
+        );
+    }
+}

@@ -85,3 +85,76 @@ impl Enumeration {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing::{Bytes, check_hostile};
+
+    fn head(datatype: Datatype, cells: u32) -> Bytes {
+        Bytes::default()
+            .u32(0)
+            .text32("colours")
+            .text32("__0123_0")
+            .u8(datatype as u8)
+            .u32(cells)
+            .u8(1)
+    }
+
+    #[test]
+    fn var_sized_values() {
+        let bytes = head(Datatype::StringUtf8, u32::MAX)
+            .count64(7)
+            .raw(b"redblue")
+            .count64(24)
+            .u64s(&[0, 3, 3]);
+        let e = check_hostile(&bytes, Enumeration::parse);
+        assert_eq!(
+            (&e.name[..], &e.file[..], e.ordered),
+            (&b"colours"[..], &b"__0123_0"[..], true)
+        );
+        assert_eq!(
+            (e.datatype, e.cell_val_num),
+            (Datatype::StringUtf8, CellValNum::Var)
+        );
+        assert_eq!(e.values(), [&b"red"[..], b"", b"blue"]);
+        let empty = head(Datatype::StringUtf8, u32::MAX).count64(0).count64(0);
+        assert!(check_hostile(&empty, Enumeration::parse).values().is_empty());
+    }
+
+    #[test]
+    fn fixed_size_values() {
+        let bytes = head(Datatype::Int16, 2).count64(8).raw(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let e = check_hostile(&bytes, Enumeration::parse);
+        assert_eq!(e.values(), [[1, 2, 3, 4], [5, 6, 7, 8]]);
+        let odd = head(Datatype::Int16, 2).u64(6).raw(&[0; 6]);
+        assert!(
+            Enumeration::parse(&odd.bytes)
+                .unwrap_err()
+                .to_string()
+                .contains("`data`")
+        );
+    }
+
+    #[test]
+    fn offsets_are_checked() {
+        for offsets in [[0, 4], [2, 1]] {
+            let bytes = head(Datatype::Char, u32::MAX)
+                .u64(3)
+                .raw(b"abc")
+                .u64(16)
+                .u64s(&offsets);
+            let error = Enumeration::parse(&bytes.bytes).unwrap_err();
+            assert_eq!(error.part(), Some("enumeration, `offsets`"));
+        }
+        let mut changed = Enumeration::parse(&head(Datatype::Char, u32::MAX).u64(0).u64(0).bytes).unwrap();
+        changed.offsets = vec![5, 2];
+        assert_eq!(changed.values(), [b"", b""]);
+    }
+
+    #[test]
+    fn other_versions_are_not_understood() {
+        let error = Enumeration::parse(&[1, 0, 0, 0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedVersion);
+    }
+}

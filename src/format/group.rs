@@ -77,3 +77,54 @@ fn parse_version(c: &mut Cursor<'_>, field: &str) -> Result<u32> {
         .in_part(format_args!("`{field}`"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing::{Bytes, check_hostile};
+
+    #[test]
+    fn members_with_and_without_a_name() {
+        for version in [1, 2] {
+            let bytes = Bytes::default()
+                .u32(version)
+                .count64(2)
+                .u32(version)
+                .u8(2)
+                .u8(1)
+                .text64("arr")
+                .u8(0)
+                .when(version == 2, |b| b.u8(1))
+                .u32(version)
+                .u8(1)
+                .u8(0)
+                .text64("file:///g")
+                .u8(1)
+                .text64("name")
+                .when(version == 2, |b| b.u8(0));
+            let details = check_hostile(&bytes, GroupDetails::parse);
+            let member = |object_type, relative, uri: &str, name: Option<&str>, deleted| GroupMember {
+                object_type,
+                relative,
+                uri: uri.into(),
+                name: name.map(Into::into),
+                deleted,
+            };
+            let expected = [
+                member(ObjectType::Array, true, "arr", None, version == 2),
+                member(ObjectType::Group, false, "file:///g", Some("name"), false),
+            ];
+            assert_eq!((details.version, &details.members[..]), (version, &expected[..]));
+        }
+    }
+
+    #[test]
+    fn other_versions_are_not_understood() {
+        let empty = |version| GroupDetails::parse(&Bytes::default().u32(version).u64(0).bytes);
+        assert_eq!(empty(1).unwrap().members, []);
+        assert_eq!(empty(3).unwrap_err().kind(), ErrorKind::UnsupportedVersion);
+        let member = Bytes::default().u32(2).u64(1).u32(3).raw(&[0; 20]);
+        let error = GroupDetails::parse(&member.bytes).unwrap_err();
+        assert_eq!(error.part(), Some("group details, member 0, `member_version`"));
+    }
+}

@@ -58,3 +58,64 @@ impl MetadataEntry {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing::{Bytes, check_damage};
+
+    #[test]
+    fn values_empty_values_and_deletions() {
+        let records = [
+            Bytes::default()
+                .text32("k")
+                .u8(0)
+                .u8(7)
+                .count32(2)
+                .raw(&[1, 0, 2, 0]),
+            Bytes::default().text32("\u{0}").u8(0).u8(12).count32(0),
+            Bytes::default().text32("gone").u8(1),
+        ];
+        let mut ends = vec![0];
+        let mut all = Bytes::default();
+        for record in &records {
+            check_damage(record, parse_metadata);
+            all = all.raw(&record.bytes);
+            ends.push(all.bytes.len());
+        }
+        let entries = parse_metadata(&all.bytes).unwrap();
+        let value = |i: usize| entries[i].value.as_ref();
+        let numbers = MetadataValue {
+            datatype: Datatype::Int16,
+            value_num: 2,
+            value: vec![1, 0, 2, 0],
+        };
+        assert_eq!((&entries[0].key[..], value(0)), (&b"k"[..], Some(&numbers)));
+        let empty = value(1).unwrap();
+        assert_eq!(
+            (empty.datatype, empty.value_num, &empty.value[..]),
+            (Datatype::StringUtf8, 0, &b""[..])
+        );
+        assert_eq!((&entries[2].key[..], value(2)), (&b"gone"[..], None));
+        assert_eq!(entries.len(), 3);
+        for n in 0..all.bytes.len() {
+            let whole = ends.iter().position(|&end| end == n);
+            assert_eq!(
+                parse_metadata(&all.bytes[..n]).ok().map(|e| e.len()),
+                whole,
+                "the first {n} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn errors_name_the_entry() {
+        let good = Bytes::default().text32("a").u8(1);
+        let bad = Bytes::default().raw(&good.bytes).text32("b").u8(0).u8(99).u32(0);
+        let error = parse_metadata(&bad.bytes).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "metadata, entry 1, `value_type` at byte 12: 99 is not a datatype"
+        );
+    }
+}

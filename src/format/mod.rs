@@ -17,6 +17,8 @@ pub mod pipeline;
 pub mod range;
 mod read;
 pub mod schema;
+#[cfg(test)]
+mod testing;
 
 /// The newest format version that is understood; anything above is refused.
 pub const MAX_VERSION: u32 = 23;

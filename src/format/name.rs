@@ -117,3 +117,116 @@ fn encode_version_8(name: &[u8]) -> Vec<u8> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "0123456789abcdef0123456789abcdef";
+
+    fn parse(text: &str) -> Option<((u64, u64), Option<u32>, u32)> {
+        let name = TimestampedName::parse(text.replace('U', UUID).as_bytes()).ok()?;
+        assert_eq!(name.uuid, UUID);
+        Some((name.timestamps, name.version, name.name_version))
+    }
+
+    #[test]
+    fn the_grammars() {
+        assert_eq!(parse("__1_20_U_22"), Some(((1, 20), Some(22), 22)));
+        assert_eq!(parse("__1_1_U"), Some(((1, 1), None, 4)));
+        assert_eq!(parse("__U_7"), Some(((7, 7), None, 2)));
+        assert_eq!(
+            parse("__U_9_7"),
+            Some(((7, 7), None, 2)),
+            "the first is when it was consolidated"
+        );
+        assert_eq!(
+            parse("__0_18446744073709551615_U_5"),
+            Some(((0, u64::MAX), Some(5), 5))
+        );
+        assert_eq!(
+            parse("__1_2_U_4294967295").unwrap().2,
+            u32::MAX,
+            "the caller refuses it"
+        );
+    }
+
+    #[test]
+    fn paths_and_extensions_do_not_matter() {
+        let expected = parse("__1_20_U_22");
+        for name in [
+            "__1_20_U_22.wrt",
+            "__commits/__1_20_U_22.del",
+            "file:///a.b/__fragments/__1_20_U_22",
+        ] {
+            assert_eq!(parse(name), expected);
+        }
+        assert_eq!(parse("__1_2_U.ok"), parse("__1_2_U"));
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let refused = [
+            "",
+            "__",
+            ".",
+            "__array_schema.tdb",
+            "__fragment_metadata.tdb",
+            "__lock.tdb",
+            "U_7",
+            "_U_7",
+            "__U",
+            "__U_",
+            "__U_x",
+            "__U_-1",
+            "__U_+1",
+            "__2_1_U",
+            "__2_1_U_5",
+            "__1_2_U_",
+            "__1_2_U_x",
+            "__1_2_U_4294967296",
+            "__18446744073709551616_18446744073709551616_U",
+            "__1_2_3_U_5",
+            "__1__U_5",
+            "__1_2_Ua_5",
+            "__1_2_Ux",
+            "__1_2_zzzz456789abcdef0123456789abcdef_5",
+            "__x_7",
+            "__1_2_U/",
+            "__٣_3_U_5",
+        ];
+        for name in refused {
+            assert_eq!(parse(name), None, "{name}");
+        }
+        assert!(TimestampedName::parse(b"\xFF\xFE").is_err());
+        let error = TimestampedName::parse(b"data").unwrap_err();
+        assert!(error.to_string().contains("\"data\""), "{error}");
+    }
+
+    #[test]
+    fn files_of_fields() {
+        let file = |version, name: &str, part| {
+            String::from_utf8(field_file(version, name.as_bytes(), "a3", part)).unwrap()
+        };
+        assert_eq!(file(7, "s:1", Part::Fixed), "s:1.tdb");
+        assert_eq!(file(8, "s:1", Part::Var), "s%3A1_var.tdb");
+        assert_eq!(file(9, "s:1", Part::Var), "a3_var.tdb");
+        assert_eq!(file(22, "", Part::Validity), "a3_validity.tdb");
+        assert_eq!(file(5, "", Part::Fixed), ".tdb");
+        for version in [2, 8] {
+            assert_eq!(
+                field_file(version, b"__coords", "__coords", Part::Fixed),
+                b"__coords.tdb"
+            );
+        }
+    }
+
+    #[test]
+    fn version_8_replaces_reserved_bytes() {
+        let encoded = encode_version_8("!\"#$%&'()*+,/:;<=>?@[\\]|".as_bytes());
+        let expected = "%21%22%23%24%25%26%27%28%29%2A%2B%2C%2F%3A%3B%20%3D%2D%3F%40%5B%30%5D%3C";
+        assert_eq!(String::from_utf8(encoded).unwrap(), expected);
+        let kept = "a Z.9-_^`{}~ü";
+        assert_eq!(encode_version_8(kept.as_bytes()), kept.as_bytes());
+    }
+}

@@ -299,3 +299,162 @@ impl Filter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::format::testing::{Bytes, ZSTD, check_hostile};
+
+    fn parse(bytes: &[u8]) -> Result<Pipeline> {
+        let mut c = Cursor::new(bytes);
+        let pipeline = Pipeline::parse(&mut c)?;
+        c.finish()?;
+        Ok(pipeline)
+    }
+
+    fn one(id: u8, options: &[u8]) -> Filter {
+        let bytes = Bytes::default().pipeline(&[(id, options), ZSTD]);
+        let mut pipeline = check_hostile(&bytes, parse);
+        assert_eq!(pipeline.max_chunk_size, 65536);
+        assert_eq!(
+            pipeline.filters.pop().unwrap().name(),
+            "ZSTD",
+            "read on in the right place"
+        );
+        assert_eq!(pipeline.filters.len(), 1);
+        pipeline.filters.remove(0)
+    }
+
+    #[test]
+    fn compressors_store_numbers_of_their_own() {
+        let table = [
+            (1, 1, Codec::Gzip, "GZIP"),
+            (2, 2, Codec::Zstd, "ZSTD"),
+            (3, 3, Codec::Lz4, "LZ4"),
+            (4, 4, Codec::Rle, "RLE"),
+            (5, 5, Codec::Bzip2, "BZIP2"),
+            (6, 6, Codec::DoubleDelta, "DOUBLE_DELTA"),
+            (14, 7, Codec::Dictionary, "DICTIONARY_ENCODING"),
+            (19, 8, Codec::Delta, "DELTA"),
+        ];
+        for (id, compressor, codec, name) in table {
+            let filter = one(id, &[compressor, 0xFE, 0xFF, 0xFF, 0xFF]);
+            let expected = Filter::Compression {
+                codec,
+                level: -2,
+                reinterpret: None,
+            };
+            assert_eq!((filter.name(), filter), (name, expected));
+            assert_eq!(one(id, &[0, 9, 0, 0, 0]), Filter::Noop);
+            for other in (1..=9).filter(|&n| n != compressor) {
+                let bytes = Bytes::default().pipeline(&[(id, &[other, 0, 0, 0, 0])]).bytes;
+                assert_eq!(parse(&bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_deltas_have_a_type_to_read_values_as() {
+        for (id, compressor) in [(6, 6), (19, 8)] {
+            let with = |datatype| one(id, &[compressor, 0, 0, 0, 0, datatype]);
+            let Filter::Compression { reinterpret, .. } = with(7) else {
+                panic!()
+            };
+            assert_eq!(reinterpret, Some(Datatype::Int16));
+            let Filter::Compression { reinterpret, .. } = with(17) else {
+                panic!()
+            };
+            assert_eq!(reinterpret, None, "ANY stands for none");
+            assert!(matches!(with(200), Filter::Unknown { .. }));
+        }
+        assert!(matches!(
+            one(1, &[1, 0, 0, 0, 0, 7]),
+            Filter::Unknown { id: 1, .. }
+        ));
+    }
+
+    #[test]
+    fn the_other_filters() {
+        assert_eq!(one(0, &[]), Filter::Noop);
+        assert_eq!(
+            one(7, &[0, 1, 0, 0]),
+            Filter::BitWidthReduction { max_window_size: 256 }
+        );
+        assert_eq!(one(8, &[]), Filter::Bitshuffle);
+        assert_eq!(one(9, &[]), Filter::Byteshuffle);
+        assert_eq!(
+            one(10, &[0, 4, 0, 0]),
+            Filter::PositiveDelta {
+                max_window_size: 1024
+            }
+        );
+        assert_eq!(one(11, &[]), Filter::Aes256Gcm);
+        assert_eq!(one(12, &[]), Filter::ChecksumMd5);
+        assert_eq!(one(13, &[]), Filter::ChecksumSha256);
+        assert_eq!(one(16, &[]), Filter::Xor);
+        let scale = |width: u64| {
+            let options = [
+                &0.5f64.to_le_bytes()[..],
+                &3f64.to_le_bytes(),
+                &width.to_le_bytes(),
+            ]
+            .concat();
+            one(15, &options)
+        };
+        for byte_width in [1, 2, 4, 8] {
+            let expected = Filter::ScaleFloat {
+                scale: 0.5,
+                offset: 3.0,
+                byte_width,
+            };
+            assert_eq!(scale(byte_width), expected);
+        }
+        assert!(matches!(scale(3), Filter::Unknown { id: 15, .. }));
+        let webp = |format| one(18, &[0, 0, 0xC8, 0x42, format, 1, 4, 1, 9, 0, 0xAA, 0xBB]);
+        let expected = Filter::Webp {
+            quality: 100.0,
+            format: WebpFormat::Bgr,
+            lossless: true,
+            y_extent: 260,
+            x_extent: 9,
+        };
+        assert_eq!(webp(2), expected);
+        assert!(matches!(webp(5), Filter::Unknown { id: 18, .. }));
+    }
+
+    #[test]
+    fn what_is_not_known_is_kept() {
+        for id in [17, 20, 255] {
+            let expected = Filter::Unknown {
+                id,
+                options: vec![1, 2, 3],
+            };
+            assert_eq!(one(id, &[1, 2, 3]), expected);
+        }
+        for id in 0..=19 {
+            assert!(
+                matches!(one(id, &[1; 7]), Filter::Unknown { .. }),
+                "{id} has no 7 bytes of options"
+            );
+        }
+    }
+
+    #[test]
+    fn filters_are_limited() {
+        let many = |n: usize| parse(&Bytes::default().pipeline(&vec![(9, &[][..]); n]).bytes);
+        assert_eq!(many(128).unwrap().filters.len(), 128);
+        assert_eq!(many(129).unwrap_err().kind(), ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn which_compressors_split_coordinates_in_version_1() {
+        let has = |filters: &[(u8, &[u8])]| {
+            parse(&Bytes::default().pipeline(filters).bytes)
+                .unwrap()
+                .has_compressor()
+        };
+        assert!(has(&[(9, &[]), ZSTD]) && has(&[(6, &[6, 0, 0, 0, 0])]));
+        assert!(!has(&[]) && !has(&[(0, &[]), (11, &[])]) && !has(&[(2, &[0; 5])]));
+    }
+}

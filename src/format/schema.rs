@@ -575,3 +575,6 @@ fn check_unique<'a>(names: impl Iterator<Item = &'a Vec<u8>>, what: &str) -> Res
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -399,3 +399,6 @@ fn computed_size(version: u32, schema: &Schema) -> u64 {
     // Version, two flags, the domain, two cell counts, the R-tree's offset, the lists.
     domain.saturating_add(4 + 2 + 16 + 8 + 8 * lists)
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,3 +123,92 @@ fn parse_lists(c: &mut Cursor<'_>, count: usize, field: &str) -> Result<Vec<Vec<
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::format::datatype::Datatype;
+    use crate::format::testing::{Bytes, check_hostile, field, schema, var};
+
+    fn two_by_two(version: u32) -> Schema {
+        let dimensions = [field("x", Datatype::Int16), field("y", Datatype::Int16)];
+        let attributes = [field("a", Datatype::Int32), var("s", Datatype::StringAscii)];
+        schema(version, true, &dimensions, &attributes)
+    }
+
+    /// Two tiles of a sparse fragment, with `last` cells in the second one.
+    fn body(version: u32, last: u64) -> Bytes {
+        let list = |b: Bytes, values: &[u64]| b.count64(values.len()).u64s(values);
+        let mut b = Bytes::default()
+            .u32(version)
+            .count64(8)
+            .raw(&[1, 0, 9, 0, 2, 0, 8, 0])
+            .count64(2)
+            .raw(&[1, 0, 2, 0, 3, 0, 4, 0])
+            .raw(&[5, 0, 6, 0, 7, 0, 8, 0])
+            .count64(1)
+            .raw(&[11, 0, 12, 0, 13, 0, 14, 0]);
+        for offsets in [&[0, 40][..], &[0, 80], &[0, 41]] {
+            b = list(b, offsets);
+        }
+        for values in [&[][..], &[0, 7], &[], &[3, 5]] {
+            b = list(b, values);
+        }
+        b.u64(last).u64s(&[81, 121, 82]).u64s(&[0, 12])
+    }
+
+    #[test]
+    fn a_sparse_fragment() {
+        for version in [1, 2] {
+            let schema = two_by_two(version);
+            let m = check_hostile(&body(version, 4), |bytes| LegacyMetadata::parse(bytes, &schema));
+            assert_eq!((m.version, m.last_tile_cell_num), (version, 4));
+            let domain = m.non_empty_domain.unwrap();
+            assert_eq!((&domain[0].hi[..], &domain[1].lo[..]), (&[9, 0][..], &[2, 0][..]));
+            assert_eq!((m.mbrs.len(), &m.mbrs[1][1].lo[..]), (2, &[7, 0][..]));
+            let [first, last] = &m.bounding_coords[0];
+            assert_eq!((&first[1][..], &last[0][..]), (&[12, 0][..], &[13, 0][..]));
+            assert_eq!(m.tile_offsets, [[0, 40], [0, 80], [0, 41]]);
+            assert_eq!(m.tile_var_offsets, [vec![], vec![0, 7]]);
+            assert_eq!(m.tile_var_sizes, [vec![], vec![3, 5]]);
+            assert_eq!((m.file_sizes, m.file_var_sizes), (vec![81, 121, 82], vec![0, 12]));
+        }
+    }
+
+    #[test]
+    fn a_dense_fragment_may_lack_everything() {
+        let b = Bytes::default().u32(2).count64(0).count64(0).count64(0);
+        let b = (0..7).fold(b, |b, _| b.count64(0)).u64(0).u64s(&[0; 5]);
+        let m = check_hostile(&b, |bytes| LegacyMetadata::parse(bytes, &two_by_two(2)));
+        assert_eq!(
+            (m.non_empty_domain, m.mbrs.len(), m.tile_offsets.len()),
+            (None, 0, 3)
+        );
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        let schema = two_by_two(2);
+        let part = |bytes: &[u8]| {
+            let error = LegacyMetadata::parse(bytes, &schema).unwrap_err();
+            error.part().unwrap().to_string()
+        };
+        assert_eq!(part(&body(3, 4).bytes), "fragment metadata, `version`");
+        for last in [0, 11] {
+            assert_eq!(
+                part(&body(2, last).bytes),
+                "fragment metadata, `last_tile_cell_num`"
+            );
+        }
+        let mut reversed = body(2, 4).bytes;
+        reversed[12] = 10;
+        assert_eq!(
+            part(&reversed),
+            "fragment metadata, `non_empty_domain`, dimension 0"
+        );
+        let future = Bytes::default().u32(24).bytes;
+        let error = LegacyMetadata::parse(&future, &schema).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedVersion);
+    }
+}

@@ -185,3 +185,176 @@ pub fn parse_processed_conditions(body: &[u8]) -> Result<Vec<Vec<u8>>> {
         (0..count).map(|_| read::text64(c, "path")).collect()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::format::testing::{Bytes, check_hostile, field, schema, var};
+
+    fn numbers(version: u32) -> Schema {
+        let two = [field("x", Datatype::Int16), field("y", Datatype::Int16)];
+        schema(version, true, &two, &[])
+    }
+
+    /// An R-tree of INT16 boxes with this many nodes a level; each node's bytes count on from the one before.
+    fn tree(version: u32, fanout: u32, levels: &[usize]) -> Bytes {
+        let mut b = Bytes::default()
+            .when(version < 5, |b| b.u32(2))
+            .u32(fanout)
+            .when(version < 5, |b| b.u8(Datatype::Int16 as u8))
+            .count32(levels.len());
+        let mut next = 0;
+        for &nodes in levels {
+            b = b.count64(nodes);
+            for _ in 0..nodes {
+                b = b.raw(&[next; 8]);
+                next += 1;
+            }
+        }
+        b
+    }
+
+    #[test]
+    fn r_trees_of_numbers() {
+        for version in 3..=23 {
+            let schema = numbers(version);
+            let bytes = tree(version, 10, &[1, 2, 13]);
+            let rtree = check_hostile(&bytes, |bytes| RTree::parse(bytes, version, &schema));
+            assert_eq!(rtree.fanout, 10);
+            assert_eq!(rtree.levels.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 13]);
+            assert_eq!(
+                (&rtree.leaves()[0][1].lo[..], &rtree.leaves()[12][0].hi[..]),
+                (&[3, 3][..], &[15, 15][..])
+            );
+            let dense = RTree::parse(&tree(version, 10, &[]).bytes, version, &schema).unwrap();
+            assert!(dense.leaves().is_empty());
+        }
+    }
+
+    #[test]
+    fn r_trees_of_strings() {
+        let dimensions = [field("x", Datatype::Int32), var("s", Datatype::StringAscii)];
+        let schema = schema(22, true, &dimensions, &[]);
+        let bytes = Bytes::default()
+            .u32(10)
+            .count32(1)
+            .count64(1)
+            .u32(1)
+            .u32(41)
+            .count64(3)
+            .count64(0)
+            .raw(b"zzz");
+        let rtree = check_hostile(&bytes, |bytes| RTree::parse(bytes, 22, &schema));
+        let strings = &rtree.leaves()[0][1];
+        assert_eq!((&strings.lo[..], &strings.hi[..]), (&b""[..], &b"zzz"[..]));
+    }
+
+    #[test]
+    fn r_trees_shrink_to_one_root() {
+        let parse =
+            |fanout, levels: &[usize]| RTree::parse(&tree(22, fanout, levels).bytes, 22, &numbers(22));
+        for (fanout, levels) in [(10, &[1][..]), (10, &[1, 10]), (2, &[1, 2, 3]), (3, &[1, 1])] {
+            assert!(parse(fanout, levels).is_ok(), "{levels:?}");
+        }
+        for (fanout, levels) in [
+            (10, &[2][..]),
+            (10, &[0]),
+            (10, &[1, 11]),
+            (10, &[1, 0]),
+            (0, &[1, 2]),
+        ] {
+            assert!(parse(fanout, levels).is_err(), "{levels:?}");
+        }
+        assert!(parse(10, &[1; 64]).is_ok());
+        assert_eq!(parse(10, &[1; 65]).unwrap_err().kind(), ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn old_r_trees_repeat_the_domain() {
+        let schema = numbers(4);
+        let good = tree(4, 10, &[1]).bytes;
+        for (at, field) in [(0, "`dimension_num`"), (8, "`datatype`")] {
+            let mut bad = good.clone();
+            bad[at] = 1;
+            let error = RTree::parse(&bad, 4, &schema).unwrap_err();
+            assert_eq!(error.part(), Some(format!("R-tree, {field}").as_str()));
+        }
+    }
+
+    #[test]
+    fn minima_of_fixed_size_fields() {
+        let bytes = Bytes::default().count64(6).count64(0).raw(&[1, 0, 2, 0, 3, 0]);
+        let mins = check_hostile(&bytes, MinMax::parse);
+        assert_eq!(mins.tile(1, Some(2)), Some(&[2, 0][..]));
+        for (tile, size) in [(3, 2), (1, 4), (u64::MAX, 2), (1, u64::MAX)] {
+            assert_eq!(mins.tile(tile, Some(size)), None);
+        }
+    }
+
+    #[test]
+    fn minima_of_var_sized_fields() {
+        let bytes = Bytes::default()
+            .count64(24)
+            .count64(5)
+            .u64s(&[0, 0, 4])
+            .raw(b"cccca");
+        let mins = check_hostile(&bytes, MinMax::parse);
+        let tiles: Vec<_> = (0..4).map(|tile| mins.tile(tile, None)).collect();
+        assert_eq!(tiles, [Some(&b""[..]), Some(b"cccc"), Some(b"a"), None]);
+        let broken = Bytes::default().u64(16).u64(1).u64s(&[1, 0]).raw(b"x").bytes;
+        let broken = MinMax::parse(&broken).unwrap();
+        assert_eq!(broken.tile(0, None), None);
+        assert_eq!(broken.tile(1, None), Some(&b"x"[..]));
+        let beyond = MinMax::parse(&Bytes::default().u64(8).u64(0).u64(u64::MAX).bytes).unwrap();
+        assert_eq!((beyond.tile(0, None), beyond.tile(u64::MAX, None)), (None, None));
+    }
+
+    #[test]
+    fn lists_of_tiles() {
+        let bytes = Bytes::default().count64(3).u64s(&[0, 44, 65]);
+        assert_eq!(check_hostile(&bytes, parse_u64_list), [0, 44, 65]);
+        assert!(check_hostile(&Bytes::default().count64(0), parse_u64_list).is_empty());
+        let error = parse_u64_list(&Bytes::default().u64(1).u32(0).bytes).unwrap_err();
+        assert_eq!(error.part(), Some("list of tiles, `values`"));
+    }
+
+    #[test]
+    fn tile_offsets_ascend_within_their_file() {
+        assert!(check_tile_offsets(&[0, 10, 10, 30], 4, 30).is_ok());
+        assert!(check_tile_offsets(&[], 4, 0).is_ok());
+        assert!(check_tile_offsets(&[0; 3], 3, 0).is_ok(), "an unused slot");
+        assert!(check_tile_offsets(&[0, 10], 3, 30).is_err());
+        assert!(check_tile_offsets(&[0, 20, 10], 3, 30).is_err());
+        assert!(check_tile_offsets(&[0, 10, 31], 3, 30).is_err());
+    }
+
+    #[test]
+    fn statistics_of_fragments() {
+        let bytes = Bytes::default()
+            .text64("aa")
+            .text64("zzz")
+            .u64(0)
+            .u64(3)
+            .text64("")
+            .text64("")
+            .raw(&2.5f64.to_le_bytes())
+            .u64(0);
+        let list = check_hostile(&bytes, |bytes| parse_fragment_statistics(bytes, 2));
+        assert_eq!(
+            (&list[0].min[..], &list[0].max[..], list[0].null_count),
+            (&b"aa"[..], &b"zzz"[..], 3)
+        );
+        assert_eq!(f64::from_le_bytes(list[1].sum), 2.5);
+        for slots in [0, 1, 3, usize::MAX] {
+            assert!(parse_fragment_statistics(&bytes.bytes, slots).is_err());
+        }
+    }
+
+    #[test]
+    fn processed_conditions_are_paths() {
+        let bytes = Bytes::default().count64(2).text64("__commits/a.del").text64("b");
+        let paths = check_hostile(&bytes, parse_processed_conditions);
+        assert_eq!(paths, [&b"__commits/a.del"[..], b"b"]);
+    }
+}
