@@ -47,7 +47,7 @@ impl Enumeration {
         let data = read::text64(c, "data")?;
         let offsets = match cell_val_num.cell_size(datatype) {
             None => read::offsets(c, data.len(), "offsets")?,
-            Some(size) if data.len() as u64 % size != 0 => {
+            Some(size) if !(data.len() as u64).is_multiple_of(size) => {
                 let message = format!("{} bytes for values of {size}", data.len());
                 return Err(c.corrupt("data", message));
             }
