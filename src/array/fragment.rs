@@ -167,6 +167,7 @@ impl Fragment {
             }
         };
         let footer = Footer::parse(&mut Cursor::with_base(&bytes, position.offset), &schema, true)
+            .and_then(|footer| footer.check_sections(position.offset).map(|()| footer))
             .map_err(|e| e.in_part("footer"))?;
         let first = GenericTile::read_header(&*blob, footer.offsets.rtree, key)?;
         self.footer_info(schema, schema_name, footer, position, &first)

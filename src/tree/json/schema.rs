@@ -20,7 +20,7 @@ pub fn schema_json(schema: &Schema, name: &str) -> Value {
         "offsets_filters": pipeline_json(&schema.offsets_filters),
         "validity_filters": schema.validity_filters.as_ref().map(pipeline_json),
         "dimensions": (0..dimensions.len()).map(|i| dimension_json(schema, i)).collect::<Value>(),
-        "attributes": schema.attributes.iter().map(|a| attribute_json(a, schema.version)).collect::<Value>(),
+        "attributes": schema.attributes.iter().map(attribute_json).collect::<Value>(),
         "dimension_labels": schema.dimension_labels.iter().map(|label| label_json(label, dimensions)).collect::<Value>(),
         "enumerations": schema.enumerations.iter().map(|e| json!({
             "name": value::name(&e.name),
@@ -95,36 +95,35 @@ fn filter_json(filter: &Filter) -> Value {
     Value::Object(out)
 }
 
-/// A dimension with the pipeline that its tiles go through: the coordinates' where it has none of its own.
+/// A dimension with the pipeline that its tiles go through: the coordinates' where it has none of its own. Before version 5 it has no tiles.
 fn dimension_json(schema: &Schema, index: usize) -> Value {
     let Some(dimension) = schema.dimensions.get(index) else {
         return Value::Null;
     };
     let (datatype, cell_val_num) = (dimension.datatype, dimension.cell_val_num);
+    let filters = if schema.version < 5 {
+        &dimension.filters
+    } else {
+        schema.dimension_filters(index)
+    };
     json!({
         "name": value::name(&dimension.name),
         "datatype": datatype.name(),
         "cell_val_num": value::cell_val_num(cell_val_num),
         "domain": dimension.domain.as_ref().map(|domain| value::range(datatype, cell_val_num, domain)),
         "tile_extent": dimension.tile_extent.as_ref().map(|extent| value::element(datatype, extent)),
-        "filters": pipeline_json(schema.dimension_filters(index)),
+        "filters": pipeline_json(filters),
     })
 }
 
-/// An attribute of a schema of `version`. The anonymous one has the empty name, also where it was stored under a reserved one, before version 5.
-fn attribute_json(attribute: &Attribute, version: u32) -> Value {
-    let name: &[u8] = if version < 5 && attribute.name == b"__attr" {
-        b""
-    } else {
-        &attribute.name
-    };
+fn attribute_json(attribute: &Attribute) -> Value {
     let Attribute {
         datatype,
         cell_val_num,
         ..
     } = *attribute;
     json!({
-        "name": value::name(name),
+        "name": value::name(&attribute.name),
         "datatype": datatype.name(),
         "cell_val_num": value::cell_val_num(cell_val_num),
         "nullable": attribute.nullable,
