@@ -20,18 +20,12 @@ use std::fmt::Write;
 
 /// Checks MD5 digests. Leaves `metadata` after the table.
 pub(super) fn check_md5(metadata: &mut Cursor<'_>, data: &[u8]) -> Result<()> {
-    check(metadata, data, "MD5", |bytes| Md5::digest(bytes).into(), [0; 16])
+    check(metadata, data, "MD5", |bytes| Md5::digest(bytes).into())
 }
 
 /// Checks SHA-256 digests. Leaves `metadata` after the table.
 pub(super) fn check_sha256(metadata: &mut Cursor<'_>, data: &[u8]) -> Result<()> {
-    check(
-        metadata,
-        data,
-        "SHA-256",
-        |bytes| Sha256::digest(bytes).into(),
-        [0; 32],
-    )
+    check(metadata, data, "SHA-256", |bytes| Sha256::digest(bytes).into())
 }
 
 fn check<const N: usize>(
@@ -39,7 +33,6 @@ fn check<const N: usize>(
     data: &[u8],
     name: &str,
     digest: impl Fn(&[u8]) -> [u8; N],
-    _width: [u8; N],
 ) -> Result<()> {
     let metadata_digests = metadata.u32("number of metadata digests")?;
     let data_digests = metadata.u32("number of data digests")?;

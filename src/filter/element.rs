@@ -27,6 +27,8 @@ pub(super) trait Element: Copy + Default {
     fn xor(self, other: Self) -> Self;
     /// `value` modulo 2^(8 * SIZE).
     fn truncate(value: u64) -> Self;
+    /// The same value with more bits.
+    fn widen(self) -> u64;
 }
 
 macro_rules! elements {
@@ -73,6 +75,11 @@ macro_rules! elements {
             #[inline(always)]
             fn truncate(value: u64) -> Self {
                 value as Self
+            }
+
+            #[inline(always)]
+            fn widen(self) -> u64 {
+                self.into()
             }
         }
     )*};

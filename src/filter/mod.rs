@@ -26,6 +26,7 @@ mod positive_delta;
 mod rle;
 mod scale_float;
 mod string_rle;
+mod transpose;
 #[cfg(test)]
 mod vectors;
 mod webp;

@@ -2,7 +2,7 @@
 
 use super::codec::{Decoded, EncryptionKey, TileCodec};
 use crate::cursor::Cursor;
-use crate::error::{ErrorKind, Result};
+use crate::error::ErrorKind;
 use crate::format::datatype::Datatype;
 use crate::format::pipeline::{Codec, Filter, Pipeline};
 
@@ -228,10 +228,10 @@ fn vectors() -> Vec<Vector> {
     ]
 }
 
-/// The chunks of a tile: original length, metadata, data.
-type Chunks = Vec<(u32, Vec<u8>, Vec<u8>)>;
+/// Original length, metadata and data.
+type Chunk = (u32, Vec<u8>, Vec<u8>);
 
-fn chunks(tile: &str) -> Chunks {
+fn chunks(tile: &str) -> Vec<Chunk> {
     let tile: Vec<u8> = (0..tile.len() / 2)
         .map(|i| u8::from_str_radix(&tile[2 * i..2 * i + 2], 16).unwrap())
         .collect();
@@ -257,7 +257,7 @@ impl Vector {
         }
     }
 
-    fn chunk(&self) -> (u32, Vec<u8>, Vec<u8>) {
+    fn chunk(&self) -> Chunk {
         let [chunk] = <[_; 1]>::try_from(chunks(self.tile)).unwrap();
         chunk
     }
@@ -414,7 +414,7 @@ fn words(words: &[u32]) -> Vec<u8> {
 }
 
 /// Chunks of filters that the vectors lack.
-fn pipelines() -> Vec<(TileCodec, (u32, Vec<u8>, Vec<u8>))> {
+fn pipelines() -> Vec<(TileCodec, Chunk)> {
     let plain: Vec<u8> = (0..600u32).flat_map(|i| (i * i).to_le_bytes()).collect();
     let original = plain.len() as u32;
     let mut bz = bzip2_encode(&plain);
