@@ -4,13 +4,13 @@
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! A part whose length is no multiple of 8 and of the width is stored as it is; the writer cuts such a tail off as a
-//! part of its own. Any other is a run of blocks of 8192 bytes, the last shorter. The largest multiple of 8 elements of
-//! a block is transposed, the rest copied: for byte j of the elements and bit k of that byte there is a row, number 8 j + k,
-//! of one bit an element, the lowest bit of each byte first.
+//! A part whose length is no multiple of 8 and of the width is stored as it is; the writer cuts such a tail
+//! off as a part of its own. Any other is a run of blocks of 8192 bytes, the last shorter. The largest
+//! multiple of 8 elements of a block is transposed, the rest copied: for byte j of the elements and bit k of
+//! that byte there is a row, number 8 j + k, of one bit an element, the lowest bit of each byte first.
 //!
-//! Example, of INT32: in a part of 40 bytes the values 1 to 8 are stored as `55 66 78 80` and 28 zeros (row 0 holds their lowest
-//! bits, `01010101` read from the left), and the two values after them as they are.
+//! Example, of INT32: in a part of 40 bytes the values 1 to 8 are stored as `55 66 78 80` and 28 zeros (row 0
+//! holds their lowest bits, `01010101` read from the left), and the two values after them as they are.
 
 use super::element::{extend_zeroed, width_error};
 use super::framing::split;

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! A part of n bytes holds m = n / width elements; byte j of element i is stored at j * m + i. The n % width bytes at
-//! the end stay where they are.
+//! A part of n bytes holds m = n / width elements; byte j of element i is stored at j * m + i. The n % width
+//! bytes at the end stay where they are.
 //!
 //! Example: `01 02 03 02 | 00 00 00 01 | 00 00 00 00 | 00 00 00 00` is the INT32 values 1, 2, 3, 258.
 

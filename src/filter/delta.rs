@@ -5,8 +5,9 @@
 //! | number of values n | u64 |
 //! | first value, n - 1 differences | n of the element type |
 //!
-//! Sums wrap at the element's width. Elements are those of the reinterpreting type if the filter has one, else of the
-//! type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no differences.
+//! Sums wrap at the element's width. Elements are those of the reinterpreting type if the filter has one,
+//! else of the type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no
+//! differences.
 //!
 //! Example: `03 00 00 00 00 00 00 00 | 05 00 00 00 | f8 ff ff ff | 67 00 00 00` is the INT32 values 5, -3, 100.
 
@@ -69,8 +70,8 @@ pub(super) fn accumulate<E: Element>(start: E, input: &[u8], out: &mut [u8]) {
 
 /// The same for bytes, a word of them at a time; returns the last sum.
 ///
-/// In lanes of 16 bits, wide enough for the sums of a word, a multiplication adds up the sums of pairs. They are the sums
-/// at the odd bytes; those at the even ones come short of them by the odd byte.
+/// In lanes of 16 bits, wide enough for the sums of a word, a multiplication adds up the sums of pairs. They
+/// are the sums at the odd bytes; those at the even ones come short of them by the odd byte.
 fn accumulate_bytes(start: u64, input: &[u8], out: &mut [u8]) -> u64 {
     const LOW: u64 = 0x00FF_00FF_00FF_00FF;
     const EACH: u64 = 0x0001_0001_0001_0001;

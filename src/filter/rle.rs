@@ -66,7 +66,8 @@ fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
             return;
         };
         let count = usize::from(count);
-        // Short runs are written longer than they are, which costs less than a loop; the next run writes over it.
+        // Short runs are written longer than they are, which costs less than a loop; the next run writes over
+        // it.
         let short = match rest.first_chunk_mut::<SHORT>() {
             Some(cells) if count <= SHORT => {
                 *cells = [*cell; SHORT];

@@ -1,14 +1,14 @@
 //! Transpositions of bytes and bits, for the filters that shuffle them.
 //!
-//! Loops are over pairs of planes or over words that hold eight bytes each, so that the compiler turns them into vector
-//! instructions.
+//! Loops are over pairs of planes or over words that hold eight bytes each, so that the compiler turns them
+//! into vector instructions.
 //!
 //! Example: the planes `1 3 5` and `2 4 6` interleave to `1 2 3 4 5 6`.
 
 use std::array;
 
-/// Writes element 0 of each of the `width` planes that `planes` is made of, then element 1 of each, and so on. Elements
-/// are bytes; `width` is 1, 2, 4 or 8; `out` is as long as `planes`, a multiple of `width`.
+/// Writes element 0 of each of the `width` planes that `planes` is made of, then element 1 of each, and so
+/// on. Elements are bytes; `width` is 1, 2, 4 or 8; `out` is as long as `planes`, a multiple of `width`.
 pub(super) fn interleave(width: usize, planes: &[u8], out: &mut [u8]) {
     let elements = planes.len() / width.max(1);
     if elements == 0 || planes.len() != out.len() {
@@ -26,7 +26,8 @@ pub(super) fn interleave(width: usize, planes: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Interleaves two pairs of planes to two planes of two bytes an element, and these to the output, a block at a time.
+/// Interleaves two pairs of planes to two planes of two bytes an element, and these to the output, a block at
+/// a time.
 fn interleave4(planes: &[u8], elements: usize, out: &mut [u8]) {
     const BLOCK: usize = 512;
     let Some([a, b, c, d]) = split(planes, elements) else {
@@ -48,8 +49,8 @@ fn interleave4(planes: &[u8], elements: usize, out: &mut [u8]) {
     }
 }
 
-/// Interleaves eight planes by transposing eight bytes of each at a time. Kept out of line: inlined, the loop is not
-/// vectorised.
+/// Interleaves eight planes by transposing eight bytes of each at a time. Kept out of line: inlined, the loop
+/// is not vectorised.
 #[inline(never)]
 fn interleave8(planes: &[u8], elements: usize, out: &mut [u8]) {
     let Some(planes) = split::<8>(planes, elements) else {
@@ -90,8 +91,9 @@ fn interleave_tail(planes: [&[u8]; 8], out: &mut [u8]) {
     }
 }
 
-/// Undoes the transposition of the bits of bytes: `rows` are eight rows of equal length, row k of which holds bit k of each
-/// byte, the lowest bit of a row's byte for the first. `out` is as long as `rows`, a multiple of 8.
+/// Undoes the transposition of the bits of bytes: `rows` are eight rows of equal length, row k of which holds
+/// bit k of each byte, the lowest bit of a row's byte for the first. `out` is as long as `rows`, a multiple
+/// of 8.
 pub(super) fn gather_bits(rows: &[u8], out: &mut [u8]) {
     let length = rows.len() / 8;
     if length == 0 || rows.len() != out.len() {
@@ -165,8 +167,8 @@ fn transpose_bits(words: [u64; 8]) -> [u64; 8] {
     exchange::<4>(words, 4, 0x0F0F_0F0F_0F0F_0F0F)
 }
 
-/// For each two words that are `D` apart, exchanges what `mask` selects in the second with what lies `shift` bits higher
-/// in the first.
+/// For each two words that are `D` apart, exchanges what `mask` selects in the second with what lies `shift`
+/// bits higher in the first.
 #[inline(always)]
 fn exchange<const D: usize>(mut words: [u64; 8], shift: u32, mask: u64) -> [u64; 8] {
     for i in 0..8 {

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | number of parts, stored length of each | u32, u32 each |
 //!
-//! Only tiles of UINT8 in two dimensions are written so, in one chunk of one part. The second dimension counts bytes: rows of
-//! pixels of 3 bytes (RGB, BGR) or 4 (RGBA, BGRA), as the filter's format says.
+//! Only tiles of UINT8 in two dimensions are written so, in one chunk of one part. The second dimension
+//! counts bytes: rows of pixels of 3 bytes (RGB, BGR) or 4 (RGBA, BGRA), as the filter's format says.
 //!
-//! Example: a tile of 16 rows by 48 bytes in the format BGR is an image of 16 by 16 pixels; of each pixel the blue byte
-//! comes first.
+//! Example: a tile of 16 rows by 48 bytes in the format BGR is an image of 16 by 16 pixels; of each pixel the
+//! blue byte comes first.
 
 use super::element::extend_zeroed;
 use super::framing::{Limits, TABLE_BOUND, split};
@@ -59,7 +59,8 @@ pub(super) fn undo(
     })
 }
 
-/// Checks before anything is decoded that `file` is a still image, and that each of its headers states this size.
+/// Checks before anything is decoded that `file` is a still image, and that each of its headers states this
+/// size.
 fn check_size(file: &[u8], width: u32, height: u32) -> Result<()> {
     let mut c = Cursor::new(file);
     let riff = c.bytes(4, "RIFF")?;
@@ -193,8 +194,8 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    /// Format, rows, bytes of a row, the file and what libtiledb 2.30 reads, in hexadecimal digits. The first three are
-    /// lossless, the others are not.
+    /// Format, rows, bytes of a row, the file and what libtiledb 2.30 reads, in hexadecimal digits. The first
+    /// three are lossless, the others are not.
     const IMAGES: [(WebpFormat, u16, u16, &str, &str); 5] = [
         (
             WebpFormat::Rgb,

@@ -40,8 +40,8 @@ fn accumulate<E: Element>(start: E, input: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The same for narrow elements, a word of them at a time: within the word, shifts by one, two and four elements make
-/// each element the exclusive-or of itself and all below it.
+/// The same for narrow elements, a word of them at a time: within the word, shifts by one, two and four
+/// elements make each element the exclusive-or of itself and all below it.
 fn accumulate_narrow<E: Element>(input: &[u8], out: &mut [u8]) {
     let bits = 8 * E::SIZE as u32;
     // A word with the element's value in each place is the element times this.
