@@ -181,7 +181,13 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
     let _ = notifier.set(session.notifier());
     thread::Builder::new()
         .name("fuse-session".to_owned())
-        .spawn(move || ended.set(session.run().map_err(|error| Error::io(&error))))?;
+        .spawn(move || {
+            ended.set(match session.run() {
+                // A thread that was taking a request while the last file was closed learns of the end so.
+                Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
+                result => result.map_err(|error| Error::io(&error)),
+            });
+        })?;
     Ok(())
 }
 
