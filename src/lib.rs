@@ -1,5 +1,57 @@
-//! tiledbfs: TileDB arrays as plain files.
+//! tiledbfs shows TileDB arrays as plain files, through FUSE or on the command line, reading the on-disk format itself.
+//!
+//! # The way of a byte
+//!
+//! ```text
+//! .tdb file ──► storage ──► format ──► filter ──► array ──► tree ──► fuse   (the kernel)
+//!              read a       bytes →    undo one    which     what a   └──► cli   (ls, cat, without a mount)
+//!              range        structs    filter      tile,     path is
+//!                                                  cache
+//! ```
+//!
+//! Modules know each other in the direction of the arrows only: each imports from those to its left, and from the few that everybody
+//! uses ([`error`], [`cursor`], [`stats`]).
+//!
+//! | module | knows | must not know |
+//! |---|---|---|
+//! | [`storage`] | listing a directory, reading byte ranges of a file | TileDB |
+//! | [`format`] | how *unfiltered* bytes become plain structs: names, datatypes, pipelines, schemas, fragment metadata, commits, metadata, groups | files, the filters' algorithms, threads, caches, FUSE |
+//! | [`filter`] | undoing one filter on one chunk; the pipeline that chains them; chunked and generic tiles | schemas, fragments |
+//! | [`array`] | a source opened: its schemas and fragments, where a tile lies and how many cells it has; the cache; columns as seekable bytes | how anything is shown |
+//! | [`tree`] | the virtual tree: nodes, names, exact sizes, JSON, NumPy headers | FUSE's types |
+//! | [`fuse`] | inodes, replies, errno, kernel options | TileDB |
+//! | [`cli`] | arguments, the daemon, signals, messages | formats |
+//!
+//! # Decisions
+//!
+//! **The unit of decoding is the chunk.** A tile is a run of independently filtered chunks, 64 KiB each unless the array says otherwise.
+//! Their headers give the original and the stored length, so that the chunk which holds a byte is found without decoding its neighbours
+//! ([`filter::chunk`]). The lists of tile offsets and sizes in a fragment's metadata are chunked as well and are read in the same way
+//! ([`array::tile_list`]): one cell of a fragment of a million tiles costs a handful of chunks.
+//!
+//! **Sizes come from metadata alone.** `stat` of any file is exact and decodes no data tile.
+//!
+//! **Immutability is the cache contract.** A committed fragment never changes, so its bytes are cached without expiry, here and by the
+//! kernel. Only the listing of an array can change; it alone is looked at again ([`array::listing`]).
+//!
+//! **One budget.** Decoded chunks and chunk indexes live in one LRU with a bound in bytes, which what is being decoded counts against;
+//! a chunk that several readers want is decoded once ([`array::cache`]). Where there is no filter nothing is cached: bytes go from the
+//! file straight into the reply.
+//!
+//! **Files are read with `pread`, not mapped.** A mapped file that somebody truncates is a SIGBUS; a short read is an error like any
+//! other. It costs one copy of the *stored* bytes, which decompression dwarfs, and keeps the crate free of `unsafe` where it meets
+//! untrusted files.
+//!
+//! **Untrusted bytes go through one cursor** ([`cursor::Cursor`]), which has no method that can panic and names the field and the byte in
+//! every error. Counts and lengths are checked before they are used. There is one error type ([`Error`]), whose kind decides the errno.
+//!
+//! **A panic does not take the mount down.** Every FUSE operation is guarded and answers EIO ([`fuse`]).
+//!
+//! **What is decoded is what was written.** Libraries below format 20 told every filter of a pipeline the field's own datatype, later
+//! ones the type that the filter before it put out. The version word of the fragment's own metadata file tells which
+//! ([`array::field::Writer`]), so that data reads back as it was written also where a newer library misreads it.
 #![warn(missing_docs)]
+#![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod array;
 pub mod cli;

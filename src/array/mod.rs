@@ -1,2 +1,19 @@
 //! A source opened: its schemas and fragments, where a tile lies and how many cells it has, the cache of decoded chunks, and columns as
 //! seekable sequences of bytes.
+
+pub mod cache;
+pub mod column;
+pub mod engine;
+pub mod field;
+pub mod fragment;
+pub mod geometry;
+pub mod group;
+pub mod listing;
+pub mod open;
+pub mod part;
+pub mod piece;
+pub mod schemas;
+pub mod source;
+pub mod tile_list;
+pub use open::Array;
+pub use piece::Piece;

@@ -1,1 +1,313 @@
 //! The chunks of a tile: where each lies, found without decoding any.
+//!
+//! A tile is a count of chunks u64, then for each chunk its original length u32, filtered length u32, metadata length u32, the metadata and
+//! the filtered data. Two chunks of 3 and 1 bytes without any filter:
+//!
+//! ```text
+//! 02 00 00 00 00 00 00 00   two chunks
+//! 03 00 00 00  03 00 00 00  00 00 00 00   aa bb cc
+//! 01 00 00 00  01 00 00 00  00 00 00 00   dd
+//! ```
+
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::storage::Blob;
+
+/// Bytes of a chunk's three lengths.
+const HEADER: u64 = 12;
+
+/// Bytes read at once while walking from header to header: small chunks share a read, large ones waste little.
+const WINDOW: u64 = 512;
+
+/// Where one chunk lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkPosition {
+    /// Offset of its first byte in the unfiltered tile.
+    pub original_offset: u64,
+    /// Bytes once unfiltered; never 0.
+    pub original_length: u32,
+    /// Offset of its metadata in the file; the filtered data follow.
+    pub stored_offset: u64,
+    /// Bytes of metadata.
+    pub metadata_length: u32,
+    /// Bytes of filtered data.
+    pub filtered_length: u32,
+}
+
+impl ChunkPosition {
+    /// Bytes of metadata and filtered data.
+    pub fn stored_length(&self) -> u64 {
+        u64::from(self.metadata_length) + u64::from(self.filtered_length)
+    }
+}
+
+/// The chunks of one tile, in order. Chunks of no bytes are left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkIndex {
+    chunks: Vec<ChunkPosition>,
+    stored_chunks: u64,
+    original_length: u64,
+}
+
+impl ChunkIndex {
+    /// Walks the chunk headers of the tile in `[start, end)` of `blob`, which must unfilter to `expected` bytes. Reads nothing but headers.
+    ///
+    /// Fails with `Truncated`, `LimitExceeded` or `Corrupt` where headers do not fill the tile exactly or do not add up to `expected`.
+    pub fn read(blob: &dyn Blob, start: u64, end: u64, expected: u64) -> Result<ChunkIndex> {
+        let mut window = Window {
+            blob,
+            end,
+            buffer: Vec::new(),
+            start: 0,
+        };
+        let stored_chunks = Cursor::with_base(window.at(start, 8)?, start).u64("number of chunks")?;
+        let mut position = start + 8;
+        if stored_chunks > (end - position) / HEADER {
+            return Err(place(
+                blob,
+                start,
+                Error::limit(format!(
+                    "{stored_chunks} chunks in a tile of {} bytes",
+                    end - start
+                )),
+            ));
+        }
+        let mut index = ChunkIndex {
+            chunks: Vec::new(),
+            stored_chunks,
+            original_length: 0,
+        };
+        for chunk in 0..stored_chunks {
+            let header = position;
+            let mut c = Cursor::with_base(window.at(position, HEADER)?, position);
+            let original_length = c.u32("original length")?;
+            let filtered_length = c.u32("filtered length")?;
+            let metadata_length = c.u32("metadata length")?;
+            let found = ChunkPosition {
+                original_offset: index.original_length,
+                original_length,
+                stored_offset: position + HEADER,
+                metadata_length,
+                filtered_length,
+            };
+            if found.stored_length() > end - found.stored_offset {
+                return Err(place(
+                    blob,
+                    header,
+                    Error::truncated(format!(
+                        "chunk {chunk} of {} bytes, {} left in the tile",
+                        found.stored_length(),
+                        end - found.stored_offset
+                    )),
+                ));
+            }
+            position = found.stored_offset + found.stored_length();
+            index.original_length += u64::from(original_length);
+            if index.original_length > expected {
+                return Err(place(
+                    blob,
+                    header,
+                    Error::corrupt(format!(
+                        "the chunks hold more than the {expected} bytes of the tile"
+                    )),
+                ));
+            }
+            if original_length > 0 {
+                index.chunks.push(found);
+            }
+        }
+        if index.original_length != expected {
+            return Err(place(
+                blob,
+                start,
+                Error::corrupt(format!(
+                    "the chunks hold {} bytes, the tile should have {expected}",
+                    index.original_length
+                )),
+            ));
+        }
+        if position != end {
+            return Err(place(
+                blob,
+                position,
+                Error::corrupt(format!(
+                    "{} bytes left over behind the last chunk",
+                    end - position
+                )),
+            ));
+        }
+        Ok(index)
+    }
+
+    /// The chunks that are not empty.
+    pub fn chunks(&self) -> &[ChunkPosition] {
+        &self.chunks
+    }
+
+    /// The count that the tile states, empty chunks included. 0 marks an offsets tile whose offsets are embedded in the data tile.
+    pub fn stored_chunks(&self) -> u64 {
+        self.stored_chunks
+    }
+
+    /// Bytes of the unfiltered tile.
+    pub fn original_length(&self) -> u64 {
+        self.original_length
+    }
+
+    /// Index of the chunk that holds byte `offset` of the unfiltered tile; None past its end.
+    pub fn find(&self, offset: u64) -> Option<usize> {
+        if offset >= self.original_length {
+            return None;
+        }
+        self.chunks
+            .partition_point(|chunk| chunk.original_offset <= offset)
+            .checked_sub(1)
+    }
+
+    /// Bytes of memory that the index takes, for the cache.
+    pub fn memory(&self) -> u64 {
+        (size_of::<Self>() + self.chunks.capacity() * size_of::<ChunkPosition>()) as u64
+    }
+}
+
+/// The number of chunks that a tile states, without reading further.
+pub fn stored_chunks(blob: &dyn Blob, start: u64, end: u64) -> Result<u64> {
+    let mut window = Window {
+        blob,
+        end,
+        buffer: Vec::new(),
+        start: 0,
+    };
+    Cursor::with_base(window.at(start, 8)?, start).u64("number of chunks")
+}
+
+fn place(blob: &dyn Blob, offset: u64, error: Error) -> Error {
+    error.at(offset).in_part("chunk headers").in_file(blob.display())
+}
+
+/// A small buffer over the file, moved forward as headers are read.
+struct Window<'a> {
+    blob: &'a dyn Blob,
+    end: u64,
+    buffer: Vec<u8>,
+    start: u64,
+}
+
+impl Window<'_> {
+    /// `size` bytes at `offset`, which end before the tile does.
+    fn at(&mut self, offset: u64, size: u64) -> Result<&[u8]> {
+        let wanted_end = offset
+            .checked_add(size)
+            .filter(|&wanted_end| wanted_end <= self.end);
+        let Some(wanted_end) = wanted_end else {
+            return Err(place(
+                self.blob,
+                offset,
+                Error::truncated(format!(
+                    "{size} bytes wanted, {} left in the tile",
+                    self.end.saturating_sub(offset)
+                )),
+            ));
+        };
+        if offset < self.start || wanted_end > self.start + self.buffer.len() as u64 {
+            let take = WINDOW.min(self.end - offset);
+            self.buffer = self.blob.read(offset, take)?;
+            self.start = offset;
+        }
+        let from = (offset - self.start) as usize;
+        self.buffer.get(from..from + size as usize).ok_or_else(|| {
+            place(
+                self.blob,
+                offset,
+                Error::truncated("the file ends within a chunk header"),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    struct Memory(Vec<u8>);
+
+    impl Blob for Memory {
+        fn len(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+            let start = offset as usize;
+            out.copy_from_slice(&self.0[start..start + out.len()]);
+            Ok(())
+        }
+
+        fn display(&self) -> &str {
+            "memory"
+        }
+    }
+
+    fn tile(chunks: &[(u32, &[u8], &[u8])]) -> Vec<u8> {
+        let mut out = (chunks.len() as u64).to_le_bytes().to_vec();
+        for (original, metadata, data) in chunks {
+            out.extend(original.to_le_bytes());
+            out.extend((data.len() as u32).to_le_bytes());
+            out.extend((metadata.len() as u32).to_le_bytes());
+            out.extend(*metadata);
+            out.extend(*data);
+        }
+        out
+    }
+
+    fn read(bytes: &[u8], expected: u64) -> Result<ChunkIndex> {
+        ChunkIndex::read(&Memory(bytes.to_vec()), 0, bytes.len() as u64, expected)
+    }
+
+    #[test]
+    fn finds_the_chunk_of_every_byte() {
+        let big = vec![9; 2000];
+        let bytes = tile(&[(3, b"mm", b"abc"), (0, b"", b""), (5, b"", &big), (1, b"x", b"d")]);
+        let index = read(&bytes, 9).unwrap();
+        assert_eq!(
+            (
+                index.stored_chunks(),
+                index.chunks().len(),
+                index.original_length()
+            ),
+            (4, 3, 9)
+        );
+        let found: Vec<_> = (0..10).map(|offset| index.find(offset)).collect();
+        let expected = [0, 0, 0, 1, 1, 1, 1, 1, 2].map(Some);
+        assert_eq!(found[..9], expected);
+        assert_eq!(found[9], None);
+        let last = index.chunks()[2];
+        assert_eq!(bytes[last.stored_offset as usize..], *b"xd");
+    }
+
+    #[test]
+    fn a_tile_of_no_chunks_is_empty() {
+        let index = read(&[0; 8], 0).unwrap();
+        assert_eq!((index.stored_chunks(), index.find(0)), (0, None));
+        assert_eq!(read(&[0; 8], 4).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn every_wrong_length_is_found() {
+        let good = tile(&[(3, b"mm", b"abc"), (1, b"", b"d")]);
+        read(&good, 4).unwrap();
+        for end in 0..good.len() {
+            assert!(read(&good[..end], 4).is_err(), "cut at {end}");
+        }
+        let mut trailing = good.clone();
+        trailing.push(0);
+        assert_eq!(read(&trailing, 4).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(read(&good, 3).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(read(&good, 5).unwrap_err().kind(), ErrorKind::Corrupt);
+        for count in [0u64, 1, 3, u64::MAX] {
+            let mut bytes = good.clone();
+            bytes[..8].copy_from_slice(&count.to_le_bytes());
+            assert!(read(&bytes, 4).is_err(), "count {count}");
+        }
+    }
+}

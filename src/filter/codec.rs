@@ -1,28 +1,63 @@
 //! The chain of filters of one kind of tile, and the decoding of one chunk through it.
+//!
+//! A chunk is two streams, metadata and data. Undoing the filters from the last to the first, some take what they stored
+//! from the front of the metadata stream and leave the rest to the filters before them; the compressors and the
+//! encryption consume all of it and bring back the stream as it was before them (see [`framing`](super::framing)). After
+//! the first filter nothing must be left.
+//!
+//! Example: through byteshuffle and then MD5, the metadata stream holds the digests first, then the part lengths of
+//! byteshuffle, which the digests cover as well.
 
-use crate::error::Result;
+use super::framing::{self, Limits};
+use super::plan::{self, Stage};
+use super::{
+    aes_256_gcm, bit_width_reduction, bitshuffle, byteshuffle, bzip2, checksum, delta, dictionary,
+    double_delta, element, embedded, gzip, lz4, positive_delta, rle, scale_float, string_rle, webp, xor,
+    zstd,
+};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::Datatype;
-use crate::format::pipeline::Pipeline;
+use crate::format::pipeline::{Codec, Filter, Pipeline};
+use std::cell::Cell;
+use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
-/// A 32-byte AES-256 key. Shows nothing of itself when printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct EncryptionKey(Arc<[u8; 32]>);
+/// A 32-byte AES-256 key, made ready for use. Shows nothing of itself when printed.
+#[derive(Clone)]
+pub struct EncryptionKey(Arc<Key>);
+
+struct Key {
+    bytes: [u8; 32],
+    cipher: aes_256_gcm::Cipher,
+}
 
 impl EncryptionKey {
     /// Wraps the raw key.
     pub fn new(key: [u8; 32]) -> Self {
-        EncryptionKey(Arc::new(key))
+        EncryptionKey(Arc::new(Key {
+            cipher: aes_256_gcm::Cipher::new(&key),
+            bytes: key,
+        }))
     }
 
     /// The raw key.
     pub fn bytes(&self) -> &[u8; 32] {
-        &self.0
+        &self.0.bytes
     }
 }
 
-impl std::fmt::Debug for EncryptionKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl PartialEq for EncryptionKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for EncryptionKey {}
+
+impl fmt::Debug for EncryptionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("EncryptionKey(…)")
     }
 }
@@ -56,21 +91,398 @@ pub struct Decoded {
 }
 
 impl TileCodec {
-    /// Whether decoded bytes are the stored ones.
+    /// Whether decoded bytes are the stored ones, and nothing is there to check.
     pub fn is_identity(&self) -> bool {
-        unimplemented!("filter helper")
+        !self.embeds_offsets && plan::stages(self, 0, None).is_ok_and(|stages| stages.is_empty())
     }
 
     /// The same with AES-256-GCM as the last filter, and its key where there is one.
     #[must_use]
-    pub fn encrypted_with(self, key: Option<EncryptionKey>) -> Self {
-        let _ = key;
-        unimplemented!("filter helper")
+    pub fn encrypted_with(mut self, key: Option<EncryptionKey>) -> Self {
+        if self.pipeline.filters.last() != Some(&Filter::Aes256Gcm) {
+            self.pipeline.filters.push(Filter::Aes256Gcm);
+        }
+        self.key = key;
+        self
     }
 
     /// Decodes one chunk into exactly `original_length` bytes. Allocates in proportion to it, whatever the chunk declares.
+    ///
+    /// With [`TileCodec::embeds_offsets`] prefer [`TileCodec::decode_chunk_of_cells`]: here the offsets alone may take up
+    /// 128 MiB and 8 bytes for each byte of the original length.
+    ///
+    /// Errors: `Truncated`, `Corrupt` and `LimitExceeded` for a damaged chunk, `ChecksumMismatch`, `KeyRequired`,
+    /// `WrongKey`, and `Unsupported` for an unknown filter.
     pub fn decode_chunk(&self, original_length: u32, metadata: &[u8], data: &[u8]) -> Result<Decoded> {
-        let _ = (original_length, metadata, data);
-        unimplemented!("filter helper")
+        self.decode(original_length, None, metadata, data)
+    }
+
+    /// The same for the only chunk of a tile with embedded offsets that has `cells` cells: another number of strings in
+    /// it is an error before anything is allocated for them.
+    pub fn decode_chunk_of_cells(
+        &self,
+        original_length: u32,
+        cells: u64,
+        metadata: &[u8],
+        data: &[u8],
+    ) -> Result<Decoded> {
+        self.decode(original_length, Some(cells), metadata, data)
+    }
+
+    fn decode(
+        &self,
+        original_length: u32,
+        cells: Option<u64>,
+        metadata: &[u8],
+        data: &[u8],
+    ) -> Result<Decoded> {
+        let stages = plan::stages(self, original_length, cells)?;
+        if self.embeds_offsets && !stages.first().is_some_and(|stage| stage.strings) {
+            return Err(Error::corrupt(
+                "embedded offsets without a filter that embeds them",
+            ));
+        }
+        let mut chunk = Chunk {
+            codec: self,
+            cells,
+            scratch: SCRATCH.take(),
+            stored: (metadata, data),
+            metadata: Source::Stored,
+            consumed: 0,
+            data: Source::Stored,
+            result: Vec::new(),
+            offsets: Vec::new(),
+        };
+        let outcome = chunk.undo_all(&stages, original_length);
+        chunk.scratch.trim();
+        SCRATCH.set(chunk.scratch);
+        outcome?;
+        Ok(Decoded {
+            data: chunk.result,
+            offsets: self.embeds_offsets.then_some(chunk.offsets),
+        })
+    }
+}
+
+/// Where a stream is at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// In the chunk as stored.
+    Stored,
+    /// In the scratch space.
+    Scratch,
+    /// In the result: the data once the first filter that changes them is undone.
+    Result,
+}
+
+/// Room for the streams between two filters, kept by each thread from chunk to chunk.
+#[derive(Default)]
+struct Scratch {
+    metadata: Vec<u8>,
+    next_metadata: Vec<u8>,
+    data: Vec<u8>,
+    next_data: Vec<u8>,
+}
+
+impl Scratch {
+    /// What a vector may keep; chunks are seldom larger.
+    const KEPT: usize = 1 << 20;
+
+    fn trim(&mut self) {
+        for vector in [
+            &mut self.metadata,
+            &mut self.next_metadata,
+            &mut self.data,
+            &mut self.next_data,
+        ] {
+            vector.clear();
+            if vector.capacity() > Self::KEPT {
+                *vector = Vec::new();
+            }
+        }
+    }
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = Cell::new(Scratch::default());
+}
+
+/// A chunk half decoded.
+struct Chunk<'a> {
+    codec: &'a TileCodec,
+    cells: Option<u64>,
+    scratch: Scratch,
+    /// Metadata and data as stored.
+    stored: (&'a [u8], &'a [u8]),
+    /// Where the metadata stream is, and how much of it has been consumed from the front.
+    metadata: Source,
+    consumed: usize,
+    data: Source,
+    result: Vec<u8>,
+    offsets: Vec<u64>,
+}
+
+impl Chunk<'_> {
+    fn undo_all(&mut self, stages: &[Stage<'_>], original_length: u32) -> Result<()> {
+        // Undone last, this stage writes straight to the result.
+        let last = stages
+            .iter()
+            .find(|stage| stage.rewrites())
+            .map(|stage| stage.index);
+        for stage in stages.iter().rev() {
+            let is_last = last == Some(stage.index);
+            self.undo(stage, is_last).map_err(|e| {
+                e.in_part(format_args!(
+                    "filter {} ({})",
+                    stage.index + 1,
+                    label(stage.filter)
+                ))
+            })?;
+        }
+        if last.is_none() {
+            let stored = self.stored.1;
+            element::reserve(&mut self.result, stored.len())?;
+            self.result.extend_from_slice(stored);
+        }
+        let left = self.remaining_metadata().len();
+        if left != 0 {
+            return Err(Error::corrupt(format!(
+                "{left} bytes of metadata that no filter consumes"
+            )));
+        }
+        if self.result.len() as u64 != u64::from(original_length) {
+            return Err(Error::corrupt(format!(
+                "a chunk of {original_length} bytes decodes to {}",
+                self.result.len()
+            )));
+        }
+        Ok(())
+    }
+
+    fn remaining_metadata(&self) -> &[u8] {
+        let stream = match self.metadata {
+            Source::Stored => self.stored.0,
+            _ => &self.scratch.metadata,
+        };
+        stream.get(self.consumed..).unwrap_or_default()
+    }
+
+    /// Undoes one filter, into the result if `is_last`, else into the scratch space.
+    fn undo(&mut self, stage: &Stage<'_>, is_last: bool) -> Result<()> {
+        let mut out = match is_last {
+            true => mem::take(&mut self.result),
+            false => mem::take(&mut self.scratch.next_data),
+        };
+        let mut metadata_out = mem::take(&mut self.scratch.next_metadata);
+        let mut offsets = mem::take(&mut self.offsets);
+        out.clear();
+        metadata_out.clear();
+
+        let input = match self.data {
+            Source::Stored => self.stored.1,
+            Source::Scratch => &self.scratch.data,
+            Source::Result => &self.result,
+        };
+        let mut metadata = Cursor::new(self.remaining_metadata());
+        let before = metadata.remaining();
+        let outcome = undo_stage(
+            Context {
+                codec: self.codec,
+                cells: self.cells,
+                stage,
+            },
+            &mut metadata,
+            input,
+            &mut metadata_out,
+            &mut out,
+            &mut offsets,
+        );
+        let consumed = before.saturating_sub(metadata.remaining());
+
+        self.offsets = offsets;
+        match &outcome {
+            Ok(Metadata::Absorbed) => {
+                self.metadata = Source::Scratch;
+                self.consumed = 0;
+                self.scratch.next_metadata = mem::replace(&mut self.scratch.metadata, metadata_out);
+            }
+            _ => {
+                self.consumed = self.consumed.saturating_add(consumed);
+                self.scratch.next_metadata = metadata_out;
+            }
+        }
+        if is_last {
+            self.result = out;
+            self.data = Source::Result;
+        } else if stage.rewrites() {
+            self.scratch.next_data = mem::replace(&mut self.scratch.data, out);
+            self.data = Source::Scratch;
+        } else {
+            self.scratch.next_data = out;
+        }
+        outcome.map(|_| ())
+    }
+}
+
+/// What a filter did to the metadata stream.
+enum Metadata {
+    /// It consumed its own from the front.
+    Prefix,
+    /// It consumed all and brought another back.
+    Absorbed,
+}
+
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    codec: &'a TileCodec,
+    cells: Option<u64>,
+    stage: &'a Stage<'a>,
+}
+
+/// Undoes one filter: reads `metadata` and `data`, writes to the empty vectors.
+fn undo_stage(
+    context: Context<'_>,
+    metadata: &mut Cursor<'_>,
+    data: &[u8],
+    metadata_out: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+    offsets: &mut Vec<u64>,
+) -> Result<Metadata> {
+    let Context { codec, cells, stage } = context;
+    let Limits { data: limit, .. } = stage.before;
+    let width = stage.datatype.size();
+    if stage.strings {
+        let header = embedded::header(metadata, data.len(), limit, cells)?;
+        match stage.filter {
+            Filter::Compression {
+                codec: Codec::Rle, ..
+            } => string_rle::undo(&header, data, out, offsets)?,
+            Filter::Compression {
+                codec: Codec::Dictionary,
+                ..
+            } => dictionary::undo(&header, metadata, data, out, offsets)?,
+            _ => return Err(Error::corrupt("no filter that embeds offsets")),
+        }
+        return Ok(Metadata::Prefix);
+    }
+    match stage.filter {
+        Filter::Compression {
+            codec: compressor,
+            reinterpret,
+            ..
+        } => {
+            let datatype = plan::reinterpretation(*reinterpret).unwrap_or(stage.datatype);
+            // A cell that does not fit in memory has no runs either.
+            let cell_size = usize::try_from(codec.cell_size).unwrap_or(usize::MAX);
+            let all = metadata.rest();
+            framing::undo(all, data, 0, stage.before, metadata_out, out, |part, out| {
+                let (stored, original) = (part.stored, part.original);
+                match compressor {
+                    Codec::Gzip => gzip::decompress(stored, original, out),
+                    Codec::Zstd => zstd::decompress(stored, original, out),
+                    Codec::Lz4 => lz4::decompress(stored, original, out),
+                    Codec::Bzip2 => bzip2::decompress(stored, original, out),
+                    Codec::Rle => rle::decompress(stored, cell_size, original, out),
+                    Codec::DoubleDelta => double_delta::decompress(stored, datatype, original, out),
+                    Codec::Delta => delta::decompress(stored, datatype, original, out),
+                    Codec::Dictionary => Err(Error::corrupt("a dictionary of data that are no strings")),
+                }
+            })?;
+            return Ok(Metadata::Absorbed);
+        }
+        Filter::Aes256Gcm => {
+            let key = codec.key.as_ref().ok_or_else(|| {
+                Error::new(
+                    ErrorKind::KeyRequired,
+                    "the array is encrypted and no key is given",
+                )
+            })?;
+            let all = metadata.rest();
+            framing::undo(
+                all,
+                data,
+                aes_256_gcm::EXTRA,
+                stage.before,
+                metadata_out,
+                out,
+                |part, out| key.0.cipher.decrypt(&part, out),
+            )?;
+            return Ok(Metadata::Absorbed);
+        }
+        Filter::BitWidthReduction { .. } => {
+            if let Some(integers) = bit_width_reduction::integers(stage.datatype, codec.fragment_version) {
+                bit_width_reduction::undo(metadata, integers, data, limit, out)?;
+            }
+        }
+        Filter::PositiveDelta { .. } => {
+            if let Some(width) = positive_delta::integers(stage.datatype, codec.fragment_version) {
+                positive_delta::undo(metadata, width, data, out)?;
+            }
+        }
+        Filter::Bitshuffle => bitshuffle::undo(metadata, width, data, out)?,
+        Filter::Byteshuffle => byteshuffle::undo(metadata, width, data, out)?,
+        Filter::Xor => xor::undo(metadata, width, data, out)?,
+        Filter::ChecksumMd5 => checksum::check_md5(metadata, data)?,
+        Filter::ChecksumSha256 => checksum::check_sha256(metadata, data)?,
+        Filter::ScaleFloat {
+            scale,
+            offset,
+            byte_width,
+        } => {
+            let options = scale_float::Options {
+                scale: *scale,
+                offset: *offset,
+                byte_width: *byte_width,
+            };
+            scale_float::undo(metadata, options, width, data, limit, out)?;
+        }
+        Filter::Webp {
+            format,
+            y_extent,
+            x_extent,
+            ..
+        } => {
+            let options = webp::Options {
+                format: *format,
+                y_extent: *y_extent,
+                x_extent: *x_extent,
+            };
+            webp::undo(metadata, options, data, limit, out)?;
+        }
+        Filter::Noop | Filter::Unknown { .. } => {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "a filter that was not to be undone",
+            ));
+        }
+    }
+    Ok(Metadata::Prefix)
+}
+
+/// The filter's name in messages.
+fn label(filter: &Filter) -> &'static str {
+    match filter {
+        Filter::Noop => "none",
+        Filter::Compression { codec, .. } => match codec {
+            Codec::Gzip => "gzip",
+            Codec::Zstd => "zstd",
+            Codec::Lz4 => "lz4",
+            Codec::Rle => "rle",
+            Codec::Bzip2 => "bzip2",
+            Codec::DoubleDelta => "double delta",
+            Codec::Dictionary => "dictionary",
+            Codec::Delta => "delta",
+        },
+        Filter::BitWidthReduction { .. } => "bit width reduction",
+        Filter::Bitshuffle => "bitshuffle",
+        Filter::Byteshuffle => "byteshuffle",
+        Filter::PositiveDelta { .. } => "positive delta",
+        Filter::Aes256Gcm => "AES-256-GCM",
+        Filter::ChecksumMd5 => "MD5",
+        Filter::ChecksumSha256 => "SHA-256",
+        Filter::ScaleFloat { .. } => "float scale",
+        Filter::Xor => "xor",
+        Filter::Webp { .. } => "webp",
+        Filter::Unknown { .. } => "unknown",
     }
 }

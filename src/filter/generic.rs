@@ -1,1 +1,168 @@
 //! Generic tiles: the self-describing tiles that hold everything but data.
+//!
+//! | offset | field | type |
+//! |---|---|---|
+//! | 0 | format version of the library that wrote the tile | u32 |
+//! | 4 | stored bytes P behind the pipeline | u64 |
+//! | 12 | unfiltered bytes | u64 |
+//! | 20 | datatype | u8 |
+//! | 21 | cell size | u64 |
+//! | 29 | encryption type | u8 |
+//! | 30 | bytes L of the pipeline | u32 |
+//! | 34 | filter pipeline | L |
+//! | 34 + L | chunks | P |
+
+use super::chunk::ChunkIndex;
+use super::codec::{EncryptionKey, TileCodec};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::datatype::Datatype;
+use crate::format::enums::Encryption;
+use crate::format::pipeline::Pipeline;
+use crate::storage::Blob;
+
+/// Bytes before the pipeline.
+const HEADER: u64 = 34;
+
+/// The most that a pipeline may take: libtiledb writes 18 to 23 bytes.
+const MAX_PIPELINE: u32 = 64 * 1024;
+
+/// The most that is decoded at once, whatever a header declares. Fragment metadata sections can be larger; they are read chunk by chunk.
+const MAX_WHOLE: u64 = 512 << 20;
+
+/// The header of a generic tile, and what it takes to decode it.
+#[derive(Debug, Clone)]
+pub struct GenericTile {
+    /// Format version of the library that wrote it; says which filter semantics hold for the data written with it.
+    pub version: u32,
+    /// First byte of the chunks in the file.
+    pub data_start: u64,
+    /// Behind the last byte of the chunks, and of the tile.
+    pub data_end: u64,
+    /// Unfiltered bytes.
+    pub size: u64,
+    /// How it is encrypted.
+    pub encryption: Encryption,
+    /// Decodes its chunks.
+    pub codec: TileCodec,
+}
+
+impl GenericTile {
+    /// Reads the header of the tile at `offset`. `key` is kept for decoding: the header itself is in the clear.
+    pub fn read_header(blob: &dyn Blob, offset: u64, key: Option<&EncryptionKey>) -> Result<GenericTile> {
+        Self::parse_header(blob, offset, key)
+            .map_err(|e| e.in_part("generic tile header").in_file(blob.display()))
+    }
+
+    fn parse_header(blob: &dyn Blob, offset: u64, key: Option<&EncryptionKey>) -> Result<GenericTile> {
+        let header = blob.read(offset, HEADER)?;
+        let mut c = Cursor::with_base(&header, offset);
+        let version = c.u32("version")?;
+        let stored = c.u64("persisted size")?;
+        let size = c.u64("tile size")?;
+        let datatype = Datatype::from_u8(c.u8("datatype")?).map_err(|e| e.at(offset + 20))?;
+        let cell_size = c.u64("cell size")?;
+        let encryption = Encryption::from_u8(c.u8("encryption type")?).map_err(|e| e.at(offset + 29))?;
+        let pipeline_size = c.u32("pipeline size")?;
+        if pipeline_size > MAX_PIPELINE {
+            return Err(Error::limit(format!("a pipeline of {pipeline_size} bytes")).at(offset + 30));
+        }
+        if cell_size == 0 {
+            return Err(Error::corrupt("a cell of 0 bytes").at(offset + 21));
+        }
+        let pipeline_start = offset + HEADER;
+        let bytes = blob.read(pipeline_start, u64::from(pipeline_size))?;
+        let mut c = Cursor::with_base(&bytes, pipeline_start);
+        let pipeline = Pipeline::parse(&mut c)?;
+        c.finish()?;
+        let data_start = pipeline_start + u64::from(pipeline_size);
+        let data_end = data_start
+            .checked_add(stored)
+            .filter(|&end| end <= blob.len())
+            .ok_or_else(|| {
+                Error::truncated(format!(
+                    "{stored} bytes of chunks, {} left in the file",
+                    blob.len() - data_start
+                ))
+                .at(offset + 4)
+            })?;
+        Ok(GenericTile {
+            version,
+            data_start,
+            data_end,
+            size,
+            encryption,
+            codec: TileCodec {
+                pipeline,
+                datatype,
+                cell_size,
+                fragment_version: version,
+                propagates_types: version >= 20,
+                embeds_offsets: false,
+                key: key.cloned(),
+            },
+        })
+    }
+
+    /// `KeyRequired` when it is encrypted and there is no key.
+    pub fn check_key(&self) -> Result<()> {
+        if self.encryption != Encryption::None && self.codec.key.is_none() {
+            return Err(Error::new(
+                ErrorKind::KeyRequired,
+                "the array is encrypted and no key was given",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Finds its chunks.
+    pub fn index(&self, blob: &dyn Blob) -> Result<ChunkIndex> {
+        self.check_key().map_err(|e| e.in_file(blob.display()))?;
+        ChunkIndex::read(blob, self.data_start, self.data_end, self.size)
+    }
+
+    /// Decodes chunk `chunk` of `index`.
+    pub fn decode_chunk(&self, blob: &dyn Blob, index: &ChunkIndex, chunk: usize) -> Result<Vec<u8>> {
+        let position = index
+            .chunks()
+            .get(chunk)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("chunk {chunk} of a generic tile")))?;
+        let stored = blob.read(position.stored_offset, position.stored_length())?;
+        let (metadata, data) = stored.split_at(position.metadata_length as usize);
+        let decoded = self
+            .codec
+            .decode_chunk(position.original_length, metadata, data)
+            .map_err(|e| {
+                e.at(position.stored_offset)
+                    .in_part("generic tile")
+                    .in_file(blob.display())
+            })?;
+        Ok(decoded.data)
+    }
+
+    /// Decodes the whole body.
+    pub fn decode(&self, blob: &dyn Blob) -> Result<Vec<u8>> {
+        if self.size > MAX_WHOLE {
+            return Err(Error::limit(format!("a generic tile of {} bytes", self.size))
+                .at(self.data_start)
+                .in_file(blob.display()));
+        }
+        let index = self.index(blob)?;
+        let mut out = Vec::new();
+        for chunk in 0..index.chunks().len() {
+            out.extend_from_slice(&self.decode_chunk(blob, &index, chunk)?);
+        }
+        Ok(out)
+    }
+}
+
+/// Decodes the generic tile at `offset` whole.
+pub fn read_generic_tile(
+    blob: &dyn Blob,
+    offset: u64,
+    key: Option<&EncryptionKey>,
+) -> Result<(GenericTile, Vec<u8>)> {
+    let tile = GenericTile::read_header(blob, offset, key)?;
+    let body = tile.decode(blob)?;
+    Ok((tile, body))
+}

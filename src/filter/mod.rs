@@ -6,4 +6,30 @@
 pub mod chunk;
 pub mod codec;
 pub mod generic;
+
+mod aes_256_gcm;
+mod bit_width_reduction;
+mod bitshuffle;
+mod byteshuffle;
+mod bzip2;
+mod checksum;
+mod delta;
+mod dictionary;
+mod double_delta;
+mod element;
+mod embedded;
+mod framing;
+mod gzip;
+mod lz4;
+mod plan;
+mod positive_delta;
+mod rle;
+mod scale_float;
+mod string_rle;
+#[cfg(test)]
+mod vectors;
+mod webp;
+mod xor;
+mod zstd;
+
 pub use codec::{Decoded, EncryptionKey, TileCodec};

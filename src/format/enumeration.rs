@@ -1,7 +1,9 @@
 //! Enumerations: the values that an attribute's integers stand for (format version 20 and later).
 
 use super::datatype::{CellValNum, Datatype};
-use crate::error::Result;
+use super::read;
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
 
 /// An enumeration.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,13 +26,135 @@ pub struct Enumeration {
 
 impl Enumeration {
     /// Parses the unfiltered body of a file in `__schema/__enumerations/`. Offsets are checked to be non-decreasing and inside the data.
+    /// `UnsupportedVersion` for an enumeration version other than 0.
     pub fn parse(body: &[u8]) -> Result<Enumeration> {
-        let _ = body;
-        unimplemented!("format helper")
+        read::whole("enumeration", body, Self::parse_body)
+    }
+
+    fn parse_body(c: &mut Cursor<'_>) -> Result<Enumeration> {
+        let version = c.u32("version")?;
+        if version != 0 {
+            let message = format!("version {version}; 0 is understood");
+            return Err(Error::new(ErrorKind::UnsupportedVersion, message)
+                .at(0)
+                .in_part("`version`"));
+        }
+        let name = read::text32(c, "name")?;
+        let file = read::text32(c, "file_name")?;
+        let datatype = read::byte(c, "datatype", Datatype::from_u8)?;
+        let cell_val_num = read::cell_val_num(c)?;
+        let ordered = c.bool("ordered")?;
+        let data = read::text64(c, "data")?;
+        let offsets = match cell_val_num.cell_size(datatype) {
+            None => read::offsets(c, data.len(), "offsets")?,
+            Some(size) if data.len() as u64 % size != 0 => {
+                let message = format!("{} bytes for values of {size}", data.len());
+                return Err(c.corrupt("data", message));
+            }
+            Some(_) => Vec::new(),
+        };
+        Ok(Enumeration {
+            name,
+            file,
+            datatype,
+            cell_val_num,
+            ordered,
+            data,
+            offsets,
+        })
     }
 
     /// The bytes of each value in order.
     pub fn values(&self) -> Vec<&[u8]> {
-        unimplemented!("format helper")
+        match self.cell_val_num.cell_size(self.datatype) {
+            Some(size) => {
+                let size = usize::try_from(size).unwrap_or(usize::MAX).max(1);
+                self.data.chunks_exact(size).collect()
+            }
+            None => {
+                let ends = self.offsets.iter().skip(1).copied();
+                self.offsets
+                    .iter()
+                    .zip(ends.chain([self.data.len() as u64]))
+                    .map(|(&start, end)| {
+                        // Checked when parsed; but the fields are public.
+                        self.data.get(start as usize..end as usize).unwrap_or(&[])
+                    })
+                    .collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing::{Bytes, check_hostile};
+
+    fn head(datatype: Datatype, cells: u32) -> Bytes {
+        Bytes::default()
+            .u32(0)
+            .text32("colours")
+            .text32("__0123_0")
+            .u8(datatype as u8)
+            .u32(cells)
+            .u8(1)
+    }
+
+    #[test]
+    fn var_sized_values() {
+        let bytes = head(Datatype::StringUtf8, u32::MAX)
+            .count64(7)
+            .raw(b"redblue")
+            .count64(24)
+            .u64s(&[0, 3, 3]);
+        let e = check_hostile(&bytes, Enumeration::parse);
+        assert_eq!(
+            (&e.name[..], &e.file[..], e.ordered),
+            (&b"colours"[..], &b"__0123_0"[..], true)
+        );
+        assert_eq!(
+            (e.datatype, e.cell_val_num),
+            (Datatype::StringUtf8, CellValNum::Var)
+        );
+        assert_eq!(e.values(), [&b"red"[..], b"", b"blue"]);
+        let empty = head(Datatype::StringUtf8, u32::MAX).count64(0).count64(0);
+        assert!(check_hostile(&empty, Enumeration::parse).values().is_empty());
+    }
+
+    #[test]
+    fn fixed_size_values() {
+        let bytes = head(Datatype::Int16, 2).count64(8).raw(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let e = check_hostile(&bytes, Enumeration::parse);
+        assert_eq!(e.values(), [[1, 2, 3, 4], [5, 6, 7, 8]]);
+        let odd = head(Datatype::Int16, 2).u64(6).raw(&[0; 6]);
+        assert!(
+            Enumeration::parse(&odd.bytes)
+                .unwrap_err()
+                .to_string()
+                .contains("`data`")
+        );
+    }
+
+    #[test]
+    fn offsets_are_checked() {
+        for offsets in [[0, 4], [2, 1]] {
+            let bytes = head(Datatype::Char, u32::MAX)
+                .u64(3)
+                .raw(b"abc")
+                .u64(16)
+                .u64s(&offsets);
+            let error = Enumeration::parse(&bytes.bytes).unwrap_err();
+            assert_eq!(error.part(), Some("enumeration, `offsets`"));
+        }
+        let mut changed = Enumeration::parse(&head(Datatype::Char, u32::MAX).u64(0).u64(0).bytes).unwrap();
+        changed.offsets = vec![5, 2];
+        assert_eq!(changed.values(), [b"", b""]);
+    }
+
+    #[test]
+    fn other_versions_are_not_understood() {
+        let error = Enumeration::parse(&[1, 0, 0, 0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedVersion);
     }
 }

@@ -1,7 +1,9 @@
 //! Group details: the members of a group.
 
 use super::enums::ObjectType;
-use crate::error::Result;
+use super::read;
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
 
 /// The unfiltered body of a file in `__group/`.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,9 +30,101 @@ pub struct GroupMember {
 }
 
 impl GroupDetails {
-    /// Parses the unfiltered body.
+    /// Parses the unfiltered body. `UnsupportedVersion` for versions of groups and members other than 1 and 2.
     pub fn parse(body: &[u8]) -> Result<GroupDetails> {
-        let _ = body;
-        unimplemented!("format helper")
+        read::whole("group details", body, |c| {
+            let version = parse_version(c, "version")?;
+            let count = c.u64("member_num")?;
+            c.check_count(count, 15, "member_num")?;
+            let members = (0..count)
+                .map(|i| GroupMember::parse(c).map_err(|e| e.in_part(format_args!("member {i}"))))
+                .collect::<Result<_>>()?;
+            Ok(GroupDetails { version, members })
+        })
+    }
+}
+
+impl GroupMember {
+    fn parse(c: &mut Cursor<'_>) -> Result<GroupMember> {
+        let version = parse_version(c, "member_version")?;
+        let object_type = read::byte(c, "object_type", ObjectType::from_u8)?;
+        let relative = c.bool("relative")?;
+        let uri = read::text64(c, "uri")?;
+        let name = match c.bool("name_set")? {
+            true => Some(read::text64(c, "name")?),
+            false => None,
+        };
+        let deleted = version >= 2 && c.bool("deleted")?;
+        Ok(GroupMember {
+            object_type,
+            relative,
+            uri,
+            name,
+            deleted,
+        })
+    }
+}
+
+fn parse_version(c: &mut Cursor<'_>, field: &str) -> Result<u32> {
+    let offset = c.offset();
+    match c.u32(field)? {
+        version @ (1 | 2) => Ok(version),
+        version => Err(Error::new(
+            ErrorKind::UnsupportedVersion,
+            format!("version {version}; 1 and 2 are understood"),
+        )
+        .at(offset)
+        .in_part(format_args!("`{field}`"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing::{Bytes, check_hostile};
+
+    #[test]
+    fn members_with_and_without_a_name() {
+        for version in [1, 2] {
+            let bytes = Bytes::default()
+                .u32(version)
+                .count64(2)
+                .u32(version)
+                .u8(2)
+                .u8(1)
+                .text64("arr")
+                .u8(0)
+                .when(version == 2, |b| b.u8(1))
+                .u32(version)
+                .u8(1)
+                .u8(0)
+                .text64("file:///g")
+                .u8(1)
+                .text64("name")
+                .when(version == 2, |b| b.u8(0));
+            let details = check_hostile(&bytes, GroupDetails::parse);
+            let member = |object_type, relative, uri: &str, name: Option<&str>, deleted| GroupMember {
+                object_type,
+                relative,
+                uri: uri.into(),
+                name: name.map(Into::into),
+                deleted,
+            };
+            let expected = [
+                member(ObjectType::Array, true, "arr", None, version == 2),
+                member(ObjectType::Group, false, "file:///g", Some("name"), false),
+            ];
+            assert_eq!((details.version, &details.members[..]), (version, &expected[..]));
+        }
+    }
+
+    #[test]
+    fn other_versions_are_not_understood() {
+        let empty = |version| GroupDetails::parse(&Bytes::default().u32(version).u64(0).bytes);
+        assert_eq!(empty(1).unwrap().members, []);
+        assert_eq!(empty(3).unwrap_err().kind(), ErrorKind::UnsupportedVersion);
+        let member = Bytes::default().u32(2).u64(1).u32(3).raw(&[0; 20]);
+        let error = GroupDetails::parse(&member.bytes).unwrap_err();
+        assert_eq!(error.part(), Some("group details, member 0, `member_version`"));
     }
 }

@@ -15,7 +15,10 @@ pub mod metadata;
 pub mod name;
 pub mod pipeline;
 pub mod range;
+mod read;
 pub mod schema;
+#[cfg(test)]
+mod testing;
 
 /// The newest format version that is understood; anything above is refused.
 pub const MAX_VERSION: u32 = 23;

@@ -1,8 +1,9 @@
 //! Inclusive ranges of coordinates: non-empty domains, minimum bounding rectangles, current domains.
 
-use super::datatype::{CellValNum, Datatype};
+use super::datatype::{CellValNum, Datatype, Kind};
 use crate::cursor::Cursor;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use std::cmp::Ordering;
 
 /// `[lo, hi]` of one dimension, each bound the stored bytes: one little-endian value, or the text of a var-sized one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,5 +45,119 @@ impl Range {
                 })
             }
         }
+    }
+
+    /// How the bounds compare, see [`compare`].
+    pub fn order(&self, datatype: Datatype, cells: CellValNum) -> Option<Ordering> {
+        compare(datatype, cells, &self.lo, &self.hi)
+    }
+
+    /// Fails when the lower bound is above the upper one. Bounds that cannot be compared (NaN) pass: TileDB writes them.
+    pub(super) fn check(&self, datatype: Datatype, cells: CellValNum) -> Result<()> {
+        match self.order(datatype, cells) {
+            Some(Ordering::Greater) => Err(Error::corrupt("the lower bound is above the upper one")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The fewest bytes that a stored range takes.
+    pub(super) fn min_stored_size(datatype: Datatype, cells: CellValNum) -> usize {
+        cells.cell_size(datatype).map_or(16, |size| {
+            usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(2)
+        })
+    }
+}
+
+/// Compares two coordinates in their stored bytes: integers and times as numbers, floats as IEEE 754 does, everything
+/// var-sized or textual bytewise. None for a NaN, and for values of another size than the datatype's.
+pub fn compare(datatype: Datatype, cells: CellValNum, a: &[u8], b: &[u8]) -> Option<Ordering> {
+    macro_rules! as_numbers {
+        ($type:ty) => {{
+            let number = |bytes: &[u8]| Some(<$type>::from_le_bytes(bytes.try_into().ok()?));
+            number(a)?.partial_cmp(&number(b)?)
+        }};
+    }
+    if cells.is_var() {
+        return Some(a.cmp(b));
+    }
+    match (datatype.kind(), datatype.size()) {
+        (Kind::Signed | Kind::Datetime | Kind::Time, 8) => as_numbers!(i64),
+        (Kind::Signed, 4) => as_numbers!(i32),
+        (Kind::Signed, 2) => as_numbers!(i16),
+        (Kind::Signed, 1) => as_numbers!(i8),
+        (Kind::Unsigned, 8) => as_numbers!(u64),
+        (Kind::Unsigned, 4) => as_numbers!(u32),
+        (Kind::Unsigned, 2) => as_numbers!(u16),
+        (Kind::Float, 4) => as_numbers!(f32),
+        (Kind::Float, 8) => as_numbers!(f64),
+        _ if a.len() == b.len() && a.len() == datatype.size() => Some(a.cmp(b)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing::{Bytes, check_hostile};
+
+    const ONE: CellValNum = CellValNum::Fixed(1);
+
+    fn parse(bytes: &[u8], datatype: Datatype, cells: CellValNum) -> Result<Range> {
+        let mut c = Cursor::new(bytes);
+        let range = Range::parse(&mut c, datatype, cells, "range")?;
+        c.finish()?;
+        Ok(range)
+    }
+
+    #[test]
+    fn fixed_and_var_sized_ranges() {
+        let fixed = Bytes::default().raw(&[1, 2, 3, 4]);
+        let range = check_hostile(&fixed, |bytes| parse(bytes, Datatype::Int16, ONE));
+        assert_eq!((&range.lo[..], &range.hi[..]), (&[1, 2][..], &[3, 4][..]));
+        let var = Bytes::default().count64(5).count64(2).raw(b"aabbb");
+        let range = check_hostile(&var, |bytes| parse(bytes, Datatype::StringAscii, CellValNum::Var));
+        assert_eq!((&range.lo[..], &range.hi[..]), (&b"aa"[..], &b"bbb"[..]));
+        let low_too_long = Bytes::default().u64(1).u64(2).raw(b"aab");
+        assert!(parse(&low_too_long.bytes, Datatype::StringAscii, CellValNum::Var).is_err());
+    }
+
+    #[test]
+    fn coordinates_compare_by_their_type() {
+        let less = Some(Ordering::Less);
+        let compare = |datatype, a: &[u8], b: &[u8]| super::compare(datatype, ONE, a, b);
+        assert_eq!(compare(Datatype::Int8, &[0xFF], &[1]), less);
+        assert_eq!(compare(Datatype::Uint8, &[1], &[0xFF]), less);
+        assert_eq!(compare(Datatype::Int16, &[0, 0xFF], &[1, 0]), less);
+        assert_eq!(compare(Datatype::Uint16, &[0xFF, 0], &[0, 1]), less);
+        assert_eq!(compare(Datatype::Int32, &[0xFF; 4], &[0; 4]), less);
+        assert_eq!(compare(Datatype::Uint32, &[0; 4], &[0xFF; 4]), less);
+        assert_eq!(compare(Datatype::Uint64, &[0; 8], &[0xFF; 8]), less);
+        for signed in [Datatype::Int64, Datatype::DatetimeNs, Datatype::TimeHr] {
+            assert_eq!(compare(signed, &[0xFF; 8], &[0; 8]), less);
+        }
+        let float = |v: f64| v.to_le_bytes();
+        assert_eq!(compare(Datatype::Float64, &float(-1.0), &float(0.5)), less);
+        assert_eq!(compare(Datatype::Float64, &float(f64::NAN), &float(0.5)), None);
+        assert_eq!(
+            compare(Datatype::Float32, &(-0.0f32).to_le_bytes(), &0f32.to_le_bytes()),
+            Some(Ordering::Equal)
+        );
+        assert_eq!(compare(Datatype::Int32, &[0; 3], &[0; 4]), None, "not a value");
+        let strings = |a: &[u8], b: &[u8]| super::compare(Datatype::StringAscii, CellValNum::Var, a, b);
+        assert_eq!(strings(b"a", b"aa"), less);
+        assert_eq!(strings(b"z", b"\xC3"), less);
+    }
+
+    #[test]
+    fn only_ranges_the_wrong_way_round_are_refused() {
+        let check = |lo: f32, hi: f32| {
+            let range = Range {
+                lo: lo.to_le_bytes().to_vec(),
+                hi: hi.to_le_bytes().to_vec(),
+            };
+            range.check(Datatype::Float32, ONE).is_ok()
+        };
+        assert!(check(1.0, 2.0) && check(1.0, 1.0) && check(f32::NAN, 1.0));
+        assert!(!check(2.0, 1.0));
     }
 }

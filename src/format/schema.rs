@@ -1,10 +1,17 @@
 //! Array schemas: the unfiltered body of a schema's generic tile, format versions 1 to 23.
 
-use super::datatype::{CellValNum, Datatype};
+use super::datatype::{CellValNum, Datatype, Kind};
 use super::enums::{ArrayType, DataOrder, Layout};
 use super::pipeline::Pipeline;
 use super::range::{Range, Rect};
-use crate::error::Result;
+use super::read;
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+/// Most bytes that the default fill values of one schema below version 6 may take, where the schema does not store them.
+const MAX_DEFAULT_FILLS: u64 = 16 << 20;
 
 /// An array schema.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,8 +120,461 @@ pub struct EnumerationRef {
 
 impl Schema {
     /// Parses the unfiltered body of a schema's generic tile. `UnsupportedVersion` above [`super::MAX_VERSION`] (the bytes are not looked at further).
+    ///
+    /// Everything is checked that the body alone allows: dimensions have a domain with `lo <= hi` and extents above 0, dense arrays
+    /// have dimensions of one integral or time type with extents, and a row-major or column-major order, fixed-size fill values
+    /// are one cell, and no two fields share a name. No byte may be left over.
     pub fn parse(body: &[u8]) -> Result<Schema> {
-        let _ = body;
-        unimplemented!("format helper")
+        read::whole("schema", body, Self::parse_body)
+    }
+
+    fn parse_body(c: &mut Cursor<'_>) -> Result<Schema> {
+        let version = c.u32("version")?;
+        read::check_version(version, 0)?;
+        let allows_duplicates = version >= 5 && c.bool("allows_duplicates")?;
+        let array_type = read::byte(c, "array_type", ArrayType::from_u8)?;
+        let tile_order = read::byte(c, "tile_order", Layout::from_u8)?;
+        let cell_order = read::byte(c, "cell_order", Layout::from_u8)?;
+        let capacity = c.u64("capacity")?;
+        let coords_filters = Pipeline::parse(c).map_err(|e| e.in_part("coords filters"))?;
+        let offsets_filters = Pipeline::parse(c).map_err(|e| e.in_part("offsets filters"))?;
+        let validity_filters = match version >= 7 {
+            true => Some(Pipeline::parse(c).map_err(|e| e.in_part("validity filters"))?),
+            false => None,
+        };
+        let dimensions = Self::parse_dimensions(c, version)?;
+        let attributes = Self::parse_attributes(c, version)?;
+        let dimension_labels = match version >= 18 {
+            true => Self::parse_labels(c)?,
+            false => Vec::new(),
+        };
+        let enumerations = match version >= 20 {
+            true => Self::parse_enumerations(c)?,
+            false => Vec::new(),
+        };
+        let current_domain = match version >= 22 {
+            true => parse_current_domain(c, &dimensions).map_err(|e| e.in_part("current domain"))?,
+            false => None,
+        };
+        let schema = Schema {
+            version,
+            allows_duplicates,
+            array_type,
+            tile_order,
+            cell_order,
+            capacity,
+            coords_filters,
+            offsets_filters,
+            validity_filters,
+            dimensions,
+            attributes,
+            dimension_labels,
+            enumerations,
+            current_domain,
+        };
+        schema.check()?;
+        Ok(schema)
+    }
+
+    fn parse_dimensions(c: &mut Cursor<'_>, version: u32) -> Result<Vec<Dimension>> {
+        let domain_datatype = match version < 5 {
+            true => Some(read::byte(c, "domain_datatype", Datatype::from_u8)?),
+            false => None,
+        };
+        let count = c.u32("dimension_num")?;
+        if count == 0 {
+            return Err(c.corrupt("dimension_num", "an array of no dimensions"));
+        }
+        c.check_count(u64::from(count), 7, "dimension_num")?;
+        (0..count)
+            .map(|i| {
+                Dimension::parse(c, domain_datatype).map_err(|e| e.in_part(format_args!("dimension {i}")))
+            })
+            .collect()
+    }
+
+    fn parse_attributes(c: &mut Cursor<'_>, version: u32) -> Result<Vec<Attribute>> {
+        let count = c.u32("attribute_num")?;
+        c.check_count(u64::from(count), 17, "attribute_num")?;
+        let mut default_fills = MAX_DEFAULT_FILLS;
+        (0..count)
+            .map(|i| {
+                Attribute::parse(c, version, &mut default_fills)
+                    .map_err(|e| e.in_part(format_args!("attribute {i}")))
+            })
+            .collect()
+    }
+
+    fn parse_labels(c: &mut Cursor<'_>) -> Result<Vec<DimensionLabel>> {
+        let count = c.u32("dimension_label_num")?;
+        c.check_count(u64::from(count), 28, "dimension_label_num")?;
+        (0..count)
+            .map(|i| DimensionLabel::parse(c).map_err(|e| e.in_part(format_args!("dimension label {i}"))))
+            .collect()
+    }
+
+    fn parse_enumerations(c: &mut Cursor<'_>) -> Result<Vec<EnumerationRef>> {
+        let count = c.u32("enumeration_num")?;
+        c.check_count(u64::from(count), 8, "enumeration_num")?;
+        (0..count)
+            .map(|i| EnumerationRef::parse(c).map_err(|e| e.in_part(format_args!("enumeration {i}"))))
+            .collect()
+    }
+
+    /// Checks that span several parts of the schema.
+    fn check(&self) -> Result<()> {
+        match self.array_type {
+            ArrayType::Dense => self.check_dense()?,
+            ArrayType::Sparse if self.capacity == 0 => {
+                return Err(Error::corrupt("a sparse array of tiles of 0 cells").in_part("`capacity`"));
+            }
+            ArrayType::Sparse => {}
+        }
+        let fields = self.dimensions.iter().map(|d| &d.name);
+        let fields = fields.chain(self.attributes.iter().map(|a| &a.name));
+        // Up to version 4 neither dimensions nor attributes needed a name, and their files cannot collide.
+        check_unique(
+            fields.filter(|name| self.version >= 5 || !name.is_empty()),
+            "fields",
+        )?;
+        check_unique(self.dimension_labels.iter().map(|l| &l.name), "dimension labels")?;
+        check_unique(self.enumerations.iter().map(|e| &e.name), "enumerations")?;
+        for (i, label) in self.dimension_labels.iter().enumerate() {
+            if label.dimension_index as usize >= self.dimensions.len() {
+                let message = format!(
+                    "labels dimension {} of {}",
+                    label.dimension_index,
+                    self.dimensions.len()
+                );
+                return Err(Error::corrupt(message).in_part(format_args!("dimension label {i}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_dense(&self) -> Result<()> {
+        for (order, field) in [
+            (self.tile_order, "`tile_order`"),
+            (self.cell_order, "`cell_order`"),
+        ] {
+            if !matches!(order, Layout::RowMajor | Layout::ColMajor) {
+                let message = format!("a dense array in {} order", order.name());
+                return Err(Error::unsupported(message).in_part(field));
+            }
+        }
+        let first = self.dimensions.first().map(|d| d.datatype);
+        for (i, dimension) in self.dimensions.iter().enumerate() {
+            let integral = matches!(
+                dimension.datatype.kind(),
+                Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time
+            );
+            let problem = if !integral || dimension.cell_val_num.is_var() {
+                format!("a dense array over {}", dimension.datatype.name())
+            } else if Some(dimension.datatype) != first {
+                "a dense array over dimensions of several types".to_string()
+            } else if dimension.tile_extent.is_none() {
+                "a dense array without a tile extent".to_string()
+            } else {
+                continue;
+            };
+            return Err(Error::corrupt(problem).in_part(format_args!("dimension {i}")));
+        }
+        Ok(())
+    }
+
+    /// The pipeline of dimension `i`: its own, or that of all coordinates where that is empty. Also that of all coordinates
+    /// for an `i` that does not exist.
+    pub fn dimension_filters(&self, i: usize) -> &Pipeline {
+        match self.dimensions.get(i) {
+            Some(dimension) if !dimension.filters.is_empty() => &dimension.filters,
+            _ => &self.coords_filters,
+        }
+    }
+
+    /// Index of the dimension of this name.
+    pub fn dimension_index(&self, name: &[u8]) -> Option<usize> {
+        self.dimensions.iter().position(|d| d.name == name)
+    }
+
+    /// Index of the attribute of this name.
+    pub fn attribute_index(&self, name: &[u8]) -> Option<usize> {
+        self.attributes.iter().position(|a| a.name == name)
+    }
+
+    /// The dimension of this name.
+    pub fn dimension(&self, name: &[u8]) -> Option<&Dimension> {
+        self.dimensions.iter().find(|d| d.name == name)
+    }
+
+    /// The attribute of this name.
+    pub fn attribute(&self, name: &[u8]) -> Option<&Attribute> {
+        self.attributes.iter().find(|a| a.name == name)
+    }
+
+    /// The file of the enumeration of this name, in `__schema/__enumerations/`.
+    pub fn enumeration_file(&self, name: &[u8]) -> Option<&[u8]> {
+        self.enumerations
+            .iter()
+            .find(|e| e.name == name)
+            .map(|e| e.file.as_slice())
+    }
+
+    /// Bytes of the coordinates of one cell, None when a dimension is var-sized.
+    pub fn coordinates_size(&self) -> Option<u64> {
+        self.dimensions
+            .iter()
+            .try_fold(0u64, |sum, d| sum.checked_add(d.cell_size()?))
+    }
+
+    /// Whether no dimension is var-sized.
+    pub fn all_dimensions_fixed(&self) -> bool {
+        !self.dimensions.iter().any(|d| d.cell_val_num.is_var())
+    }
+
+    /// Reads one range for each dimension, as footers, R-trees and current domains store a box.
+    pub(super) fn parse_rect(&self, c: &mut Cursor<'_>, field: &str) -> Result<Rect> {
+        parse_rect(c, &self.dimensions, field)
+    }
+
+    /// The fewest bytes that a stored box takes; at least 2.
+    pub(super) fn min_rect_size(&self) -> usize {
+        self.dimensions.iter().fold(0, |sum, d| {
+            sum.saturating_add(Range::min_stored_size(d.datatype, d.cell_val_num))
+        })
+    }
+
+    /// Fails when a range of the box has its bounds the wrong way round.
+    pub(super) fn check_rect(&self, rect: &Rect) -> Result<()> {
+        for (i, (range, d)) in rect.iter().zip(&self.dimensions).enumerate() {
+            range
+                .check(d.datatype, d.cell_val_num)
+                .map_err(|e| e.in_part(format_args!("dimension {i}")))?;
+        }
+        Ok(())
     }
 }
+
+impl Dimension {
+    /// Bytes of a coordinate, None when var-sized.
+    pub fn cell_size(&self) -> Option<u64> {
+        self.cell_val_num.cell_size(self.datatype)
+    }
+
+    /// Reads a dimension, whose type is `domain_datatype` below version 5.
+    fn parse(c: &mut Cursor<'_>, domain_datatype: Option<Datatype>) -> Result<Dimension> {
+        let name = read::text32(c, "name")?;
+        let (datatype, cell_val_num, filters) = match domain_datatype {
+            Some(datatype) => (datatype, CellValNum::Fixed(1), Pipeline::default()),
+            None => (
+                read::byte(c, "datatype", Datatype::from_u8)?,
+                read::cell_val_num(c)?,
+                Pipeline::parse(c).map_err(|e| e.in_part("filters"))?,
+            ),
+        };
+        match cell_val_num {
+            CellValNum::Fixed(1) => {}
+            CellValNum::Var if datatype.kind() == Kind::Text => {}
+            CellValNum::Var => return Err(c.corrupt("cell_val_num", "a var-sized dimension of numbers")),
+            CellValNum::Fixed(n) => {
+                return Err(c.corrupt("cell_val_num", format!("coordinates of {n} values")));
+            }
+        }
+        let size = cell_val_num.cell_size(datatype);
+        let stored_domain_size = match domain_datatype {
+            None => Some(c.u64("domain_size")?),
+            Some(_) => None,
+        };
+        let expected = size.map_or(0, |size| size * 2);
+        if stored_domain_size.is_some_and(|stored| stored != expected) {
+            return Err(c.corrupt("domain_size", format!("a domain of other than {expected} bytes")));
+        }
+        let domain = match cell_val_num.is_var() {
+            true => None,
+            false => Some(parse_domain(c, datatype, cell_val_num)?),
+        };
+        let tile_extent = match (c.bool("null_tile_extent")?, size) {
+            (true, _) => None,
+            (false, Some(size)) => {
+                let extent = c.bytes(size, "tile_extent")?;
+                if !is_positive(datatype, extent) {
+                    return Err(c.corrupt("tile_extent", "not above 0"));
+                }
+                Some(extent.to_vec())
+            }
+            (false, None) => return Err(c.corrupt("null_tile_extent", "a var-sized dimension has no tiles")),
+        };
+        Ok(Dimension {
+            name,
+            datatype,
+            cell_val_num,
+            filters,
+            domain,
+            tile_extent,
+        })
+    }
+}
+
+impl Attribute {
+    /// Bytes of a cell, None when var-sized.
+    pub fn cell_size(&self) -> Option<u64> {
+        self.cell_val_num.cell_size(self.datatype)
+    }
+
+    /// Reads an attribute. `default_fills` is how many bytes fill values may take that are not stored.
+    fn parse(c: &mut Cursor<'_>, version: u32, default_fills: &mut u64) -> Result<Attribute> {
+        let name = read::text32(c, "name")?;
+        let datatype = read::byte(c, "datatype", Datatype::from_u8)?;
+        let cell_val_num = read::cell_val_num(c)?;
+        let filters = Pipeline::parse(c).map_err(|e| e.in_part("filters"))?;
+        let fill_value = match version >= 6 {
+            true => {
+                let fill_value = read::text64(c, "fill_value")?;
+                match cell_val_num.cell_size(datatype) {
+                    Some(size) if size != fill_value.len() as u64 => {
+                        let message = format!("{} bytes for a cell of {size}", fill_value.len());
+                        return Err(c.corrupt("fill_value", message));
+                    }
+                    _ => fill_value,
+                }
+            }
+            false => default_fill(datatype, cell_val_num, default_fills)?,
+        };
+        let (nullable, fill_value_valid) = match version >= 7 {
+            true => (c.bool("nullable")?, c.bool("fill_value_validity")?),
+            false => (false, false),
+        };
+        let order = match version >= 17 {
+            true => read::byte(c, "order", DataOrder::from_u8)?,
+            false => DataOrder::Unordered,
+        };
+        let enumeration = match version >= 20 {
+            true => Some(read::text32(c, "enumeration_name")?).filter(|name| !name.is_empty()),
+            false => None,
+        };
+        Ok(Attribute {
+            name,
+            datatype,
+            cell_val_num,
+            filters,
+            fill_value,
+            fill_value_valid,
+            nullable,
+            order,
+            enumeration,
+        })
+    }
+}
+
+impl DimensionLabel {
+    fn parse(c: &mut Cursor<'_>) -> Result<DimensionLabel> {
+        Ok(DimensionLabel {
+            dimension_index: c.u32("dimension_index")?,
+            name: read::text32(c, "name")?,
+            relative: c.bool("relative_uri")?,
+            uri: read::text64(c, "uri")?,
+            attribute: read::text32(c, "attribute_name")?,
+            order: read::byte(c, "order", DataOrder::from_u8)?,
+            datatype: read::byte(c, "datatype", Datatype::from_u8)?,
+            cell_val_num: read::cell_val_num(c)?,
+            external: c.bool("external")?,
+        })
+    }
+}
+
+impl EnumerationRef {
+    fn parse(c: &mut Cursor<'_>) -> Result<EnumerationRef> {
+        let name = read::text32(c, "name")?;
+        let file = read::text32(c, "file_name")?;
+        if !read::is_plain_file_name(&file) {
+            return Err(c.corrupt("file_name", "not a plain file name"));
+        }
+        Ok(EnumerationRef { name, file })
+    }
+}
+
+/// Reads `lo, hi` of a fixed-size dimension, which have to be in order.
+fn parse_domain(c: &mut Cursor<'_>, datatype: Datatype, cells: CellValNum) -> Result<Range> {
+    let domain = Range::parse(c, datatype, cells, "domain")?;
+    match domain.order(datatype, cells) {
+        Some(Ordering::Less | Ordering::Equal) => Ok(domain),
+        _ => Err(c.corrupt("domain", "the lower bound is not below the upper one")),
+    }
+}
+
+fn parse_rect(c: &mut Cursor<'_>, dimensions: &[Dimension], field: &str) -> Result<Rect> {
+    dimensions
+        .iter()
+        .map(|d| Range::parse(c, d.datatype, d.cell_val_num, field))
+        .collect()
+}
+
+fn parse_current_domain(c: &mut Cursor<'_>, dimensions: &[Dimension]) -> Result<Option<Rect>> {
+    let offset = c.offset();
+    let version = c.u32("version")?;
+    if version != 0 {
+        return Err(
+            Error::unsupported(format!("version {version} of a current domain; 0 is understood"))
+                .at(offset)
+                .in_part("`version`"),
+        );
+    }
+    if c.bool("empty")? {
+        return Ok(None);
+    }
+    read::byte(c, "type", |id| match id {
+        0 => Ok(()),
+        _ => Err(Error::unsupported(format!(
+            "type {id}; 0, an NDRectangle, is understood"
+        ))),
+    })?;
+    let rect = parse_rect(c, dimensions, "ndrectangle")?;
+    for (i, (range, d)) in rect.iter().zip(dimensions).enumerate() {
+        range
+            .check(d.datatype, d.cell_val_num)
+            .map_err(|e| e.in_part(format_args!("dimension {i}")))?;
+    }
+    Ok(Some(rect))
+}
+
+/// The fill value of an attribute that stores none: each value of a cell the datatype's default; one value where var-sized.
+fn default_fill(datatype: Datatype, cells: CellValNum, budget: &mut u64) -> Result<Vec<u8>> {
+    let fill = datatype.default_fill();
+    let CellValNum::Fixed(count) = cells else {
+        return Ok(fill);
+    };
+    let size = u64::from(count) * fill.len() as u64;
+    *budget = budget.checked_sub(size).ok_or_else(|| {
+        Error::limit(format!(
+            "cells of {size} bytes; the fill values of a schema may take {MAX_DEFAULT_FILLS}"
+        ))
+        .in_part("`cell_val_num`")
+    })?;
+    Ok(fill.repeat(count as usize))
+}
+
+/// Whether a tile extent is above 0. Integral extents are unsigned: they may exceed the largest number of a signed type.
+fn is_positive(datatype: Datatype, extent: &[u8]) -> bool {
+    match datatype.kind() {
+        Kind::Float => {
+            let zero = vec![0; extent.len()];
+            super::range::compare(datatype, CellValNum::Fixed(1), extent, &zero) == Some(Ordering::Greater)
+        }
+        _ => extent.iter().any(|&b| b != 0),
+    }
+}
+
+fn check_unique<'a>(names: impl Iterator<Item = &'a Vec<u8>>, what: &str) -> Result<()> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Error::corrupt(format!(
+                "two {what} with the name {:?}",
+                String::from_utf8_lossy(name)
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,2 +1,239 @@
-//! Local files.
-pub struct LocalStorage;
+//! Local files, read with `pread`.
+//!
+//! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would give SIGBUS;
+//! a file that is replaced or deleted stays readable through the handle.
+
+use super::{Blob, DirEntry, EntryType, Metadata, Storage};
+use crate::error::{Error, Result};
+use crate::stats::Stats;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A directory tree of the local machine.
+pub struct LocalStorage {
+    /// Absolute, without symbolic links.
+    root: PathBuf,
+    follow_symlinks: bool,
+    stats: Arc<Stats>,
+}
+
+impl LocalStorage {
+    /// The tree below `root`, which may itself be reached through symbolic links. Links inside that lead out of it are treated as
+    /// missing unless `follow_symlinks`.
+    pub fn new(root: &Path, follow_symlinks: bool, stats: Arc<Stats>) -> Result<Self> {
+        let root = fs::canonicalize(root).map_err(|e| Error::io(&e).in_file(root.display()))?;
+        Ok(LocalStorage {
+            root,
+            follow_symlinks,
+            stats,
+        })
+    }
+
+    /// Its root: absolute, without symbolic links.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The real path, links resolved; `NotFound` where it leads out of the tree.
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        let full = self.root.join(path);
+        if self.follow_symlinks {
+            return Ok(full);
+        }
+        let real = fs::canonicalize(&full).map_err(|e| self.error(&e, path))?;
+        if real.starts_with(&self.root) {
+            Ok(real)
+        } else {
+            Err(
+                Error::not_found("a symbolic link that leads out of the source, which is not followed")
+                    .in_file(self.display(path)),
+            )
+        }
+    }
+
+    fn error(&self, error: &io::Error, path: &Path) -> Error {
+        Error::io(error).in_file(self.display(path))
+    }
+
+    /// What a listed name is; None for what is left out.
+    fn classify(&self, directory: &Path, entry: &fs::DirEntry) -> Option<EntryType> {
+        let file_type = entry.file_type().ok()?;
+        if file_type.is_symlink() {
+            return self
+                .metadata(&directory.join(entry.file_name()))
+                .ok()
+                .map(|m| m.entry_type);
+        }
+        if file_type.is_dir() {
+            Some(EntryType::Directory)
+        } else {
+            file_type.is_file().then_some(EntryType::File)
+        }
+    }
+}
+
+impl Storage for LocalStorage {
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(self.resolve(path)?).map_err(|e| self.error(&e, path))? {
+            let entry = entry.map_err(|e| self.error(&e, path))?;
+            if let Some(entry_type) = self.classify(path, &entry) {
+                entries.push(DirEntry {
+                    name: entry.file_name(),
+                    entry_type,
+                });
+            }
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        let metadata = fs::metadata(self.resolve(path)?).map_err(|e| self.error(&e, path))?;
+        let entry_type = if metadata.is_dir() {
+            EntryType::Directory
+        } else if metadata.is_file() {
+            EntryType::File
+        } else {
+            return Err(Error::not_found("neither a file nor a directory").in_file(self.display(path)));
+        };
+        let milliseconds = metadata
+            .mtime()
+            .saturating_mul(1000)
+            .saturating_add(metadata.mtime_nsec() / 1_000_000);
+        let nanoseconds = metadata
+            .mtime()
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(metadata.mtime_nsec())
+            .cast_unsigned();
+        Ok(Metadata {
+            entry_type,
+            len: metadata.len(),
+            mtime: u64::try_from(milliseconds).unwrap_or(0),
+            version: (metadata.ino(), metadata.len(), nanoseconds),
+        })
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+        let file = File::open(self.resolve(path)?).map_err(|e| self.error(&e, path))?;
+        let metadata = file.metadata().map_err(|e| self.error(&e, path))?;
+        if !metadata.is_file() {
+            return Err(Error::corrupt("not a regular file").in_file(self.display(path)));
+        }
+        self.stats.files_opened.add(1);
+        Ok(Arc::new(LocalBlob {
+            file,
+            len: metadata.len(),
+            display: self.display(path),
+            stats: self.stats.clone(),
+        }))
+    }
+
+    fn display(&self, path: &Path) -> String {
+        if path.as_os_str().is_empty() {
+            self.root.display().to_string()
+        } else {
+            path.display().to_string()
+        }
+    }
+}
+
+struct LocalBlob {
+    file: File,
+    len: u64,
+    display: String,
+    stats: Arc<Stats>,
+}
+
+impl Blob for LocalBlob {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(out, offset).map_err(|error| {
+            let error = match error.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    Error::truncated(format!("the file ends within the {} bytes wanted", out.len()))
+                }
+                _ => Error::io(&error),
+            };
+            error.at(offset).in_file(&self.display)
+        })?;
+        self.stats.bytes_read.add(out.len() as u64);
+        Ok(())
+    }
+
+    fn display(&self) -> &str {
+        &self.display
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use std::os::unix::fs::symlink;
+
+    fn storage(root: &Path, follow: bool) -> LocalStorage {
+        LocalStorage::new(root, follow, Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn links_out_of_the_source_are_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (inside, outside) = (dir.path().join("in"), dir.path().join("out"));
+        fs::create_dir(&inside).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("f"), b"x").unwrap();
+        symlink(&outside, inside.join("leads-out")).unwrap();
+        symlink("loop", inside.join("loop")).unwrap();
+        fs::create_dir(inside.join("real")).unwrap();
+        symlink("real", inside.join("stays")).unwrap();
+        let names = |s: &LocalStorage| -> Vec<_> {
+            s.list(Path::new(""))
+                .unwrap()
+                .into_iter()
+                .map(|e| e.name.into_string().unwrap())
+                .collect()
+        };
+        assert_eq!(names(&storage(&inside, false)), ["real", "stays"]);
+        assert_eq!(names(&storage(&inside, true)), ["leads-out", "real", "stays"]);
+        let error = storage(&inside, false)
+            .open(Path::new("leads-out/f"))
+            .err()
+            .unwrap();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(
+            storage(&inside, true)
+                .open(Path::new("leads-out/f"))
+                .unwrap()
+                .len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_file_that_shrinks_gives_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("f"), [7; 100]).unwrap();
+        let storage = storage(dir.path(), false);
+        let blob = storage.open(Path::new("f")).unwrap();
+        assert_eq!(blob.read(90, 10).unwrap(), [7; 10]);
+        assert_eq!(blob.read(90, u64::MAX).unwrap_err().kind(), ErrorKind::Truncated);
+        File::options()
+            .write(true)
+            .open(dir.path().join("f"))
+            .unwrap()
+            .set_len(95)
+            .unwrap();
+        let error = blob.read(90, 10).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.offset(), error.file()),
+            (ErrorKind::Truncated, Some(90), Some("f"))
+        );
+    }
+}

@@ -1,9 +1,10 @@
 //! The two kinds of node and the small traits behind which everything that can be shown hides.
 
+pub use crate::array::Piece;
 use crate::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A file or a directory.
@@ -113,25 +114,6 @@ pub trait OpenFile: Send + Sync {
     /// Whether it holds nothing.
     fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-/// An answer to a read: bytes put together for it, or a part of something shared.
-pub enum Piece<'s> {
-    /// In the scratch memory.
-    Scratch(&'s [u8]),
-    /// In memory that others look at too.
-    Shared(Arc<Vec<u8>>, Range<usize>),
-}
-
-impl Deref for Piece<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Piece::Scratch(bytes) => bytes,
-            Piece::Shared(bytes, range) => bytes.get(range.clone()).unwrap_or(&[]),
-        }
     }
 }
 

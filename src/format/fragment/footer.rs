@@ -2,9 +2,18 @@
 
 use super::slots::Slots;
 use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::format::range::Rect;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::enums::ArrayType;
+use crate::format::range::{self, Rect};
+use crate::format::read;
 use crate::format::schema::Schema;
+use std::cmp::Ordering;
+
+/// Identifier of the optional section that holds the offsets of the global-order bounds.
+const GLOBAL_ORDER_BOUNDS: u64 = 0;
+
+/// Bytes of a generic tile's header, hence the least that a section takes.
+const GENERIC_TILE_HEADER: u64 = 34;
 
 /// A decoded footer. Lists are indexed by slot, see [`Slots`].
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +63,7 @@ pub struct SectionOffsets {
     pub tile_maxs: Vec<u64>,
     pub tile_sums: Vec<u64>,
     pub tile_null_counts: Vec<u64>,
-    /// From version 12 (also what a newer library appends to a version 11 footer).
+    /// From version 12.
     pub fragment_statistics: Option<u64>,
     /// From version 16.
     pub processed_conditions: Option<u64>,
@@ -86,26 +95,310 @@ impl Footer {
     /// Finds the footer in a metadata file of `file_size` bytes whose last eight bytes are `last_word` (shorter files are
     /// `Truncated`). `name_version` is the version in the fragment's name. From version 10, and with a var-sized dimension, the last word holds the length;
     /// otherwise it follows from the schema. The schema is only needed below version 10: pass None when the name says 10 or more.
+    ///
+    /// `InvalidInput` for versions without a footer, and for one below 10 without a schema; `UnsupportedVersion` for those that are not understood.
     pub fn locate(
         name_version: u32,
         schema: Option<&Schema>,
         file_size: u64,
         last_word: [u8; 8],
     ) -> Result<FooterPosition> {
-        let _ = (name_version, schema, file_size, last_word);
-        unimplemented!("format helper")
+        Self::locate_in(name_version, schema, file_size, last_word).map_err(|e| e.in_part("footer"))
+    }
+
+    fn locate_in(
+        name_version: u32,
+        schema: Option<&Schema>,
+        file_size: u64,
+        last_word: [u8; 8],
+    ) -> Result<FooterPosition> {
+        read::check_version(name_version, 0)?;
+        let (size, end) = match (name_version, schema) {
+            (..3, _) => {
+                let message = format!("fragments of version {name_version} have no footer");
+                return Err(Error::new(ErrorKind::InvalidInput, message));
+            }
+            (..10, None) => {
+                let message = format!("version {name_version} needs the schema to find the footer");
+                return Err(Error::new(ErrorKind::InvalidInput, message));
+            }
+            (..10, Some(schema)) if schema.all_dimensions_fixed() => {
+                (computed_size(name_version, schema), file_size)
+            }
+            _ => {
+                let end = file_size.checked_sub(8).ok_or_else(|| {
+                    Error::truncated(format!(
+                        "a file of {file_size} bytes has no room for a footer's length"
+                    ))
+                })?;
+                (u64::from_le_bytes(last_word), end)
+            }
+        };
+        match end.checked_sub(size) {
+            Some(offset) => Ok(FooterPosition { offset, size }),
+            None => Err(Error::truncated(format!(
+                "a footer of {size} bytes in a file of {file_size}"
+            ))),
+        }
     }
 
     /// Reads only the version word and, from version 10, the schema's name from the front of a footer, so that the schema can be loaded that the rest needs.
+    ///
+    /// `Corrupt` when the name could lead out of the directory of schemas, `UnsupportedVersion` for versions that are not understood.
     pub fn peek_schema_name(footer: &[u8]) -> Result<(u32, Option<Vec<u8>>)> {
-        let _ = footer;
-        unimplemented!("format helper")
+        parse_front(&mut Cursor::new(footer)).map_err(|e| e.in_part("footer"))
     }
 
     /// Parses one footer with the fragment's own schema. Leaves the cursor behind it. `exact` says that the cursor holds this footer and nothing else, which
     /// is the case everywhere but in consolidated fragment metadata. Checks counts, tile numbers and section offsets as far as the footer alone allows.
+    ///
+    /// Where the non-empty domain is marked as null, whether dummy bytes stand in its place shows only in the number of bytes that are left;
+    /// without `exact` the first reading that works is taken. Where the section offsets may point is for [`Footer::check_sections`].
     pub fn parse(c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
-        let _ = (c, schema, exact);
-        unimplemented!("format helper")
+        Self::parse_body(c, schema, exact).map_err(|e| e.in_part("footer"))
+    }
+
+    fn parse_body(c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
+        let (version, schema_name) = parse_front(c)?;
+        let dense = c.bool("dense")?;
+        if dense && schema.array_type == ArrayType::Sparse {
+            return Err(c.corrupt("dense", "a dense fragment in a sparse array"));
+        }
+        let front = Front {
+            version,
+            schema_name,
+            dense,
+        };
+        if !c.bool("null_non_empty_domain")? {
+            let domain = schema.parse_rect(c, "non_empty_domain")?;
+            check_domain(&domain, dense, schema)
+                .map_err(|e| e.at(c.offset()).in_part("`non_empty_domain`"))?;
+            return front.parse_rest(c, Some(domain), schema, exact);
+        }
+        // Writers put zeros in place of a null domain; the readers of version 5 and later do not expect them.
+        if let Some(dummy) = schema.coordinates_size().and_then(|size| size.checked_mul(2)) {
+            let mut attempt = c.clone();
+            if attempt
+                .bytes(dummy, "non_empty_domain")
+                .is_ok_and(|bytes| bytes.iter().all(|&b| b == 0))
+                && let Ok(footer) = front.clone().parse_rest(&mut attempt, None, schema, exact)
+            {
+                *c = attempt;
+                return Ok(footer);
+            }
+        }
+        front.parse_rest(c, None, schema, exact)
+    }
+
+    /// Checks that every section lies before `end`, the offset of the footer in the metadata file. Offset 0 in the list of a field
+    /// that has no such section passes.
+    pub fn check_sections(&self, end: u64) -> Result<()> {
+        let o = &self.offsets;
+        let lists: [(&str, &[u64]); 13] = [
+            ("rtree", &[o.rtree]),
+            ("tile_offsets", &o.tile_offsets),
+            ("tile_var_offsets", &o.tile_var_offsets),
+            ("tile_var_sizes", &o.tile_var_sizes),
+            ("tile_validity_offsets", &o.tile_validity_offsets),
+            ("tile_mins", &o.tile_mins),
+            ("tile_maxs", &o.tile_maxs),
+            ("tile_sums", &o.tile_sums),
+            ("tile_null_counts", &o.tile_null_counts),
+            ("fragment_statistics", o.fragment_statistics.as_slice()),
+            ("processed_conditions", o.processed_conditions.as_slice()),
+            ("global_order_mins", &o.global_order_mins),
+            ("global_order_maxs", &o.global_order_maxs),
+        ];
+        for (name, offsets) in lists {
+            for &offset in offsets {
+                if offset != 0 && offset.checked_add(GENERIC_TILE_HEADER).is_none_or(|e| e > end) {
+                    let message = format!("a section at byte {offset}, the sections end at {end}");
+                    return Err(Error::corrupt(message)
+                        .in_part(format_args!("`{name}`"))
+                        .in_part("footer"));
+                }
+            }
+        }
+        Ok(())
     }
 }
+
+/// What stands before the non-empty domain.
+#[derive(Clone)]
+struct Front {
+    version: u32,
+    schema_name: Option<Vec<u8>>,
+    dense: bool,
+}
+
+impl Front {
+    /// Parses what follows the non-empty domain.
+    fn parse_rest(
+        self,
+        c: &mut Cursor<'_>,
+        non_empty_domain: Option<Rect>,
+        schema: &Schema,
+        exact: bool,
+    ) -> Result<Footer> {
+        let version = self.version;
+        let sparse_tile_num = c.u64("sparse_tile_num")?;
+        let last_tile_cell_num = c.u64("last_tile_cell_num")?;
+        if self.dense && sparse_tile_num != 0 {
+            return Err(c.corrupt("sparse_tile_num", "sparse tiles in a dense fragment"));
+        }
+        if sparse_tile_num != 0 && !(1..=schema.capacity).contains(&last_tile_cell_num) {
+            let message = format!("{last_tile_cell_num} cells where tiles hold {}", schema.capacity);
+            return Err(c.corrupt("last_tile_cell_num", message));
+        }
+        let slots = Slots {
+            version,
+            attributes: schema.attributes.len(),
+            dimensions: schema.dimensions.len(),
+            has_timestamps: version >= 14 && c.bool("has_timestamps")?,
+            has_delete_metadata: version >= 15 && c.bool("has_delete_metadata")?,
+        };
+        let (fixed, var) = (slots.fixed() as u64, slots.var() as u64);
+        let (validity, tile_metadata) = (
+            if version >= 7 { fixed } else { 0 },
+            if version >= 11 { fixed } else { 0 },
+        );
+        let file_sizes = c.u64_list(fixed, "file_sizes")?;
+        let file_var_sizes = c.u64_list(var, "file_var_sizes")?;
+        let file_validity_sizes = c.u64_list(validity, "file_validity_sizes")?;
+        let mut offsets = SectionOffsets {
+            rtree: c.u64("rtree_offset")?,
+            tile_offsets: c.u64_list(fixed, "tile_offsets_offsets")?,
+            tile_var_offsets: c.u64_list(var, "tile_var_offsets_offsets")?,
+            tile_var_sizes: c.u64_list(var, "tile_var_sizes_offsets")?,
+            tile_validity_offsets: c.u64_list(validity, "tile_validity_offsets_offsets")?,
+            tile_mins: c.u64_list(tile_metadata, "tile_mins_offsets")?,
+            tile_maxs: c.u64_list(tile_metadata, "tile_maxs_offsets")?,
+            tile_sums: c.u64_list(tile_metadata, "tile_sums_offsets")?,
+            tile_null_counts: c.u64_list(tile_metadata, "tile_null_counts_offsets")?,
+            ..SectionOffsets::default()
+        };
+        if version >= 12 {
+            offsets.fragment_statistics = Some(c.u64("fragment_statistics_offset")?);
+        } else if version == 11 && exact && c.remaining() == 8 {
+            // Newer libraries put the field into version 11 too, but there it points nowhere.
+            c.u64("fragment_statistics_offset")?;
+        }
+        if version >= 16 {
+            offsets.processed_conditions = Some(c.u64("processed_conditions_offset")?);
+        }
+        let mut optional_sections = Vec::new();
+        if version >= 23 {
+            let count = c.u32("optional_section_num")?;
+            c.check_count(u64::from(count), 12, "optional_section_num")?;
+            for i in 0..count {
+                let section = OptionalSection::parse(c, schema, self.dense, &mut offsets)
+                    .map_err(|e| e.in_part(format_args!("optional section {i}")))?;
+                optional_sections.push(section);
+            }
+        }
+        if exact {
+            c.finish()?;
+        }
+        Ok(Footer {
+            version,
+            schema_name: self.schema_name,
+            dense: self.dense,
+            non_empty_domain,
+            sparse_tile_num,
+            last_tile_cell_num,
+            has_timestamps: slots.has_timestamps,
+            has_delete_metadata: slots.has_delete_metadata,
+            file_sizes,
+            file_var_sizes,
+            file_validity_sizes,
+            offsets,
+            optional_sections,
+            slots,
+        })
+    }
+}
+
+impl OptionalSection {
+    /// Reads one section; the bounds of a sparse fragment's tiles go into `offsets` too.
+    fn parse(
+        c: &mut Cursor<'_>,
+        schema: &Schema,
+        dense: bool,
+        offsets: &mut SectionOffsets,
+    ) -> Result<OptionalSection> {
+        let id = c.u64("id")?;
+        let size = c.u32("size")?;
+        let base = c.offset();
+        let data = c.bytes(u64::from(size), "data")?;
+        if id == GLOBAL_ORDER_BOUNDS && !dense {
+            let mut inner = Cursor::with_base(data, base);
+            let dimensions = schema.dimensions.len() as u64;
+            offsets.global_order_mins = inner.u64_list(dimensions, "global_order_mins_offsets")?;
+            offsets.global_order_maxs = inner.u64_list(dimensions, "global_order_maxs_offsets")?;
+            inner.finish()?;
+        }
+        Ok(OptionalSection {
+            id,
+            data: data.to_vec(),
+        })
+    }
+}
+
+/// Parses the version and the schema's name.
+fn parse_front(c: &mut Cursor<'_>) -> Result<(u32, Option<Vec<u8>>)> {
+    let offset = c.offset();
+    let version = c.u32("version")?;
+    read::check_version(version, offset)?;
+    if version < 3 {
+        return Err(c.corrupt("version", format!("version {version} has no footer")));
+    }
+    if version < 10 {
+        return Ok((version, None));
+    }
+    let name = read::text64(c, "schema_name")?;
+    if !read::is_plain_file_name(&name) {
+        return Err(c.corrupt("schema_name", "not a plain file name"));
+    }
+    Ok((version, Some(name)))
+}
+
+/// Bounds have to be in order, and the box of a dense fragment has to begin inside the array's domain, where its tiles are counted from. It may end
+/// beyond it: consolidation once rounded up to whole tiles.
+fn check_domain(domain: &Rect, dense: bool, schema: &Schema) -> Result<()> {
+    schema.check_rect(domain)?;
+    if !dense {
+        return Ok(());
+    }
+    for (i, (range, d)) in domain.iter().zip(&schema.dimensions).enumerate() {
+        let Some(bounds) = &d.domain else { continue };
+        let above = range::compare(d.datatype, d.cell_val_num, &range.lo, &bounds.lo);
+        let below = range::compare(d.datatype, d.cell_val_num, &range.lo, &bounds.hi);
+        if above == Some(Ordering::Less) || below == Some(Ordering::Greater) {
+            let error = Error::corrupt("begins outside the array's domain");
+            return Err(error.in_part(format_args!("dimension {i}")));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a footer of versions 3 to 9 when all dimensions are fixed-size.
+fn computed_size(version: u32, schema: &Schema) -> u64 {
+    let slots = Slots {
+        version,
+        attributes: schema.attributes.len(),
+        dimensions: schema.dimensions.len(),
+        has_timestamps: false,
+        has_delete_metadata: false,
+    };
+    let (fixed, var) = (slots.fixed() as u64, slots.var() as u64);
+    let lists = match version {
+        ..7 => 2 * fixed + 3 * var,
+        _ => 4 * fixed + 3 * var,
+    };
+    let domain = schema.coordinates_size().unwrap_or(0).saturating_mul(2);
+    // Version, two flags, the domain, two cell counts, the R-tree's offset, the lists.
+    domain.saturating_add(4 + 2 + 16 + 8 + 8 * lists)
+}
+
+#[cfg(test)]
+mod tests;

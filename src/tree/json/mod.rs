@@ -1,1 +1,20 @@
 //! The decoded structures as JSON, by the rules of the tree's interface.
+//!
+//! One file for each document, each a pure function from structs to a [`serde_json::Value`] that [`render()`]
+//! writes out. Objects have all their keys, in a fixed order: what is missing is null.
+
+pub mod commits;
+pub mod conditions;
+pub mod enumeration;
+pub mod fields;
+pub mod footer;
+pub mod fragments;
+pub mod group;
+pub mod metadata;
+pub mod render;
+pub mod rtree;
+pub mod schema;
+pub mod statistics;
+pub mod tiles;
+pub mod value;
+pub use render::render;

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Builds tiledbfs, mounts the sample group of tests/data/sample and looks at it with everyday tools.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+ensure_system
+ensure_venv
+say "building tiledbfs"
+build_release
+
+scratch=$(mktemp -d)
+mount=$scratch/mnt
+mkdir "$mount"
+cleanup() {
+    cd "$ROOT"
+    unmount_quietly "$mount"
+    rmdir "$mount" "$scratch"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+PATH=$(dirname "$TILEDBFS_BIN"):$VENV/bin:$PATH
+
+# show COMMAND: prints it behind a prompt, then runs it in the current directory.
+show() {
+    printf '\n$ %s\n' "$1"
+    bash -o pipefail -c "$1"
+}
+
+# The names are those of the one array's first fragment, made short by a pattern.
+column='weather/fragments/__1738627200000_*/columns/temperature'
+
+show "tiledbfs mount tests/data/sample $mount"
+printf '\n$ cd %s\n' "$mount"
+cd "$mount"
+show 'ls -A . weather'
+show "ls -R weather/fragments/__1739491200000_*"
+show 'cat group.json'
+show "jq -r '.attributes[] | [.name, .datatype, .nullable, .filters.filters[].type] | @tsv' weather/schema.json"
+show "jq -c '.[] | {name, timestamp_range, cell_num, non_empty_domain}' weather/fragments.json"
+show 'jq . weather/metadata.json'
+show "jq -c .values weather/enumerations/sky.json"
+show "hexdump -C $column/data.bin | head -n 4"
+show "od -A d -t f4 -N 32 $column/data.bin"
+show "python -c 'import glob, numpy; t = numpy.load(glob.glob(\"$column/data.npy\")[0], mmap_mode=\"r\"); print(t.dtype, t.shape, t[:6], t.mean())'"
+show "jq -c '{tiles_opened, chunks_decoded, bytes_read}' .tiledbfs/stats.json"
+cd "$ROOT"
+printf '\n$ cd -\n'
+show "tiledbfs unmount $mount"

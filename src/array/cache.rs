@@ -1,0 +1,313 @@
+//! The one cache of decoded chunks and chunk indexes, bounded in bytes.
+//!
+//! What is being decoded counts against the bound, and is decoded once however many readers want it: the first becomes its loader, the
+//! others wait for the result, success or failure. Failures are not kept.
+//!
+//! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be waiting for.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::chunk::ChunkIndex;
+use crate::stats::Stats;
+use lru::LruCache;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// What a cache entry is of. `object` comes from [`new_objects`]; `tile` and `chunk` count within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// A file of tiles, or a generic tile.
+    pub object: u64,
+    /// Tile of the file.
+    pub tile: u64,
+    /// Chunk of the tile, or [`Key::INDEX`].
+    pub chunk: u32,
+}
+
+impl Key {
+    /// In place of a chunk's number: the tile's chunk index.
+    pub const INDEX: u32 = u32::MAX;
+}
+
+/// The first of `count` consecutive numbers for objects whose chunks are to be cached; never given twice.
+pub fn new_objects(count: u64) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(count, Ordering::Relaxed)
+}
+
+/// A cached thing. Cloning shares it.
+#[derive(Debug, Clone)]
+pub enum Item {
+    /// A decoded chunk, with the rebuilt offsets (little-endian u64, relative to the tile) where the chunk embeds them.
+    Chunk {
+        /// Unfiltered bytes.
+        data: Arc<Vec<u8>>,
+        /// One u64 a cell.
+        offsets: Option<Arc<Vec<u8>>>,
+    },
+    /// The chunk index of a tile.
+    Index(Arc<ChunkIndex>),
+}
+
+impl Item {
+    fn memory(&self) -> u64 {
+        const ENTRY: u64 = 128;
+        ENTRY
+            + match self {
+                Item::Chunk { data, offsets } => {
+                    (data.capacity() + offsets.as_ref().map_or(0, |o| o.capacity())) as u64
+                }
+                Item::Index(index) => index.memory(),
+            }
+    }
+}
+
+/// The cache. Safe to use from any number of threads.
+pub struct ChunkCache {
+    capacity: u64,
+    stats: Arc<Stats>,
+    state: Mutex<State>,
+    /// Signalled when bytes become free.
+    room: Condvar,
+}
+
+struct State {
+    ready: LruCache<Key, (Item, u64)>,
+    loading: HashMap<Key, Arc<Flight>>,
+    /// Of `ready` and `loading` together.
+    bytes: u64,
+    loading_bytes: u64,
+}
+
+/// A load that others may wait for.
+#[derive(Default)]
+struct Flight {
+    result: Mutex<Option<Result<Item>>>,
+    done: Condvar,
+}
+
+impl Flight {
+    fn wait(&self) -> Result<Item> {
+        let mut result = lock(&self.result);
+        loop {
+            match &*result {
+                Some(result) => return result.clone(),
+                None => {
+                    result = self
+                        .done
+                        .wait(result)
+                        .unwrap_or_else(|poisoned| poisoned.into_inner())
+                }
+            }
+        }
+    }
+
+    fn finish(&self, value: Result<Item>) {
+        lock(&self.result).get_or_insert(value);
+        self.done.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl ChunkCache {
+    /// An empty cache of at most `capacity` bytes.
+    pub fn new(capacity: u64, stats: Arc<Stats>) -> Self {
+        stats.cache_capacity.set(capacity);
+        ChunkCache {
+            capacity,
+            stats,
+            state: Mutex::new(State {
+                ready: LruCache::unbounded(),
+                loading: HashMap::new(),
+                bytes: 0,
+                loading_bytes: 0,
+            }),
+            room: Condvar::new(),
+        }
+    }
+
+    /// The entry for `key`, or what `load` makes of it, expected to take `estimate` bytes. Waits for room where loads in progress
+    /// take up all of it; an entry larger than the whole cache is loaded alone and not kept.
+    pub fn get(&self, key: Key, estimate: u64, load: impl FnOnce() -> Result<Item>) -> Result<Item> {
+        let flight = Arc::new(Flight::default());
+        let mut state = lock(&self.state);
+        loop {
+            if let Some((item, _)) = state.ready.get(&key) {
+                self.stats.cache_hits.add(1);
+                return Ok(item.clone());
+            }
+            if let Some(other) = state.loading.get(&key).cloned() {
+                drop(state);
+                self.stats.cache_hits.add(1);
+                return other.wait();
+            }
+            self.evict(&mut state, estimate);
+            if state.loading_bytes == 0 || state.bytes.saturating_add(estimate) <= self.capacity {
+                break;
+            }
+            state = self
+                .room
+                .wait(state)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        self.stats.cache_misses.add(1);
+        state.loading.insert(key, flight.clone());
+        state.bytes = state.bytes.saturating_add(estimate);
+        state.loading_bytes = state.loading_bytes.saturating_add(estimate);
+        self.stats.cache_bytes.set(state.bytes);
+        drop(state);
+
+        // Settles the account even if `load` unwinds, so that nobody waits for ever.
+        let mut landing = Landing {
+            cache: self,
+            key,
+            estimate,
+            flight,
+            result: None,
+        };
+        let result = load();
+        landing.result = Some(result.clone());
+        drop(landing);
+        result
+    }
+
+    /// Drops entries, least recently used first, until `wanted` more bytes fit or nothing is left to drop.
+    fn evict(&self, state: &mut State, wanted: u64) {
+        while state.bytes.saturating_add(wanted) > self.capacity {
+            let Some((_, (_, size))) = state.ready.pop_lru() else {
+                break;
+            };
+            state.bytes = state.bytes.saturating_sub(size);
+            self.stats.cache_evictions.add(1);
+        }
+    }
+}
+
+struct Landing<'a> {
+    cache: &'a ChunkCache,
+    key: Key,
+    estimate: u64,
+    flight: Arc<Flight>,
+    result: Option<Result<Item>>,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        let result = self.result.take().unwrap_or_else(|| {
+            Err(Error::new(
+                ErrorKind::Internal,
+                "the decoder panicked; this is a bug",
+            ))
+        });
+        let mut state = lock(&self.cache.state);
+        state.loading.remove(&self.key);
+        state.bytes = state.bytes.saturating_sub(self.estimate);
+        state.loading_bytes = state.loading_bytes.saturating_sub(self.estimate);
+        if let Ok(item) = &result {
+            let size = item.memory();
+            if size <= self.cache.capacity {
+                self.cache.evict(&mut state, size);
+                if state.bytes.saturating_add(size) <= self.cache.capacity {
+                    state.bytes += size;
+                    state.ready.put(self.key, (item.clone(), size));
+                }
+            }
+        }
+        self.cache.stats.cache_bytes.set(state.bytes);
+        drop(state);
+        self.cache.room.notify_all();
+        self.flight.finish(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+
+    fn key(tile: u64) -> Key {
+        Key {
+            object: 0,
+            tile,
+            chunk: 0,
+        }
+    }
+
+    fn item(bytes: usize) -> Item {
+        Item::Chunk {
+            data: Arc::new(vec![1; bytes]),
+            offsets: None,
+        }
+    }
+
+    #[test]
+    fn many_readers_of_one_chunk_cause_one_load() {
+        let cache = ChunkCache::new(1 << 20, Arc::default());
+        let (loads, start) = (AtomicUsize::new(0), Barrier::new(16));
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    start.wait();
+                    let load = || {
+                        loads.fetch_add(1, Ordering::SeqCst);
+                        std::thread::sleep(std::time::Duration::from_millis(20));
+                        Ok(item(10))
+                    };
+                    cache.get(key(1), 10, load).unwrap();
+                });
+            }
+        });
+        assert_eq!(loads.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn the_bound_holds_with_loads_in_progress() {
+        let stats: Arc<Stats> = Arc::default();
+        let cache = ChunkCache::new(10_000, stats.clone());
+        let most = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let (cache, stats, most) = (&cache, &stats, &most);
+                scope.spawn(move || {
+                    for i in 0..200u64 {
+                        let load = || {
+                            most.fetch_max(stats.cache_bytes.get(), Ordering::SeqCst);
+                            Ok(item(3000))
+                        };
+                        cache.get(key((thread * 31 + i * 7) % 50), 3200, load).unwrap();
+                    }
+                });
+            }
+        });
+        assert!(most.load(Ordering::SeqCst) <= 10_000);
+        assert!(stats.cache_evictions.get() > 0);
+        assert!(stats.cache_bytes.get() <= 10_000);
+    }
+
+    #[test]
+    fn too_large_for_the_cache_is_served_and_not_kept() {
+        let stats: Arc<Stats> = Arc::default();
+        let cache = ChunkCache::new(1000, stats.clone());
+        cache.get(key(1), 5000, || Ok(item(5000))).unwrap();
+        assert_eq!(stats.cache_bytes.get(), 0);
+        cache.get(key(2), 100, || Ok(item(100))).unwrap();
+        cache.get(key(2), 100, || panic!("must be cached")).unwrap();
+    }
+
+    #[test]
+    fn failures_and_panics_free_their_budget_and_are_not_kept() {
+        let stats: Arc<Stats> = Arc::default();
+        let cache = ChunkCache::new(1000, stats.clone());
+        assert!(cache.get(key(1), 500, || Err(Error::corrupt("x"))).is_err());
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = cache.get(key(1), 500, || panic!("deliberate"));
+        }));
+        assert!(unwound.is_err());
+        assert_eq!(stats.cache_bytes.get(), 0);
+        cache.get(key(1), 500, || Ok(item(5))).unwrap();
+    }
+}

@@ -1,0 +1,443 @@
+//! A field of a fragment as seekable sequences of bytes: values, offsets, validity; of all tiles, or of one.
+
+use super::field::{Field, Role};
+use super::fragment::{FragmentInfo, ListKind};
+use super::part::{PartFile, Sink};
+use super::piece::Piece;
+use super::tile_list::{PrefixSums, TileList};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::name::Part;
+use crate::format::pipeline::{Codec, Filter};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Which bytes of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// Its values.
+    Data,
+    /// Where each var-sized cell begins, little-endian u64.
+    Offsets,
+    /// One byte a cell, 0 = null.
+    Validity,
+}
+
+/// A field of a fragment. Cheap: opens nothing until [`Column::open`].
+#[derive(Clone)]
+pub struct Column {
+    info: Arc<FragmentInfo>,
+    field: Field,
+}
+
+fn overflow() -> Error {
+    Error::limit("a column of more than 2^64 bytes")
+}
+
+impl Column {
+    /// The column of `field`, one of `info.fields`.
+    pub fn new(info: Arc<FragmentInfo>, field: Field) -> Self {
+        Column { info, field }
+    }
+
+    /// Its field.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
+    /// Number of tiles.
+    pub fn tile_num(&self) -> u64 {
+        self.info.geometry.tile_num
+    }
+
+    /// The contents that it has, [`Content::Data`] first.
+    pub fn contents(&self) -> Vec<Content> {
+        let mut contents = vec![Content::Data];
+        if self.field.cell_val_num.is_var() {
+            contents.push(Content::Offsets);
+        }
+        if self.field.nullable {
+            contents.push(Content::Validity);
+        }
+        contents
+    }
+
+    /// Bytes of `content` of all tiles (`tile` None; offsets have one entry more than cells) or of one. Decodes no data tile.
+    pub fn len(&self, content: Content, tile: Option<u64>) -> Result<u64> {
+        let geometry = &self.info.geometry;
+        let cells = tile.map_or(geometry.cell_num, |tile| geometry.cells_of(tile));
+        match (content, self.field.cell_size()) {
+            (Content::Data, Some(size)) => cells.checked_mul(size).ok_or_else(overflow),
+            (Content::Data, None) => {
+                let (sums, list) = self.info.var_sizes(self.field.slot)?;
+                match tile {
+                    None => Ok(sums.total()),
+                    Some(tile) => var_size(&list, geometry.tile_num, tile),
+                }
+            }
+            (Content::Offsets, _) => {
+                let entries = if tile.is_none() {
+                    cells.checked_add(1)
+                } else {
+                    Some(cells)
+                };
+                entries.and_then(|n| n.checked_mul(8)).ok_or_else(overflow)
+            }
+            (Content::Validity, _) => Ok(cells),
+        }
+    }
+
+    /// Opens the files that reading `content` takes.
+    pub fn open(&self, content: Content, tile: Option<u64>) -> Result<OpenColumn> {
+        let len = self.len(content, tile)?;
+        let var = self.field.cell_val_num.is_var();
+        let embeds = self.field.may_embed_offsets(&self.info.schema);
+        let needs_fixed = match content {
+            Content::Data => !var || embeds,
+            Content::Offsets => true,
+            Content::Validity => false,
+        };
+        let needs_var = content == Content::Data && var || content == Content::Offsets && embeds;
+        let var_sizes = match content {
+            Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot)?),
+            _ => None,
+        };
+        Ok(OpenColumn {
+            len,
+            content,
+            tile,
+            fixed: if needs_fixed {
+                Some(self.part(Part::Fixed)?)
+            } else {
+                None
+            },
+            var: if needs_var {
+                Some(self.part(Part::Var)?)
+            } else {
+                None
+            },
+            validity: if content == Content::Validity {
+                Some(self.part(Part::Validity)?)
+            } else {
+                None
+            },
+            var_sizes,
+            embeds,
+            zipped: self.zipped(),
+            column: self.clone(),
+        })
+    }
+
+    fn part(&self, part: Part) -> Result<PartFile> {
+        let (info, field) = (&self.info, &self.field);
+        let list = match part {
+            Part::Fixed => ListKind::TileOffsets,
+            Part::Var => ListKind::VarOffsets,
+            Part::Validity => ListKind::ValidityOffsets,
+        };
+        let path = info.file_path(field, part)?;
+        let codec = field
+            .codec(&info.schema, part, &info.writer)
+            .ok_or_else(|| Error::corrupt("a nullable attribute in a schema without validity filters"))?;
+        let blob = info.engine.open_immutable(&path).map_err(|e| match e.kind() {
+            // Whoever opened the column found it in a directory: it is the data that is incomplete.
+            ErrorKind::NotFound => e.with_kind(ErrorKind::Corrupt),
+            _ => e,
+        })?;
+        Ok(PartFile {
+            engine: info.engine.clone(),
+            object: info.file_object(field.slot, part),
+            blob,
+            codec,
+            offsets: Arc::new(info.list(field.slot, list)?),
+            file_size: info.file_size(field.slot, part),
+            tile_num: info.geometry.tile_num,
+        })
+    }
+
+    /// How to find this dimension in zipped coordinates.
+    fn zipped(&self) -> Option<Zipped> {
+        let Role::ZippedDimension(dimension) = self.field.role else {
+            return None;
+        };
+        let compressed = self.info.schema.coords_filters.filters.iter().any(|filter| {
+            matches!(filter, Filter::Compression { codec, .. } if !matches!(codec, Codec::Dictionary | Codec::Delta))
+        });
+        Some(Zipped {
+            dimension: dimension as u64,
+            dimensions: self.info.schema.dimensions.len() as u64,
+            // Only version 1 stored tuples, and only where it did not compress them.
+            split: self.info.version() > 1 || compressed,
+        })
+    }
+}
+
+/// Where a dimension lies in a tile of zipped coordinates.
+#[derive(Debug, Clone, Copy)]
+struct Zipped {
+    dimension: u64,
+    dimensions: u64,
+    /// Whether a tile holds all values of the first dimension, then all of the second, and so on; otherwise tuples.
+    split: bool,
+}
+
+fn var_size(list: &TileList, tile_num: u64, tile: u64) -> Result<u64> {
+    list.get(tile_num, tile)?
+        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
+}
+
+/// A column whose files are open.
+pub struct OpenColumn {
+    column: Column,
+    content: Content,
+    tile: Option<u64>,
+    len: u64,
+    fixed: Option<PartFile>,
+    var: Option<PartFile>,
+    validity: Option<PartFile>,
+    var_sizes: Option<(Arc<PrefixSums>, TileList)>,
+    embeds: bool,
+    zipped: Option<Zipped>,
+}
+
+impl OpenColumn {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes in `range`, cut at the end of the column.
+    pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let range = range.start.min(self.len)..range.end.min(self.len);
+        let mut sink = Sink::new(scratch);
+        self.read_into(range, &mut sink).map_err(|e| {
+            e.in_part(format_args!(
+                "field `{}`",
+                String::from_utf8_lossy(&self.column.field.name)
+            ))
+        })?;
+        Ok(sink.finish())
+    }
+
+    fn read_into(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        match (self.content, self.column.field.cell_size()) {
+            (Content::Data, Some(size)) => self.read_fixed(range, size, sink),
+            (Content::Data, None) => self.read_var(range, sink),
+            (Content::Offsets, _) => self.read_offsets(range, sink),
+            (Content::Validity, _) => self.read_validity(range, sink),
+        }
+    }
+
+    /// Splits `range` of a column of `cell_size` bytes a cell by tiles: tile, its cells, and the bytes of it that are wanted.
+    fn by_tile(
+        &self,
+        range: Range<u64>,
+        cell_size: u64,
+        mut read: impl FnMut(u64, u64, Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let geometry = &self.column.info.geometry;
+        if let Some(tile) = self.tile {
+            return read(tile, geometry.cells_of(tile), range);
+        }
+        // The whole column's length was computed without overflow, and no tile is longer than the first, which is part of it unless it is the only one.
+        let tile_size = geometry.cells_of(0).max(1).saturating_mul(cell_size).max(1);
+        let mut position = range.start;
+        while position < range.end {
+            let tile = position / tile_size;
+            let start = tile * tile_size;
+            let cells = geometry.cells_of(tile);
+            let end = range
+                .end
+                .min(start.saturating_add(cells.saturating_mul(cell_size)));
+            if end <= position {
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    format!("tile {tile} ends before byte {position}"),
+                ));
+            }
+            read(tile, cells, position - start..end - start)?;
+            position = end;
+        }
+        Ok(())
+    }
+
+    fn read_fixed(&self, range: Range<u64>, cell_size: u64, sink: &mut Sink<'_>) -> Result<()> {
+        let part = opened(&self.fixed)?;
+        self.by_tile(range, cell_size, |tile, cells, wanted| match self.zipped {
+            None => part.read(
+                tile,
+                cells.checked_mul(cell_size).ok_or_else(overflow)?,
+                wanted,
+                sink,
+            ),
+            Some(zipped) => read_zipped(part, zipped, tile, cells, cell_size, wanted, sink),
+        })
+    }
+
+    fn read_validity(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let part = opened(&self.validity)?;
+        self.by_tile(range, 1, |tile, cells, wanted| {
+            part.read(tile, cells, wanted, sink)
+        })
+    }
+
+    fn read_var(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let tile_num = self.column.info.geometry.tile_num;
+        let (sums, list) = opened(&self.var_sizes)?;
+        if let Some(tile) = self.tile {
+            return self.read_var_tile(tile, var_size(list, tile_num, tile)?, range, sink);
+        }
+        let mut position = range.start;
+        while position < range.end {
+            let (tile, start, size) = sums
+                .find(list, tile_num, position)?
+                .ok_or_else(|| Error::new(ErrorKind::Internal, format!("no tile has byte {position}")))?;
+            let end = range.end.min(start.saturating_add(size));
+            self.read_var_tile(tile, size, position - start..end - start, sink)?;
+            position = end;
+        }
+        Ok(())
+    }
+
+    fn read_var_tile(&self, tile: u64, size: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        self.var_part(tile)?.read(tile, size, range, sink)
+    }
+
+    /// The file of values, with the codec that fits tile `tile`: offsets are embedded where the offsets tile has no chunks.
+    fn var_part(&self, tile: u64) -> Result<Cow<'_, PartFile>> {
+        let part = opened(&self.var)?;
+        if self.embeds && opened(&self.fixed)?.stored_chunks(tile)? == 0 {
+            let mut part = part.clone();
+            part.codec.embeds_offsets = true;
+            return Ok(Cow::Owned(part));
+        }
+        Ok(Cow::Borrowed(part))
+    }
+
+    fn read_offsets(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let cell_num = self.column.info.geometry.cell_num;
+        let (sums, _) = opened(&self.var_sizes)?;
+        // Whole entries first; what was not asked for of the first and the last is cut off at the end.
+        let entries = range.start / 8..range.end.div_ceil(8);
+        let skip = (range.start % 8) as usize;
+        let wanted = (range.end - range.start) as usize;
+        let out = sink.scratch();
+        let last = if self.tile.is_some() {
+            entries.end
+        } else {
+            entries.end.min(cell_num)
+        };
+        if entries.start < last {
+            self.by_tile(entries.start * 8..last * 8, 8, |tile, cells, bytes| {
+                self.read_offsets_tile(tile, cells, bytes, out)
+            })?;
+        }
+        if last < entries.end {
+            out.extend_from_slice(&sums.total().to_le_bytes());
+        }
+        out.drain(..skip.min(out.len()));
+        out.truncate(wanted);
+        Ok(())
+    }
+
+    /// Appends the offsets in `bytes` (whole entries) of a tile, rebased unless the tile is shown on its own.
+    fn read_offsets_tile(&self, tile: u64, cells: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let tile_num = self.column.info.geometry.tile_num;
+        let part = opened(&self.fixed)?;
+        let (sums, list) = opened(&self.var_sizes)?;
+        let size = var_size(list, tile_num, tile)?;
+        let base = if self.tile.is_some() {
+            0
+        } else {
+            sums.before(list, tile_num, tile)?
+        };
+        let start = out.len();
+        let length = (bytes.end - bytes.start) as usize;
+        let embedded = self.embeds && cells > 0 && part.stored_chunks(tile)? == 0;
+        if embedded {
+            match self.var_part(tile)?.embedded_offsets(tile, size, cells)? {
+                Some(offsets) => out.extend_from_slice(
+                    offsets
+                        .get(bytes.start as usize..bytes.end as usize)
+                        .unwrap_or(&[]),
+                ),
+                None => out.resize(start + length, 0),
+            }
+        } else {
+            let expected = cells.checked_mul(8).ok_or_else(overflow)?;
+            let mut scratch = Vec::new();
+            let mut sink = Sink::new(&mut scratch);
+            part.read(tile, expected, bytes.clone(), &mut sink)?;
+            out.extend_from_slice(&sink.finish());
+        }
+        let mut previous = 0;
+        for (i, entry) in out
+            .get_mut(start..)
+            .unwrap_or_default()
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .enumerate()
+        {
+            let offset = u64::from_le_bytes(*entry);
+            let first = i == 0 && bytes.start == 0;
+            if offset < previous || offset > size || first && offset != 0 {
+                return Err(Error::corrupt(format!(
+                    "offset {offset} of cell {} follows {previous} in a tile of {size} bytes",
+                    bytes.start / 8 + i as u64
+                ))
+                .in_part(format_args!("tile {tile}"))
+                .in_file(part.blob.display()));
+            }
+            previous = offset;
+            *entry = base.saturating_add(offset).to_le_bytes();
+        }
+        Ok(())
+    }
+}
+
+fn opened<T>(part: &Option<T>) -> Result<&T> {
+    part.as_ref()
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "a file of the column that was not opened"))
+}
+
+/// Reads the bytes in `range` of one dimension's values out of a tile of zipped coordinates.
+fn read_zipped(
+    part: &PartFile,
+    zipped: Zipped,
+    tile: u64,
+    cells: u64,
+    cell_size: u64,
+    range: Range<u64>,
+    sink: &mut Sink<'_>,
+) -> Result<()> {
+    let column = cells.checked_mul(cell_size).ok_or_else(overflow)?;
+    let size = column.checked_mul(zipped.dimensions).ok_or_else(overflow)?;
+    if zipped.split {
+        let start = zipped.dimension * column;
+        return part.read(tile, size, start + range.start..start + range.end, sink);
+    }
+    let tuple = cell_size * zipped.dimensions;
+    let first = range.start / cell_size;
+    let last = range.end.div_ceil(cell_size);
+    let mut scratch = Vec::new();
+    let mut tuples = Sink::new(&mut scratch);
+    part.read(tile, size, first * tuple..last * tuple, &mut tuples)?;
+    let tuples = tuples.finish();
+    let skip = (range.start - first * cell_size) as usize;
+    let from = (zipped.dimension * cell_size) as usize;
+    let values = tuples
+        .chunks_exact(tuple as usize)
+        .flat_map(|t| t.get(from..from + cell_size as usize).unwrap_or(&[]));
+    sink.scratch()
+        .extend(values.skip(skip).take((range.end - range.start) as usize));
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! The fields that a fragment stores, and how their tiles are filtered.
+
+use crate::filter::{EncryptionKey, TileCodec};
+use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::fragment::Slots;
+use crate::format::name::Part;
+use crate::format::pipeline::{Codec, Filter, Pipeline};
+use crate::format::schema::Schema;
+
+/// What a field is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Attribute of this index in the fragment's schema.
+    Attribute(usize),
+    /// Dimension of this index, in files of its own (version 5 and later).
+    Dimension(usize),
+    /// Dimension of this index, inside the zipped coordinates (before version 5).
+    ZippedDimension(usize),
+    /// The coordinates of all dimensions, in one file (before version 5).
+    Coordinates,
+    /// When each cell was written.
+    Timestamps,
+    /// When each cell was deleted.
+    DeleteTimestamps,
+    /// Which condition deleted each cell.
+    DeleteConditionIndex,
+}
+
+/// A field of a fragment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Its name as stored; internal fields have TileDB's names.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub role: Role,
+    /// Type of a value.
+    pub datatype: Datatype,
+    /// Values a cell. For [`Role::Coordinates`], the number of dimensions.
+    pub cell_val_num: CellValNum,
+    /// Whether it has validity bytes.
+    pub nullable: bool,
+    /// Its index in the lists of the fragment's metadata.
+    pub slot: usize,
+}
+
+impl Field {
+    /// The fields of a fragment with this schema and numbering, in the order of their slots; dimensions inside zipped coordinates come last.
+    pub fn all(schema: &Schema, slots: &Slots, dense: bool) -> Vec<Field> {
+        let mut fields: Vec<Field> = schema
+            .attributes
+            .iter()
+            .enumerate()
+            .map(|(i, attribute)| Field {
+                name: attribute.name.clone(),
+                role: Role::Attribute(i),
+                datatype: attribute.datatype,
+                cell_val_num: attribute.cell_val_num,
+                nullable: attribute.nullable,
+                slot: slots.attribute(i),
+            })
+            .collect();
+        if dense {
+            return fields;
+        }
+        let dimensions = || {
+            schema.dimensions.iter().enumerate().map(|(i, dimension)| Field {
+                name: dimension.name.clone(),
+                role: slots
+                    .dimension(i)
+                    .map_or(Role::ZippedDimension(i), |_| Role::Dimension(i)),
+                datatype: dimension.datatype,
+                cell_val_num: dimension.cell_val_num,
+                nullable: false,
+                slot: slots.dimension(i).unwrap_or(slots.coords()),
+            })
+        };
+        if slots.version < 5 {
+            fields.push(Field {
+                name: b"__coords".to_vec(),
+                role: Role::Coordinates,
+                datatype: schema.dimensions.first().map_or(Datatype::Int32, |d| d.datatype),
+                cell_val_num: CellValNum::Fixed(u32::try_from(schema.dimensions.len()).unwrap_or(1).max(1)),
+                nullable: false,
+                slot: slots.coords(),
+            });
+        }
+        fields.extend(dimensions());
+        let internal = [
+            (Role::Timestamps, slots.timestamps(), "__timestamps"),
+            (
+                Role::DeleteTimestamps,
+                slots.delete_timestamps(),
+                "__delete_timestamps",
+            ),
+            (
+                Role::DeleteConditionIndex,
+                slots.delete_condition_index(),
+                "__delete_condition_index",
+            ),
+        ];
+        fields.extend(internal.into_iter().filter_map(|(role, slot, name)| {
+            Some(Field {
+                name: name.as_bytes().to_vec(),
+                role,
+                datatype: Datatype::Uint64,
+                cell_val_num: CellValNum::Fixed(1),
+                nullable: false,
+                slot: slot?,
+            })
+        }));
+        fields
+    }
+
+    /// Bytes of a cell; None when var-sized. For a dimension inside zipped coordinates, those of its own value.
+    pub fn cell_size(&self) -> Option<u64> {
+        self.cell_val_num.cell_size(self.datatype)
+    }
+
+    /// The base of its file names from version 9 on; for internal fields in every version.
+    pub fn index_name(&self) -> String {
+        match self.role {
+            Role::Attribute(i) => format!("a{i}"),
+            Role::Dimension(i) => format!("d{i}"),
+            Role::ZippedDimension(_) | Role::Coordinates => "__coords".into(),
+            Role::Timestamps => "t".into(),
+            Role::DeleteTimestamps => "dt".into(),
+            Role::DeleteConditionIndex => "dci".into(),
+        }
+    }
+
+    /// The base of its file names before version 9.
+    pub fn file_base(&self) -> Vec<u8> {
+        match self.role {
+            Role::Attribute(_) | Role::Dimension(_) => self.name.clone(),
+            _ => self.index_name().into_bytes(),
+        }
+    }
+
+    /// The pipeline of its values.
+    fn data_filters<'a>(&self, schema: &'a Schema) -> &'a Pipeline {
+        let own = match self.role {
+            Role::Attribute(i) => {
+                return schema
+                    .attributes
+                    .get(i)
+                    .map_or(&schema.coords_filters, |a| &a.filters);
+            }
+            Role::Dimension(i) => schema.dimensions.get(i).map(|d| &d.filters),
+            _ => None,
+        };
+        own.filter(|filters| !filters.filters.is_empty())
+            .unwrap_or(&schema.coords_filters)
+    }
+
+    /// Whether string RLE or dictionary encoding as its first filter may embed the offsets in the values; whether they
+    /// do, the offsets tile tells by having no chunks.
+    pub fn may_embed_offsets(&self, schema: &Schema) -> bool {
+        let Some(Filter::Compression { codec, .. }) = self.data_filters(schema).filters.first() else {
+            return false;
+        };
+        self.cell_val_num.is_var()
+            && matches!(self.datatype, Datatype::StringAscii | Datatype::StringUtf8)
+            && matches!(codec, Codec::Rle | Codec::Dictionary)
+    }
+
+    /// How the tiles of one of its files are filtered. `None` for a validity file in a schema without validity filters.
+    pub fn codec(&self, schema: &Schema, part: Part, writer: &Writer) -> Option<TileCodec> {
+        let (pipeline, datatype, cell_size) = match (part, self.cell_size()) {
+            (Part::Fixed, Some(cell_size)) => {
+                let cells = match self.role {
+                    Role::ZippedDimension(_) => schema.dimensions.len() as u64,
+                    _ => 1,
+                };
+                (self.data_filters(schema), self.datatype, cell_size * cells)
+            }
+            (Part::Fixed, None) => (&schema.offsets_filters, Datatype::Uint64, 8),
+            (Part::Var, _) => (
+                self.data_filters(schema),
+                self.datatype,
+                self.datatype.size() as u64,
+            ),
+            (Part::Validity, _) => (schema.validity_filters.as_ref()?, Datatype::Uint8, 1),
+        };
+        let codec = TileCodec {
+            pipeline: pipeline.clone(),
+            datatype,
+            cell_size,
+            fragment_version: writer.fragment_version,
+            propagates_types: writer.library_version >= 20,
+            embeds_offsets: false,
+            key: None,
+        };
+        Some(if writer.encrypted {
+            codec.encrypted_with(writer.key.clone())
+        } else {
+            codec
+        })
+    }
+}
+
+/// What is known of who wrote a fragment.
+#[derive(Debug, Clone)]
+pub struct Writer {
+    /// Format version of the fragment.
+    pub fragment_version: u32,
+    /// Format version of the library: that of the generic tiles in the fragment's metadata. Libraries of 20 and later tell each filter the type that
+    /// the one before it put out; before, all were told the field's.
+    pub library_version: u32,
+    /// Whether tiles are encrypted.
+    pub encrypted: bool,
+    /// The key, where one was given.
+    pub key: Option<EncryptionKey>,
+}

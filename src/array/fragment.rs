@@ -1,0 +1,447 @@
+//! A fragment: where its files lie, and what its metadata says.
+
+use super::cache::new_objects;
+use super::engine::Engine;
+use super::field::{Field, Role, Writer};
+use super::geometry::Geometry;
+use super::schemas::Schemas;
+use super::tile_list::{PrefixSums, Section, TileList};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::filter::generic::{GenericTile, read_generic_tile};
+use crate::format::enums::Encryption;
+use crate::format::fragment::footer::FooterPosition;
+use crate::format::fragment::{Footer, LegacyMetadata, Slots};
+use crate::format::name::{Part, TimestampedName, field_file};
+use crate::format::range::Rect;
+use crate::format::schema::Schema;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// The name of every fragment's metadata file.
+pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
+
+/// The most bytes of a footer: schemas of thousands of fields have footers of some hundred KiB.
+const MAX_FOOTER: u64 = 256 << 20;
+
+/// A fragment directory, opened when something about it is asked.
+pub struct Fragment {
+    engine: Arc<Engine>,
+    schemas: Arc<Schemas>,
+    /// Its directory, relative to the source.
+    pub path: PathBuf,
+    /// Its directory's name, parsed.
+    pub name: TimestampedName,
+    key: Option<EncryptionKey>,
+    opened: OnceLock<Arc<FragmentInfo>>,
+}
+
+/// What the metadata of a fragment says, in the form of its version.
+pub enum FragmentMetadata {
+    /// Versions 1 and 2.
+    Legacy(LegacyMetadata),
+    /// Version 3 and later.
+    Footer(Footer, FooterPosition),
+}
+
+/// Which list of tiles; the number distinguishes them in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ListKind {
+    TileOffsets = 0,
+    VarOffsets = 1,
+    VarSizes = 2,
+    ValidityOffsets = 3,
+}
+
+/// Numbers in the cache that each slot takes: four lists and three files.
+const OBJECTS_PER_SLOT: u64 = 8;
+
+/// An opened fragment.
+pub struct FragmentInfo {
+    /// Shared state.
+    pub engine: Arc<Engine>,
+    /// Its directory, relative to the source.
+    pub path: PathBuf,
+    /// Its directory's name, parsed.
+    pub name: TimestampedName,
+    /// The schema that it was written with.
+    pub schema: Arc<Schema>,
+    /// The file name of that schema.
+    pub schema_name: String,
+    /// Its metadata.
+    pub metadata: FragmentMetadata,
+    /// Whether cells are stored by position.
+    pub dense: bool,
+    /// Its tiles.
+    pub geometry: Geometry,
+    /// The numbering of its fields.
+    pub slots: Slots,
+    /// Its fields.
+    pub fields: Vec<Field>,
+    /// Who wrote it.
+    pub writer: Writer,
+    objects: u64,
+    var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
+}
+
+impl Fragment {
+    /// A fragment directory at `path`. Reads nothing.
+    pub fn new(
+        engine: Arc<Engine>,
+        schemas: Arc<Schemas>,
+        path: PathBuf,
+        name: TimestampedName,
+        key: Option<EncryptionKey>,
+    ) -> Self {
+        Fragment {
+            engine,
+            schemas,
+            path,
+            name,
+            key,
+            opened: OnceLock::new(),
+        }
+    }
+
+    /// The path of the metadata file, relative to the source.
+    pub fn metadata_path(&self) -> PathBuf {
+        self.path.join(METADATA_FILE)
+    }
+
+    /// Reads the metadata, once; a failure is not remembered.
+    pub fn open(&self) -> Result<Arc<FragmentInfo>> {
+        if let Some(info) = self.opened.get() {
+            return Ok(info.clone());
+        }
+        let path = self.metadata_path();
+        let info = self
+            .read()
+            .map_err(|e| e.in_file(self.engine.storage.display(&path)))?;
+        Ok(self.opened.get_or_init(|| Arc::new(info)).clone())
+    }
+
+    fn read(&self) -> Result<FragmentInfo> {
+        let blob = self.engine.open_immutable(&self.metadata_path())?;
+        let key = self.key.as_ref();
+        if self.name.name_version <= 2 {
+            let schema_name = super::schemas::LEGACY_SCHEMA;
+            let schema = self.schemas.get(schema_name)?;
+            let (tile, body) = read_generic_tile(&*blob, 0, key)?;
+            let metadata =
+                LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
+            return self.legacy_info(schema, schema_name.to_owned(), metadata, &tile);
+        }
+        let word = blob
+            .len()
+            .checked_sub(8)
+            .ok_or_else(|| Error::truncated(format!("a fragment metadata file of {} bytes", blob.len())))
+            .and_then(|offset| blob.read(offset, 8))?;
+        let word: [u8; 8] = word.as_slice().try_into().unwrap_or_default();
+        let by_array_schema = self.name.name_version < 10;
+        let mut schema_name = super::schemas::LEGACY_SCHEMA.to_owned();
+        let legacy_schema = if by_array_schema {
+            Some(self.schemas.get(&schema_name)?)
+        } else {
+            None
+        };
+        let position = Footer::locate(self.name.name_version, legacy_schema.as_deref(), blob.len(), word)
+            .map_err(|e| e.in_part("footer"))?;
+        if position.size > MAX_FOOTER {
+            return Err(Error::limit(format!("a footer of {} bytes", position.size)).in_part("footer"));
+        }
+        let bytes = blob.read(position.offset, position.size)?;
+        let schema = match legacy_schema {
+            Some(schema) => schema,
+            None => {
+                if let (_, Some(name)) = Footer::peek_schema_name(&bytes)
+                    .map_err(|e| e.in_part("footer").in_file(blob.display()))?
+                {
+                    schema_name = String::from_utf8(name)
+                        .map_err(|_| Error::corrupt("the schema's name is not UTF-8").in_part("footer"))?;
+                }
+                self.schemas.get(&schema_name)?
+            }
+        };
+        let footer = Footer::parse(&mut Cursor::with_base(&bytes, position.offset), &schema, true)
+            .map_err(|e| e.in_part("footer"))?;
+        let first = GenericTile::read_header(&*blob, footer.offsets.rtree, key)?;
+        self.footer_info(schema, schema_name, footer, position, &first)
+    }
+
+    fn writer(&self, fragment_version: u32, tile: &GenericTile) -> Writer {
+        Writer {
+            fragment_version,
+            library_version: tile.version,
+            encrypted: tile.encryption != Encryption::None,
+            key: self.key.clone(),
+        }
+    }
+
+    fn legacy_info(
+        &self,
+        schema: Arc<Schema>,
+        schema_name: String,
+        metadata: LegacyMetadata,
+        tile: &GenericTile,
+    ) -> Result<FragmentInfo> {
+        // There is no flag: a fragment with coordinates is sparse.
+        let coordinates = self.path.join("__coords.tdb");
+        let dense = match self.engine.storage.metadata(&coordinates) {
+            Ok(_) => false,
+            Err(e) if e.kind() == ErrorKind::NotFound => true,
+            Err(e) => return Err(e),
+        };
+        let slots = Slots {
+            version: metadata.version,
+            attributes: schema.attributes.len(),
+            dimensions: schema.dimensions.len(),
+            has_timestamps: false,
+            has_delete_metadata: false,
+        };
+        let geometry = match (dense, &metadata.non_empty_domain) {
+            (true, Some(domain)) => Geometry::dense(&schema, domain)?,
+            (true, None) => Geometry::new(0, 0, 0)?,
+            (false, _) => Geometry::sparse(
+                metadata.mbrs.len() as u64,
+                schema.capacity,
+                metadata.last_tile_cell_num,
+            )?,
+        };
+        let writer = self.writer(metadata.version, tile);
+        Ok(self.info(
+            schema,
+            schema_name,
+            FragmentMetadata::Legacy(metadata),
+            dense,
+            geometry,
+            slots,
+            writer,
+        ))
+    }
+
+    fn footer_info(
+        &self,
+        schema: Arc<Schema>,
+        schema_name: String,
+        footer: Footer,
+        position: FooterPosition,
+        tile: &GenericTile,
+    ) -> Result<FragmentInfo> {
+        let geometry = match (footer.dense, &footer.non_empty_domain) {
+            (true, Some(domain)) => Geometry::dense(&schema, domain),
+            (true, None) => Geometry::new(0, 0, 0),
+            (false, _) => {
+                Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num)
+            }
+        }
+        .map_err(|e| e.in_part("footer").at(position.offset))?;
+        // A tile takes eight bytes at the least, so files bear out the number of tiles before anything is sized by it.
+        for (slot, &size) in footer.file_sizes.iter().enumerate() {
+            if size > 0 && size / 8 < geometry.tile_num {
+                return Err(Error::corrupt(format!(
+                    "{} tiles in a data file of {size} bytes (slot {slot})",
+                    geometry.tile_num
+                ))
+                .in_part("footer")
+                .at(position.offset));
+            }
+        }
+        let (dense, slots) = (footer.dense, footer.slots);
+        let writer = self.writer(footer.version, tile);
+        let metadata = FragmentMetadata::Footer(footer, position);
+        Ok(self.info(schema, schema_name, metadata, dense, geometry, slots, writer))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn info(
+        &self,
+        schema: Arc<Schema>,
+        schema_name: String,
+        metadata: FragmentMetadata,
+        dense: bool,
+        geometry: Geometry,
+        slots: Slots,
+        writer: Writer,
+    ) -> FragmentInfo {
+        FragmentInfo {
+            engine: self.engine.clone(),
+            path: self.path.clone(),
+            name: self.name.clone(),
+            fields: Field::all(&schema, &slots, dense),
+            schema,
+            schema_name,
+            metadata,
+            dense,
+            geometry,
+            slots,
+            writer,
+            objects: new_objects(OBJECTS_PER_SLOT * slots.fixed() as u64),
+            var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+impl FragmentInfo {
+    /// Format version of the metadata.
+    pub fn version(&self) -> u32 {
+        match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => legacy.version,
+            FragmentMetadata::Footer(footer, _) => footer.version,
+        }
+    }
+
+    /// Bounding box of the cells.
+    pub fn non_empty_domain(&self) -> Option<&Rect> {
+        match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => legacy.non_empty_domain.as_ref(),
+            FragmentMetadata::Footer(footer, _) => footer.non_empty_domain.as_ref(),
+        }
+    }
+
+    /// The path of the metadata file, relative to the source.
+    pub fn metadata_path(&self) -> PathBuf {
+        self.path.join(METADATA_FILE)
+    }
+
+    /// Bytes of one of a field's files as the metadata has it; 0 where it has none.
+    pub fn file_size(&self, slot: usize, part: Part) -> u64 {
+        let sizes: &[u64] = match (&self.metadata, part) {
+            (FragmentMetadata::Legacy(legacy), Part::Fixed) => &legacy.file_sizes,
+            (FragmentMetadata::Legacy(legacy), Part::Var) => &legacy.file_var_sizes,
+            (FragmentMetadata::Legacy(_), Part::Validity) => &[],
+            (FragmentMetadata::Footer(footer, _), Part::Fixed) => &footer.file_sizes,
+            (FragmentMetadata::Footer(footer, _), Part::Var) => &footer.file_var_sizes,
+            (FragmentMetadata::Footer(footer, _), Part::Validity) => &footer.file_validity_sizes,
+        };
+        sizes.get(slot).copied().unwrap_or(0)
+    }
+
+    /// Bytes of all files of fields as the metadata has it; None beyond 2^64.
+    pub fn files_size(&self) -> Option<u64> {
+        let (fixed, var, validity): (&[u64], &[u64], &[u64]) = match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => (&legacy.file_sizes, &legacy.file_var_sizes, &[]),
+            FragmentMetadata::Footer(footer, _) => (
+                &footer.file_sizes,
+                &footer.file_var_sizes,
+                &footer.file_validity_sizes,
+            ),
+        };
+        fixed
+            .iter()
+            .chain(var)
+            .chain(validity)
+            .try_fold(0u64, |sum, size| sum.checked_add(*size))
+    }
+
+    /// Whether the fragment has values of `field`: a field that a write left out has no file.
+    pub fn stores(&self, field: &Field) -> bool {
+        self.geometry.tile_num == 0 || self.file_size(field.slot, Part::Fixed) > 0
+    }
+
+    /// The path of one of a field's files, relative to the source. `Corrupt` where the name would lead out of the fragment.
+    pub fn file_path(&self, field: &Field, part: Part) -> Result<PathBuf> {
+        let base = field.file_base();
+        let internal = !matches!(field.role, Role::Attribute(_) | Role::Dimension(_));
+        let index_name = field.index_name();
+        let base: &[u8] = if internal { index_name.as_bytes() } else { &base };
+        // The encoding of version 8 is for users' names; those of internal files are what they are.
+        let version = if internal { 9 } else { self.name.name_version };
+        let name = field_file(version, base, &index_name, part);
+        let plain =
+            !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) && name != b".." && name != b".";
+        if !plain {
+            return Err(Error::corrupt(format!(
+                "a field whose file would be called {:?}",
+                String::from_utf8_lossy(&name)
+            ))
+            .in_file(self.engine.storage.display(&self.path)));
+        }
+        Ok(self.path.join(OsString::from_vec(name)))
+    }
+
+    /// One of the lists of tiles of a slot.
+    pub fn list(&self, slot: usize, kind: ListKind) -> Result<TileList> {
+        let missing = || {
+            Error::corrupt(format!(
+                "the fragment's metadata has no list of {kind:?} for slot {slot}"
+            ))
+            .in_file(self.engine.storage.display(&self.metadata_path()))
+        };
+        match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => {
+                let lists = match kind {
+                    ListKind::TileOffsets => &legacy.tile_offsets,
+                    ListKind::VarOffsets => &legacy.tile_var_offsets,
+                    ListKind::VarSizes => &legacy.tile_var_sizes,
+                    ListKind::ValidityOffsets => return Err(missing()),
+                };
+                Ok(TileList::Memory(lists.get(slot).ok_or_else(missing)?.clone()))
+            }
+            FragmentMetadata::Footer(footer, _) => {
+                let lists = match kind {
+                    ListKind::TileOffsets => &footer.offsets.tile_offsets,
+                    ListKind::VarOffsets => &footer.offsets.tile_var_offsets,
+                    ListKind::VarSizes => &footer.offsets.tile_var_sizes,
+                    ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
+                };
+                let offset = *lists.get(slot).ok_or_else(missing)?;
+                Ok(TileList::Section(Section::new(
+                    self.engine.clone(),
+                    self.metadata_path(),
+                    offset,
+                    self.writer.key.clone(),
+                    self.object(slot, kind as u64),
+                )))
+            }
+        }
+    }
+
+    /// Running sums of the var sizes of a slot, with the list itself.
+    pub fn var_sizes(&self, slot: usize) -> Result<(Arc<PrefixSums>, TileList)> {
+        let list = self.list(slot, ListKind::VarSizes)?;
+        let cell = self
+            .var_sums
+            .get(slot)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("slot {slot}")))?;
+        let sums = match cell.get() {
+            Some(sums) => sums.clone(),
+            None => {
+                let sums = Arc::new(PrefixSums::new(&list, self.geometry.tile_num)?);
+                cell.get_or_init(|| sums).clone()
+            }
+        };
+        Ok((sums, list))
+    }
+
+    /// The number in the cache of a file (`part`) of a slot.
+    pub fn file_object(&self, slot: usize, part: Part) -> u64 {
+        let number = match part {
+            Part::Fixed => 4,
+            Part::Var => 5,
+            Part::Validity => 6,
+        };
+        self.object(slot, number)
+    }
+
+    fn object(&self, slot: usize, number: u64) -> u64 {
+        self.objects + slot as u64 * OBJECTS_PER_SLOT + number
+    }
+
+    /// The body of a section of the metadata, decoded whole. None where `offset` is None.
+    pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
+        let Some(offset) = offset else { return Ok(None) };
+        let blob = self.engine.open_immutable(&self.metadata_path())?;
+        Ok(Some(
+            read_generic_tile(&*blob, offset, self.writer.key.as_ref())?.1,
+        ))
+    }
+}
+
+/// The last component of `path` as bytes.
+pub fn file_name(path: &Path) -> &[u8] {
+    path.file_name().map_or(b"", |name| name.as_bytes())
+}

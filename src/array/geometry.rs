@@ -1,0 +1,185 @@
+//! How many tiles a fragment has, and how many cells a tile.
+
+use crate::error::{Error, Result};
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::range::Range;
+use crate::format::schema::{Dimension, Schema};
+
+/// The tiles of one fragment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of tiles.
+    pub tile_num: u64,
+    /// Cells of every tile but the last.
+    pub tile_cells: u64,
+    /// Cells of the last tile.
+    pub last_tile_cells: u64,
+    /// Cells of all tiles; dense fragments count the padding.
+    pub cell_num: u64,
+}
+
+impl Geometry {
+    /// Checks the products.
+    pub fn new(tile_num: u64, tile_cells: u64, last_tile_cells: u64) -> Result<Geometry> {
+        let cell_num = match tile_num.checked_sub(1) {
+            None => Some(0),
+            Some(full) => full
+                .checked_mul(tile_cells)
+                .and_then(|cells| cells.checked_add(last_tile_cells)),
+        };
+        let cell_num = cell_num.ok_or_else(|| {
+            Error::limit(format!(
+                "{tile_num} tiles of {tile_cells} cells are more than 2^64 cells"
+            ))
+        })?;
+        Ok(Geometry {
+            tile_num,
+            tile_cells,
+            last_tile_cells,
+            cell_num,
+        })
+    }
+
+    /// Tiles of a sparse fragment: `capacity` cells each, but for the last.
+    pub fn sparse(tile_num: u64, capacity: u64, last_tile_cells: u64) -> Result<Geometry> {
+        if tile_num > 0 && !(1..=capacity).contains(&last_tile_cells) {
+            return Err(Error::corrupt(format!(
+                "a last tile of {last_tile_cells} cells with a capacity of {capacity}"
+            )));
+        }
+        Self::new(tile_num, capacity, last_tile_cells)
+    }
+
+    /// Tiles of a dense fragment: those that its non-empty domain touches, each stored in full.
+    pub fn dense(schema: &Schema, non_empty_domain: &[Range]) -> Result<Geometry> {
+        let (mut tile_num, mut tile_cells) = (1u64, 1u64);
+        if non_empty_domain.len() != schema.dimensions.len() {
+            return Err(Error::corrupt(format!(
+                "a non-empty domain of {} dimensions in an array of {}",
+                non_empty_domain.len(),
+                schema.dimensions.len()
+            )));
+        }
+        for (dimension, range) in schema.dimensions.iter().zip(non_empty_domain) {
+            let (tiles, extent) = dense_dimension(dimension, range).map_err(|e| {
+                e.in_part(format_args!(
+                    "dimension `{}`",
+                    String::from_utf8_lossy(&dimension.name)
+                ))
+            })?;
+            let overflow = || Error::limit("more than 2^64 cells in a dense fragment");
+            tile_num = tile_num.checked_mul(tiles).ok_or_else(overflow)?;
+            tile_cells = tile_cells.checked_mul(extent).ok_or_else(overflow)?;
+        }
+        Self::new(tile_num, tile_cells, tile_cells)
+    }
+
+    /// Cells of tile `tile`.
+    pub fn cells_of(&self, tile: u64) -> u64 {
+        if tile.checked_add(1) == Some(self.tile_num) {
+            self.last_tile_cells
+        } else {
+            self.tile_cells
+        }
+    }
+}
+
+/// Tiles that `range` touches along a dimension, and the extent of one.
+fn dense_dimension(dimension: &Dimension, range: &Range) -> Result<(u64, u64)> {
+    let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
+        return Err(Error::corrupt(
+            "a dense fragment along a dimension without domain or tile extent",
+        ));
+    };
+    let datatype = dimension.datatype;
+    let origin = integer(datatype, &domain.lo)?;
+    // Extents are unsigned in effect, and distances may exceed the signed maximum of the type.
+    let extent = integer(datatype, extent)? & mask(datatype);
+    if extent == 0 {
+        return Err(Error::corrupt("a tile extent of 0"));
+    }
+    let tile = |bound: &[u8]| -> Result<u64> {
+        Ok((integer(datatype, bound)?.wrapping_sub(origin) & mask(datatype)) / extent)
+    };
+    let (low, high) = (tile(&range.lo)?, tile(&range.hi)?);
+    let tiles = high
+        .checked_sub(low)
+        .and_then(|n| n.checked_add(1))
+        .ok_or_else(|| Error::corrupt("a non-empty domain whose lower bound is above its upper one"))?;
+    Ok((tiles, extent))
+}
+
+fn mask(datatype: Datatype) -> u64 {
+    match datatype.size() {
+        8 => u64::MAX,
+        size => (1 << (8 * size)) - 1,
+    }
+}
+
+/// A little-endian integer of up to eight bytes, as the low bits of a u64.
+fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
+    let integral = matches!(
+        datatype.kind(),
+        Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time | Kind::Bool
+    );
+    if !integral || bytes.len() != datatype.size() {
+        return Err(Error::corrupt(format!(
+            "a dense dimension of type {}",
+            datatype.name()
+        )));
+    }
+    let mut out = [0; 8];
+    for (to, from) in out.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    Ok(u64::from_le_bytes(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::datatype::CellValNum;
+
+    fn dimension(lo: i8, hi: i8, extent: u8) -> Dimension {
+        Dimension {
+            name: b"x".to_vec(),
+            datatype: Datatype::Int8,
+            cell_val_num: CellValNum::Fixed(1),
+            filters: Default::default(),
+            domain: Some(Range {
+                lo: vec![lo.cast_unsigned()],
+                hi: vec![hi.cast_unsigned()],
+            }),
+            tile_extent: Some(vec![extent]),
+        }
+    }
+
+    fn range(lo: i8, hi: i8) -> Range {
+        Range {
+            lo: vec![lo.cast_unsigned()],
+            hi: vec![hi.cast_unsigned()],
+        }
+    }
+
+    #[test]
+    fn tiles_of_a_signed_domain_wider_than_its_maximum() {
+        let d = dimension(-128, 127, 200);
+        assert_eq!(dense_dimension(&d, &range(-128, 127)).unwrap(), (2, 200));
+        assert_eq!(dense_dimension(&d, &range(-128, 71)).unwrap(), (1, 200));
+        assert_eq!(dense_dimension(&d, &range(72, 72)).unwrap(), (1, 200));
+        let d = dimension(-10, 9, 6);
+        assert_eq!(dense_dimension(&d, &range(-5, -4)).unwrap(), (2, 6));
+        assert!(dense_dimension(&d, &range(5, -5)).is_err());
+        assert!(dense_dimension(&dimension(0, 9, 0), &range(0, 1)).is_err());
+    }
+
+    #[test]
+    fn cell_counts_are_checked() {
+        let g = Geometry::sparse(3, 10, 4).unwrap();
+        assert_eq!((g.cell_num, g.cells_of(1), g.cells_of(2)), (24, 10, 4));
+        assert_eq!(Geometry::sparse(0, 10, 0).unwrap().cell_num, 0);
+        assert!(Geometry::sparse(3, 10, 11).is_err());
+        assert!(Geometry::sparse(3, 10, 0).is_err());
+        assert!(Geometry::new(u64::MAX, u64::MAX, 1).is_err());
+    }
+}

@@ -1,0 +1,225 @@
+//! Groups: their members, replayed from the files of their details, and where these lie.
+
+use super::engine::Engine;
+use super::listing::{list_or_empty, metadata_files, now, read_text};
+use super::source::GROUP_DIRECTORY;
+use crate::error::Result;
+use crate::filter::generic::read_generic_tile;
+use crate::format::commits::parse_lines;
+use crate::format::group::{GroupDetails, GroupMember};
+use crate::format::metadata::MetadataEntry;
+use crate::format::name::TimestampedName;
+use crate::storage::EntryType;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The members of a group once its details files have been replayed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Group {
+    /// Version of the last file; None without any.
+    pub version: Option<u32>,
+    /// In the order in which they were added; none is marked as deleted.
+    pub members: Vec<GroupMember>,
+}
+
+/// Replays details files, oldest first. A file of version 1 is a snapshot, which replaces all before it; one
+/// of version 2 adds, replaces and removes members, which are known by their name, or by their URI where they
+/// have none.
+pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
+    let mut version = None;
+    let mut members: Vec<Option<GroupMember>> = Vec::new();
+    let mut index: HashMap<Vec<u8>, usize> = HashMap::new();
+    for details in files {
+        version = Some(details.version);
+        if details.version == 1 {
+            members.clear();
+            index.clear();
+        }
+        for member in details.members {
+            let key = member.name.as_ref().unwrap_or(&member.uri).clone();
+            let known = index.get(&key).copied();
+            let place = known.and_then(|i| members.get_mut(i));
+            match (member.deleted, place) {
+                (true, Some(place)) => {
+                    *place = None;
+                    index.remove(&key);
+                }
+                (true, None) => {}
+                (false, Some(place)) => *place = Some(member),
+                (false, None) => {
+                    index.insert(key, members.len());
+                    members.push(Some(member));
+                }
+            }
+        }
+    }
+    Group {
+        version,
+        members: members.into_iter().flatten().collect(),
+    }
+}
+
+/// Reads the details of the group at `path`. A group without any has no members: so do those of a time before members were registered.
+pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
+    let directory = path.join(GROUP_DIRECTORY);
+    let entries = list_or_empty(engine, &directory)?;
+    let names: Vec<&str> = entries
+        .iter()
+        .filter(|e| e.entry_type == EntryType::File)
+        .filter_map(|e| e.name.to_str())
+        .collect();
+    let mut vacuumed = HashSet::new();
+    for name in names.iter().filter(|name| name.ends_with(".vac")) {
+        for line in parse_lines(&read_text(engine, &directory.join(name))?) {
+            vacuumed.insert(line.rsplit(|&b| b == b'/').next().unwrap_or(&line).to_vec());
+        }
+    }
+    let now = now();
+    let mut files: Vec<(TimestampedName, &str)> = names
+        .into_iter()
+        .filter(|name| !name.contains('.') && !vacuumed.contains(name.as_bytes()))
+        .filter_map(|name| Some((TimestampedName::parse(name.as_bytes()).ok()?, name)))
+        .filter(|(parsed, _)| parsed.timestamps.1 <= now)
+        .collect();
+    files.sort_by_key(|(parsed, _)| parsed.timestamps.0);
+    // A file of version 1 is a snapshot of all members: only the last counts.
+    let snapshot = files
+        .last()
+        .is_some_and(|(latest, _)| latest.version.is_none_or(|version| version == 1));
+    let from = if snapshot { files.len() - 1 } else { 0 };
+    let details = files.iter().skip(from).map(|(_, name)| {
+        let blob = engine.storage.open(&directory.join(name))?;
+        let (_, body) = read_generic_tile(&*blob, 0, engine.key_for(path))?;
+        GroupDetails::parse(&body).map_err(|e| e.in_part("group details").in_file(blob.display()))
+    });
+    Ok(replay(details.collect::<Result<Vec<_>>>()?))
+}
+
+/// The records of a group's metadata files in force, file by file, oldest first.
+pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<Vec<MetadataEntry>>> {
+    metadata_files(engine, &path.join("__meta"), now())?
+        .iter()
+        .map(|file| super::open::read_metadata(engine, &file.path, engine.key_for(path)))
+        .collect()
+}
+
+/// Where a member of the group at `group` lies, relative to the source; None where that is outside of it. `root` is the source's own path, which absolute
+/// URIs are compared with.
+pub fn member_path(root: &Path, group: &Path, member: &GroupMember) -> Option<PathBuf> {
+    let uri = Path::new(OsStr::from_bytes(&member.uri));
+    let path = if member.relative {
+        group.join(uri.strip_prefix("/").unwrap_or(uri))
+    } else {
+        let local = member.uri.strip_prefix(b"file://").unwrap_or(&member.uri);
+        Path::new(OsStr::from_bytes(local))
+            .strip_prefix(root)
+            .ok()?
+            .to_path_buf()
+    };
+    normalise(&path)
+}
+
+/// Resolves `.` and `..` by name; None where that leads above the source.
+fn normalise(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => out.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !out.pop() {
+                    return None;
+                }
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(out)
+}
+
+/// The name under which a member is shown: its own, or the last segment of its URI. None where it has neither.
+pub fn member_name(member: &GroupMember) -> Option<&[u8]> {
+    match &member.name {
+        Some(name) if !name.is_empty() => Some(name),
+        _ => member
+            .uri
+            .rsplit(|&b| b == b'/')
+            .find(|segment| !segment.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::enums::ObjectType;
+
+    fn member(name: Option<&str>, uri: &str, deleted: bool) -> GroupMember {
+        GroupMember {
+            object_type: ObjectType::Array,
+            relative: true,
+            uri: uri.into(),
+            name: name.map(|name| name.into()),
+            deleted,
+        }
+    }
+
+    fn details(version: u32, members: Vec<GroupMember>) -> GroupDetails {
+        GroupDetails { version, members }
+    }
+
+    fn uris(group: &Group) -> Vec<&str> {
+        let uris = group.members.iter().map(|m| std::str::from_utf8(&m.uri));
+        uris.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn changes_are_replayed_by_name_or_uri() {
+        let group = replay([
+            details(2, vec![member(Some("n"), "a", false), member(None, "b", false)]),
+            details(2, vec![member(None, "c", false), member(Some("n"), "a2", false)]),
+            details(2, vec![member(None, "b", true), member(None, "never", true)]),
+        ]);
+        assert_eq!(uris(&group), ["a2", "c"]);
+        // The name counts, not the URI.
+        let group = replay([
+            details(2, vec![member(Some("n"), "a", false)]),
+            details(2, vec![member(None, "a", true)]),
+        ]);
+        assert_eq!(uris(&group), ["a"]);
+        // Removed and added again: behind those that stayed.
+        let group = replay([
+            details(2, vec![member(None, "a", false), member(None, "b", false)]),
+            details(2, vec![member(None, "a", true), member(None, "a", false)]),
+        ]);
+        assert_eq!(uris(&group), ["b", "a"]);
+    }
+
+    #[test]
+    fn a_snapshot_replaces_all_before_it() {
+        let group = replay([
+            details(1, vec![member(None, "a", false), member(None, "b", false)]),
+            details(1, vec![member(None, "b", false)]),
+        ]);
+        assert_eq!((group.version, uris(&group)), (Some(1), vec!["b"]));
+    }
+
+    #[test]
+    fn members_elsewhere_are_told_apart() {
+        let at = |relative, uri: &str| {
+            let member = GroupMember {
+                relative,
+                ..member(None, uri, false)
+            };
+            member_path(Path::new("/data/x"), Path::new("g/h"), &member)
+        };
+        assert_eq!(at(true, "a"), Some("g/h/a".into()));
+        assert_eq!(at(true, "../a/./b"), Some("g/a/b".into()));
+        assert_eq!(at(true, "../../../a"), None);
+        assert_eq!(at(false, "file:///data/x/a"), Some("a".into()));
+        assert_eq!(at(false, "/data/x/g/h/a"), Some("g/h/a".into()));
+        assert_eq!(at(false, "file:///data/xy/a"), None);
+        assert_eq!(at(false, "s3://bucket/a"), None);
+    }
+}

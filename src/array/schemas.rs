@@ -1,0 +1,71 @@
+//! The schemas of an array, each parsed once.
+
+use super::engine::Engine;
+use crate::error::{Error, Result};
+use crate::filter::EncryptionKey;
+use crate::filter::generic::read_generic_tile;
+use crate::format::schema::Schema;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// The file in the array's directory that held its schema before version 10.
+pub const LEGACY_SCHEMA: &str = "__array_schema.tdb";
+
+/// The directory of schemas from version 10 on.
+pub const SCHEMA_DIRECTORY: &str = "__schema";
+
+/// The schemas of one array by file name.
+pub struct Schemas {
+    engine: Arc<Engine>,
+    array: PathBuf,
+    key: Option<EncryptionKey>,
+    /// With the state of the file that each was parsed from: an array may be deleted and created anew.
+    parsed: Mutex<HashMap<String, ((u64, u64, u64), Arc<Schema>)>>,
+}
+
+impl Schemas {
+    /// The schemas of the array at `array`.
+    pub fn new(engine: Arc<Engine>, array: PathBuf, key: Option<EncryptionKey>) -> Self {
+        Schemas {
+            engine,
+            array,
+            key,
+            parsed: Mutex::default(),
+        }
+    }
+
+    /// The path of a schema's file, relative to the source.
+    pub fn path(&self, name: &str) -> PathBuf {
+        if name == LEGACY_SCHEMA {
+            self.array.join(name)
+        } else {
+            self.array.join(SCHEMA_DIRECTORY).join(name)
+        }
+    }
+
+    /// The schema in the file `name`. `NotFound` when there is none, which whoever was referred to it should turn into an error of their own.
+    pub fn get(&self, name: &str) -> Result<Arc<Schema>> {
+        if Path::new(name).components().count() != 1 || name.contains('/') || name == ".." {
+            return Err(Error::corrupt(format!("a schema called {name:?}")));
+        }
+        let path = self.path(name);
+        let state = self.engine.storage.metadata(&path)?.version;
+        if let Some((known, schema)) = self.parsed().get(name)
+            && *known == state
+        {
+            return Ok(schema.clone());
+        }
+        let blob = self.engine.storage.open(&path)?;
+        let (_, body) = read_generic_tile(&*blob, 0, self.key.as_ref())?;
+        let schema = Arc::new(Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))?);
+        self.parsed().insert(name.to_owned(), (state, schema.clone()));
+        Ok(schema)
+    }
+
+    fn parsed(&self) -> std::sync::MutexGuard<'_, HashMap<String, ((u64, u64, u64), Arc<Schema>)>> {
+        self.parsed
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

@@ -1,0 +1,309 @@
+//! Lists with one u64 for each tile (offsets, sizes), read piecewise.
+//!
+//! A list is a generic tile of the fragment's metadata file, filtered in chunks like any other, so that an entry costs one
+//! decoded chunk however many tiles there are.
+
+use super::cache::{Item, Key};
+use super::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::filter::chunk::ChunkIndex;
+use crate::filter::generic::GenericTile;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// A generic tile whose body is read by ranges, each chunk decoded when needed and kept in the cache.
+pub struct Section {
+    engine: Arc<Engine>,
+    path: PathBuf,
+    offset: u64,
+    key: Option<EncryptionKey>,
+    object: u64,
+    header: OnceLock<GenericTile>,
+}
+
+impl Section {
+    /// The generic tile at `offset` of the file at `path`; `object` names it in the cache.
+    pub fn new(
+        engine: Arc<Engine>,
+        path: PathBuf,
+        offset: u64,
+        key: Option<EncryptionKey>,
+        object: u64,
+    ) -> Self {
+        Section {
+            engine,
+            path,
+            offset,
+            key,
+            object,
+            header: OnceLock::new(),
+        }
+    }
+
+    fn header(&self) -> Result<&GenericTile> {
+        if let Some(header) = self.header.get() {
+            return Ok(header);
+        }
+        let blob = self.engine.open_immutable(&self.path)?;
+        let header = GenericTile::read_header(&*blob, self.offset, self.key.as_ref())?;
+        Ok(self.header.get_or_init(|| header))
+    }
+
+    /// Bytes of the unfiltered body.
+    pub fn size(&self) -> Result<u64> {
+        Ok(self.header()?.size)
+    }
+
+    fn index(&self) -> Result<Arc<ChunkIndex>> {
+        let header = self.header()?;
+        let blob = self.engine.open_immutable(&self.path)?;
+        let estimate = header.size / 65_536 * size_of::<crate::filter::chunk::ChunkPosition>() as u64;
+        let key = Key {
+            object: self.object,
+            tile: 0,
+            chunk: Key::INDEX,
+        };
+        let item = self
+            .engine
+            .cache
+            .get(key, estimate, || Ok(Item::Index(Arc::new(header.index(&*blob)?))))?;
+        match item {
+            Item::Index(index) => Ok(index),
+            Item::Chunk { .. } => Err(Error::new(ErrorKind::Internal, "a chunk in place of an index")),
+        }
+    }
+
+    /// Appends the bytes in `range` of the body to `out`.
+    pub fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let header = self.header()?;
+        let index = self.index()?;
+        let mut position = range.start;
+        while position < range.end {
+            let chunk = index.find(position).ok_or_else(|| {
+                Error::truncated(format!("byte {position} wanted of {}", header.size))
+                    .at(self.offset)
+                    .in_file(self.engine.storage.display(&self.path))
+            })?;
+            let (data, start) = self.chunk(header, &index, chunk)?;
+            let from = (position - start) as usize;
+            let to = data
+                .len()
+                .min((range.end - start).try_into().unwrap_or(usize::MAX));
+            let piece = data.get(from..to).unwrap_or(&[]);
+            if piece.is_empty() {
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    "a chunk shorter than its index says",
+                ));
+            }
+            out.extend_from_slice(piece);
+            position += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// A decoded chunk and the offset of its first byte in the body.
+    fn chunk(&self, header: &GenericTile, index: &ChunkIndex, chunk: usize) -> Result<(Arc<Vec<u8>>, u64)> {
+        let position = index
+            .chunks()
+            .get(chunk)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk that its index lacks"))?;
+        let blob = self.engine.open_immutable(&self.path)?;
+        let key = Key {
+            object: self.object,
+            tile: 0,
+            chunk: u32::try_from(chunk).unwrap_or(Key::INDEX - 1),
+        };
+        let item = self
+            .engine
+            .cache
+            .get(key, u64::from(position.original_length), || {
+                let data = header.decode_chunk(&*blob, index, chunk)?;
+                self.engine.stats.metadata_chunks_decoded.add(1);
+                self.engine.stats.bytes_decoded.add(data.len() as u64);
+                Ok(Item::Chunk {
+                    data: Arc::new(data),
+                    offsets: None,
+                })
+            })?;
+        match item {
+            Item::Chunk { data, .. } => Ok((data, position.original_offset)),
+            Item::Index(_) => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),
+        }
+    }
+
+    fn place(&self, error: Error) -> Error {
+        error
+            .at(self.offset)
+            .in_file(self.engine.storage.display(&self.path))
+    }
+}
+
+/// A list with one u64 for each tile.
+pub enum TileList {
+    /// In memory: fragments of versions 1 and 2, whose metadata is one generic tile.
+    Memory(Vec<u64>),
+    /// In the metadata file: a count u64, then the entries.
+    Section(Section),
+}
+
+impl TileList {
+    /// The entries in `range`. `Corrupt` where the list does not have `tile_num` entries.
+    pub fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
+        let range = range.start.min(tile_num)..range.end.min(tile_num);
+        match self {
+            TileList::Memory(list) => {
+                if list.len() as u64 != tile_num {
+                    return Err(wrong_count(list.len() as u64, tile_num));
+                }
+                let range = range.start as usize..range.end as usize;
+                Ok(list.get(range).unwrap_or(&[]).to_vec())
+            }
+            TileList::Section(section) => {
+                let size = section.size()?;
+                let bytes = tile_num.checked_mul(8).and_then(|n| n.checked_add(8));
+                if bytes != Some(size) {
+                    return Err(section.place(wrong_count(size.saturating_sub(8) / 8, tile_num)));
+                }
+                let mut raw = Vec::new();
+                section.read(0..8, &mut raw)?;
+                let stored = u64::from_le_bytes(raw.as_slice().try_into().unwrap_or_default());
+                if stored != tile_num {
+                    return Err(section.place(wrong_count(stored, tile_num)));
+                }
+                raw.clear();
+                section.read(8 + range.start * 8..8 + range.end * 8, &mut raw)?;
+                Ok(raw
+                    .as_chunks::<8>()
+                    .0
+                    .iter()
+                    .map(|b| u64::from_le_bytes(*b))
+                    .collect())
+            }
+        }
+    }
+
+    /// One entry; `None` for `tile == tile_num`, as for any other that is not there.
+    pub fn get(&self, tile_num: u64, tile: u64) -> Result<Option<u64>> {
+        Ok(self
+            .entries(tile_num, tile..tile.saturating_add(1))?
+            .first()
+            .copied())
+    }
+}
+
+fn wrong_count(found: u64, tile_num: u64) -> Error {
+    Error::corrupt(format!("a list of {found} tiles in a fragment of {tile_num}"))
+}
+
+/// Running sums over a [`TileList`] of sizes: where each tile begins in the concatenation of all.
+pub struct PrefixSums {
+    /// Sum before each block, and the total last.
+    starts: Vec<u64>,
+}
+
+/// Entries between two sums that are kept.
+const BLOCK: u64 = 8192;
+
+impl PrefixSums {
+    /// Adds up the whole list, a block at a time.
+    pub fn new(list: &TileList, tile_num: u64) -> Result<PrefixSums> {
+        let mut starts = vec![0];
+        let mut sum = 0u64;
+        let mut tile = 0;
+        while tile < tile_num {
+            for size in list.entries(tile_num, tile..tile.saturating_add(BLOCK))? {
+                sum = sum
+                    .checked_add(size)
+                    .ok_or_else(|| Error::limit("the tiles' sizes add up to more than 2^64 bytes"))?;
+            }
+            starts.push(sum);
+            tile = tile.saturating_add(BLOCK);
+        }
+        Ok(PrefixSums { starts })
+    }
+
+    /// Sum of all sizes.
+    pub fn total(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Sum of the sizes before `tile`.
+    pub fn before(&self, list: &TileList, tile_num: u64, tile: u64) -> Result<u64> {
+        let block = tile / BLOCK;
+        let start = self
+            .starts
+            .get(block as usize)
+            .copied()
+            .unwrap_or_else(|| self.total());
+        let sizes = list.entries(tile_num, block * BLOCK..tile)?;
+        Ok(sizes.iter().fold(start, |sum, size| sum.saturating_add(*size)))
+    }
+
+    /// The tile that holds byte `offset` of the concatenation, with its first byte and its size; None past the end.
+    pub fn find(&self, list: &TileList, tile_num: u64, offset: u64) -> Result<Option<(u64, u64, u64)>> {
+        if offset >= self.total() {
+            return Ok(None);
+        }
+        let block = self
+            .starts
+            .partition_point(|&start| start <= offset)
+            .saturating_sub(1);
+        let mut start = self.starts.get(block).copied().unwrap_or(0);
+        let first = block as u64 * BLOCK;
+        for (i, size) in list
+            .entries(tile_num, first..first.saturating_add(BLOCK))?
+            .into_iter()
+            .enumerate()
+        {
+            if offset - start < size {
+                return Ok(Some((first + i as u64, start, size)));
+            }
+            start = start.saturating_add(size);
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_find_every_byte() {
+        let sizes: Vec<u64> = (0..20_000).map(|i| i % 5).collect();
+        let n = sizes.len() as u64;
+        let list = TileList::Memory(sizes.clone());
+        let sums = PrefixSums::new(&list, n).unwrap();
+        assert_eq!(sums.total(), sizes.iter().sum::<u64>());
+        let mut start = 0;
+        for (tile, size) in sizes.iter().enumerate().step_by(7) {
+            start = if tile == 0 {
+                0
+            } else {
+                sums.before(&list, n, tile as u64).unwrap()
+            };
+            for offset in [start, start + size.saturating_sub(1)] {
+                if *size > 0 {
+                    assert_eq!(
+                        sums.find(&list, n, offset).unwrap(),
+                        Some((tile as u64, start, *size))
+                    );
+                }
+            }
+        }
+        assert!(start > 0);
+        assert_eq!(sums.before(&list, n, n).unwrap(), sums.total());
+        assert_eq!(sums.find(&list, n, sums.total()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_list_of_another_length_is_corrupt() {
+        let list = TileList::Memory(vec![1, 2, 3]);
+        assert_eq!(list.entries(3, 1..9).unwrap(), [2, 3]);
+        assert!(list.entries(4, 0..1).is_err());
+        assert!(PrefixSums::new(&TileList::Memory(vec![u64::MAX, 1]), 2).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! BYTESHUFFLE: all first bytes of the elements, then all second bytes, and so on.
+//!
+//! | metadata | type |
+//! |---|---|
+//! | number of parts, length of each | u32, u32 each |
+//!
+//! A part of n bytes holds m = n / width elements; byte j of element i is stored at j * m + i. The n % width bytes at
+//! the end stay where they are.
+//!
+//! Example: `01 02 03 02 | 00 00 00 01 | 00 00 00 00 | 00 00 00 00` is the INT32 values 1, 2, 3, 258.
+
+use super::element::{extend_zeroed, width_error};
+use super::framing::split;
+use crate::cursor::Cursor;
+use crate::error::Result;
+
+/// Undoes the filter on `data`, elements of `width` bytes, into the empty `out`.
+pub(super) fn undo(metadata: &mut Cursor<'_>, width: usize, data: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    if !matches!(width, 1 | 2 | 4 | 8) {
+        return Err(width_error(width));
+    }
+    split(metadata, data, |part| {
+        if width == 1 {
+            out.extend_from_slice(part);
+        } else {
+            unshuffle(width, part, extend_zeroed(out, part.len())?);
+        }
+        Ok(())
+    })
+}
+
+/// Undoes the filter on one part of elements of `width` bytes (1, 2, 4 or 8); `out` is as long as `part`.
+pub(super) fn unshuffle(width: usize, part: &[u8], out: &mut [u8]) {
+    let elements = part.len() / width.max(1);
+    let (planes, tail) = part.split_at_checked(elements * width).unwrap_or((part, &[]));
+    let Some((out, tail_out)) = out.split_at_mut_checked(planes.len()) else {
+        return;
+    };
+    match width {
+        2 => interleave2(planes, out),
+        4 => interleave4(planes, out),
+        8 => interleave8(planes, out),
+        _ => out.copy_from_slice(planes),
+    }
+    if tail.len() == tail_out.len() {
+        tail_out.copy_from_slice(tail);
+    }
+}
+
+/// Bytes of a plane that are interleaved together.
+const BLOCK: usize = 16;
+
+macro_rules! interleave {
+    ($name:ident, $width:literal, $first:ident $(, $plane:ident)*) => {
+        /// Writes byte i of each plane in turn, for all i; `planes` and `out` are equally long multiples of the width.
+        fn $name(planes: &[u8], out: &mut [u8]) {
+            let elements = planes.len() / $width;
+            if elements == 0 {
+                return;
+            }
+            let mut planes = planes.chunks_exact(elements);
+            let $first = planes.next().unwrap_or_default().as_chunks::<BLOCK>();
+            $(let $plane = planes.next().unwrap_or_default().as_chunks::<BLOCK>();)*
+            let (blocks, tail) = out.as_chunks_mut::<{ $width * BLOCK }>();
+            let inputs = $first.0.iter()$(.zip($plane.0))*;
+            for (out, interleave!(@nest $first $(, $plane)*)) in blocks.iter_mut().zip(inputs) {
+                for i in 0..BLOCK {
+                    let bytes = [$first[i] $(, $plane[i])*];
+                    out[$width * i..$width * i + $width].copy_from_slice(&bytes);
+                }
+            }
+            let inputs = $first.1.iter()$(.zip($plane.1))*;
+            for (out, interleave!(@nest $first $(, $plane)*)) in tail.as_chunks_mut::<$width>().0.iter_mut().zip(inputs) {
+                *out = [*$first $(, *$plane)*];
+            }
+        }
+    };
+    (@nest $a:ident, $b:ident) => { ($a, $b) };
+    (@nest $a:ident, $b:ident, $c:ident, $d:ident) => { ((($a, $b), $c), $d) };
+    (@nest $a:ident, $b:ident, $c:ident, $d:ident, $e:ident, $f:ident, $g:ident, $h:ident) => {
+        ((((((($a, $b), $c), $d), $e), $f), $g), $h)
+    };
+}
+
+interleave!(interleave2, 2, a, b);
+interleave!(interleave4, 4, a, b, c, d);
+interleave!(interleave8, 8, a, b, c, d, e, f, g, h);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn run(parts: &[u32], width: usize, data: &[u8]) -> Result<Vec<u8>> {
+        let bytes: Vec<u8> = parts.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let mut out = vec![];
+        undo(&mut Cursor::new(&bytes), width, data, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn the_example() {
+        let stored = [1, 2, 3, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(
+            run(&[1, 16], 4, &stored).unwrap(),
+            [1u32, 2, 3, 258].map(u32::to_le_bytes).as_flattened()
+        );
+    }
+
+    #[test]
+    fn every_width_and_tail() {
+        for width in [1, 2, 4, 8] {
+            for length in (0..40).chain([127, 128, 129, 1000, 1023]) {
+                let plain: Vec<u8> = (0..length).map(|i| (i * 7 + i / 256) as u8).collect();
+                let m = length / width;
+                let mut stored = plain.clone();
+                for i in 0..m {
+                    for j in 0..width {
+                        stored[j * m + i] = plain[i * width + j];
+                    }
+                }
+                assert_eq!(
+                    run(&[1, length as u32], width, &stored).unwrap(),
+                    plain,
+                    "{width} {length}"
+                );
+            }
+        }
+        assert_eq!(
+            run(&[2, 4, 2], 2, &[1, 2, 3, 4, 5, 6]).unwrap(),
+            [1, 3, 2, 4, 5, 6]
+        );
+    }
+
+    #[test]
+    fn hostile_input_fails() {
+        assert_eq!(run(&[1, 4], 2, &[0; 6]).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(run(&[1, 8], 2, &[0; 6]).unwrap_err().kind(), ErrorKind::Truncated);
+        assert_eq!(
+            run(&[1, 6], 3, &[0; 6]).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            run(&[1, 6], 0, &[0; 6]).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            run(&[u32::MAX, 6], 1, &[0; 6]).unwrap_err().kind(),
+            ErrorKind::LimitExceeded
+        );
+    }
+}

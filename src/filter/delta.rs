@@ -1,0 +1,122 @@
+//! DELTA: the first value, then the difference of each value to the one before it.
+//!
+//! | part | type |
+//! |---|---|
+//! | number of values n | u64 |
+//! | first value, n - 1 differences | n of the element type |
+//!
+//! Sums wrap at the element's width. Elements are those of the reinterpreting type if the filter has one, else of the
+//! type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no differences.
+//!
+//! Example: `03 00 00 00 00 00 00 00 | 05 00 00 00 | f8 ff ff ff | 67 00 00 00` is the INT32 values 5, -3, 100.
+
+use super::element::{Element, by_width, extend_zeroed};
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::format::datatype::{Datatype, Kind};
+
+/// Bytes of the elements that delta and double delta make of `datatype`; `Corrupt` for floats.
+pub(super) fn element_width(datatype: Datatype) -> Result<usize> {
+    match datatype.kind() {
+        Kind::Float => Err(Error::corrupt(format!("differences of {}", datatype.name()))),
+        Kind::Text | Kind::Bytes | Kind::Bool => Ok(1),
+        Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time => Ok(datatype.size()),
+    }
+}
+
+/// Reads the number of values and checks that they make up `length` bytes.
+pub(super) fn value_count(c: &mut Cursor<'_>, width: usize, length: usize) -> Result<u64> {
+    let count = c.u64("number of values")?;
+    if count.checked_mul(width as u64) != Some(length as u64) {
+        return Err(c.corrupt(
+            "number of values",
+            format!("{count} values of {width} bytes where {length} bytes are declared"),
+        ));
+    }
+    Ok(count)
+}
+
+/// Appends the `length` bytes that the differences `input` of values of `datatype` decode to.
+pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &mut Vec<u8>) -> Result<()> {
+    let width = element_width(datatype)?;
+    let mut c = Cursor::new(input);
+    value_count(&mut c, width, length)?;
+    let differences = c.bytes(length as u64, "differences")?;
+    c.finish()?;
+    let out = extend_zeroed(out, length)?;
+    by_width!(width, E => accumulate::<E>(E::default(), differences, out));
+    Ok(())
+}
+
+/// Writes the running sums from `start` of the whole elements of `input` to `out`.
+pub(super) fn accumulate<E: Element>(start: E, input: &[u8], out: &mut [u8]) {
+    let mut sum = start;
+    for (out, difference) in E::split_mut(out).0.iter_mut().zip(E::split(input).0) {
+        sum = sum.plus(E::load(difference));
+        *out = sum.store();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn run(input: &[u8], datatype: Datatype, length: usize) -> Result<Vec<u8>> {
+        let mut out = vec![];
+        decompress(input, datatype, length, &mut out)?;
+        Ok(out)
+    }
+
+    fn encode(count: u64, body: &[u8]) -> Vec<u8> {
+        [&count.to_le_bytes(), body].concat()
+    }
+
+    #[test]
+    fn the_example() {
+        let input = encode(3, [5, -8, 103].map(i32::to_le_bytes).as_flattened());
+        assert_eq!(
+            run(&input, Datatype::Int32, 12).unwrap(),
+            [5, -3, 100].map(i32::to_le_bytes).as_flattened()
+        );
+    }
+
+    #[test]
+    fn sums_wrap_at_every_width() {
+        assert_eq!(
+            run(&encode(2, &[255, 2]), Datatype::StringUtf8, 2).unwrap(),
+            [255, 1]
+        );
+        assert_eq!(
+            run(&encode(2, &[255, 255, 2, 0]), Datatype::Uint16, 4).unwrap(),
+            [255, 255, 1, 0]
+        );
+        let input = encode(2, [-1, 2].map(i64::to_le_bytes).as_flattened());
+        assert_eq!(
+            run(&input, Datatype::DatetimeMs, 16).unwrap(),
+            [-1, 1].map(i64::to_le_bytes).as_flattened()
+        );
+        // Characters of two bytes are not elements of two bytes.
+        assert_eq!(
+            run(&encode(2, &[255, 2]), Datatype::StringUtf16, 2).unwrap(),
+            [255, 1]
+        );
+        assert_eq!(run(&encode(0, &[]), Datatype::Int32, 0).unwrap(), b"");
+    }
+
+    #[test]
+    fn hostile_input_fails() {
+        let kind = |input: &[u8], length| run(input, Datatype::Int32, length).unwrap_err().kind();
+        assert_eq!(kind(&encode(3, &[0; 12]), 16), ErrorKind::Corrupt);
+        assert_eq!(kind(&encode(3, &[0; 11]), 12), ErrorKind::Truncated);
+        assert_eq!(kind(&encode(3, &[0; 13]), 12), ErrorKind::Corrupt);
+        assert_eq!(kind(&encode(u64::MAX / 4 + 4, &[0; 12]), 12), ErrorKind::Corrupt);
+        assert_eq!(kind(&[1], 12), ErrorKind::Truncated);
+        assert_eq!(
+            run(&encode(3, &[0; 12]), Datatype::Float32, 12)
+                .unwrap_err()
+                .kind(),
+            ErrorKind::Corrupt
+        );
+    }
+}

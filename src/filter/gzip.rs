@@ -1,0 +1,115 @@
+//! GZIP: despite the name, each part is a zlib stream (RFC 1950) with its Adler-32 checksum.
+//!
+//! Example: `78 9c | 63 64 60 60 60 44 c2 00 | 00 38 00 05` is four INT32 of value 1: the zlib header, one deflate
+//! block with fixed codes, and the checksum. The stream must end where the part ends.
+
+use super::element::{first_room, more_room, reserve};
+use crate::error::{Error, Result};
+use flate2::{Decompress, FlushDecompress, Status};
+use std::cell::Cell;
+
+thread_local! {
+    /// Its window and tables are kept from part to part.
+    static INFLATE: Cell<Option<Decompress>> = const { Cell::new(None) };
+}
+
+/// Appends the `length` bytes that the zlib stream `input` decodes to.
+pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+    let mut inflate = INFLATE.take().unwrap_or_else(|| Decompress::new(true));
+    let result = run(&mut inflate, input, length, out);
+    INFLATE.set(Some(inflate));
+    result
+}
+
+fn run(inflate: &mut Decompress, input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+    inflate.reset(true);
+    let start = out.len();
+    let mut room = first_room(length, input.len());
+    loop {
+        // One byte more than wanted: with room left over, a full vector never hides the end of the stream.
+        reserve(out, room.saturating_add(1))?;
+        let rest = usize::try_from(inflate.total_in())
+            .ok()
+            .and_then(|n| input.get(n..))
+            .unwrap_or_default();
+        let status = inflate
+            .decompress_vec(rest, out, FlushDecompress::Finish)
+            .map_err(|e| Error::corrupt(format!("not a zlib stream: {e}")))?;
+        let produced = out.len().saturating_sub(start);
+        if status == Status::StreamEnd && produced == length {
+            break;
+        }
+        if status == Status::StreamEnd || produced > length {
+            return Err(Error::corrupt(format!(
+                "the zlib stream decodes to {produced} bytes or more in place of {length}"
+            )));
+        }
+        if out.len() < out.capacity() {
+            return Err(Error::truncated(format!(
+                "the zlib stream ends early, after {produced} of {length} bytes"
+            )));
+        }
+        room = more_room(length, produced);
+    }
+    match (input.len() as u64).saturating_sub(inflate.total_in()) {
+        0 => Ok(()),
+        n => Err(Error::corrupt(format!(
+            "{n} bytes after the end of the zlib stream"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use flate2::{Compression, write::ZlibEncoder};
+    use std::io::Write;
+
+    const ONES: [u8; 14] = [
+        0x78, 0x9c, 0x63, 0x64, 0x60, 0x60, 0x60, 0x44, 0xc2, 0x00, 0x00, 0x38, 0x00, 0x05,
+    ];
+
+    fn compress(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(vec![], Compression::new(6));
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn run(input: &[u8], length: usize) -> Result<Vec<u8>> {
+        let mut out = vec![];
+        decompress(input, length, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn the_example() {
+        assert_eq!(
+            run(&ONES, 16).unwrap(),
+            [1u32; 4].map(u32::to_le_bytes).as_flattened()
+        );
+        assert_eq!(run(&compress(b""), 0).unwrap(), b"");
+    }
+
+    #[test]
+    fn parts_are_appended_and_large_ones_grow() {
+        let mut out = b"before".to_vec();
+        let zeros = vec![0; 20 << 20];
+        decompress(&compress(&zeros), zeros.len(), &mut out).unwrap();
+        assert!(out.starts_with(b"before\0") && out.len() == 6 + zeros.len());
+    }
+
+    #[test]
+    fn a_stream_that_disagrees_with_its_length_fails() {
+        let bomb = compress(&vec![0; 8 << 20]);
+        assert_eq!(run(&bomb, 100).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert!(run(&ONES[..10], 16).is_err());
+        assert!(run(b"", 16).is_err());
+        let mut longer = ONES.to_vec();
+        longer.push(0);
+        assert_eq!(run(&longer, 16).unwrap_err().kind(), ErrorKind::Corrupt);
+        let mut wrong_sum = ONES;
+        wrong_sum[13] ^= 1;
+        assert_eq!(run(&wrong_sum, 16).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}

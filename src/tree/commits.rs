@@ -1,0 +1,103 @@
+//! `commits.json`: every commit file of an array, decoded.
+
+use super::json::commits::{
+    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, ListedPath, commits_json as json,
+    schema_lookup,
+};
+use crate::array::Array;
+use crate::array::listing::{CommitFile, CommitKind, read_text};
+use crate::error::{Error, Result};
+use crate::filter::generic::read_generic_tile;
+use crate::format::commits::{normalise_path, parse_consolidated, parse_lines};
+use crate::format::condition::Condition;
+use crate::storage::Blob;
+use serde_json::Value;
+use std::os::unix::ffi::OsStrExt;
+
+/// The document. A file that cannot be decoded is in it with the reason.
+pub fn commits_json(array: &Array) -> Result<Value> {
+    let listing = array.listing()?;
+    let entries: Vec<CommitEntry> = listing
+        .commits
+        .iter()
+        .map(|commit| entry(array, commit))
+        .collect();
+    // Constants of conditions are shown in the types of the current schema's fields; without a schema, as bytes.
+    match array.latest_schema() {
+        Ok(schema) => Ok(json(&entries, &schema_lookup(&schema))),
+        Err(_) => Ok(json(&entries, &|_| None)),
+    }
+}
+
+fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
+    let relative = commit.path.strip_prefix(&array.path).unwrap_or(&commit.path);
+    CommitEntry {
+        name: commit.name.clone().into_bytes(),
+        path: relative.as_os_str().as_bytes().to_vec(),
+        commit_type: match commit.kind {
+            CommitKind::Ok => CommitType::Ok,
+            CommitKind::Write => CommitType::Wrt,
+            CommitKind::Consolidated => CommitType::Con,
+            CommitKind::Ignore => CommitType::Ign,
+            CommitKind::Vacuum => CommitType::Vac,
+            CommitKind::Delete => CommitType::Del,
+            CommitKind::Update => CommitType::Upd,
+        },
+        timestamp_range: commit.parsed.as_ref().map(|name| name.timestamps),
+        format_version: commit.parsed.as_ref().map(|name| name.name_version),
+        size: array
+            .engine
+            .storage
+            .metadata(&commit.path)
+            .ok()
+            .map(|metadata| metadata.len),
+        content: content(array, commit).unwrap_or_else(|e| {
+            log::warn!("{e}");
+            CommitContent::Damaged(e.to_string())
+        }),
+    }
+}
+
+fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
+    let place = |e: Error| e.in_file(array.engine.storage.display(&commit.path));
+    match commit.kind {
+        CommitKind::Ok | CommitKind::Write => Ok(CommitContent::Marker),
+        CommitKind::Ignore | CommitKind::Vacuum => {
+            let lines = parse_lines(&read_text(&array.engine, &commit.path)?);
+            let paths = lines.into_iter().map(|path| ListedPath {
+                normalised: normalise_path(&path),
+                path,
+            });
+            Ok(CommitContent::Paths(paths.collect()))
+        }
+        CommitKind::Consolidated => {
+            let bytes = read_text(&array.engine, &commit.path)?;
+            let entries = parse_consolidated(&bytes).map_err(place)?;
+            let embedded = array.engine.storage.open(&commit.path)?;
+            let entries = entries.into_iter().map(|entry| ConsolidatedCommit {
+                condition: entry.payload.map(|(offset, _)| {
+                    embedded_condition(array, &*embedded, offset).map_err(|e| e.to_string())
+                }),
+                path: entry.path,
+            });
+            Ok(CommitContent::Consolidated(entries.collect()))
+        }
+        CommitKind::Delete => {
+            let (_, body) = array.generic_file(&commit.path)?;
+            let condition = Condition::parse(&body).map_err(|e| place(e.in_part("condition")))?;
+            Ok(CommitContent::Condition(condition, None))
+        }
+        CommitKind::Update => {
+            let (_, body) = array.generic_file(&commit.path)?;
+            let (condition, values) =
+                Condition::parse_update(&body).map_err(|e| place(e.in_part("condition")))?;
+            Ok(CommitContent::Condition(condition, Some(values)))
+        }
+    }
+}
+
+/// The condition in the copy of a delete file that a consolidated commit file has at `offset`.
+fn embedded_condition(array: &Array, blob: &dyn Blob, offset: u64) -> Result<Condition> {
+    let (_, body) = read_generic_tile(blob, offset, array.key.as_ref())?;
+    Condition::parse(&body).map_err(|e| e.in_part("condition").at(offset).in_file(blob.display()))
+}

@@ -1,0 +1,71 @@
+//! The directory of a group.
+
+use super::context::{Ancestors, Context};
+use super::directory::{Children, ListedDirectory};
+use super::document::Document;
+use super::json::{self, render};
+use super::names;
+use super::node::{Freshness, Node};
+use crate::array::group::{group_metadata, member_name, member_path, read_group};
+use crate::error::{ErrorKind, Result};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The node of the group at `path`.
+pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64) -> Node {
+    ListedDirectory::node(mtime, Freshness::Listing, move || {
+        let details = {
+            let (context, path) = (context.clone(), path.clone());
+            Document::node(mtime, Freshness::Listing, move || {
+                let group = read_group(&context.engine, &path)?;
+                Ok(render(&json::group::group_json(group.version, &group.members)))
+            })
+        };
+        let metadata = {
+            let (context, path) = (context.clone(), path.clone());
+            Document::node(mtime, Freshness::Listing, move || {
+                let files = group_metadata(&context.engine, &path)?;
+                Ok(render(&json::metadata::metadata_json(&json::metadata::merge(
+                    files,
+                ))))
+            })
+        };
+        let (names, nodes): (Vec<String>, Vec<Node>) = [
+            ("group.json".to_owned(), details),
+            ("metadata.json".to_owned(), metadata),
+        ]
+        .into_iter()
+        .chain(members(&context, &path, &above).unwrap_or_else(|e| {
+            log::warn!("{e}");
+            Vec::new()
+        }))
+        .unzip();
+        Ok(names::unique(names, 255)
+            .into_iter()
+            .map(OsString::from)
+            .zip(nodes)
+            .collect::<Children>())
+    })
+}
+
+/// The members that lie inside the source, under the names that they are shown by.
+fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec<(String, Node)>> {
+    let mut shown = Vec::new();
+    for member in read_group(&context.engine, path)?.members {
+        let uri = member.uri.escape_ascii();
+        let (Some(name), Some(at)) = (member_name(&member), member_path(&context.root, path, &member)) else {
+            log::info!("{}: member {uri} is not shown: it lies elsewhere", path.display());
+            continue;
+        };
+        match context.object(&at, above) {
+            Ok(Some(node)) => shown.push((names::encode(name), node)),
+            Ok(None) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                log::info!("{}: member {uri} is not shown: it is missing", path.display());
+            }
+            Err(e) => log::warn!("{}: member {uri} is not shown: {e}", path.display()),
+        }
+    }
+    Ok(shown)
+}

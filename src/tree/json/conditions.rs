@@ -1,0 +1,30 @@
+//! `conditions.json`: the delete conditions that a consolidation has applied to a fragment already.
+
+use super::value;
+use serde_json::Value;
+
+/// The paths of the processed conditions relative to the array, as stored, e.g.
+/// `__commits/__1_1_<uuid>_22.del`. None, for a version below 16, gives null.
+pub fn conditions_json(paths: Option<&[Vec<u8>]>) -> Value {
+    match paths {
+        Some(paths) => paths.iter().map(|path| value::name(path)).collect(),
+        None => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_are_listed() {
+        let paths = [b"__commits/__1_1_ab_22.del".to_vec(), vec![0xFF]];
+        assert_eq!(
+            conditions_json(Some(&paths)),
+            json!(["__commits/__1_1_ab_22.del", {"hex": "ff"}])
+        );
+        assert_eq!(conditions_json(Some(&[])), json!([]));
+        assert_eq!(conditions_json(None), Value::Null);
+    }
+}

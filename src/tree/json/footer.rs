@@ -1,0 +1,331 @@
+//! `footer.json`: the footer of a fragment's metadata file, or what corresponds to it below version 3.
+
+use super::fields::{StoredField, by_field, stored_fields};
+use super::value;
+use crate::format::fragment::footer::FooterPosition;
+use crate::format::fragment::{Footer, LegacyMetadata, SectionOffsets, Slots};
+use crate::format::schema::Schema;
+use crate::tree::names;
+use serde_json::{Map, Value, json};
+
+/// A footer (format versions 3 to 23). `schema` is the fragment's own, `position` where the footer lies in
+/// the metadata file; `tile_num` and `cell_num` are derived from both by the caller, cells including the
+/// padding of dense tiles.
+pub fn footer_json(
+    footer: &Footer,
+    schema: &Schema,
+    position: FooterPosition,
+    tile_num: u64,
+    cell_num: u64,
+) -> Value {
+    let fields = stored_fields(schema, &footer.slots);
+    json!({
+        "format_version": footer.version,
+        "array_schema_name": footer.schema_name.as_ref().map(|name| value::name(name)),
+        "dense": footer.dense,
+        "non_empty_domain": footer.non_empty_domain.as_ref().map(|rect| value::rect(&schema.dimensions, rect)),
+        "sparse_tile_num": footer.sparse_tile_num,
+        "tile_num": tile_num,
+        "last_tile_cell_num": footer.last_tile_cell_num,
+        "cell_num": cell_num,
+        "has_timestamps": footer.has_timestamps,
+        "has_delete_metadata": footer.has_delete_metadata,
+        "fields": sizes_json(&fields, &footer.file_sizes, &footer.file_var_sizes, &footer.file_validity_sizes),
+        "offsets": offsets_json(&fields, schema, Some(&footer.offsets)),
+        "footer_offset": position.offset,
+        "footer_size": position.size,
+        "optional_sections": footer.optional_sections.iter().map(|section| json!({
+            "id": section.id,
+            "size": section.data.len(),
+            "data": value::hex(&section.data),
+        })).collect::<Value>(),
+    })
+}
+
+/// The metadata of versions 1 and 2 under the same keys. Whether the fragment is dense is not in it, so the
+/// caller tells.
+pub fn legacy_json(
+    metadata: &LegacyMetadata,
+    schema: &Schema,
+    dense: bool,
+    tile_num: u64,
+    cell_num: u64,
+) -> Value {
+    let fields = stored_fields(schema, &legacy_slots(metadata, schema));
+    json!({
+        "format_version": metadata.version,
+        "array_schema_name": null,
+        "dense": dense,
+        "non_empty_domain": metadata.non_empty_domain.as_ref().map(|rect| value::rect(&schema.dimensions, rect)),
+        "sparse_tile_num": if dense { 0 } else { metadata.mbrs.len() },
+        "tile_num": tile_num,
+        "last_tile_cell_num": metadata.last_tile_cell_num,
+        "cell_num": cell_num,
+        "has_timestamps": false,
+        "has_delete_metadata": false,
+        "fields": sizes_json(&fields, &metadata.file_sizes, &metadata.file_var_sizes, &[]),
+        "offsets": offsets_json(&fields, schema, None),
+        "footer_offset": null,
+        "footer_size": null,
+        "optional_sections": [],
+    })
+}
+
+/// The numbering of the lists of legacy metadata.
+pub fn legacy_slots(metadata: &LegacyMetadata, schema: &Schema) -> Slots {
+    Slots {
+        version: metadata.version,
+        attributes: schema.attributes.len(),
+        dimensions: schema.dimensions.len(),
+        has_timestamps: false,
+        has_delete_metadata: false,
+    }
+}
+
+/// The file sizes of each field, null where it has no such file.
+fn sizes_json(fields: &[StoredField], fixed: &[u64], var: &[u64], validity: &[u64]) -> Value {
+    by_field(fields, |field| {
+        json!({
+            "file_size": fixed.get(field.slot),
+            "file_var_size": var.get(field.slot).filter(|_| field.cell_val_num.is_var()),
+            "file_validity_size": validity.get(field.slot).filter(|_| field.nullable),
+        })
+    })
+}
+
+/// Where each section lies in the metadata file, null where the version has none.
+fn offsets_json(fields: &[StoredField], schema: &Schema, offsets: Option<&SectionOffsets>) -> Value {
+    let none = SectionOffsets::default();
+    let sections = offsets.unwrap_or(&none);
+    let list = |offsets: &[u64]| match offsets {
+        [] => Value::Null,
+        _ => by_field(fields, |field| Value::from(offsets.get(field.slot).copied())),
+    };
+    // Sections of the global-order bounds belong to dimensions, not to slots.
+    let dimensions = |offsets: &[u64]| match offsets {
+        [] => Value::Null,
+        _ => {
+            let keys = schema.dimensions.iter().enumerate().map(|(i, dimension)| {
+                if dimension.name.is_empty() {
+                    names::dimension(b"", i)
+                } else {
+                    names::key(&dimension.name)
+                }
+            });
+            let keys = names::unique(keys.collect(), usize::MAX);
+            let entries = keys.into_iter().enumerate();
+            let entries = entries.map(|(i, key)| (key, Value::from(offsets.get(i).copied())));
+            Value::Object(entries.collect::<Map<_, _>>())
+        }
+    };
+    json!({
+        "rtree": offsets.map(|offsets| offsets.rtree),
+        "tile_offsets": list(&sections.tile_offsets),
+        "tile_var_offsets": list(&sections.tile_var_offsets),
+        "tile_var_sizes": list(&sections.tile_var_sizes),
+        "tile_validity_offsets": list(&sections.tile_validity_offsets),
+        "tile_mins": list(&sections.tile_mins),
+        "tile_maxs": list(&sections.tile_maxs),
+        "tile_sums": list(&sections.tile_sums),
+        "tile_null_counts": list(&sections.tile_null_counts),
+        "fragment_statistics": sections.fragment_statistics,
+        "processed_conditions": sections.processed_conditions,
+        "global_order_mins": dimensions(&sections.global_order_mins),
+        "global_order_maxs": dimensions(&sections.global_order_maxs),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::tests::example;
+    use super::*;
+    use crate::format::fragment::OptionalSection;
+    use crate::format::range::Range;
+
+    fn compact(text: &str) -> String {
+        text.replace('\n', "").replace("  ", "")
+    }
+
+    #[test]
+    fn a_footer_has_all_keys_in_order() {
+        let schema = example();
+        let slots = Slots {
+            version: 23,
+            attributes: 2,
+            dimensions: 2,
+            has_timestamps: true,
+            has_delete_metadata: false,
+        };
+        // Slots: a, s, the dead one of the coordinates, x, y, timestamps.
+        let list = |start: u64| (start..start + 6).collect::<Vec<u64>>();
+        let footer = Footer {
+            version: 23,
+            schema_name: Some(b"__1_1_ab".to_vec()),
+            dense: false,
+            non_empty_domain: Some(vec![
+                Range {
+                    lo: vec![1, 0],
+                    hi: vec![2, 0],
+                },
+                Range {
+                    lo: b"p".to_vec(),
+                    hi: b"q".to_vec(),
+                },
+            ]),
+            sparse_tile_num: 3,
+            last_tile_cell_num: 1,
+            has_timestamps: true,
+            has_delete_metadata: false,
+            file_sizes: list(10),
+            file_var_sizes: list(20),
+            file_validity_sizes: list(30),
+            offsets: SectionOffsets {
+                rtree: 0,
+                tile_offsets: list(100),
+                tile_var_offsets: list(200),
+                tile_var_sizes: list(300),
+                tile_validity_offsets: list(400),
+                tile_mins: list(500),
+                tile_maxs: list(600),
+                tile_sums: list(700),
+                tile_null_counts: list(800),
+                fragment_statistics: Some(900),
+                processed_conditions: Some(910),
+                global_order_mins: vec![920, 921],
+                global_order_maxs: vec![930, 931],
+            },
+            optional_sections: vec![OptionalSection {
+                id: 7,
+                data: vec![1, 0xFF],
+            }],
+            slots,
+        };
+        let by = |start: u64| {
+            format!(
+                r#"{{"a":{},"s":{},"x":{},"y":{},"__timestamps":{}}}"#,
+                start,
+                start + 1,
+                start + 3,
+                start + 4,
+                start + 5
+            )
+        };
+        let position = FooterPosition {
+            offset: 1000,
+            size: 500,
+        };
+        let expected = compact(
+            r#"{"format_version":23,"array_schema_name":"__1_1_ab","dense":false,"non_empty_domain":[[1,2],["p","q"]],
+            "sparse_tile_num":3,"tile_num":3,"last_tile_cell_num":1,"cell_num":21,"has_timestamps":true,"has_delete_metadata":false,
+            "fields":{
+                "a":{"file_size":10,"file_var_size":null,"file_validity_size":null},
+                "s":{"file_size":11,"file_var_size":21,"file_validity_size":31},
+                "x":{"file_size":13,"file_var_size":null,"file_validity_size":null},
+                "y":{"file_size":14,"file_var_size":24,"file_validity_size":null},
+                "__timestamps":{"file_size":15,"file_var_size":null,"file_validity_size":null}},
+            "offsets":{"rtree":0,"tile_offsets":F100,"tile_var_offsets":F200,"tile_var_sizes":F300,"tile_validity_offsets":F400,
+                "tile_mins":F500,"tile_maxs":F600,"tile_sums":F700,"tile_null_counts":F800,
+                "fragment_statistics":900,"processed_conditions":910,
+                "global_order_mins":{"x":920,"y":921},"global_order_maxs":{"x":930,"y":931}},
+            "footer_offset":1000,"footer_size":500,
+            "optional_sections":[{"id":7,"size":2,"data":{"hex":"01ff"}}]}"#,
+        );
+        let expected = (1..=8).fold(expected, |text, i| text.replace(&format!("F{i}00"), &by(100 * i)));
+        assert_eq!(
+            footer_json(&footer, &schema, position, 3, 21).to_string(),
+            expected
+        );
+    }
+
+    #[test]
+    fn what_version_3_lacks_is_null() {
+        let schema = example();
+        let footer = Footer {
+            version: 3,
+            schema_name: None,
+            dense: true,
+            non_empty_domain: None,
+            sparse_tile_num: 0,
+            last_tile_cell_num: 4,
+            has_timestamps: false,
+            has_delete_metadata: false,
+            file_sizes: vec![10, 11, 12],
+            file_var_sizes: vec![20, 21],
+            file_validity_sizes: vec![],
+            offsets: SectionOffsets {
+                rtree: 5,
+                tile_offsets: vec![1, 2, 3],
+                tile_var_offsets: vec![4, 5],
+                tile_var_sizes: vec![6, 7],
+                ..SectionOffsets::default()
+            },
+            optional_sections: vec![],
+            slots: Slots {
+                version: 3,
+                attributes: 2,
+                dimensions: 2,
+                has_timestamps: false,
+                has_delete_metadata: false,
+            },
+        };
+        let position = FooterPosition { offset: 50, size: 60 };
+        let expected = compact(
+            r#"{"format_version":3,"array_schema_name":null,"dense":true,"non_empty_domain":null,
+            "sparse_tile_num":0,"tile_num":1,"last_tile_cell_num":4,"cell_num":4,"has_timestamps":false,"has_delete_metadata":false,
+            "fields":{
+                "a":{"file_size":10,"file_var_size":null,"file_validity_size":null},
+                "s":{"file_size":11,"file_var_size":21,"file_validity_size":null},
+                "__coords":{"file_size":12,"file_var_size":null,"file_validity_size":null}},
+            "offsets":{"rtree":5,"tile_offsets":{"a":1,"s":2,"__coords":3},
+                "tile_var_offsets":{"a":4,"s":5,"__coords":null},"tile_var_sizes":{"a":6,"s":7,"__coords":null},
+                "tile_validity_offsets":null,"tile_mins":null,"tile_maxs":null,"tile_sums":null,"tile_null_counts":null,
+                "fragment_statistics":null,"processed_conditions":null,"global_order_mins":null,"global_order_maxs":null},
+            "footer_offset":50,"footer_size":60,"optional_sections":[]}"#,
+        );
+        assert_eq!(
+            footer_json(&footer, &schema, position, 1, 4).to_string(),
+            expected
+        );
+    }
+
+    #[test]
+    fn legacy_metadata_has_the_same_keys() {
+        let schema = example();
+        let bounds = Range {
+            lo: vec![1, 0],
+            hi: vec![2, 0],
+        };
+        let metadata = LegacyMetadata {
+            version: 2,
+            non_empty_domain: Some(vec![bounds.clone()]),
+            mbrs: vec![vec![bounds.clone()], vec![bounds]],
+            bounding_coords: vec![],
+            tile_offsets: vec![],
+            tile_var_offsets: vec![],
+            tile_var_sizes: vec![],
+            last_tile_cell_num: 5,
+            file_sizes: vec![10, 11, 12],
+            file_var_sizes: vec![0, 21],
+        };
+        let expected = compact(
+            r#"{"format_version":2,"array_schema_name":null,"dense":false,"non_empty_domain":[[1,2]],
+            "sparse_tile_num":2,"tile_num":2,"last_tile_cell_num":5,"cell_num":15,"has_timestamps":false,"has_delete_metadata":false,
+            "fields":{
+                "a":{"file_size":10,"file_var_size":null,"file_validity_size":null},
+                "s":{"file_size":11,"file_var_size":21,"file_validity_size":null},
+                "__coords":{"file_size":12,"file_var_size":null,"file_validity_size":null}},
+            "offsets":{"rtree":null,"tile_offsets":null,"tile_var_offsets":null,"tile_var_sizes":null,"tile_validity_offsets":null,
+                "tile_mins":null,"tile_maxs":null,"tile_sums":null,"tile_null_counts":null,
+                "fragment_statistics":null,"processed_conditions":null,"global_order_mins":null,"global_order_maxs":null},
+            "footer_offset":null,"footer_size":null,"optional_sections":[]}"#,
+        );
+        assert_eq!(
+            legacy_json(&metadata, &schema, false, 2, 15).to_string(),
+            expected
+        );
+        assert_eq!(
+            legacy_json(&metadata, &schema, true, 2, 15)["sparse_tile_num"],
+            json!(0)
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! JSON text that reads well in `cat`.
+
+use serde_json::Value;
+use std::io::Write;
+
+/// The text of a document, indented by two spaces and ended by a line feed. An array is on one line where it
+/// holds only scalars and hexadecimal bytes, or pairs of them such as `[lo, hi]`. Equal documents give equal
+/// bytes.
+pub fn render(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_value(&mut out, value, 0);
+    out.push(b'\n');
+    out
+}
+
+/// Writes `value` at nesting `depth`, without a line feed at its end.
+pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
+    match value {
+        Value::Array(items) if items.is_empty() => out.extend_from_slice(b"[]"),
+        Value::Array(items) if items.iter().all(is_atom_or_pair) => write_inline(out, value),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                line(out, depth + 1);
+                write_value(out, item, depth + 1);
+            }
+            line(out, depth);
+            out.push(b']');
+        }
+        Value::Object(entries) if entries.is_empty() || is_atom(value) => write_inline(out, value),
+        Value::Object(entries) => {
+            out.push(b'{');
+            for (i, (key, item)) in entries.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                self::key(out, key, depth + 1);
+                write_value(out, item, depth + 1);
+            }
+            line(out, depth);
+            out.push(b'}');
+        }
+        _ => write_inline(out, value),
+    }
+}
+
+/// Writes `value` on the current line.
+fn write_inline(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(number) => {
+            // Writing to a Vec cannot fail.
+            let _ = write!(out, "{number}");
+        }
+        Value::String(text) => write_string(out, text),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.extend_from_slice(b", ");
+                }
+                write_inline(out, item);
+            }
+            out.push(b']');
+        }
+        Value::Object(entries) => {
+            out.push(b'{');
+            for (i, (key, item)) in entries.iter().enumerate() {
+                if i > 0 {
+                    out.extend_from_slice(b", ");
+                }
+                write_string(out, key);
+                out.extend_from_slice(b": ");
+                write_inline(out, item);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+/// Writes a string with its quotes and escapes.
+fn write_string(out: &mut Vec<u8>, text: &str) {
+    // Neither writing to a Vec nor serializing a string can fail.
+    let _ = serde_json::to_writer(out, text);
+}
+
+/// Starts a line at nesting `depth`.
+fn line(out: &mut Vec<u8>, depth: usize) {
+    out.push(b'\n');
+    out.resize(out.len() + 2 * depth, b' ');
+}
+
+/// Starts a line at nesting `depth` with the key of an object's entry.
+pub(super) fn key(out: &mut Vec<u8>, key: &str, depth: usize) {
+    line(out, depth);
+    write_string(out, key);
+    out.extend_from_slice(b": ");
+}
+
+/// Whether it is a scalar or bytes in hexadecimal.
+fn is_atom(value: &Value) -> bool {
+    match value {
+        Value::Array(_) => false,
+        Value::Object(entries) => entries.len() == 1 && matches!(entries.get("hex"), Some(Value::String(_))),
+        _ => true,
+    }
+}
+
+fn is_atom_or_pair(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => matches!(items.as_slice(), [a, b] if is_atom(a) && is_atom(b)),
+        _ => is_atom(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nested_objects_are_indented_and_flat_arrays_are_not() {
+        let value = json!({
+            "a": 1,
+            "b": [],
+            "c": {},
+            "d": [1, "x\n\"ü", null, true, false, {"hex": "ff"}],
+            "domain": [[-1, 9], ["a", {"hex": "80"}]],
+            "e": [[1, 2, 3], [4, 5, 6]],
+            "f": [{"g": 1.5}, {"hex": 1}],
+            "levels": [[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]],
+            "h": {"hex": "00"},
+        });
+        let expected = r#"{
+  "a": 1,
+  "b": [],
+  "c": {},
+  "d": [1, "x\n\"ü", null, true, false, {"hex": "ff"}],
+  "domain": [[-1, 9], ["a", {"hex": "80"}]],
+  "e": [
+    [1, 2, 3],
+    [4, 5, 6]
+  ],
+  "f": [
+    {
+      "g": 1.5
+    },
+    {
+      "hex": 1
+    }
+  ],
+  "levels": [
+    [
+      [[1, 2], [3, 4]],
+      [[5, 6], [7, 8]]
+    ]
+  ],
+  "h": {"hex": "00"}
+}
+"#;
+        let text = render(&value);
+        assert_eq!(String::from_utf8(text.clone()).unwrap(), expected);
+        assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn a_scalar_is_a_line() {
+        assert_eq!(render(&Value::Null), b"null\n");
+        assert_eq!(render(&json!([])), b"[]\n");
+        assert_eq!(render(&json!(u64::MAX)), b"18446744073709551615\n");
+        assert_eq!(render(&json!(-0.0)), b"-0.0\n");
+    }
+
+    #[test]
+    fn a_million_integers_are_one_line() {
+        let value: Value = (0..1_000_000_u64).collect();
+        let text = render(&value);
+        assert_eq!(text.iter().filter(|&&b| b == b'\n').count(), 1);
+        assert!(text.starts_with(b"[0, 1, 2, ") && text.ends_with(b", 999999]\n"));
+        // Digits of 0 to 999999, separators, brackets and line feed.
+        assert_eq!(text.len(), 5_888_890 + 2 * 999_999 + 3);
+    }
+}

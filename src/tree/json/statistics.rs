@@ -1,0 +1,91 @@
+//! `statistics.json`: the statistics of each field over a whole fragment.
+
+use super::fields::{StoredField, by_field};
+use super::tiles::sum_json;
+use super::value;
+use crate::format::datatype::Kind;
+use crate::format::fragment::FragmentStatistics;
+use serde_json::{Value, json};
+
+/// The document: for each field its minimum, maximum, sum and null count. `statistics` is indexed by slot;
+/// None, for a version below 12, gives null.
+///
+/// A minimum or maximum is null where none is stored; the sum is null for fields that have none (text, opaque
+/// bytes, several values a cell). All four are null for the dimensions of a dense fragment (`dense`), which
+/// stores none of their values but zeros here.
+pub fn statistics_json(
+    fields: &[StoredField],
+    dense: bool,
+    statistics: Option<&[FragmentStatistics]>,
+) -> Value {
+    let Some(statistics) = statistics else {
+        return Value::Null;
+    };
+    by_field(fields, |field| {
+        let entry = statistics.get(field.slot).filter(|_| !(dense && field.dimension));
+        // The least text may be the empty one, which is stored like none at all.
+        let may_be_empty = field.cell_val_num.is_var() && field.datatype.kind() == Kind::Text;
+        let bound = |bytes: &[u8], other: &[u8]| {
+            if bytes.is_empty() && (!may_be_empty || other.is_empty()) {
+                Value::Null
+            } else {
+                value::cell(field.datatype, field.cell_val_num, bytes)
+            }
+        };
+        json!({
+            "min": entry.map(|entry| bound(&entry.min, &entry.max)),
+            "max": entry.map(|entry| bound(&entry.max, &entry.min)),
+            "sum": entry.map(|entry| sum_json(field.datatype, field.cell_val_num, entry.sum)),
+            "null_count": entry.map(|entry| entry.null_count),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::datatype::{CellValNum, Datatype};
+
+    #[test]
+    fn statistics_are_typed_and_found_by_slot() {
+        let field = |key: &str, slot, datatype, cell_val_num| StoredField {
+            key: key.to_string(),
+            slot,
+            datatype,
+            cell_val_num,
+            nullable: false,
+            dimension: key == "x",
+        };
+        let fields = [
+            field("a", 0, Datatype::Int16, CellValNum::Fixed(1)),
+            field("s", 1, Datatype::StringAscii, CellValNum::Var),
+            field("x", 3, Datatype::Float64, CellValNum::Fixed(1)),
+            field("none", 9, Datatype::Float64, CellValNum::Fixed(1)),
+        ];
+        let entry = |min: &[u8], max: &[u8], sum: u64, null_count| FragmentStatistics {
+            min: min.to_vec(),
+            max: max.to_vec(),
+            sum: sum.to_le_bytes(),
+            null_count,
+        };
+        let statistics = [
+            entry(&[0xFF, 0xFF], &[3, 0], u64::MAX, 0),
+            entry(b"", b"zz", 0, 7),
+            entry(b"", b"", 0, 0),
+            entry(b"", b"", 2.5_f64.to_bits(), 0),
+        ];
+        assert_eq!(
+            statistics_json(&fields, false, Some(&statistics)).to_string(),
+            concat!(
+                r#"{"a":{"min":-1,"max":3,"sum":-1,"null_count":0},"#,
+                r#""s":{"min":"","max":"zz","sum":null,"null_count":7},"#,
+                r#""x":{"min":null,"max":null,"sum":2.5,"null_count":0},"#,
+                r#""none":{"min":null,"max":null,"sum":null,"null_count":null}}"#,
+            )
+        );
+        assert_eq!(statistics_json(&fields, false, None), Value::Null);
+        let dense = statistics_json(&fields, true, Some(&statistics));
+        assert_eq!(dense["x"]["sum"], Value::Null);
+        assert_eq!(dense["a"]["sum"], json!(-1));
+    }
+}

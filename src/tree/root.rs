@@ -1,0 +1,164 @@
+//! Opening a source, and the root of its tree with `.tiledbfs`.
+
+use super::context::{Ancestors, Context};
+use super::directory::ListedDirectory;
+use super::document::Document;
+use super::errors::ErrorLog;
+use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use crate::array::engine::Engine;
+use crate::array::source::{ObjectKind, classify, holds_tiledb};
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::format::MAX_VERSION;
+use crate::stats::Stats;
+use crate::storage::{LocalStorage, Storage};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a source is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bound of the decoded-chunk cache, in bytes.
+    pub cache_size: u64,
+    /// Keys of encrypted arrays. A key counts for the array at its path (relative to the source, empty for the source itself) and for all below; where several
+    /// do, the longest path wins.
+    pub keys: Vec<(PathBuf, EncryptionKey)>,
+    /// Whether symbolic links that lead out of the source are followed.
+    pub follow_symlinks: bool,
+}
+
+/// An opened source, ready to be looked at.
+pub struct Tree {
+    /// The directory that a mount shows.
+    pub root: Node,
+    /// The most recent errors.
+    pub errors: Arc<ErrorLog>,
+    /// The counters.
+    pub stats: Arc<Stats>,
+}
+
+impl Tree {
+    /// Opens an array, a group or a plain directory. Reads no more than it needs to tell which: `NotFound` when there is nothing, `InvalidInput` when it is not
+    /// TileDB (a file, or a directory without any array or group at any depth), `UnsupportedVersion` for a single array of a version that is too new.
+    pub fn open(source: &Path, options: &Options) -> Result<Tree> {
+        let place = |e: Error| e.in_file(source.display());
+        let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
+        if !metadata.is_dir() {
+            return Err(place(Error::new(
+                ErrorKind::InvalidInput,
+                "not a TileDB array, group or directory of these: it is a file",
+            )));
+        }
+        let stats: Arc<Stats> = Arc::default();
+        let storage = LocalStorage::new(source, options.follow_symlinks, stats.clone())?;
+        let root_path = storage.root().to_path_buf();
+        let storage: Arc<dyn Storage> = Arc::new(storage);
+        let engine = Arc::new(Engine::new(
+            storage,
+            options.cache_size,
+            options.keys.clone(),
+            stats.clone(),
+        ));
+        let context = Arc::new(Context::new(engine.clone(), root_path));
+        let top = Path::new("");
+        match classify(&engine, top)? {
+            ObjectKind::Array => match context.array(top).latest_schema() {
+                Err(e) if e.kind() == ErrorKind::UnsupportedVersion => return Err(e),
+                _ => {}
+            },
+            ObjectKind::Group => {}
+            ObjectKind::Directory if holds_tiledb(&engine, top)? => {}
+            ObjectKind::Directory => {
+                return Err(place(Error::new(
+                    ErrorKind::InvalidInput,
+                    "not TileDB: there is no array or group in it, at any depth",
+                )));
+            }
+        }
+        let inner = context
+            .object(top, &Ancestors::default())?
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "the source contains itself"))?;
+        let errors: Arc<ErrorLog> = Arc::default();
+        let own = own_directory(stats.clone(), errors.clone());
+        let root = match inner {
+            Node::Directory(inner) => Node::Directory(Arc::new(RootDirectory { inner, own })),
+            Node::File(_) => return Err(Error::new(ErrorKind::Internal, "the root of the tree is a file")),
+        };
+        Ok(Tree { root, errors, stats })
+    }
+}
+
+/// The name of the directory about the mount itself.
+const OWN: &str = ".tiledbfs";
+
+/// The source's directory, and [`OWN`] beside its entries.
+struct RootDirectory {
+    inner: Arc<dyn Directory>,
+    own: Node,
+}
+
+impl Directory for RootDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        if name == OWN {
+            Ok(Some(self.own.clone()))
+        } else {
+            self.inner.lookup(name)
+        }
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let inner = self.inner.list()?;
+        let mut entries: Vec<Entry> = vec![(OWN.into(), NodeType::Directory)];
+        let names = (0..inner.len())
+            .filter_map(|i| inner.get(i))
+            .filter(|(name, _)| **name != *OWN);
+        entries.extend(names.map(|(name, kind)| (name.into_owned(), kind)));
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.inner.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        self.inner.freshness()
+    }
+}
+
+/// `.tiledbfs/`.
+fn own_directory(stats: Arc<Stats>, errors: Arc<ErrorLog>) -> Node {
+    let mounted = crate::array::listing::now();
+    let version = Document::node(mounted, Freshness::Immutable, || {
+        Ok(format!(
+            "tiledbfs {}\nformat versions 1 to {MAX_VERSION}\n",
+            env!("CARGO_PKG_VERSION")
+        )
+        .into_bytes())
+    });
+    let stats = Document::node(mounted, Freshness::Live, move || Ok(stats_json(&stats)));
+    let errors = Document::node(mounted, Freshness::Live, move || Ok(errors.snapshot().0));
+    let children = vec![
+        (OsString::from("version"), version),
+        (OsString::from("stats.json"), stats),
+        (OsString::from("errors.jsonl"), errors),
+    ];
+    ListedDirectory::node(mounted, Freshness::Immutable, move || Ok(children.clone()))
+}
+
+/// The counters as JSON, padded to a length that does not change, so that what `stat` says holds when the file is read a moment later.
+fn stats_json(stats: &Stats) -> Vec<u8> {
+    const LENGTH: usize = 2048;
+    let counters = stats
+        .snapshot()
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect();
+    let mut out = super::json::render(&serde_json::Value::Object(counters));
+    if out.len() < LENGTH {
+        out.pop();
+        out.resize(LENGTH - 1, b' ');
+        out.push(b'\n');
+    }
+    out
+}
