@@ -61,8 +61,8 @@ fn what_cannot_be_mounted() {
             place.fails(&[mode, &[source, mountpoint]].concat(), 1, parts);
         };
         run("missing", "mnt", &["missing: no such file or directory"]);
-        run("plain", "mnt", &["plain is not TileDB"]);
-        run("plain/file", "mnt", &["plain/file is not TileDB"]);
+        run("plain", "mnt", &["/plain: not TileDB"]);
+        run("plain/file", "mnt", &["/plain/file: not a TileDB array"]);
         run("group", "missing", &["mount point missing: no such directory"]);
         run(
             "group",
@@ -78,8 +78,37 @@ fn what_cannot_be_mounted() {
         run("group", "/proc", &["/proc is already a mount point", "type proc"]);
     }
     place.fails(&["ls", "missing"], 1, &["missing: no such file or directory"]);
-    place.fails(&["ls", "plain"], 1, &["plain is not TileDB"]);
-    place.fails(&["cat", "plain", "x"], 1, &["plain is not TileDB"]);
+    place.fails(&["ls", "plain"], 1, &["/plain: not TileDB"]);
+    place.fails(&["cat", "plain", "x"], 1, &["/plain: not TileDB"]);
+}
+
+#[test]
+fn a_format_version_that_is_too_new() {
+    let place = Place::new();
+    // A schema of which only the version is looked at: a generic tile without filters, of one chunk.
+    let body = [24, 0, 0, 0, 1, 2, 3, 4];
+    let mut tile = Vec::new();
+    tile.extend(24_u32.to_le_bytes());
+    tile.extend((8 + 12 + 8_u64).to_le_bytes());
+    tile.extend(8_u64.to_le_bytes());
+    tile.push(4);
+    tile.extend(1_u64.to_le_bytes());
+    tile.push(0);
+    tile.extend(8_u32.to_le_bytes());
+    tile.extend([65536_u32, 0].map(u32::to_le_bytes).concat());
+    tile.extend(1_u64.to_le_bytes());
+    tile.extend([8_u32, 8, 0].map(u32::to_le_bytes).concat());
+    tile.extend(body);
+    let schemas = place.path("new/__schema");
+    fs::create_dir_all(&schemas).unwrap();
+    fs::write(schemas.join("__1_1_00112233445566778899aabbccddeeff"), tile).unwrap();
+    for arguments in [
+        &["mount", "new", "mnt"][..],
+        &["mount", "-f", "new", "mnt"],
+        &["ls", "new"],
+    ] {
+        place.fails(arguments, 1, &["/new", "version 24", "format versions 1 to 23"]);
+    }
 }
 
 #[test]

@@ -284,14 +284,17 @@ fn open_tree(source: &Path, options: &Options) -> Result<Tree, Failure> {
         ))
     });
     opened.map_err(|error| {
-        let source = show_path(source);
+        let place = match error.file() {
+            // The error says the rest of the place itself.
+            Some(file) if Path::new(file).starts_with(source) => String::new(),
+            _ => format!("{}: ", show_path(source)),
+        };
         Failure::new(match error.kind() {
-            ErrorKind::NotFound => format!("{source}: no such file or directory"),
-            ErrorKind::InvalidInput => format!("{source} is not TileDB: {error}"),
+            ErrorKind::NotFound => format!("{}: no such file or directory", show_path(source)),
             ErrorKind::UnsupportedVersion => {
-                format!("{source}: {error}; this program reads TileDB format versions 1 to {MAX_VERSION}")
+                format!("{place}{error}; this program reads TileDB format versions 1 to {MAX_VERSION}")
             }
-            _ => format!("{source}: {error}"),
+            _ => format!("{place}{error}"),
         })
     })
 }
