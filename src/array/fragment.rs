@@ -44,7 +44,7 @@ pub enum FragmentMetadata {
     /// Versions 1 and 2.
     Legacy(LegacyMetadata),
     /// Version 3 and later.
-    Footer(Footer, FooterPosition),
+    Footer(Box<Footer>, FooterPosition),
 }
 
 /// Which list of tiles; the number distinguishes them in the cache.
@@ -253,7 +253,7 @@ impl Fragment {
         }
         let (dense, slots) = (footer.dense, footer.slots);
         let writer = self.writer(footer.version, tile);
-        let metadata = FragmentMetadata::Footer(footer, position);
+        let metadata = FragmentMetadata::Footer(Box::new(footer), position);
         Ok(self.info(schema, schema_name, metadata, dense, geometry, slots, writer))
     }
 
