@@ -56,6 +56,11 @@ impl PartFile {
         }
     }
 
+    /// First byte of tile `tile`.
+    pub fn start(&self, tile: u64) -> Result<u64> {
+        Ok(self.extent(tile)?.start)
+    }
+
     fn place(&self, tile: u64, error: Error) -> Error {
         error
             .in_part(format_args!("tile {tile}"))

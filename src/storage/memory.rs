@@ -248,7 +248,9 @@ mod tests {
         storage.insert_directory(Path::new("d/e"));
         let names = |path: &str| -> Vec<_> {
             let entries = storage.list(Path::new(path)).unwrap().into_iter();
-            entries.map(|e| (e.name.into_string().unwrap(), e.entry_type)).collect()
+            entries
+                .map(|e| (e.name.into_string().unwrap(), e.entry_type))
+                .collect()
         };
         use EntryType::{Directory, File};
         assert_eq!(names(""), [("a".into(), Directory), ("d".into(), Directory)]);
@@ -257,9 +259,15 @@ mod tests {
         assert_eq!(storage.files().count(), 2);
         let blob = storage.open(Path::new("a/b")).unwrap();
         assert_eq!(blob.read(1, 2).unwrap(), b"yz");
-        assert_eq!(blob.read_at(2, &mut [0; 2]).unwrap_err().kind(), ErrorKind::Truncated);
+        assert_eq!(
+            blob.read_at(2, &mut [0; 2]).unwrap_err().kind(),
+            ErrorKind::Truncated
+        );
         assert!(blob.read_at(u64::MAX, &mut [0; 2]).is_err());
-        assert_eq!(storage.open(Path::new("d")).err().unwrap().kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            storage.open(Path::new("d")).err().unwrap().kind(),
+            ErrorKind::Corrupt
+        );
         let missing = storage.metadata(Path::new("a/x")).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
     }
@@ -271,7 +279,10 @@ mod tests {
         for path in ["../f", "/f", "f/g", "", "a/../b"] {
             storage.insert(Path::new(path), *b"y");
         }
-        let files: Vec<_> = storage.files().map(|(path, bytes)| (path, bytes.to_vec())).collect();
+        let files: Vec<_> = storage
+            .files()
+            .map(|(path, bytes)| (path, bytes.to_vec()))
+            .collect();
         assert_eq!(files, [(PathBuf::from("f"), b"x".to_vec())]);
         assert!(storage.remove(Path::new("f")) && !storage.remove(Path::new("f")));
     }

@@ -1,15 +1,15 @@
 //! What the nodes of a tree share, and how a directory of the source becomes a node.
 
 use super::array::ArrayDirectory;
-use super::directory::{Children, ListedDirectory};
 use super::group::group;
-use super::node::{Freshness, Node};
+use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
 use crate::error::Result;
 use crate::storage::EntryType;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -23,20 +23,40 @@ pub struct Context {
     arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
 }
 
-/// The directories above a node, from the root of the tree down, as the storage identifies them: what keeps groups that contain themselves, and links to
-/// directories above, from making an endless tree.
+/// The way from the root of the tree down to a node: what keeps groups that contain themselves, and links to directories above, from making an
+/// endless tree.
 #[derive(Clone, Default)]
-pub struct Ancestors(Arc<Vec<u64>>);
+pub struct Ancestors {
+    /// The directories, as the storage identifies them.
+    identities: Arc<Vec<u64>>,
+    /// How often the way left the directories' own nesting.
+    jumps: usize,
+}
+
+/// How often a way may do that. Groups whose members are groups elsewhere can name one directory by ways without number; their nesting as
+/// directories cannot.
+const MAX_JUMPS: usize = 4;
 
 impl Ancestors {
     /// The same with one more; None when it is among them already.
     fn with(&self, identity: u64) -> Option<Ancestors> {
-        if self.0.contains(&identity) {
+        if self.identities.contains(&identity) {
             return None;
         }
-        let mut all = (*self.0).clone();
+        let mut all = (*self.identities).clone();
         all.push(identity);
-        Some(Ancestors(Arc::new(all)))
+        Some(Ancestors {
+            identities: Arc::new(all),
+            jumps: self.jumps,
+        })
+    }
+
+    /// The same for a member that is not a directory in the group's own, or is for the second time; None when there were too many of these.
+    pub fn jump(&self) -> Option<Ancestors> {
+        (self.jumps < MAX_JUMPS).then(|| Ancestors {
+            identities: self.identities.clone(),
+            jumps: self.jumps + 1,
+        })
     }
 }
 
@@ -84,25 +104,63 @@ impl Context {
                 above,
             ))),
             ObjectKind::Group => group(self.clone(), path.to_path_buf(), above, metadata.mtime),
-            ObjectKind::Directory => plain(self.clone(), path.to_path_buf(), above, metadata.mtime),
+            ObjectKind::Directory => Node::Directory(Arc::new(PlainDirectory {
+                context: self.clone(),
+                path: path.to_path_buf(),
+                above,
+                mtime: metadata.mtime,
+            })),
         }))
     }
 }
 
 /// A plain directory: the arrays, groups and directories in it.
-fn plain(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64) -> Node {
-    ListedDirectory::node(mtime, Freshness::Listing, move || {
-        let mut children = Children::new();
-        for entry in context.engine.storage.list(&path)? {
-            if entry.entry_type != EntryType::Directory {
-                continue;
-            }
-            match context.object(&path.join(&entry.name), &above) {
-                Ok(Some(node)) => children.push((entry.name, node)),
-                Ok(None) => {}
-                Err(e) => log::warn!("passed over: {e}"),
-            }
+struct PlainDirectory {
+    context: Arc<Context>,
+    path: PathBuf,
+    above: Ancestors,
+    mtime: u64,
+}
+
+impl PlainDirectory {
+    /// The node for a directory in it; None, and a line in the log, where that cannot be shown.
+    fn child(&self, name: &OsStr) -> Option<Node> {
+        self.context
+            .object(&self.path.join(name), &self.above)
+            .unwrap_or_else(|e| {
+                log::warn!("passed over: {e}");
+                None
+            })
+    }
+}
+
+impl Directory for PlainDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        // A component of a path and nothing else.
+        if Path::new(name).file_name() != Some(name) {
+            return Ok(None);
         }
-        Ok(children)
-    })
+        match self.context.engine.storage.metadata(&self.path.join(name)) {
+            Ok(metadata) if metadata.entry_type == EntryType::Directory => Ok(self.child(name)),
+            _ => Ok(None),
+        }
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let entries = self.context.engine.storage.list(&self.path)?;
+        let entries: Vec<Entry> = entries
+            .into_iter()
+            .filter(|entry| entry.entry_type == EntryType::Directory && self.child(&entry.name).is_some())
+            .map(|entry| (entry.name, NodeType::Directory))
+            .collect();
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.mtime
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
 }

@@ -108,6 +108,11 @@ impl Walker<'_> {
             ErrorKind::Internal | ErrorKind::InvalidInput => self.wrong(path, format!("{error:?}")),
             ErrorKind::NotFound => self.wrong(path, format!("it is listed, but: {error:?}")),
             _ if error.file().is_none() => self.wrong(path, format!("no file in the error: {error:?}")),
+            // There is no place in a file that is not there, and the operating system names none.
+            ErrorKind::Io(_) | ErrorKind::KeyRequired => {}
+            _ if error.offset().is_none() => {
+                self.wrong(path, format!("no place in the error: {error:?}"));
+            }
             _ => {}
         }
     }
@@ -141,7 +146,14 @@ impl Walker<'_> {
                 Err(error) => self.wrong(path, format!("{name:?} is listed but: {error:?}")),
             }
         }
-        for absent in ["", ".", "..", "no such name", "18446744073709551616.data.bin", "00.data.bin"] {
+        for absent in [
+            "",
+            ".",
+            "..",
+            "no such name",
+            "18446744073709551616.data.bin",
+            "00.data.bin",
+        ] {
             if let Ok(Some(_)) = directory.lookup(OsStr::new(absent)) {
                 self.wrong(path, format!("{absent:?} is not listed but there"));
             }

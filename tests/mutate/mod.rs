@@ -53,7 +53,10 @@ pub enum Kind {
 
 /// All files that have bytes, or that mark something by being there.
 pub fn files(storage: &MemoryStorage) -> Files {
-    storage.files().map(|(path, bytes)| (path, bytes.clone())).collect()
+    storage
+        .files()
+        .map(|(path, bytes)| (path, bytes.clone()))
+        .collect()
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -61,16 +64,24 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from(u32::from_le_bytes(bytes.get(at..)?.first_chunk::<4>().copied()?)))
+    Some(u64::from(u32::from_le_bytes(
+        bytes.get(at..)?.first_chunk::<4>().copied()?,
+    )))
 }
 
 /// Offsets at which a structure begins or ends, as far as they can be told from the bytes alone: the fields of generic tiles and footers, chunks
 /// and their headers.
 pub fn edges(path: &Path, bytes: &[u8]) -> Vec<usize> {
     let mut edges = vec![0, 1, bytes.len().saturating_sub(1), bytes.len() / 2];
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let chunks = |start: usize, end: usize, edges: &mut Vec<usize>| {
-        let Some(count) = u64_at(bytes, start) else { return start };
+        let Some(count) = u64_at(bytes, start) else {
+            return start;
+        };
         edges.extend([start, start + 8]);
         let mut at = start + 8;
         for _ in 0..count.min(1000) {
@@ -144,7 +155,8 @@ const VALUES: [u64; 16] = [
 /// One mutation of one of `files`; None where the dice fell on nothing to be done.
 pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
     // Metadata are small next to data, and more depends on them.
-    let candidates: Vec<&(PathBuf, Arc<[u8]>)> = files.iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
+    let candidates: Vec<&(PathBuf, Arc<[u8]>)> =
+        files.iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
     let (path, bytes) = *random.pick(&candidates)?;
     let mutation = |kind, new: Option<Vec<u8>>, offset, what: String| {
         (new.as_deref() != Some(&bytes[..])).then(|| Mutation {
@@ -161,11 +173,21 @@ pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
             let bit = random.below(8);
             let mut new = bytes.to_vec();
             new[at] ^= 1 << bit;
-            mutation(Kind::BitFlip, Some(new), at, format!("bit {bit} of byte {at} flipped"))
+            mutation(
+                Kind::BitFlip,
+                Some(new),
+                at,
+                format!("bit {bit} of byte {at} flipped"),
+            )
         }
         7..=10 => {
             let edge = *random.pick(&edges(path, bytes))?;
-            mutation(Kind::Truncate, Some(bytes[..edge].to_vec()), edge, format!("cut at {edge}"))
+            mutation(
+                Kind::Truncate,
+                Some(bytes[..edge].to_vec()),
+                edge,
+                format!("cut at {edge}"),
+            )
         }
         11..=15 => {
             let edges = edges(path, bytes);
@@ -188,7 +210,12 @@ pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
         }
         16..=17 => {
             let (other, content) = *random.pick(&candidates)?;
-            mutation(Kind::Swap, Some(content.to_vec()), 0, format!("with the bytes of {}", other.display()))
+            mutation(
+                Kind::Swap,
+                Some(content.to_vec()),
+                0,
+                format!("with the bytes of {}", other.display()),
+            )
         }
         18 => {
             let mut new = bytes.to_vec();

@@ -103,7 +103,8 @@ impl Footer {
         file_size: u64,
         last_word: [u8; 8],
     ) -> Result<FooterPosition> {
-        Self::locate_in(name_version, schema, file_size, last_word).map_err(|e| e.in_part("footer"))
+        Self::locate_in(name_version, schema, file_size, last_word)
+            .map_err(|e| e.at(file_size.saturating_sub(8)).in_part("footer"))
     }
 
     fn locate_in(
@@ -145,8 +146,8 @@ impl Footer {
     /// Reads only the version word and, from version 10, the schema's name from the front of a footer, so that the schema can be loaded that the rest needs.
     ///
     /// `Corrupt` when the name could lead out of the directory of schemas, `UnsupportedVersion` for versions that are not understood.
-    pub fn peek_schema_name(footer: &[u8]) -> Result<(u32, Option<Vec<u8>>)> {
-        parse_front(&mut Cursor::new(footer)).map_err(|e| e.in_part("footer"))
+    pub fn peek_schema_name(c: &mut Cursor<'_>) -> Result<(u32, Option<Vec<u8>>)> {
+        parse_front(c).map_err(|e| e.in_part("footer"))
     }
 
     /// Parses one footer with the fragment's own schema. Leaves the cursor behind it. `exact` says that the cursor holds this footer and nothing else, which
