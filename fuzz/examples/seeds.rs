@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use tiledbfs::array::fragment::METADATA_FILE;
 use tiledbfs::cursor::Cursor;
@@ -64,7 +65,12 @@ fn sources(root: &Path) -> Vec<PathBuf> {
             waiting.extend(entries.map(|entry| entry.path()).filter(|path| path.is_dir()));
         }
     }
-    found.sort();
+    // Not one version after the other: the first ones fill up what there is room for.
+    found.sort_by_key(|path| {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        hasher.finish()
+    });
     found
 }
 

@@ -129,10 +129,14 @@ pub fn fragment_metadata(data: &[u8]) {
 
 /// Which parser, then a consolidated commit file, lines, the body of a delete or update condition, or a name.
 pub fn commits(data: &[u8]) {
-    let Some((which, rest)) = data.split_first() else { return };
+    let Some((which, rest)) = data.split_first() else {
+        return;
+    };
     let show = |condition: &Condition| {
         render(&json::commits::condition_json(condition, &|_| None));
-        json::commits::condition_text(condition, &|_| Some((Datatype::Int32, tiledbfs::format::datatype::CellValNum::Var)));
+        json::commits::condition_text(condition, &|_| {
+            Some((Datatype::Int32, tiledbfs::format::datatype::CellValNum::Var))
+        });
     };
     match which % 5 {
         0 => {
@@ -246,7 +250,11 @@ impl Settings {
             assert_eq!(decoded.data.len() as u64, u64::from(self.original));
             if let Some(offsets) = &decoded.offsets {
                 assert!(offsets.is_sorted());
-                assert!(offsets.last().is_none_or(|last| *last <= decoded.data.len() as u64));
+                assert!(
+                    offsets
+                        .last()
+                        .is_none_or(|last| *last <= decoded.data.len() as u64)
+                );
                 assert!(self.switches & 4 != 0 || offsets.len() as u64 == self.cells);
             }
         }
@@ -264,9 +272,21 @@ pub fn pipeline(data: &[u8]) {
         let expected = u64::from(c.u32("expected")?);
         let tile = MemoryBlob::new(c.rest(), "fuzz");
         let index = ChunkIndex::read(&tile, 0, tile.len(), expected)?;
-        assert_eq!(index.chunks().iter().map(|chunk| u64::from(chunk.original_length)).sum::<u64>(), expected);
+        assert_eq!(
+            index
+                .chunks()
+                .iter()
+                .map(|chunk| u64::from(chunk.original_length))
+                .sum::<u64>(),
+            expected
+        );
         for chunk in index.chunks().iter().take(16) {
-            assert_eq!(index.find(chunk.original_offset).and_then(|i| index.chunks().get(i)), Some(chunk));
+            assert_eq!(
+                index
+                    .find(chunk.original_offset)
+                    .and_then(|i| index.chunks().get(i)),
+                Some(chunk)
+            );
             let stored = tile.read(chunk.stored_offset, chunk.stored_length())?;
             let Some((metadata, data)) = stored.split_at_checked(chunk.metadata_length as usize) else {
                 panic!("a chunk shorter than its metadata");

@@ -109,41 +109,50 @@ impl PartFile {
             tile,
             chunk: number,
         };
-        let item = self
-            .engine
+        // Twice the offsets: as numbers, and as bytes.
+        let offsets = match self.codec.embeds_offsets {
+            true => self.geometry.cells_of(tile).saturating_mul(16),
+            false => 0,
+        };
+        let estimate = u64::from(position.original_length).saturating_add(offsets);
+        self.engine
             .cache
-            .get(key, u64::from(position.original_length), || {
-                let place = |e: Error| {
-                    self.place(
-                        tile,
-                        e.at(position.stored_offset)
-                            .in_part(format_args!("chunk {chunk}")),
-                    )
-                };
-                let stored = self
-                    .blob
-                    .read(position.stored_offset, position.stored_length())
-                    .map_err(place)?;
-                let (metadata, data) = stored.split_at(position.metadata_length as usize);
-                let decoded = self
-                    .codec
-                    .decode_chunk_of_cells(
-                        position.original_length,
-                        self.geometry.cells_of(tile),
-                        metadata,
-                        data,
-                    )
-                    .map_err(place)?;
-                self.engine.stats.chunks_decoded.add(1);
-                self.engine.stats.bytes_decoded.add(decoded.data.len() as u64);
-                let offsets = decoded.offsets.map(|offsets| {
-                    Arc::new(offsets.iter().flat_map(|o| o.to_le_bytes()).collect::<Vec<u8>>())
-                });
-                Ok(Item::Chunk {
-                    data: Arc::new(decoded.data),
-                    offsets,
-                })
-            })?;
+            .check_size(estimate)
+            .map_err(|e| self.place(tile, e.at(position.stored_offset)))?;
+        let item = self.engine.cache.get(key, estimate, || {
+            let place = |e: Error| {
+                self.place(
+                    tile,
+                    e.at(position.stored_offset)
+                        .in_part(format_args!("chunk {chunk}")),
+                )
+            };
+            let stored = self
+                .blob
+                .read(position.stored_offset, position.stored_length())
+                .map_err(place)?;
+            let (metadata, data) = stored.split_at(position.metadata_length as usize);
+            let decoded = self
+                .codec
+                .decode_chunk_of_cells(
+                    position.original_length,
+                    self.geometry.cells_of(tile),
+                    metadata,
+                    data,
+                )
+                .map_err(place)?;
+            self.engine.stats.chunks_decoded.add(1);
+            self.engine.stats.bytes_decoded.add(decoded.data.len() as u64);
+            let offsets = decoded.offsets.map(|offsets| {
+                let mut bytes = Vec::with_capacity(offsets.len().saturating_mul(8));
+                bytes.extend(offsets.iter().flat_map(|o| o.to_le_bytes()));
+                Arc::new(bytes)
+            });
+            Ok(Item::Chunk {
+                data: Arc::new(decoded.data),
+                offsets,
+            })
+        })?;
         match item {
             Item::Chunk { data, offsets } => Ok((data, offsets)),
             Item::Index(_) => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),

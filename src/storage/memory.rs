@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,8 +52,8 @@ impl MemoryStorage {
         Ok(storage)
     }
 
-    /// Puts a file at `path`, in place of what was there, and makes the directories above it. A path that is not plain names one after the
-    /// other, or that leads through a file, is passed over.
+    /// Puts a file at `path`, in place of what was there, and makes the directories above it. A path that is not names one after the other
+    /// as Linux allows them, or that leads through a file, is passed over.
     pub fn insert(&mut self, path: &Path, bytes: impl Into<Arc<[u8]>>) {
         self.put(path, Some(bytes.into()));
     }
@@ -67,7 +68,9 @@ impl MemoryStorage {
         let mut names = Vec::new();
         for component in path.components() {
             match component {
-                Component::Normal(name) => names.push(name),
+                Component::Normal(name) if name.len() <= 255 && !name.as_bytes().contains(&0) => {
+                    names.push(name);
+                }
                 _ => return,
             }
         }
@@ -276,7 +279,7 @@ mod tests {
     fn nothing_leads_out_or_through_files() {
         let mut storage = MemoryStorage::new();
         storage.insert(Path::new("f"), *b"x");
-        for path in ["../f", "/f", "f/g", "", "a/../b"] {
+        for path in ["../f", "/f", "f/g", "", "a/../b", "a\0", &"x".repeat(256)] {
             storage.insert(Path::new(path), *b"y");
         }
         let files: Vec<_> = storage
