@@ -35,7 +35,7 @@ pub struct Ancestors {
 
 /// How often a way may do that. Groups whose members are groups elsewhere can name one directory by ways without number; their nesting as
 /// directories cannot.
-const MAX_JUMPS: usize = 4;
+const MAX_JUMPS: usize = 3;
 
 impl Ancestors {
     /// The same with one more; None when it is among them already.
