@@ -80,12 +80,7 @@ impl Storage for LocalStorage {
         let mut entries = Vec::new();
         for entry in fs::read_dir(self.resolve(path)?).map_err(|e| self.error(&e, path))? {
             let entry = entry.map_err(|e| self.error(&e, path))?;
-            if let Some(entry_type) = self.classify(path, &entry) {
-                entries.push(DirEntry {
-                    name: entry.file_name(),
-                    entry_type,
-                });
-            }
+            entries.extend(self.classify(path, &entry));
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)

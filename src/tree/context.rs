@@ -1,16 +1,16 @@
 //! What the nodes of a tree share, and how a directory of the source becomes a node.
 
 use super::array::ArrayDirectory;
-use super::directory::{Children, ListedDirectory};
 use super::group::group;
-use super::node::{Freshness, Node};
+use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::storage::EntryType;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Shared by all nodes of a tree.
@@ -84,25 +84,68 @@ impl Context {
                 above,
             ))),
             ObjectKind::Group => group(self.clone(), path.to_path_buf(), above, metadata.mtime),
-            ObjectKind::Directory => plain(self.clone(), path.to_path_buf(), above, metadata.mtime),
+            ObjectKind::Directory => Node::Directory(Arc::new(PlainDirectory {
+                context: self.clone(),
+                path: path.to_path_buf(),
+                above,
+                mtime: metadata.mtime,
+            })),
         }))
     }
 }
 
-/// A plain directory: the arrays, groups and directories in it.
-fn plain(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64) -> Node {
-    ListedDirectory::node(mtime, Freshness::Listing, move || {
-        let mut children = Children::new();
-        for entry in context.engine.storage.list(&path)? {
-            if entry.entry_type != EntryType::Directory {
-                continue;
-            }
-            match context.object(&path.join(&entry.name), &above) {
-                Ok(Some(node)) => children.push((entry.name, node)),
-                Ok(None) => {}
-                Err(e) => log::warn!("passed over: {e}"),
-            }
+/// A plain directory: the arrays, groups and directories in it. What a child is gets decided when it is looked up, so that listing many costs one `readdir`.
+struct PlainDirectory {
+    context: Arc<Context>,
+    path: PathBuf,
+    above: Ancestors,
+    mtime: u64,
+}
+
+impl Directory for PlainDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let plain =
+            matches!(Path::new(name).components().next(), Some(Component::Normal(only)) if only == name);
+        if !plain {
+            return Ok(None);
         }
-        Ok(children)
-    })
+        let path = self.path.join(name);
+        match self.context.engine.storage.metadata(&path) {
+            Ok(metadata) if metadata.entry_type == EntryType::Directory => {
+                self.context.object(&path, &self.above)
+            }
+            Ok(_) => Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let entries: Vec<Entry> = self
+            .context
+            .engine
+            .storage
+            .list(&self.path)?
+            .into_iter()
+            .filter(|entry| entry.entry_type == EntryType::Directory)
+            .filter(|entry| !entry.linked || self.is_below(&entry.name))
+            .map(|entry| (entry.name, NodeType::Directory))
+            .collect();
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.mtime
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+impl PlainDirectory {
+    /// Whether the child `name`, a symbolic link, leads to a directory that is not above.
+    fn is_below(&self, name: &OsStr) -> bool {
+        matches!(self.lookup(name), Ok(Some(_)))
+    }
 }
