@@ -58,20 +58,24 @@ impl LocalStorage {
         Error::io(error).in_file(self.display(path))
     }
 
-    /// What a listed name is; None for what is left out.
-    fn classify(&self, directory: &Path, entry: &fs::DirEntry) -> Option<EntryType> {
-        let file_type = entry.file_type().ok()?;
-        if file_type.is_symlink() {
-            return self
-                .metadata(&directory.join(entry.file_name()))
-                .ok()
-                .map(|m| m.entry_type);
-        }
-        if file_type.is_dir() {
-            Some(EntryType::Directory)
+    /// A listed name; None for what is left out.
+    fn classify(&self, directory: &Path, entry: &fs::DirEntry) -> Option<DirEntry> {
+        let (name, file_type) = (entry.file_name(), entry.file_type().ok()?);
+        let linked = file_type.is_symlink();
+        let entry_type = if linked {
+            self.metadata(&directory.join(&name)).ok()?.entry_type
+        } else if file_type.is_dir() {
+            EntryType::Directory
+        } else if file_type.is_file() {
+            EntryType::File
         } else {
-            file_type.is_file().then_some(EntryType::File)
-        }
+            return None;
+        };
+        Some(DirEntry {
+            name,
+            entry_type,
+            linked,
+        })
     }
 }
 
