@@ -12,10 +12,11 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::{GenericTile, read_generic_tile};
 use crate::format::enums::Encryption;
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::{Footer, LegacyMetadata, Slots};
+use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
+use crate::storage::Blob;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -135,42 +136,57 @@ impl Fragment {
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
             return self.legacy_info(schema, schema_name.to_owned(), metadata, &tile);
         }
-        let word = blob
-            .len()
-            .checked_sub(8)
-            .ok_or_else(|| Error::truncated(format!("a fragment metadata file of {} bytes", blob.len())))
-            .and_then(|offset| blob.read(offset, 8))?;
-        let word: [u8; 8] = word.as_slice().try_into().unwrap_or_default();
-        let by_array_schema = self.name.name_version < 10;
-        let mut schema_name = super::schemas::LEGACY_SCHEMA.to_owned();
-        let legacy_schema = if by_array_schema {
-            Some(self.schemas.get(&schema_name)?)
-        } else {
-            None
+        let legacy_schema = match self.name.name_version {
+            ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
+            _ => None,
         };
-        let position = Footer::locate(self.name.name_version, legacy_schema.as_deref(), blob.len(), word)
-            .map_err(|e| e.in_part("footer"))?;
-        if position.size > MAX_FOOTER {
-            return Err(Error::limit(format!("a footer of {} bytes", position.size)).in_part("footer"));
-        }
-        let bytes = blob.read(position.offset, position.size)?;
+        let (position, bytes) = self.footer_bytes(&*blob, legacy_schema.as_deref())?;
+        let front = Footer::peek(&bytes)?;
+        let schema_name = match front.schema_name {
+            Some(name) => String::from_utf8(name)
+                .map_err(|_| Error::corrupt("the schema's name is not UTF-8").in_part("footer"))?,
+            None => super::schemas::LEGACY_SCHEMA.to_owned(),
+        };
         let schema = match legacy_schema {
             Some(schema) => schema,
-            None => {
-                if let (_, Some(name)) = Footer::peek_schema_name(&bytes)
-                    .map_err(|e| e.in_part("footer").in_file(blob.display()))?
-                {
-                    schema_name = String::from_utf8(name)
-                        .map_err(|_| Error::corrupt("the schema's name is not UTF-8").in_part("footer"))?;
-                }
-                self.schemas.get(&schema_name)?
-            }
+            None => self.schemas.get(&schema_name)?,
         };
         let footer = Footer::parse(&mut Cursor::with_base(&bytes, position.offset), &schema, true)
             .and_then(|footer| footer.check_sections(position.offset).map(|()| footer))
             .map_err(|e| e.in_part("footer"))?;
         let first = GenericTile::read_header(&*blob, footer.offsets.rtree, key)?;
         self.footer_info(schema, schema_name, footer, position, &first)
+    }
+
+    /// The footer and where it lies. `schema` as [`Footer::locate`] takes it.
+    fn footer_bytes(&self, blob: &dyn Blob, schema: Option<&Schema>) -> Result<(FooterPosition, Vec<u8>)> {
+        let word = blob
+            .len()
+            .checked_sub(8)
+            .ok_or_else(|| Error::truncated(format!("a fragment metadata file of {} bytes", blob.len())))
+            .and_then(|offset| blob.read(offset, 8))?;
+        let word: [u8; 8] = word.as_slice().try_into().unwrap_or_default();
+        let position = Footer::locate(self.name.name_version, schema, blob.len(), word)
+            .map_err(|e| e.in_part("footer"))?;
+        if position.size > MAX_FOOTER {
+            return Err(Error::limit(format!("a footer of {} bytes", position.size)).in_part("footer"));
+        }
+        let bytes = blob.read(position.offset, position.size)?;
+        Ok((position, bytes))
+    }
+
+    /// What the footer says without a schema, which in an encrypted array takes the key: footers are in the clear. None below
+    /// version 10, where it takes the schema to find the footer.
+    pub fn clear_footer(&self) -> Result<Option<(FooterFront, FooterPosition)>> {
+        if self.name.name_version < 10 {
+            return Ok(None);
+        }
+        let blob = self.engine.open_immutable(&self.metadata_path())?;
+        let (position, bytes) = self
+            .footer_bytes(&*blob, None)
+            .map_err(|e| e.in_file(blob.display()))?;
+        let front = Footer::peek(&bytes).map_err(|e| e.in_file(blob.display()))?;
+        Ok(Some((front, position)))
     }
 
     fn writer(&self, fragment_version: u32, tile: &GenericTile) -> Writer {

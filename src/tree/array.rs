@@ -11,7 +11,7 @@ use crate::array::Array;
 use crate::array::fragment::FragmentInfo;
 use crate::array::listing::FragmentEntry;
 use crate::array::schemas::LEGACY_SCHEMA;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -329,6 +329,14 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
                 .map(|rect| json::value::rect(&info.schema.dimensions, rect));
         }
         Err(e) => {
+            // An encrypted array without its key still has footers in the clear.
+            if matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey)
+                && let Ok(Some((front, _))) = entry.fragment.clear_footer()
+            {
+                out.format_version = Some(front.version);
+                out.dense = Some(front.dense);
+                out.schema_name = front.schema_name;
+            }
             log::warn!("{e}");
             out.reason = Some(match out.reason {
                 Some(reason) => format!("{reason}; {e}"),

@@ -8,7 +8,7 @@ use super::json::tiles::{FieldTiles, TilesWriter};
 use super::json::{self, render};
 use super::node::{Freshness, Node};
 use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::sections::{
     parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
 };
@@ -28,7 +28,7 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
             })
         };
         let children: [(&str, Node); 6] = [
-            ("footer.json", document(|info| Ok(render(&footer(info))))),
+            ("footer.json", footer_document(fragment.clone())),
             ("rtree.json", document(|info| Ok(render(&rtree(info)?)))),
             ("tiles.json", document(tiles)),
             ("statistics.json", document(|info| Ok(render(&statistics(info)?)))),
@@ -39,6 +39,21 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
             .into_iter()
             .map(|(name, node)| (name.into(), node))
             .collect::<Children>())
+    })
+}
+
+fn footer_document(fragment: Arc<Fragment>) -> Node {
+    Document::node(fragment.name.timestamps.1, Freshness::Immutable, move || {
+        let error = match fragment.open() {
+            Ok(info) => return Ok(render(&footer(&info))),
+            Err(error) => error,
+        };
+        match (error.kind(), fragment.clear_footer()) {
+            (ErrorKind::KeyRequired | ErrorKind::WrongKey, Ok(Some((front, position)))) => {
+                Ok(render(&json::footer::clear_footer_json(&front, position)))
+            }
+            _ => Err(error),
+        }
     })
 }
 
