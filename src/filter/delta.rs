@@ -5,6 +5,8 @@
 //! | number of values n | u64 |
 //! | first value, n - 1 differences | n of the element type |
 //!
+//! Libraries of format 19 (2.16) write one element more, which means nothing.
+//!
 //! Sums wrap at the element's width. Elements are those of the reinterpreting type if the filter has one,
 //! else of the type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no
 //! differences.
@@ -43,6 +45,9 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
     let mut c = Cursor::new(input);
     value_count(&mut c, width, length)?;
     let differences = c.bytes(length as u64, "differences")?;
+    if c.remaining() == width {
+        c.bytes(width as u64, "differences")?;
+    }
     c.finish()?;
     let out = extend_zeroed(out, length)?;
     by_width!(width, E => accumulate::<E>(E::default(), differences, out));
@@ -155,11 +160,21 @@ mod tests {
     }
 
     #[test]
+    fn an_element_too_many_is_passed_over() {
+        let input = encode(2, [5, 1, 99].map(i32::to_le_bytes).as_flattened());
+        assert_eq!(
+            run(&input, Datatype::Int32, 8).unwrap(),
+            [5, 6].map(i32::to_le_bytes).as_flattened()
+        );
+    }
+
+    #[test]
     fn hostile_input_fails() {
         let kind = |input: &[u8], length| run(input, Datatype::Int32, length).unwrap_err().kind();
         assert_eq!(kind(&encode(3, &[0; 12]), 16), ErrorKind::Corrupt);
         assert_eq!(kind(&encode(3, &[0; 11]), 12), ErrorKind::Truncated);
         assert_eq!(kind(&encode(3, &[0; 13]), 12), ErrorKind::Corrupt);
+        assert_eq!(kind(&encode(3, &[0; 20]), 12), ErrorKind::Corrupt);
         assert_eq!(kind(&encode(u64::MAX / 4 + 4, &[0; 12]), 12), ErrorKind::Corrupt);
         assert_eq!(kind(&[1], 12), ErrorKind::Truncated);
         assert_eq!(
