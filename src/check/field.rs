@@ -5,7 +5,7 @@ use super::dense::{Grid, Window};
 use super::files::{Files, Tile};
 use super::fragment::Shared;
 use super::queue::Job;
-use super::statistics::{Class, Summary, Values};
+use super::statistics::{Class, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
@@ -41,7 +41,7 @@ struct Work {
 
 /// What the tiles that were done come to.
 struct Total {
-    summary: Summary,
+    summary: Summaries,
     /// Runs of tiles that are not done.
     left: usize,
     /// Whether every tile could be decoded.
@@ -60,7 +60,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
         stored: Stored::read(info, &field),
         enumeration: enumeration(&shared, &field),
         total: Mutex::new(Total {
-            summary: Summary::default(),
+            summary: Summaries::default(),
             left: runs.len(),
             complete: true,
         }),
@@ -76,7 +76,9 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
 
 /// How many values the enumeration of a field has.
 fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
-    let Role::Attribute(i) = field.role else { return None };
+    let Role::Attribute(i) = field.role else {
+        return None;
+    };
     let schema = &shared.info.schema;
     let name = schema.attributes.get(i)?.enumeration.as_ref()?;
     // What is wrong with the file is found with the schemas.
@@ -87,7 +89,7 @@ fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
 impl Work {
     fn run(&self, checker: &Checker, tiles: Range<u64>) {
         let mut piece = Piece::default();
-        let mut summary = Summary::default();
+        let mut summary = Summaries::default();
         let mut complete = true;
         for number in tiles {
             let Some(tile) = self.files.tile(checker, number) else {
@@ -114,17 +116,19 @@ impl Work {
         total.left = total.left.saturating_sub(1);
         if total.left == 0 {
             if total.complete {
-                self.stored
-                    .check_fragment(checker, &self.shared, &total.summary);
+                self.stored.check_fragment(checker, &self.shared, &total.summary);
             }
-            self.check_values(checker, &total.summary);
+            self.check_values(checker, &total.summary.inside);
         }
     }
 
     /// Decodes a tile. None where it has cells that are too long to be looked at.
-    fn tile(&self, checker: &Checker, tile: &Tile, piece: &mut Piece) -> Result<Option<Summary>> {
+    fn tile(&self, checker: &Checker, tile: &Tile, piece: &mut Piece) -> Result<Option<Summaries>> {
         let window = self.grid.as_ref().map(|grid| grid.window(tile.number));
-        let mut summary = Summary::default();
+        let mut summary = Summaries::default();
+        let mut padded = window.as_ref().is_some_and(|window| !window.is_full());
+        padded &= self.class != Class::Opaque;
+        summary.all = padded.then(Summary::default);
         let (mut first, mut known, mut odd) = (0, true, false);
         while first < tile.cells {
             piece.read(&self.files, tile, first, CELLS)?;
@@ -136,7 +140,10 @@ impl Work {
                 odd = true;
             }
             if !piece.too_long {
-                self.add(&mut summary, piece, window.as_ref());
+                self.add(&mut summary.inside, piece, window.as_ref());
+                if let Some(all) = &mut summary.all {
+                    self.add(all, piece, None);
+                }
             }
             if self.files.field.role == Role::DeleteConditionIndex {
                 self.check_conditions(checker, tile, piece);
@@ -145,7 +152,7 @@ impl Work {
         Ok(known.then_some(summary))
     }
 
-    /// Adds the cells of `piece` that are not padding.
+    /// Adds the cells of `piece` that are inside of `window`.
     fn add(&self, summary: &mut Summary, piece: &Piece, window: Option<&Window>) {
         let field = &self.files.field;
         let size = field.cell_size();
@@ -179,7 +186,9 @@ impl Work {
 
     /// The index of a delete condition is one of the processed conditions', or the greatest number for none.
     fn check_conditions(&self, checker: &Checker, tile: &Tile, piece: &Piece) {
-        let Some(count) = self.shared.conditions else { return };
+        let Some(count) = self.shared.conditions else {
+            return;
+        };
         let values = piece.data.as_chunks::<8>().0;
         let wrong = |index: &u64| *index != u64::MAX && *index >= count;
         let Some(index) = values.iter().map(|v| u64::from_le_bytes(*v)).find(wrong) else {
@@ -200,7 +209,9 @@ impl Work {
             let outside = match &summary.values {
                 Some(Values::Signed { min, max, .. }) => {
                     let beyond = u64::try_from(*max).is_ok_and(|max| max >= count);
-                    beyond.then_some(*max as i128).or((*min < 0).then_some(*min as i128))
+                    beyond
+                        .then_some(*max as i128)
+                        .or((*min < 0).then_some(*min as i128))
                 }
                 Some(Values::Unsigned { max, .. }) => (*max >= count).then_some(*max as i128),
                 _ => None,
@@ -217,8 +228,9 @@ impl Work {
         {
             let (start, end) = self.shared.info.name.timestamps;
             if *min < start || *max > end {
-                let message =
-                    format!("cells were written from {min} to {max}, the fragment's name says {start} to {end}");
+                let message = format!(
+                    "cells were written from {min} to {max}, the fragment's name says {start} to {end}"
+                );
                 checker.report(found(Kind::Timestamps, message));
             }
         }

@@ -43,11 +43,29 @@ impl Class {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
     /// Positive and negative ones are added up apart, so that it shows whether a sum may have stuck at a bound on its way.
-    Signed { min: i64, max: i64, above: i128, below: i128 },
-    Unsigned { min: u64, max: u64, sum: u128 },
+    Signed {
+        min: i64,
+        max: i64,
+        above: i128,
+        below: i128,
+    },
+    Unsigned {
+        min: u64,
+        max: u64,
+        sum: u128,
+    },
     /// `magnitude` is the sum without signs; `odd` tells of NaN and infinities.
-    Float { min: f64, max: f64, sum: f64, magnitude: f64, odd: bool },
-    Text { min: Vec<u8>, max: Vec<u8> },
+    Float {
+        min: f64,
+        max: f64,
+        sum: f64,
+        magnitude: f64,
+        odd: bool,
+    },
+    Text {
+        min: Vec<u8>,
+        max: Vec<u8>,
+    },
 }
 
 /// The statistics of some cells.
@@ -59,6 +77,42 @@ pub(super) struct Summary {
     pub valid: u64,
     /// Cells that are null.
     pub nulls: u64,
+}
+
+/// The statistics of some cells of a dense fragment: writers before format 16, and at any time those that consolidate or write in global
+/// order, take padding for cells like any other.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Summaries {
+    /// Of the cells inside of the non-empty domain.
+    pub inside: Summary,
+    /// With the padding; None where there is none.
+    pub all: Option<Summary>,
+}
+
+impl Summaries {
+    /// What `check` finds wrong with the one, unless it finds nothing wrong with the other.
+    pub(super) fn wrong(&self, check: impl Fn(&Summary) -> Option<String>) -> Option<String> {
+        let wrong = check(&self.inside)?;
+        match &self.all {
+            Some(all) => check(all).map(|_| wrong),
+            None => Some(wrong),
+        }
+    }
+
+    /// Adds what other cells of the field come to.
+    pub(super) fn merge(&mut self, other: Summaries) {
+        if self.all.is_some() || other.all.is_some() {
+            let own = self.all.get_or_insert_with(|| self.inside.clone());
+            own.merge(other.all.unwrap_or_else(|| other.inside.clone()));
+        }
+        self.inside.merge(other.inside);
+    }
+}
+
+impl From<Summary> for Summaries {
+    fn from(inside: Summary) -> Self {
+        Summaries { inside, all: None }
+    }
 }
 
 /// Compares text as TileDB does.
@@ -301,7 +355,9 @@ impl Summary {
     fn wrong_bound(&self, datatype: Datatype, stored: &[u8], least: bool) -> Option<String> {
         let what = if least { "minimum" } else { "maximum" };
         let differ = |stored: String, actual: String| {
-            Some(format!("the {what} is stored as {stored}, of the values it is {actual}"))
+            Some(format!(
+                "the {what} is stored as {stored}, of the values it is {actual}"
+            ))
         };
         let size = |found: bool| {
             let length = stored.len();
@@ -345,7 +401,9 @@ impl Summary {
     /// How the stored sum differs from that of the values.
     pub(super) fn wrong_sum(&self, stored: [u8; 8]) -> Option<String> {
         let differ = |stored: String, actual: String| {
-            Some(format!("the sum is stored as {stored}, of the values it is {actual}"))
+            Some(format!(
+                "the sum is stored as {stored}, of the values it is {actual}"
+            ))
         };
         match &self.values {
             None => None,
