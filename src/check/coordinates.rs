@@ -67,7 +67,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
     let average = all.map(Files::average_tile).sum();
     let runs: Vec<Range<u64>> = tile_runs(info.geometry.tile_num, average).collect();
     let work = Arc::new(Work {
-        order: Order::new(&info.schema),
+        order: Order::new(&info.schema, info.writer.library_version),
         total: Mutex::new(Total {
             summaries: vec![Some(Summary::default()); dimensions.len()],
             left: runs.len(),

@@ -137,6 +137,6 @@ mod tests {
             column_tiles: false,
             column_cells: false,
         };
-        assert_eq!(grid.window(1).runs(3..17), [3..17]);
+        assert_eq!(grid.window(1).runs(3..17), vec![3..17; 1]);
     }
 }
