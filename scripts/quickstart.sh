@@ -28,14 +28,15 @@ show() {
     bash -o pipefail -c "$1"
 }
 
-# The names are those of the one array's first fragment, made short by a pattern.
+# In the first fragment of the dense array, its long name made short by a pattern.
 column='weather/fragments/__1738627200000_*/columns/temperature'
 
 show "tiledbfs mount tests/data/sample $mount"
 printf '\n$ cd %s\n' "$mount"
 cd "$mount"
 show 'ls -A . weather'
-show "ls -R weather/fragments/__1739491200000_*"
+show 'ls weather/fragments/__1738627200000_*'
+show 'ls -R weather/fragments/__1738627200000_*/columns/note'
 show 'cat group.json'
 show "jq -r '.attributes[] | [.name, .datatype, .nullable, .filters.filters[].type] | @tsv' weather/schema.json"
 show "jq -c '.[] | {name, timestamp_range, cell_num, non_empty_domain}' weather/fragments.json"
