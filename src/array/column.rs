@@ -151,7 +151,7 @@ impl Column {
             codec,
             offsets: Arc::new(info.list(field.slot, list)?),
             file_size: info.file_size(field.slot, part),
-            tile_num: info.geometry.tile_num,
+            geometry: info.geometry,
         })
     }
 

@@ -138,18 +138,14 @@ impl Field {
 
     /// The pipeline of its values.
     fn data_filters<'a>(&self, schema: &'a Schema) -> &'a Pipeline {
-        let own = match self.role {
-            Role::Attribute(i) => {
-                return schema
-                    .attributes
-                    .get(i)
-                    .map_or(&schema.coords_filters, |a| &a.filters);
-            }
-            Role::Dimension(i) => schema.dimensions.get(i).map(|d| &d.filters),
-            _ => None,
-        };
-        own.filter(|filters| !filters.filters.is_empty())
-            .unwrap_or(&schema.coords_filters)
+        match self.role {
+            Role::Attribute(i) => schema
+                .attributes
+                .get(i)
+                .map_or(&schema.coords_filters, |a| &a.filters),
+            Role::Dimension(i) => schema.dimension_filters(i),
+            _ => &schema.coords_filters,
+        }
     }
 
     /// Whether string RLE or dictionary encoding as its first filter may embed the offsets in the values; whether they

@@ -44,7 +44,7 @@ pub enum FragmentMetadata {
     /// Versions 1 and 2.
     Legacy(LegacyMetadata),
     /// Version 3 and later.
-    Footer(Footer, FooterPosition),
+    Footer(Box<Footer>, FooterPosition),
 }
 
 /// Which list of tiles; the number distinguishes them in the cache.
@@ -167,6 +167,7 @@ impl Fragment {
             }
         };
         let footer = Footer::parse(&mut Cursor::with_base(&bytes, position.offset), &schema, true)
+            .and_then(|footer| footer.check_sections(position.offset).map(|()| footer))
             .map_err(|e| e.in_part("footer"))?;
         let first = GenericTile::read_header(&*blob, footer.offsets.rtree, key)?;
         self.footer_info(schema, schema_name, footer, position, &first)
@@ -252,7 +253,7 @@ impl Fragment {
         }
         let (dense, slots) = (footer.dense, footer.slots);
         let writer = self.writer(footer.version, tile);
-        let metadata = FragmentMetadata::Footer(footer, position);
+        let metadata = FragmentMetadata::Footer(Box::new(footer), position);
         Ok(self.info(schema, schema_name, metadata, dense, geometry, slots, writer))
     }
 

@@ -2,6 +2,7 @@
 
 use super::cache::{Item, Key};
 use super::engine::Engine;
+use super::geometry::Geometry;
 use super::piece::Piece;
 use super::tile_list::TileList;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,6 +11,9 @@ use crate::filter::chunk::{self, ChunkIndex, ChunkPosition};
 use crate::storage::Blob;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// A decoded chunk: its bytes and, where the codec embeds them, its offsets.
+pub type Chunk = (Arc<Vec<u8>>, Option<Arc<Vec<u8>>>);
 
 /// One file of a field of a fragment, open. Cloning shares the file.
 #[derive(Clone)]
@@ -26,15 +30,15 @@ pub struct PartFile {
     pub offsets: Arc<TileList>,
     /// Where the last tile ends, as the fragment's metadata has it.
     pub file_size: u64,
-    /// Number of tiles.
-    pub tile_num: u64,
+    /// The tiles of the fragment.
+    pub geometry: Geometry,
 }
 
 impl PartFile {
     /// First byte of tile `tile`, and the byte behind its last.
     fn extent(&self, tile: u64) -> Result<Range<u64>> {
         let next = tile.saturating_add(2);
-        let around = self.offsets.entries(self.tile_num, tile..next)?;
+        let around = self.offsets.entries(self.geometry.tile_num, tile..next)?;
         let end = around.get(1).copied().unwrap_or(self.file_size);
         match around.first() {
             Some(&start) if start <= end && end <= self.file_size && end - start >= 8 => Ok(start..end),
@@ -47,7 +51,7 @@ impl PartFile {
             )),
             None => Err(Error::new(
                 ErrorKind::Internal,
-                format!("tile {tile} of {}", self.tile_num),
+                format!("tile {tile} of {}", self.geometry.tile_num),
             )),
         }
     }
@@ -86,13 +90,8 @@ impl PartFile {
         }
     }
 
-    /// The decoded chunk `chunk` of tile `tile`: its bytes and, where the codec embeds them, its offsets.
-    pub fn chunk(
-        &self,
-        tile: u64,
-        index: &ChunkIndex,
-        chunk: usize,
-    ) -> Result<(Arc<Vec<u8>>, Option<Arc<Vec<u8>>>)> {
+    /// The decoded chunk `chunk` of tile `tile`.
+    pub fn chunk(&self, tile: u64, index: &ChunkIndex, chunk: usize) -> Result<Chunk> {
         let position = *index
             .chunks()
             .get(chunk)
@@ -123,7 +122,12 @@ impl PartFile {
                 let (metadata, data) = stored.split_at(position.metadata_length as usize);
                 let decoded = self
                     .codec
-                    .decode_chunk(position.original_length, metadata, data)
+                    .decode_chunk_of_cells(
+                        position.original_length,
+                        self.geometry.cells_of(tile),
+                        metadata,
+                        data,
+                    )
                     .map_err(place)?;
                 self.engine.stats.chunks_decoded.add(1);
                 self.engine.stats.bytes_decoded.add(decoded.data.len() as u64);

@@ -15,13 +15,15 @@ pub const LEGACY_SCHEMA: &str = "__array_schema.tdb";
 /// The directory of schemas from version 10 on.
 pub const SCHEMA_DIRECTORY: &str = "__schema";
 
+/// By file name, with the state of the file that each was parsed from: an array may be deleted and created anew.
+type Parsed = HashMap<String, ((u64, u64, u64), Arc<Schema>)>;
+
 /// The schemas of one array by file name.
 pub struct Schemas {
     engine: Arc<Engine>,
     array: PathBuf,
     key: Option<EncryptionKey>,
-    /// With the state of the file that each was parsed from: an array may be deleted and created anew.
-    parsed: Mutex<HashMap<String, ((u64, u64, u64), Arc<Schema>)>>,
+    parsed: Mutex<Parsed>,
 }
 
 impl Schemas {
@@ -63,7 +65,7 @@ impl Schemas {
         Ok(schema)
     }
 
-    fn parsed(&self) -> std::sync::MutexGuard<'_, HashMap<String, ((u64, u64, u64), Arc<Schema>)>> {
+    fn parsed(&self) -> std::sync::MutexGuard<'_, Parsed> {
         self.parsed
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())

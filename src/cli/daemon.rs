@@ -51,7 +51,9 @@ pub(super) fn launch(mountpoint: &Path) -> Result<(), Failure> {
         None => "the background process ended unexpectedly".to_owned(),
     });
     wait(&mut child);
-    clear(mountpoint);
+    if message == "mounted" {
+        clear(mountpoint);
+    }
     Err(Failure::new(failure))
 }
 

@@ -11,10 +11,11 @@ mod unmount;
 
 use crate::error::{Error, ErrorKind};
 use crate::format::MAX_VERSION;
-use crate::fuse::mountinfo::printable;
+use crate::fuse::{SUBTYPE, mountinfo};
 use crate::tree::{Options, Tree};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -234,7 +235,42 @@ impl SourceArgs {
 
 /// A path as it is shown in messages.
 fn show_path(path: &Path) -> String {
-    printable(path.as_os_str())
+    mountinfo::printable(path.as_os_str())
+}
+
+/// The absolute path of SOURCE without symbolic links.
+fn check_source(source: &Path) -> Result<PathBuf, Failure> {
+    // The path of a dead mount can be resolved: only a look at it tells.
+    let checked = fs::canonicalize(source).and_then(|path| fs::metadata(&path).map(|_| path));
+    checked.map_err(|error| {
+        let name = show_path(source);
+        Failure::new(match error.raw_os_error() {
+            Some(libc::ENOENT) => format!("{name}: no such file or directory"),
+            Some(libc::ENOTCONN) => stale(source),
+            _ => format!("{name}: {error}"),
+        })
+    })
+}
+
+/// What is in the way when a path answers ENOTCONN: a mount whose daemon has died.
+fn stale(path: &Path) -> String {
+    let cause = format!(
+        "{}: Transport endpoint is not connected: the process that served this mount is gone",
+        show_path(path)
+    );
+    let mount = unmount::resolve(path)
+        .ok()
+        .and_then(|path| mountinfo::mounted_above(&path).ok().flatten());
+    match mount {
+        Some(mount) if mount.fs_type == format!("fuse.{SUBTYPE}") => {
+            format!(
+                "{cause}; run `tiledbfs unmount {}`",
+                show_path(&mount.mount_point)
+            )
+        }
+        Some(mount) => format!("{cause}; run `umount {}`", show_path(&mount.mount_point)),
+        None => cause,
+    }
 }
 
 /// Opens SOURCE, or says why not.
@@ -248,14 +284,17 @@ fn open_tree(source: &Path, options: &Options) -> Result<Tree, Failure> {
         ))
     });
     opened.map_err(|error| {
-        let source = show_path(source);
+        let place = match error.file() {
+            // The error says the rest of the place itself.
+            Some(file) if Path::new(file).starts_with(source) => String::new(),
+            _ => format!("{}: ", show_path(source)),
+        };
         Failure::new(match error.kind() {
-            ErrorKind::NotFound => format!("{source}: no such file or directory"),
-            ErrorKind::InvalidInput => format!("{source} is not TileDB: {error}"),
+            ErrorKind::NotFound => format!("{}: no such file or directory", show_path(source)),
             ErrorKind::UnsupportedVersion => {
-                format!("{source}: {error}; this program reads TileDB format versions 1 to {MAX_VERSION}")
+                format!("{place}{error}; this program reads TileDB format versions 1 to {MAX_VERSION}")
             }
-            _ => format!("{source}: {error}"),
+            _ => format!("{place}{error}"),
         })
     })
 }

@@ -1,7 +1,7 @@
 //! `tiledbfs mount`.
 
 use super::options::{MountFlags, parse_mount_options};
-use super::{Failure, MountArgs, daemon, log_to_stderr, open_tree, show_path};
+use super::{Failure, MountArgs, check_source, daemon, log_to_stderr, open_tree, show_path, stale};
 use crate::error::Result as LibraryResult;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
 use crate::tree::Options;
@@ -133,17 +133,6 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
     }
 }
 
-fn check_source(source: &Path) -> Result<PathBuf, Failure> {
-    fs::canonicalize(source).map_err(|error| {
-        let name = show_path(source);
-        Failure::new(match error.raw_os_error() {
-            Some(libc::ENOENT) => format!("{name}: no such file or directory"),
-            Some(libc::ENOTCONN) => stale(source),
-            _ => format!("{name}: {error}"),
-        })
-    })
-}
-
 /// MOUNTPOINT must be an empty directory on which nothing is mounted. Returns its absolute path without symbolic links.
 fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
     let name = show_path(mountpoint);
@@ -177,26 +166,6 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
         return Err(Failure::new(format!("mount point {name} is not empty")));
     }
     Ok(path)
-}
-
-/// What is in the way when something answers ENOTCONN: a mount whose daemon has died.
-fn stale(path: &Path) -> String {
-    let name = show_path(path);
-    let mount = super::unmount::resolve(path)
-        .ok()
-        .and_then(|path| mountinfo::mounted_above(&path).ok().flatten());
-    let cause =
-        format!("{name}: Transport endpoint is not connected: the process that served this mount is gone");
-    match mount {
-        Some(mount) if mount.fs_type == format!("fuse.{SUBTYPE}") => {
-            format!(
-                "{cause}; run `tiledbfs unmount {}`",
-                show_path(&mount.mount_point)
-            )
-        }
-        Some(mount) => format!("{cause}; run `umount {}`", show_path(&mount.mount_point)),
-        None => cause,
-    }
 }
 
 /// A mount in what it shows would show itself; one over what it shows would hide it from itself.

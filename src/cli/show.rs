@@ -1,11 +1,11 @@
 //! `tiledbfs ls` and `tiledbfs cat`: the tree without a mount.
 
-use super::{CatArgs, Failure, LsArgs, log_to_stderr, open_tree, show_path};
+use super::{CatArgs, Failure, LsArgs, check_source, log_to_stderr, open_tree};
 use crate::error::{Error, ErrorKind};
 use crate::tree::{Directory, File as TreeFile, Node, Tree};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -46,13 +46,7 @@ fn stdout() -> io::Result<File> {
 }
 
 fn open(source: &Path, options: &crate::tree::Options) -> Result<Tree, Failure> {
-    let source = fs::canonicalize(source).map_err(|error| {
-        let name = show_path(source);
-        Failure::new(match error.kind() {
-            io::ErrorKind::NotFound => format!("{name}: no such file or directory"),
-            _ => format!("{name}: {error}"),
-        })
-    })?;
+    let source = check_source(source)?;
     open_tree(&source, options)
 }
 

@@ -1,7 +1,8 @@
 //! AES-256-GCM: the encryption filter, the last of every pipeline of an encrypted array.
 //!
-//! The framing is that of the [compressors](super::framing); an entry of the part table adds the initialisation vector
-//! (12 bytes) and the tag (16 bytes) of its part. Plaintext and ciphertext are equally long; there is no associated data.
+//! The framing is that of the [compressors](super::framing); an entry of the part table adds the
+//! initialisation vector (12 bytes) and the tag (16 bytes) of its part. Plaintext and ciphertext are equally
+//! long; there is no associated data.
 //!
 //! Example: with the key of 32 zeros and an initialisation vector of 12 zeros, no text has the tag
 //! `53 0f 8a fb c7 45 36 b9 a9 63 b4 f1 c4 cb 73 8b`.
@@ -25,7 +26,8 @@ impl Cipher {
         Cipher(Aes256Gcm::new(key.into()))
     }
 
-    /// Appends the plaintext of `part`. `WrongKey` when its tag says that the key is another, or the data damaged.
+    /// Appends the plaintext of `part`. `WrongKey` when its tag says that the key is another, or the data
+    /// damaged.
     pub(super) fn decrypt(&self, part: &Part<'_>, out: &mut Vec<u8>) -> Result<()> {
         if part.stored.len() != part.original {
             return Err(Error::corrupt(format!(

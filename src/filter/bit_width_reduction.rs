@@ -6,13 +6,13 @@
 //! | number of windows | u32 |
 //! | a window: offset, bits of a stored value, original length of the window | width bytes, u8, u32 |
 //!
-//! A window of at least 8 * width bits, or of a length that is no multiple of the width, is stored as it is, and its
-//! offset means nothing. Of any other the values are extended, with their sign where the type is signed, and the
-//! offset added, wrapping at the width. The filter does nothing, and stores no metadata, for types other than integers of 2, 4 or
-//! 8 bytes; dates and times count as INT64 from format version 20.
+//! A window of at least 8 * width bits, or of a length that is no multiple of the width, is stored as it is,
+//! and its offset means nothing. Of any other the values are extended, with their sign where the type is
+//! signed, and the offset added, wrapping at the width. The filter does nothing, and stores no metadata, for
+//! types other than integers of 2, 4 or 8 bytes; dates and times count as INT64 from format version 20.
 //!
-//! Example: metadata `18 00 00 00 | 01 00 00 00 | e8 03 00 00 00 00 00 00 | 10 | 18 00 00 00` and data `00 00 01 00 2c 01` are
-//! the 64-bit values 1000, 1001 and 1300 in 16 bits each.
+//! Example: metadata `18 00 00 00 | 01 00 00 00 | e8 03 00 00 00 00 00 00 | 10 | 18 00 00 00` and data `00 00
+//! 01 00 2c 01` are the 64-bit values 1000, 1001 and 1300 in 16 bits each.
 
 use super::element::extend_zeroed;
 use super::framing::{Limits, TABLE_BOUND};
@@ -31,7 +31,8 @@ pub(super) fn integers(datatype: Datatype, fragment_version: u32) -> Option<(usi
     (datatype.size() > 1).then_some((datatype.size(), signed))
 }
 
-/// Undoes the filter on `data`, integers of `width` bytes, into the empty `out`, of which `limit` bytes are possible.
+/// Undoes the filter on `data`, integers of `width` bytes, into the empty `out`, of which `limit` bytes are
+/// possible.
 pub(super) fn undo(
     metadata: &mut Cursor<'_>,
     (width, signed): (usize, bool),
@@ -84,8 +85,8 @@ pub(super) fn undo(
     input.finish()
 }
 
-/// Extends the values of `stored`, of `bytes` bytes, to `width` bytes, adds `offset` and writes them to `out`, which has
-/// room for exactly these.
+/// Extends the values of `stored`, of `bytes` bytes, to `width` bytes, adds `offset` and writes them to
+/// `out`, which has room for exactly these.
 fn widen(stored: &[u8], bytes: usize, signed: bool, offset: u64, width: usize, out: &mut [u8]) {
     macro_rules! widen {
         ($narrow:ty => $signed:ty => $wide:ty) => {{

@@ -4,17 +4,17 @@
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! A part whose length is no multiple of 8 and of the width is stored as it is; the writer cuts such a tail off as a
-//! part of its own. Any other is a run of blocks of 8192 bytes, the last shorter. The largest multiple of 8 elements of
-//! a block is transposed, the rest copied: for byte j of the elements and bit k of that byte there is a row, number 8 j + k,
-//! of one bit an element, the lowest bit of each byte first.
+//! A part whose length is no multiple of 8 and of the width is stored as it is; the writer cuts such a tail
+//! off as a part of its own. Any other is a run of blocks of 8192 bytes, the last shorter. The largest
+//! multiple of 8 elements of a block is transposed, the rest copied: for byte j of the elements and bit k of
+//! that byte there is a row, number 8 j + k, of one bit an element, the lowest bit of each byte first.
 //!
-//! Example, of INT32: in a part of 40 bytes the values 1 to 8 are stored as `55 66 78 80` and 28 zeros (row 0 holds their lowest
-//! bits, `01010101` read from the left), and the two values after them as they are.
+//! Example, of INT32: in a part of 40 bytes the values 1 to 8 are stored as `55 66 78 80` and 28 zeros (row 0
+//! holds their lowest bits, `01010101` read from the left), and the two values after them as they are.
 
-use super::byteshuffle::unshuffle;
 use super::element::{extend_zeroed, width_error};
 use super::framing::split;
+use super::transpose::{gather_bits, interleave};
 use crate::cursor::Cursor;
 use crate::error::Result;
 
@@ -49,8 +49,7 @@ fn undo_block(width: usize, block: &[u8], out: &mut [u8]) {
     if copied.len() == copied_out.len() {
         copied_out.copy_from_slice(copied);
     }
-    // Each eight rows are the bits of one byte of the elements. Bringing the bytes of the rows that concern the same
-    // eight elements together leaves eight by eight bits to transpose.
+    // Each eight rows are the bits of one byte of the elements.
     let plane = transposed / width;
     let mut planes = [0; BLOCK];
     let Some(planes) = planes.get_mut(..transposed) else {
@@ -59,24 +58,14 @@ fn undo_block(width: usize, block: &[u8], out: &mut [u8]) {
     if plane == 0 {
         return;
     }
-    for (rows, bytes) in rows.chunks_exact(plane).zip(planes.chunks_exact_mut(plane)) {
-        unshuffle(8, rows, bytes);
-        for word in bytes.as_chunks_mut::<8>().0 {
-            *word = transpose(u64::from_le_bytes(*word)).to_le_bytes();
-        }
+    if width == 1 {
+        gather_bits(rows, out);
+        return;
     }
-    unshuffle(width, planes, out);
-}
-
-/// Transposes eight by eight bits: bit e of byte k becomes bit k of byte e. Squares of 1, 2 and 4 bits change places.
-#[inline(always)]
-fn transpose(mut x: u64) -> u64 {
-    let mut t = (x ^ (x >> 7)) & 0x00AA_00AA_00AA_00AA;
-    x ^= t ^ (t << 7);
-    t = (x ^ (x >> 14)) & 0x0000_CCCC_0000_CCCC;
-    x ^= t ^ (t << 14);
-    t = (x ^ (x >> 28)) & 0x0000_0000_F0F0_F0F0;
-    x ^ t ^ (t << 28)
+    for (rows, bytes) in rows.chunks_exact(plane).zip(planes.chunks_exact_mut(plane)) {
+        gather_bits(rows, bytes);
+    }
+    interleave(width, planes, out);
 }
 
 #[cfg(test)]

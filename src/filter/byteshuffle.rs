@@ -4,13 +4,14 @@
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! A part of n bytes holds m = n / width elements; byte j of element i is stored at j * m + i. The n % width bytes at
-//! the end stay where they are.
+//! A part of n bytes holds m = n / width elements; byte j of element i is stored at j * m + i. The n % width
+//! bytes at the end stay where they are.
 //!
 //! Example: `01 02 03 02 | 00 00 00 01 | 00 00 00 00 | 00 00 00 00` is the INT32 values 1, 2, 3, 258.
 
 use super::element::{extend_zeroed, width_error};
 use super::framing::split;
+use super::transpose::interleave;
 use crate::cursor::Cursor;
 use crate::error::Result;
 
@@ -29,62 +30,18 @@ pub(super) fn undo(metadata: &mut Cursor<'_>, width: usize, data: &[u8], out: &m
     })
 }
 
-/// Undoes the filter on one part of elements of `width` bytes (1, 2, 4 or 8); `out` is as long as `part`.
-pub(super) fn unshuffle(width: usize, part: &[u8], out: &mut [u8]) {
+/// Undoes the filter on one part of elements of `width` bytes; `out` is as long as `part`.
+fn unshuffle(width: usize, part: &[u8], out: &mut [u8]) {
     let elements = part.len() / width.max(1);
     let (planes, tail) = part.split_at_checked(elements * width).unwrap_or((part, &[]));
     let Some((out, tail_out)) = out.split_at_mut_checked(planes.len()) else {
         return;
     };
-    match width {
-        2 => interleave2(planes, out),
-        4 => interleave4(planes, out),
-        8 => interleave8(planes, out),
-        _ => out.copy_from_slice(planes),
-    }
+    interleave(width, planes, out);
     if tail.len() == tail_out.len() {
         tail_out.copy_from_slice(tail);
     }
 }
-
-/// Bytes of a plane that are interleaved together.
-const BLOCK: usize = 16;
-
-macro_rules! interleave {
-    ($name:ident, $width:literal, $first:ident $(, $plane:ident)*) => {
-        /// Writes byte i of each plane in turn, for all i; `planes` and `out` are equally long multiples of the width.
-        fn $name(planes: &[u8], out: &mut [u8]) {
-            let elements = planes.len() / $width;
-            if elements == 0 {
-                return;
-            }
-            let mut planes = planes.chunks_exact(elements);
-            let $first = planes.next().unwrap_or_default().as_chunks::<BLOCK>();
-            $(let $plane = planes.next().unwrap_or_default().as_chunks::<BLOCK>();)*
-            let (blocks, tail) = out.as_chunks_mut::<{ $width * BLOCK }>();
-            let inputs = $first.0.iter()$(.zip($plane.0))*;
-            for (out, interleave!(@nest $first $(, $plane)*)) in blocks.iter_mut().zip(inputs) {
-                for i in 0..BLOCK {
-                    let bytes = [$first[i] $(, $plane[i])*];
-                    out[$width * i..$width * i + $width].copy_from_slice(&bytes);
-                }
-            }
-            let inputs = $first.1.iter()$(.zip($plane.1))*;
-            for (out, interleave!(@nest $first $(, $plane)*)) in tail.as_chunks_mut::<$width>().0.iter_mut().zip(inputs) {
-                *out = [*$first $(, *$plane)*];
-            }
-        }
-    };
-    (@nest $a:ident, $b:ident) => { ($a, $b) };
-    (@nest $a:ident, $b:ident, $c:ident, $d:ident) => { ((($a, $b), $c), $d) };
-    (@nest $a:ident, $b:ident, $c:ident, $d:ident, $e:ident, $f:ident, $g:ident, $h:ident) => {
-        ((((((($a, $b), $c), $d), $e), $f), $g), $h)
-    };
-}
-
-interleave!(interleave2, 2, a, b);
-interleave!(interleave4, 4, a, b, c, d);
-interleave!(interleave8, 8, a, b, c, d, e, f, g, h);
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,8 @@ use super::element::{first_room, more_room, reserve};
 use crate::error::{Error, Result};
 use bzip2::{Decompress, Status};
 
-/// Appends the `length` bytes that the bzip2 stream `input` decodes to. Besides the output it takes a working area of
-/// at most 4 MB.
+/// Appends the `length` bytes that the bzip2 stream `input` decodes to. Besides the output it takes a working
+/// area of at most 4 MB.
 pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     let mut stream = Decompress::new(false);
     let start = out.len();

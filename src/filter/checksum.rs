@@ -5,11 +5,11 @@
 //! | number of metadata digests M, number of data digests D | u32, u32 |
 //! | M + D times: bytes covered, digest | u64, 16 or 32 bytes |
 //!
-//! The first M digests cover consecutive runs of the metadata stream that follows the table, the others of the data.
-//! Both streams stay as they are.
+//! The first M digests cover consecutive runs of the metadata stream that follows the table, the others of
+//! the data. Both streams stay as they are.
 //!
-//! Example: `00 00 00 00 | 01 00 00 00 | 03 00 00 00 00 00 00 00 | 90 01 50 98 3c d2 4f b0 d6 96 3f 7d 28 e1 7f 72` is the MD5 of the
-//! data `abc` and of no metadata.
+//! Example: `00 00 00 00 | 01 00 00 00 | 03 00 00 00 00 00 00 00 | 90 01 50 98 3c d2 4f b0 d6 96 3f 7d 28 e1
+//! 7f 72` is the MD5 of the data `abc` and of no metadata.
 
 use super::framing::{Limits, TABLE_BOUND};
 use crate::cursor::Cursor;
@@ -20,18 +20,12 @@ use std::fmt::Write;
 
 /// Checks MD5 digests. Leaves `metadata` after the table.
 pub(super) fn check_md5(metadata: &mut Cursor<'_>, data: &[u8]) -> Result<()> {
-    check(metadata, data, "MD5", |bytes| Md5::digest(bytes).into(), [0; 16])
+    check(metadata, data, "MD5", |bytes| Md5::digest(bytes).into())
 }
 
 /// Checks SHA-256 digests. Leaves `metadata` after the table.
 pub(super) fn check_sha256(metadata: &mut Cursor<'_>, data: &[u8]) -> Result<()> {
-    check(
-        metadata,
-        data,
-        "SHA-256",
-        |bytes| Sha256::digest(bytes).into(),
-        [0; 32],
-    )
+    check(metadata, data, "SHA-256", |bytes| Sha256::digest(bytes).into())
 }
 
 fn check<const N: usize>(
@@ -39,7 +33,6 @@ fn check<const N: usize>(
     data: &[u8],
     name: &str,
     digest: impl Fn(&[u8]) -> [u8; N],
-    _width: [u8; N],
 ) -> Result<()> {
     let metadata_digests = metadata.u32("number of metadata digests")?;
     let data_digests = metadata.u32("number of data digests")?;

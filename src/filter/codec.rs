@@ -1,12 +1,12 @@
 //! The chain of filters of one kind of tile, and the decoding of one chunk through it.
 //!
-//! A chunk is two streams, metadata and data. Undoing the filters from the last to the first, some take what they stored
-//! from the front of the metadata stream and leave the rest to the filters before them; the compressors and the
-//! encryption consume all of it and bring back the stream as it was before them (see [`framing`](super::framing)). After
-//! the first filter nothing must be left.
+//! A chunk is two streams, metadata and data. Undoing the filters from the last to the first, some take what
+//! they stored from the front of the metadata stream and leave the rest to the filters before them; the
+//! compressors and the encryption consume all of it and bring back the stream as it was before them (see
+//! [`framing`](super::framing)). After the first filter nothing must be left.
 //!
-//! Example: through byteshuffle and then MD5, the metadata stream holds the digests first, then the part lengths of
-//! byteshuffle, which the digests cover as well.
+//! Example: through byteshuffle and then MD5, the metadata stream holds the digests first, then the part
+//! lengths of byteshuffle, which the digests cover as well.
 
 use super::framing::{self, Limits};
 use super::plan::{self, Stage};
@@ -62,10 +62,12 @@ impl fmt::Debug for EncryptionKey {
     }
 }
 
-/// Everything that decoding a chunk of one kind of tile needs: the pipeline, and what its filters were told about the data.
+/// Everything that decoding a chunk of one kind of tile needs: the pipeline, and what its filters were told
+/// about the data.
 #[derive(Debug, Clone)]
 pub struct TileCodec {
-    /// All filters, in the order of writing. For the data tiles of an encrypted array [`TileCodec::encrypted_with`] has appended the AES filter that schemas leave out.
+    /// All filters, in the order of writing. For the data tiles of an encrypted array
+    /// [`TileCodec::encrypted_with`] has appended the AES filter that schemas leave out.
     pub pipeline: Pipeline,
     /// The type that the first filter saw.
     pub datatype: Datatype,
@@ -73,9 +75,11 @@ pub struct TileCodec {
     pub cell_size: u64,
     /// Format version of the fragment, or of the generic tile.
     pub fragment_version: u32,
-    /// Whether each filter saw the type that the one before it put out (libraries of format 20 and later), or all saw `datatype`.
+    /// Whether each filter saw the type that the one before it put out (libraries of format 20 and later), or
+    /// all saw `datatype`.
     pub propagates_types: bool,
-    /// Whether the tile's offsets are embedded in its data by string RLE or dictionary encoding as the first filter.
+    /// Whether the tile's offsets are embedded in its data by string RLE or dictionary encoding as the first
+    /// filter.
     pub embeds_offsets: bool,
     /// The key, where the pipeline has an AES filter.
     pub key: Option<EncryptionKey>,
@@ -106,19 +110,20 @@ impl TileCodec {
         self
     }
 
-    /// Decodes one chunk into exactly `original_length` bytes. Allocates in proportion to it, whatever the chunk declares.
+    /// Decodes one chunk into exactly `original_length` bytes. Allocates in proportion to it, whatever the
+    /// chunk declares.
     ///
-    /// With [`TileCodec::embeds_offsets`] prefer [`TileCodec::decode_chunk_of_cells`]: here the offsets alone may take up
-    /// 128 MiB and 8 bytes for each byte of the original length.
+    /// With [`TileCodec::embeds_offsets`] prefer [`TileCodec::decode_chunk_of_cells`]: here the offsets alone
+    /// may take up 128 MiB and 8 bytes for each byte of the original length.
     ///
-    /// Errors: `Truncated`, `Corrupt` and `LimitExceeded` for a damaged chunk, `ChecksumMismatch`, `KeyRequired`,
-    /// `WrongKey`, and `Unsupported` for an unknown filter.
+    /// Errors: `Truncated`, `Corrupt` and `LimitExceeded` for a damaged chunk, `ChecksumMismatch`,
+    /// `KeyRequired`, `WrongKey`, and `Unsupported` for an unknown filter.
     pub fn decode_chunk(&self, original_length: u32, metadata: &[u8], data: &[u8]) -> Result<Decoded> {
         self.decode(original_length, None, metadata, data)
     }
 
-    /// The same for the only chunk of a tile with embedded offsets that has `cells` cells: another number of strings in
-    /// it is an error before anything is allocated for them.
+    /// The same for the only chunk of a tile with embedded offsets that has `cells` cells: another number of
+    /// strings in it is an error before anything is allocated for them.
     pub fn decode_chunk_of_cells(
         &self,
         original_length: u32,

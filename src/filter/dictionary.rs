@@ -9,14 +9,15 @@
 //! |---|---|
 //! | repeated: place in the dictionary, from 0 | big-endian of the stored width |
 //!
-//! Example: the dictionary `02 61 61 | 01 62 | 00` and the ids `00 00 01 02`, with widths of 1, are `aa`, `aa`, `b` and an empty
-//! string.
+//! Example: the dictionary `02 61 61 | 01 62 | 00` and the ids `00 00 01 02`, with widths of 1, are `aa`,
+//! `aa`, `b` and an empty string.
 
 use super::embedded::{Header, number, reserve};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
-/// Undoes the filter on `input` into the empty `out` and `offsets`; `metadata` begins with the dictionary's length.
+/// Undoes the filter on `input` into the empty `out` and `offsets`; `metadata` begins with the dictionary's
+/// length.
 pub(super) fn undo(
     header: &Header,
     metadata: &mut Cursor<'_>,

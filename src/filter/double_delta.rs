@@ -1,4 +1,5 @@
-//! DOUBLE_DELTA: the differences of the differences of neighbouring values, each in the fewest bits that hold all.
+//! DOUBLE_DELTA: the differences of the differences of neighbouring values, each in the fewest bits that hold
+//! all.
 //!
 //! | part | type |
 //! |---|---|
@@ -8,12 +9,12 @@
 //! | otherwise: the first two values (one if n is 1, none if 0) | of the element type |
 //! | then for each other value: sign (1 is negative), magnitude | 1 and b bits, in u64 words |
 //!
-//! The words are little-endian; their bits are used from the most significant down, values may straddle words, and the
-//! last is padded with zeros. Each number d yields `d + 2 * v[i-1] - v[i-2]`, modulo 2^(8 * width). Elements are those
-//! of [`delta`](super::delta).
+//! The words are little-endian; their bits are used from the most significant down, values may straddle
+//! words, and the last is padded with zeros. Each number d yields `d + 2 * v[i-1] - v[i-2]`, modulo 2^(8 *
+//! width). Elements are those of [`delta`](super::delta).
 //!
-//! Example: `08 | 06 00 00 00 00 00 00 00 | 0a 00 00 00 | 0c 00 00 00 | 00 c0 7a c9 c0 00 ..` is the INT32 values 10, 12, 15, 15,
-//! 90, -7: of 9 bits each, 1, -3, 75 and -172.
+//! Example: `08 | 06 00 00 00 00 00 00 00 | 0a 00 00 00 | 0c 00 00 00 | 00 c0 7a c9 c0 00 ..` is the INT32
+//! values 10, 12, 15, 15, 90, -7: of 9 bits each, 1, -3, 75 and -172.
 
 use super::delta::{element_width, value_count};
 use super::element::{Element, by_width, extend_zeroed};

@@ -1,4 +1,5 @@
-//! Fixed-width integers as the kernels of the filters see them: little-endian bytes in, little-endian bytes out.
+//! Fixed-width integers as the kernels of the filters see them: little-endian bytes in, little-endian bytes
+//! out.
 //!
 //! Filters compute modulo 2^(8 * width), where signedness makes no difference, so unsigned types serve for all.
 //! Going through arrays of exactly the element's width lets the compiler drop bounds checks and vectorise.
@@ -27,6 +28,8 @@ pub(super) trait Element: Copy + Default {
     fn xor(self, other: Self) -> Self;
     /// `value` modulo 2^(8 * SIZE).
     fn truncate(value: u64) -> Self;
+    /// The same value with more bits.
+    fn widen(self) -> u64;
 }
 
 macro_rules! elements {
@@ -74,14 +77,19 @@ macro_rules! elements {
             fn truncate(value: u64) -> Self {
                 value as Self
             }
+
+            #[inline(always)]
+            fn widen(self) -> u64 {
+                self.into()
+            }
         }
     )*};
 }
 
 elements!(u8 u16 u32 u64);
 
-/// Evaluates an expression with `$element` standing for the unsigned type of `$width` bytes; an `Unsupported` error is
-/// returned from the surrounding function for a width that no datatype has.
+/// Evaluates an expression with `$element` standing for the unsigned type of `$width` bytes; an `Unsupported`
+/// error is returned from the surrounding function for a width that no datatype has.
 macro_rules! by_width {
     ($width:expr, $element:ident => $body:expr) => {
         match $width {
@@ -119,8 +127,8 @@ pub(super) fn reserve(out: &mut Vec<u8>, more: usize) -> Result<()> {
         .map_err(|_| Error::limit(format!("no memory for {more} bytes")))
 }
 
-/// Appends `length` zero bytes to `out` and hands them out to be overwritten. The caller has made sure that the input
-/// bears `length` out.
+/// Appends `length` zero bytes to `out` and hands them out to be overwritten. The caller has made sure that
+/// the input bears `length` out.
 pub(super) fn extend_zeroed(out: &mut Vec<u8>, length: usize) -> Result<&mut [u8]> {
     let start = out.len();
     reserve(out, length)?;
@@ -128,8 +136,8 @@ pub(super) fn extend_zeroed(out: &mut Vec<u8>, length: usize) -> Result<&mut [u8
     Ok(out.get_mut(start..).unwrap_or_default())
 }
 
-/// How much room to make at first for output of a `declared` length decoded from `input` bytes. Small lengths are taken
-/// at their word; large ones only as far as an ordinary ratio of compression bears them out.
+/// How much room to make at first for output of a `declared` length decoded from `input` bytes. Small lengths
+/// are taken at their word; large ones only as far as an ordinary ratio of compression bears them out.
 pub(super) fn first_room(declared: usize, input: usize) -> usize {
     declared.min(TRUSTED.max(input.saturating_mul(64)))
 }

@@ -1,6 +1,7 @@
 //! What string RLE and dictionary encoding share: strings whose offsets are embedded in the data.
 //!
-//! Both are the first filter of a pipeline, have one data part and leave no metadata below them. Their metadata is
+//! Both are the first filter of a pipeline, have one data part and leave no metadata below them. Their
+//! metadata is
 //!
 //! | metadata | type |
 //! |---|---|
@@ -14,8 +15,8 @@
 //!
 //! Widths are 1, 2, 4 or 8 bytes; lengths, run lengths and ids are big-endian.
 //!
-//! Example: `00 00 00 00 | 01 00 00 00 | 05 00 00 00 | 09 00 00 00 | 20 00 00 00 | 01 | 01` is the metadata of string RLE for 5
-//! bytes of text in 4 strings, in 9 bytes of runs.
+//! Example: `00 00 00 00 | 01 00 00 00 | 05 00 00 00 | 09 00 00 00 | 20 00 00 00 | 01 | 01` is the metadata
+//! of string RLE for 5 bytes of text in 4 strings, in 9 bytes of runs.
 
 use super::framing::{Limits, TABLE_BOUND};
 use crate::cursor::Cursor;
@@ -33,8 +34,8 @@ pub(super) struct Header {
     pub length_width: usize,
 }
 
-/// How many strings are believed where the caller does not know the number of cells, beyond one a byte: equal strings
-/// of no bytes take no room in a chunk, so that nothing in it bears their number out.
+/// How many strings are believed where the caller does not know the number of cells, beyond one a byte: equal
+/// strings of no bytes take no room in a chunk, so that nothing in it bears their number out.
 const UNKNOWN_CELLS: u64 = 1 << 24;
 
 /// The most strings that a chunk can have, when `cells` is the number of cells of the tile, if that is known.
@@ -42,7 +43,8 @@ pub(super) fn string_bound(original_length: u64, cells: Option<u64>) -> u64 {
     cells.unwrap_or_else(|| original_length.saturating_add(UNKNOWN_CELLS))
 }
 
-/// Reads the fields of the header for `encoded` bytes of data that decode to `original_length` bytes in `cells` strings.
+/// Reads the fields of the header for `encoded` bytes of data that decode to `original_length` bytes in
+/// `cells` strings.
 pub(super) fn header(
     c: &mut Cursor<'_>,
     encoded: usize,
@@ -107,8 +109,8 @@ pub(super) fn reserve(header: &Header, out: &mut Vec<u8>, offsets: &mut Vec<u64>
         .map_err(|_| Error::limit(format!("no memory for {} offsets", header.strings)))
 }
 
-/// What `strings` strings of `bytes` bytes together can take up in either encoding. Of two runs that follow each other
-/// one has bytes.
+/// What `strings` strings of `bytes` bytes together can take up in either encoding. Of two runs that follow
+/// each other one has bytes.
 pub(super) fn bound(bytes: u64, strings: u64) -> Limits {
     let text = bytes.saturating_add(bytes.saturating_mul(2).saturating_add(1).saturating_mul(16));
     Limits {

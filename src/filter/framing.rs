@@ -1,7 +1,8 @@
 //! The part tables that filters share.
 //!
-//! A compressor or the encryption filter consumes the whole metadata stream, which is a table of the parts that it encoded one by one:
-//! first those of the metadata stream of the filters before it, then those of the data.
+//! A compressor or the encryption filter consumes the whole metadata stream, which is a table of the parts
+//! that it encoded one by one: first those of the metadata stream of the filters before it, then those of the
+//! data.
 //!
 //! | metadata | type |
 //! |---|---|
@@ -9,11 +10,12 @@
 //! | number of data parts D | u32 |
 //! | (M + D) times: original length, stored length, then what the filter adds | u32, u32, bytes |
 //!
-//! The stored parts follow each other in the data in the order of the table. The decoded metadata parts together are
-//! the metadata stream of the filter before, the decoded data parts its data.
+//! The stored parts follow each other in the data in the order of the table. The decoded metadata parts
+//! together are the metadata stream of the filter before, the decoded data parts its data.
 //!
-//! Example (byteshuffle, then RLE of INT32 cells): the table `01000000 01000000 | 08000000 0c000000 | 08000000
-//! 0c000000` says that bytes 0 to 12 of the data decode to 8 bytes of metadata, and bytes 12 to 24 to 8 bytes of data.
+//! Example (byteshuffle, then RLE of INT32 cells): the table `01000000 01000000 | 08000000 0c000000 |
+//! 08000000 0c000000` says that bytes 0 to 12 of the data decode to 8 bytes of metadata, and bytes 12 to 24
+//! to 8 bytes of data.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
@@ -37,8 +39,8 @@ pub(super) struct Limits {
 
 /// Decodes all parts with `decode`, which appends exactly the part's original length to the vector.
 ///
-/// `metadata` must be the table and nothing else, with `extra` bytes an entry beyond the two lengths; `data` must be
-/// the stored parts and nothing else.
+/// `metadata` must be the table and nothing else, with `extra` bytes an entry beyond the two lengths; `data`
+/// must be the stored parts and nothing else.
 pub(super) fn undo<'a>(
     metadata: &'a [u8],
     data: &'a [u8],
@@ -101,8 +103,9 @@ pub(super) fn undo<'a>(
     }
 }
 
-/// Hands the parts of `data` one by one to `undo`, for the filters that store only the lengths of the parts in front of
-/// the metadata stream: their number u32, then the length of each u32, which add up to all of the data.
+/// Hands the parts of `data` one by one to `undo`, for the filters that store only the lengths of the parts
+/// in front of the metadata stream: their number u32, then the length of each u32, which add up to all of the
+/// data.
 pub(super) fn split<'a>(
     metadata: &mut Cursor<'_>,
     data: &'a [u8],
@@ -128,8 +131,8 @@ pub(super) fn split<'a>(
     }
 }
 
-/// What the parts of streams of at most these sizes can take up, for every compressor but RLE: an eighth more, and
-/// some bytes for each part.
+/// What the parts of streams of at most these sizes can take up, for every compressor but RLE: an eighth
+/// more, and some bytes for each part.
 pub(super) fn bound(before: Limits) -> Limits {
     let all = before.data.saturating_add(before.metadata);
     Limits {
@@ -138,7 +141,8 @@ pub(super) fn bound(before: Limits) -> Limits {
     }
 }
 
-/// More than any table of parts takes up in practice, where a chunk has a few parts, and more than their fixed costs.
+/// More than any table of parts takes up in practice, where a chunk has a few parts, and more than their
+/// fixed costs.
 pub(super) const TABLE_BOUND: u64 = 16 << 10;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! GZIP: despite the name, each part is a zlib stream (RFC 1950) with its Adler-32 checksum.
 //!
-//! Example: `78 9c | 63 64 60 60 60 44 c2 00 | 00 38 00 05` is four INT32 of value 1: the zlib header, one deflate
-//! block with fixed codes, and the checksum. The stream must end where the part ends.
+//! Example: `78 9c | 63 64 60 60 60 44 c2 00 | 00 38 00 05` is four INT32 of value 1: the zlib header, one
+//! deflate block with fixed codes, and the checksum. The stream must end where the part ends.
 
 use super::element::{first_room, more_room, reserve};
 use crate::error::{Error, Result};

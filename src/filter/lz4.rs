@@ -1,7 +1,7 @@
 //! LZ4: each part is a raw LZ4 block, without a frame or a length in front.
 //!
-//! Example: `4f 07 00 00 00 04 00 24 | 50 00 07 00 00 00` is sixteen INT32 of value 7: four literal bytes, then a copy of
-//! 15 + 36 + 4 = 55 bytes from 4 bytes back, then five literal bytes.
+//! Example: `4f 07 00 00 00 04 00 24 | 50 00 07 00 00 00` is sixteen INT32 of value 7: four literal bytes,
+//! then a copy of 15 + 36 + 4 = 55 bytes from 4 bytes back, then five literal bytes.
 
 use super::element::extend_zeroed;
 use crate::error::{Error, Result};

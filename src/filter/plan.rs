@@ -1,11 +1,12 @@
 //! What each filter of a pipeline was told about its data, and how large the streams before it can have been.
 //!
-//! Types: libraries of format 20 and later gave each filter the type that the one before it put out; earlier ones gave
-//! all the type of the field. Sizes: the original length of a chunk bounds the data before the first filter, and what each
-//! filter can add bounds the streams before the next. A length beyond these bounds is refused before it is allocated.
+//! Types: libraries of format 20 and later gave each filter the type that the one before it put out; earlier
+//! ones gave all the type of the field. Sizes: the original length of a chunk bounds the data before the
+//! first filter, and what each filter can add bounds the streams before the next. A length beyond these
+//! bounds is refused before it is allocated.
 //!
-//! Example: a chunk of FLOAT64 of 800 bytes through float scale (to integers of 2 bytes) and byteshuffle: byteshuffle saw at
-//! most 200 bytes, of INT16 where types are propagated.
+//! Example: a chunk of FLOAT64 of 800 bytes through float scale (to integers of 2 bytes) and byteshuffle:
+//! byteshuffle saw at most 200 bytes, of INT16 where types are propagated.
 
 use super::codec::TileCodec;
 use super::framing::{self, Limits};
@@ -35,13 +36,14 @@ impl Stage<'_> {
     }
 }
 
-/// A chunk's streams never take up more than this many times their original length on their way through a pipeline,
-/// and [`FLOOR`] more, whatever the filters. Real pipelines stay far below.
+/// A chunk's streams never take up more than this many times their original length on their way through a
+/// pipeline, and [`FLOOR`] more, whatever the filters. Real pipelines stay far below.
 const FACTOR: u64 = 64;
 const FLOOR: u64 = 1 << 20;
 
-/// The stages of `codec`'s pipeline, in the order of writing, for a chunk of `original_length` bytes of a tile of
-/// `cells` cells. Filters that do nothing are left out. `Unsupported` for a filter of an unknown number.
+/// The stages of `codec`'s pipeline, in the order of writing, for a chunk of `original_length` bytes of a
+/// tile of `cells` cells. Filters that do nothing are left out. `Unsupported` for a filter of an unknown
+/// number.
 pub(super) fn stages(codec: &TileCodec, original_length: u32, cells: Option<u64>) -> Result<Vec<Stage<'_>>> {
     let original = u64::from(original_length);
     let strings = match codec.embeds_offsets {

@@ -54,6 +54,9 @@ fn split(run: &[u8]) -> (&[u8], u16) {
     }
 }
 
+/// Cells of a run that are written at once.
+const SHORT: usize = 8;
+
 /// Fills `out`, whose length is that of all runs together.
 fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
     let mut rest = E::split_mut(out).0;
@@ -62,10 +65,22 @@ fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
         let Some(cell) = E::split(cell).0.first() else {
             return;
         };
-        let Some((cells, after)) = std::mem::take(&mut rest).split_at_mut_checked(count.into()) else {
+        let count = usize::from(count);
+        // Short runs are written longer than they are, which costs less than a loop; the next run writes over
+        // it.
+        let short = match rest.first_chunk_mut::<SHORT>() {
+            Some(cells) if count <= SHORT => {
+                *cells = [*cell; SHORT];
+                true
+            }
+            _ => false,
+        };
+        let Some((cells, after)) = std::mem::take(&mut rest).split_at_mut_checked(count) else {
             return;
         };
-        cells.fill(*cell);
+        if !short {
+            cells.fill(*cell);
+        }
         rest = after;
     }
 }
@@ -130,6 +145,17 @@ mod tests {
             assert!(run(&input[1..], size, size * 259).is_err());
         }
         assert_eq!(run(b"", 4, 0).unwrap(), b"");
+    }
+
+    #[test]
+    fn runs_around_the_short_length() {
+        let (mut input, mut expected) = (vec![], vec![]);
+        for run in (0..20u16).rev() {
+            input.extend([run as u8, 9]);
+            input.extend(run.to_be_bytes());
+            expected.extend([run as u8, 9].repeat(run.into()));
+        }
+        assert_eq!(run(&input, 2, expected.len()).unwrap(), expected);
     }
 
     #[test]

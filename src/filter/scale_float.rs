@@ -4,12 +4,12 @@
 //! |---|---|
 //! | number of parts, stored length of each | u32, u32 each |
 //!
-//! A stored signed integer s decodes to `scale * s + offset`, computed in double precision and rounded to the float that
-//! the filter saw; s is rounded to that float first. The type counts by its width alone: 4 bytes are a FLOAT32, 8 a
-//! FLOAT64.
+//! A stored signed integer s decodes to `scale * s + offset`, computed in double precision and rounded to the
+//! float that the filter saw; s is rounded to that float first. The type counts by its width alone: 4 bytes
+//! are a FLOAT32, 8 a FLOAT64.
 //!
-//! Example, of FLOAT64 with scale 0.25, offset 1 and integers of 2 bytes: parts `01 00 00 00 | 06 00 00 00` and data
-//! `02 00 03 00 f4 ff` are 1.5, 1.75 and -2.
+//! Example, of FLOAT64 with scale 0.25, offset 1 and integers of 2 bytes: parts `01 00 00 00 | 06 00 00 00`
+//! and data `02 00 03 00 f4 ff` are 1.5, 1.75 and -2.
 
 use super::element::{extend_zeroed, width_error};
 use super::framing::{Limits, TABLE_BOUND, split};
@@ -25,7 +25,8 @@ pub(super) struct Options {
     pub byte_width: u64,
 }
 
-/// Undoes the filter on `data` into the empty `out`, of which `limit` bytes are possible, as floats of `width` bytes.
+/// Undoes the filter on `data` into the empty `out`, of which `limit` bytes are possible, as floats of
+/// `width` bytes.
 pub(super) fn undo(
     metadata: &mut Cursor<'_>,
     options: Options,

@@ -1,12 +1,13 @@
-//! RLE of strings: runs of equal strings, with the offsets embedded (see [`embedded`](super::embedded) for the metadata).
+//! RLE of strings: runs of equal strings, with the offsets embedded (see [`embedded`](super::embedded) for
+//! the metadata).
 //!
 //! | data | type |
 //! |---|---|
 //! | repeated: run length, string length, string | big-endian of the stored widths, bytes |
 //!
-//! Writers choose the width of a string length without looking at the last run. The length of a longer last string is stored modulo
-//! 2^(8 * width) then, its bytes in full. Such a run is known by what only it makes agree: it ends where the data does,
-//! and with it the numbers of strings and bytes are those of the header.
+//! Writers choose the width of a string length without looking at the last run. The length of a longer last
+//! string is stored modulo 2^(8 * width) then, its bytes in full. Such a run is known by what only it makes
+//! agree: it ends where the data does, and with it the numbers of strings and bytes are those of the header.
 //!
 //! Example: `02 02 61 61 | 01 01 62 | 01 00` with widths of 1 is `aa`, `aa`, `b` and an empty string.
 
@@ -55,8 +56,8 @@ fn run_header(header: &Header, c: &mut Cursor<'_>) -> Result<(u64, u64)> {
     ))
 }
 
-/// Checks that the runs make up the strings and bytes that the header declares. Where they do so only with a last
-/// string longer than its stored length, says how many bytes the last run takes up.
+/// Checks that the runs make up the strings and bytes that the header declares. Where they do so only with a
+/// last string longer than its stored length, says how many bytes the last run takes up.
 fn check(header: &Header, input: &[u8]) -> Result<Option<usize>> {
     let (all_strings, all_bytes) = (header.strings as u64, header.bytes as u64);
     let (mut strings, mut bytes) = (0u64, 0u64);

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | number of parts, stored length of each | u32, u32 each |
 //!
-//! Only tiles of UINT8 in two dimensions are written so, in one chunk of one part. The second dimension counts bytes: rows of
-//! pixels of 3 bytes (RGB, BGR) or 4 (RGBA, BGRA), as the filter's format says.
+//! Only tiles of UINT8 in two dimensions are written so, in one chunk of one part. The second dimension
+//! counts bytes: rows of pixels of 3 bytes (RGB, BGR) or 4 (RGBA, BGRA), as the filter's format says.
 //!
-//! Example: a tile of 16 rows by 48 bytes in the format BGR is an image of 16 by 16 pixels; of each pixel the blue byte
-//! comes first.
+//! Example: a tile of 16 rows by 48 bytes in the format BGR is an image of 16 by 16 pixels; of each pixel the
+//! blue byte comes first.
 
 use super::element::extend_zeroed;
 use super::framing::{Limits, TABLE_BOUND, split};
@@ -59,7 +59,8 @@ pub(super) fn undo(
     })
 }
 
-/// Checks before anything is decoded that `file` is a still image, and that each of its headers states this size.
+/// Checks before anything is decoded that `file` is a still image, and that each of its headers states this
+/// size.
 fn check_size(file: &[u8], width: u32, height: u32) -> Result<()> {
     let mut c = Cursor::new(file);
     let riff = c.bytes(4, "RIFF")?;
@@ -185,5 +186,142 @@ pub(super) fn bound(before: Limits) -> Limits {
     Limits {
         data: before.data.saturating_mul(2).saturating_add(TABLE_BOUND),
         metadata: before.metadata.saturating_add(TABLE_BOUND),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// Format, rows, bytes of a row, the file and what libtiledb 2.30 reads, in hexadecimal digits. The first
+    /// three are lossless, the others are not.
+    const IMAGES: [(WebpFormat, u16, u16, &str, &str); 5] = [
+        (
+            WebpFormat::Rgb,
+            2,
+            9,
+            "524946464e000000574542505650384c410000002f024000002fa0a48d2468770f9e7f89c77f7a3ad40440c230fa1721141578fd54d4b60dd4f35bfe8cc66a9aff88dc7bfb9539b2cf6f20102043bc5810d1ff980400",
+            "71d6df9bdbd3aae5c779cbd198d8cfa9daca",
+        ),
+        (
+            WebpFormat::Bgr,
+            2,
+            9,
+            "524946464c000000574542505650384c3f0000002f024000002fa0a66d24e6eecbd4f923fbfd49296a2485b942f3ef0d31bc2093b679ebdf4cedccc20414e63f6ecdbfbf6c8e0fc28140800c11e34044ff231600",
+            "8adcdda5bccdb7d8d58dd1da85ccd2a8d9d4",
+        ),
+        (
+            WebpFormat::Rgba,
+            1,
+            4,
+            "524946461e000000574542505650384c110000002f0000001007d0e84256bd808188e87f0000",
+            "90d1ea80",
+        ),
+        (
+            WebpFormat::Bgra,
+            2,
+            12,
+            "524946462e0000005745425056503820220000009001009d012a0300020005407c25a80002e759b60000fee124d5ffeaaa7b7c860000",
+            "91d2c7ff99dacfffa4e5dbff91d2c7ff99dacfffa4e5dbff",
+        ),
+        (
+            WebpFormat::Bgra,
+            1,
+            4,
+            "524946465200000057454250565038580a00000010000000000000000000414c5048020000000093565038202a000000b001009d012a0100010002003425a00274ba0004300000fef5cfbffe7e67fba7f9dfaf5f6d70dbd60000",
+            "63d3ec93",
+        ),
+    ];
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len() / 2)
+            .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap())
+            .collect()
+    }
+
+    fn run((format, y_extent, x_extent): (WebpFormat, u16, u16), file: &[u8]) -> Result<Vec<u8>> {
+        let metadata = [[1, 0, 0, 0], (file.len() as u32).to_le_bytes()].concat();
+        let options = Options {
+            format,
+            y_extent,
+            x_extent,
+        };
+        let mut out = vec![];
+        undo(&mut Cursor::new(&metadata), options, file, 1000, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn images_of_libtiledb() {
+        for (format, rows, row, file, pixels) in IMAGES {
+            assert_eq!(
+                run((format, rows, row), &bytes(file)).unwrap(),
+                bytes(pixels),
+                "{format:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_opaque_image_has_alpha_where_the_format_has() {
+        let file = bytes(IMAGES[0].3);
+        let rgb = run((WebpFormat::Rgb, 2, 9), &file).unwrap();
+        let bgra = run((WebpFormat::Bgra, 2, 12), &file).unwrap();
+        for (rgb, bgra) in rgb.chunks(3).zip(bgra.chunks(4)) {
+            assert_eq!(bgra, [rgb[2], rgb[1], rgb[0], 0xFF]);
+        }
+    }
+
+    #[test]
+    fn another_size_is_refused_before_decoding() {
+        let file = bytes(IMAGES[0].3);
+        for (rows, row) in [(2, 12), (3, 9), (1, 9), (3, 6), (2, 10), (0, 9), (2, 0)] {
+            assert_eq!(
+                run((WebpFormat::Rgb, rows, row), &file).unwrap_err().kind(),
+                ErrorKind::Corrupt
+            );
+        }
+        assert_eq!(
+            run((WebpFormat::Rgb, 200, 9), &file).unwrap_err().kind(),
+            ErrorKind::LimitExceeded
+        );
+        assert_eq!(
+            run((WebpFormat::None, 2, 9), &file).unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
+        // An image whose canvas is as expected, but not the picture in it.
+        let picture = &file[12..];
+        let canvas = [&b"VP8X\x0A\0\0\0\0\0\0\0\x02\0\0\x01\0\0"[..], picture].concat();
+        let extended = [b"RIFF\0\0\0\0WEBP", &canvas[..]].concat();
+        assert!(check_size(&extended, 3, 2).is_ok());
+        let mut larger = extended.clone();
+        larger[12 + 18 + 9] = 0xFF;
+        assert_eq!(check_size(&larger, 3, 2).unwrap_err().kind(), ErrorKind::Corrupt);
+        let twice = [&extended[..], picture].concat();
+        assert_eq!(check_size(&twice, 3, 2).unwrap_err().kind(), ErrorKind::Corrupt);
+        let animated = [b"RIFF\0\0\0\0WEBPANIM\0\0\0\0", &canvas[..]].concat();
+        assert_eq!(
+            check_size(&animated, 3, 2).unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
+    }
+
+    #[test]
+    fn damage_is_an_error_or_other_pixels() {
+        for (format, rows, row, file, _) in IMAGES {
+            let file = bytes(file);
+            for cut in 0..file.len() {
+                let _ = run((format, rows, row), &file[..cut]);
+            }
+            for bit in 0..8 * file.len() {
+                let mut damaged = file.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                if let Ok(pixels) = run((format, rows, row), &damaged) {
+                    assert_eq!(pixels.len(), usize::from(rows) * usize::from(row));
+                }
+            }
+        }
+        assert!(run((WebpFormat::Rgb, 2, 9), b"").is_err());
     }
 }

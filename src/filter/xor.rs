@@ -40,8 +40,8 @@ fn accumulate<E: Element>(start: E, input: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The same for narrow elements, a word of them at a time: within the word, shifts by one, two and four elements make
-/// each element the exclusive-or of itself and all below it.
+/// The same for narrow elements, a word of them at a time: within the word, shifts by one, two and four
+/// elements make each element the exclusive-or of itself and all below it.
 fn accumulate_narrow<E: Element>(input: &[u8], out: &mut [u8]) {
     let bits = 8 * E::SIZE as u32;
     // A word with the element's value in each place is the element times this.
@@ -56,9 +56,8 @@ fn accumulate_narrow<E: Element>(input: &[u8], out: &mut [u8]) {
             word ^= word << shift;
             shift *= 2;
         }
-        let result = word ^ carry;
-        carry = (result >> (64 - bits)).wrapping_mul(spread);
-        *out = result.to_le_bytes();
+        *out = (word ^ carry).to_le_bytes();
+        carry ^= (word >> (64 - bits)).wrapping_mul(spread);
     }
     accumulate(E::truncate(carry), tail, tail_out);
 }
@@ -87,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_width() {
-        let plain: Vec<u8> = (0..200u32).map(|i| (i * i * 37 >> 3) as u8).collect();
+        let plain: Vec<u8> = (0..200u32).map(|i| ((i * i * 37) >> 3) as u8).collect();
         for width in [1, 2, 4, 8] {
             for length in [0, width, 3 * width, 8, 24, 200] {
                 let length = length / width * width;

@@ -1,7 +1,7 @@
 //! ZSTD: each part is a Zstandard frame, which may or may not state the length of its content.
 //!
-//! Example: `28 b5 2f fd | 20 40 | 55 00 00 | 20 07 00 00 00 01 00 59 72 44` is sixteen INT32 of value 7: the magic
-//! number, a header that states 64 bytes of content, the header of the last block, and the block.
+//! Example: `28 b5 2f fd | 20 40 | 55 00 00 | 20 07 00 00 00 01 00 59 72 44` is sixteen INT32 of value 7: the
+//! magic number, a header that states 64 bytes of content, the header of the last block, and the block.
 
 use super::element::{first_room, more_room, reserve};
 use crate::error::{Error, Result};
@@ -33,8 +33,8 @@ pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Resu
     result
 }
 
-/// Decodes into `out`, which is empty. A frame that did not fit is decoded again with more room: only a length far
-/// beyond ordinary ratios comes to that, and such frames decode fast.
+/// Decodes into `out`, which is empty. A frame that did not fit is decoded again with more room: only a
+/// length far beyond ordinary ratios comes to that, and such frames decode fast.
 fn run(context: &mut DCtx<'_>, input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     let mut room = first_room(length, input.len());
     loop {

@@ -47,7 +47,7 @@ impl Enumeration {
         let data = read::text64(c, "data")?;
         let offsets = match cell_val_num.cell_size(datatype) {
             None => read::offsets(c, data.len(), "offsets")?,
-            Some(size) if data.len() as u64 % size != 0 => {
+            Some(size) if !(data.len() as u64).is_multiple_of(size) => {
                 let message = format!("{} bytes for values of {size}", data.len());
                 return Err(c.corrupt("data", message));
             }
@@ -147,6 +147,13 @@ mod tests {
             let error = Enumeration::parse(&bytes.bytes).unwrap_err();
             assert_eq!(error.part(), Some("enumeration, `offsets`"));
         }
+        let at_the_end = head(Datatype::Char, u32::MAX)
+            .u64(3)
+            .raw(b"abc")
+            .u64(16)
+            .u64s(&[0, 3]);
+        let parsed = Enumeration::parse(&at_the_end.bytes).unwrap();
+        assert_eq!(parsed.values(), [&b"abc"[..], b""]);
         let mut changed = Enumeration::parse(&head(Datatype::Char, u32::MAX).u64(0).u64(0).bytes).unwrap();
         changed.offsets = vec![5, 2];
         assert_eq!(changed.values(), [b"", b""]);

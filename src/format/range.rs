@@ -143,6 +143,8 @@ mod tests {
             Some(Ordering::Equal)
         );
         assert_eq!(compare(Datatype::Int32, &[0; 3], &[0; 4]), None, "not a value");
+        assert_eq!(compare(Datatype::Char, b"a", b"\x80"), less);
+        assert_eq!(compare(Datatype::Char, b"a", b""), None);
         let strings = |a: &[u8], b: &[u8]| super::compare(Datatype::StringAscii, CellValNum::Var, a, b);
         assert_eq!(strings(b"a", b"aa"), less);
         assert_eq!(strings(b"z", b"\xC3"), less);

@@ -46,6 +46,12 @@ pub struct Schema {
     pub current_domain: Option<Rect>,
 }
 
+/// What libtiledb takes for the pipeline of a dimension in schemas below version 5, which store none.
+const NO_PIPELINE: Pipeline = Pipeline {
+    max_chunk_size: 65_536,
+    filters: Vec::new(),
+};
+
 /// A dimension of the domain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dimension {
@@ -364,7 +370,7 @@ impl Dimension {
     fn parse(c: &mut Cursor<'_>, domain_datatype: Option<Datatype>) -> Result<Dimension> {
         let name = read::text32(c, "name")?;
         let (datatype, cell_val_num, filters) = match domain_datatype {
-            Some(datatype) => (datatype, CellValNum::Fixed(1), Pipeline::default()),
+            Some(datatype) => (datatype, CellValNum::Fixed(1), NO_PIPELINE),
             None => (
                 read::byte(c, "datatype", Datatype::from_u8)?,
                 read::cell_val_num(c)?,

@@ -21,6 +21,7 @@ mod handles;
 mod inodes;
 mod mount;
 pub mod mountinfo;
+mod requests;
 
 pub use filesystem::{FileSystem, Probe};
 pub(crate) use guard::message as panic_message;

@@ -8,11 +8,12 @@ use super::mountinfo::{self, MountEntry};
 use crate::error::{Error, ErrorKind, Result};
 use fuser::{Config, Session, SessionACL};
 use nix::mount::{MntFlags, MsFlags, umount2};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ const DEVICE: &str = "/dev/fuse";
 const READ_AHEAD_KB: u32 = MAX_REQUEST >> 10;
 
 /// How long [`Mounted`]'s drop waits for the session's threads, which go on while files are open.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who may use a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,6 +87,8 @@ fn default_threads() -> usize {
 pub struct Mounted {
     entry: MountEntry,
     ended: Ended,
+    /// The connection to the kernel; the session's threads have their own.
+    device: OwnedFd,
     /// fusermount3 as it waits for this process to die, for `auto_unmount`.
     helper: Option<Helper>,
 }
@@ -149,6 +152,7 @@ pub fn mount(filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) 
     let mounted = Mounted {
         entry,
         ended: Ended::default(),
+        device: device.try_clone().map_err(|error| Error::io(&error))?,
         helper,
     };
     // From here on, dropping `mounted` unmounts.
@@ -177,7 +181,13 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
     let _ = notifier.set(session.notifier());
     thread::Builder::new()
         .name("fuse-session".to_owned())
-        .spawn(move || ended.set(session.run().map_err(|error| Error::io(&error))))?;
+        .spawn(move || {
+            ended.set(match session.run() {
+                // A thread that was taking a request while the last file was closed learns of the end so.
+                Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
+                result => result.map_err(|error| Error::io(&error)),
+            });
+        })?;
     Ok(())
 }
 
@@ -197,7 +207,8 @@ impl Mounted {
     pub fn unmount(&mut self) -> Result<()> {
         let path = &self.entry.mount_point;
         let table = mountinfo::mounts().map_err(|error| Error::io(&error))?;
-        if !table.contains(&self.entry) {
+        // While the connection stands, nothing else has the device number; later the whole entry may be that of another mount.
+        if !self.is_connected() || !table.contains(&self.entry) {
             return Ok(());
         }
         if table.iter().rfind(|mount| mount.mount_point == *path) != Some(&self.entry) {
@@ -213,6 +224,20 @@ impl Mounted {
             Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => unmount_path(path, true),
             result => result,
         }
+    }
+}
+
+impl Mounted {
+    /// Whether the file system still exists for the kernel, mounted or detached.
+    fn is_connected(&self) -> bool {
+        let mut polled = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
+        let answer = poll(&mut polled, PollTimeout::ZERO);
+        let [polled] = polled;
+        // Anything but a clear no counts as yes: unmounting nothing is harmless.
+        !(answer == Ok(1)
+            && polled
+                .revents()
+                .is_some_and(|events| events.contains(PollFlags::POLLERR)))
     }
 }
 
@@ -282,6 +307,12 @@ fn attach(mountpoint: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<
 fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<OwnedFd>> {
     let device = match open_device() {
         Ok(device) => device,
+        // fusermount3 may open it.
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && !nix::unistd::geteuid().is_root() =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(device_error(&error)),
     };
     let mut data = format!(

@@ -19,7 +19,7 @@ pub fn schema_json(schema: &Schema, name: &str) -> Value {
         "coords_filters": pipeline_json(&schema.coords_filters),
         "offsets_filters": pipeline_json(&schema.offsets_filters),
         "validity_filters": schema.validity_filters.as_ref().map(pipeline_json),
-        "dimensions": dimensions.iter().map(dimension_json).collect::<Value>(),
+        "dimensions": (0..dimensions.len()).map(|i| dimension_json(schema, i)).collect::<Value>(),
         "attributes": schema.attributes.iter().map(attribute_json).collect::<Value>(),
         "dimension_labels": schema.dimension_labels.iter().map(|label| label_json(label, dimensions)).collect::<Value>(),
         "enumerations": schema.enumerations.iter().map(|e| json!({
@@ -95,19 +95,24 @@ fn filter_json(filter: &Filter) -> Value {
     Value::Object(out)
 }
 
-fn dimension_json(dimension: &Dimension) -> Value {
-    let Dimension {
-        datatype,
-        cell_val_num,
-        ..
-    } = *dimension;
+/// A dimension with the pipeline that its tiles go through: the coordinates' where it has none of its own. Before version 5 it has no tiles.
+fn dimension_json(schema: &Schema, index: usize) -> Value {
+    let Some(dimension) = schema.dimensions.get(index) else {
+        return Value::Null;
+    };
+    let (datatype, cell_val_num) = (dimension.datatype, dimension.cell_val_num);
+    let filters = if schema.version < 5 {
+        &dimension.filters
+    } else {
+        schema.dimension_filters(index)
+    };
     json!({
         "name": value::name(&dimension.name),
         "datatype": datatype.name(),
         "cell_val_num": value::cell_val_num(cell_val_num),
         "domain": dimension.domain.as_ref().map(|domain| value::range(datatype, cell_val_num, domain)),
         "tile_extent": dimension.tile_extent.as_ref().map(|extent| value::element(datatype, extent)),
-        "filters": pipeline_json(&dimension.filters),
+        "filters": pipeline_json(filters),
     })
 }
 

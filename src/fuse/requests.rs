@@ -1,0 +1,427 @@
+//! The kernel's requests, each worked out inside [`FileSystem::guard`] and answered outside it, so that it is answered whatever
+//! happens.
+
+use super::attributes::{Attributes, absent, file_type};
+use super::filesystem::{FileSystem, Found, GENERATION, MAX_REQUEST};
+use super::handles::Handle;
+use crate::tree::{Node, NodeType};
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
+};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Reads that the kernel may have under way ahead of the readers.
+const MAX_BACKGROUND: u16 = 64;
+
+/// Above this much, a thread's scratch memory is given back after the request.
+const SCRATCH_KEPT: usize = 2 * MAX_REQUEST as usize;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Filesystem for FileSystem {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let mut wanted = InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
+        if self.readdirplus {
+            wanted |= InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO;
+        }
+        let offered = config.capabilities() & wanted;
+        self.direct_mmap = offered.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        let settings = [
+            config.add_capabilities(offered).err().map(|_| "capabilities"),
+            config
+                .set_max_background(MAX_BACKGROUND)
+                .err()
+                .map(|_| "max_background"),
+            config
+                .set_congestion_threshold(MAX_BACKGROUND / 4 * 3)
+                .err()
+                .map(|_| "congestion_threshold"),
+            // Nothing is written, but the size of all requests follows from it.
+            config.set_max_write(MAX_REQUEST).err().map(|_| "max_write"),
+        ];
+        for refused in settings.into_iter().flatten() {
+            log::warn!("the kernel does not take the wanted {refused}");
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.guard("lookup", parent, || self.do_lookup(parent, name)) {
+            Ok(Found::Entry {
+                attributes,
+                attributes_ttl,
+                entry_ttl,
+            }) => reply.entry_with_ttls(&attributes_ttl, &entry_ttl, &attributes, GENERATION),
+            Ok(Found::Absent { entry_ttl }) if entry_ttl.is_zero() => reply.error(Errno::ENOENT),
+            Ok(Found::Absent { entry_ttl }) => reply.entry(&entry_ttl, &absent(), GENERATION),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
+        let _ = self.guard("forget", ino, || {
+            self.inodes.forget(ino.0, nlookup);
+            Ok(())
+        });
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, fh: Option<FuseHandle>, reply: ReplyAttr) {
+        match self.guard("getattr", ino, || self.do_getattr(ino, fh)) {
+            Ok((ttl, attributes)) => reply.attr(&ttl, &attributes),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        reply.error(self.refuse("readlink", ino, Errno::EINVAL));
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.guard("open", ino, || self.do_open(ino, flags)) {
+            Ok((handle, flags)) => reply.opened(handle, flags),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FuseHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut scratch = SCRATCH.with(RefCell::take);
+        let handle = self.handle(fh);
+        let piece = self.guard("read", ino, || match handle.as_deref() {
+            Ok(Handle::File(handle)) => self.do_read(handle, offset, size, &mut scratch),
+            Ok(Handle::Directory(_)) => Err(Errno::EISDIR),
+            Err(errno) => Err(*errno),
+        });
+        match piece {
+            Ok(piece) => {
+                self.stats.reads.add(1);
+                self.stats.bytes_served.add(piece.len() as u64);
+                reply.data(&piece);
+            }
+            Err(errno) => reply.error(errno),
+        }
+        if scratch.capacity() <= SCRATCH_KEPT {
+            SCRATCH.set(scratch);
+        }
+    }
+
+    fn flush(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: LockOwner, reply: ReplyEmpty) {
+        // The kernel then asks no more.
+        reply.error(self.refuse("flush", ino, Errno::ENOSYS));
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FuseHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        match self.guard("release", ino, || {
+            drop(self.handles.remove(fh.0));
+            Ok(())
+        }) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn fsync(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: bool, reply: ReplyEmpty) {
+        // Nothing is ever dirty.
+        match self.guard("fsync", ino, || Ok(())) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.guard("opendir", ino, || self.do_opendir(ino, flags)) {
+            Ok((handle, flags)) => reply.opened(handle, flags),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, fh: FuseHandle, offset: u64, mut reply: ReplyDirectory) {
+        let result = self.guard("readdir", ino, || {
+            self.do_readdir(fh, offset, |inode, position, entry| {
+                let next = position.saturating_add(1);
+                match (position, entry) {
+                    (_, Some((name, kind))) => {
+                        let number = INodeNo(self.inodes.number_of(inode, &name));
+                        reply.add(number, next, file_type(kind), &name)
+                    }
+                    (0, None) => reply.add(INodeNo(inode.number), next, fuser::FileType::Directory, "."),
+                    (_, None) => {
+                        let number = INodeNo(inode.parent_number());
+                        reply.add(number, next, fuser::FileType::Directory, "..")
+                    }
+                }
+            })
+        });
+        match result {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FuseHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let result = self.guard("readdirplus", ino, || {
+            let mut failed = None;
+            self.do_readdir(fh, offset, |inode, position, entry| {
+                let Some((name, _)) = entry else {
+                    // The kernel takes only number and kind of these, and does not count them as looked up.
+                    let (name, number) = match position {
+                        0 => (".", inode.number),
+                        _ => ("..", inode.parent_number()),
+                    };
+                    let dots = Attributes {
+                        kind: NodeType::Directory,
+                        size: 0,
+                        mtime: 0,
+                        ttl: Duration::ZERO,
+                    };
+                    let attributes = dots.to_fuse(number, self.owner);
+                    let next = position.saturating_add(1);
+                    return reply.add(INodeNo(number), next, name, &dots.ttl, &attributes, GENERATION);
+                };
+                self.add_plus(&mut reply, inode, position, &name)
+                    .unwrap_or_else(|errno| {
+                        failed = Some(errno);
+                        true
+                    })
+            })?;
+            failed.map_or(Ok(()), Err)
+        });
+        match result {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn releasedir(&self, _: &Request, ino: INodeNo, fh: FuseHandle, _: OpenFlags, reply: ReplyEmpty) {
+        match self.guard("releasedir", ino, || {
+            drop(self.handles.remove(fh.0));
+            Ok(())
+        }) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: bool, reply: ReplyEmpty) {
+        match self.guard("fsyncdir", ino, || Ok(())) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        // Full, as a read-only disk is; how large is not known without looking at everything.
+        match self.guard("statfs", ino, || Ok(())) {
+            Ok(()) => reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn access(&self, _: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        let result = self.guard("access", ino, || {
+            let directory = matches!(self.inode(ino)?.node(), Node::Directory(_));
+            if mask.contains(AccessFlags::W_OK) {
+                Err(Errno::EROFS)
+            } else if mask.contains(AccessFlags::X_OK) && !directory {
+                Err(Errno::EACCES)
+            } else {
+                Ok(())
+            }
+        });
+        match result {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
+        reply.error(self.refuse("getxattr", ino, Errno::ENODATA));
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        match self.guard("listxattr", ino, || Ok(())) {
+            Ok(()) if size == 0 => reply.size(0),
+            Ok(()) => reply.data(&[]),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn lseek(&self, _: &Request, ino: INodeNo, fh: FuseHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        match self.guard("lseek", ino, || self.do_lseek(fh, offset, whence)) {
+            Ok(offset) => reply.offset(offset),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FuseHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(self.refuse("ioctl", ino, Errno::ENOTTY));
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FuseHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        // The kernel then takes every file for ready, as files are.
+        reply.error(self.refuse("poll", ino, Errno::ENOSYS));
+    }
+
+    // From here on: what would change something. The kernel refuses most of it by itself, because the mount is read only.
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: Option<u32>,
+        _: Option<u32>,
+        _: Option<u32>,
+        _: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FuseHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        reply.error(self.refuse("setattr", ino, Errno::EROFS));
+    }
+
+    fn mknod(&self, _: &Request, parent: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(self.refuse("mknod", parent, Errno::EROFS));
+    }
+
+    fn mkdir(&self, _: &Request, parent: INodeNo, _: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(self.refuse("mkdir", parent, Errno::EROFS));
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.refuse("unlink", parent, Errno::EROFS));
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.refuse("rmdir", parent, Errno::EROFS));
+    }
+
+    fn symlink(&self, _: &Request, parent: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
+        reply.error(self.refuse("symlink", parent, Errno::EROFS));
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        _: &OsStr,
+        _: INodeNo,
+        _: &OsStr,
+        _: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(self.refuse("rename", parent, Errno::EROFS));
+    }
+
+    fn link(&self, _: &Request, ino: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.error(self.refuse("link", ino, Errno::EROFS));
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FuseHandle,
+        _: u64,
+        _: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        reply.error(self.refuse("write", ino, Errno::EROFS));
+    }
+
+    fn create(&self, _: &Request, parent: INodeNo, _: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
+        reply.error(self.refuse("create", parent, Errno::EROFS));
+    }
+
+    fn setxattr(&self, _: &Request, ino: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
+        reply.error(self.refuse("setxattr", ino, Errno::EROFS));
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.refuse("removexattr", ino, Errno::EROFS));
+    }
+
+    fn fallocate(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
+        reply.error(self.refuse("fallocate", ino, Errno::EROFS));
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FuseHandle,
+        _: u64,
+        ino_out: INodeNo,
+        _: FuseHandle,
+        _: u64,
+        _: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(self.refuse("copy_file_range", ino_out, Errno::EROFS));
+    }
+}
