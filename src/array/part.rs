@@ -36,7 +36,7 @@ pub struct PartFile {
 
 impl PartFile {
     /// First byte of tile `tile`, and the byte behind its last.
-    fn extent(&self, tile: u64) -> Result<Range<u64>> {
+    pub fn extent(&self, tile: u64) -> Result<Range<u64>> {
         let next = tile.saturating_add(2);
         let around = self.offsets.entries(self.geometry.tile_num, tile..next)?;
         let end = around.get(1).copied().unwrap_or(self.file_size);
