@@ -143,11 +143,6 @@ impl Field {
                 .attributes
                 .get(i)
                 .map_or(&schema.coords_filters, |a| &a.filters),
-            // Schemas below version 5 have no pipelines of dimensions, and what later libraries write with them goes through none.
-            Role::Dimension(i) if schema.version < 5 => schema
-                .dimensions
-                .get(i)
-                .map_or(&schema.coords_filters, |d| &d.filters),
             Role::Dimension(i) => schema.dimension_filters(i),
             _ => &schema.coords_filters,
         }
@@ -211,31 +206,4 @@ pub struct Writer {
     pub encrypted: bool,
     /// The key, where one was given.
     pub key: Option<EncryptionKey>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::testing::{field, schema};
-
-    #[test]
-    fn dimensions_inherit_filters_from_version_5_on() {
-        let slots = Slots {
-            version: 22,
-            attributes: 0,
-            dimensions: 1,
-            has_timestamps: false,
-            has_delete_metadata: false,
-        };
-        for (version, filters) in [(4, 0), (5, 1)] {
-            let mut schema = schema(version, true, &[field("x", Datatype::Int32)], &[]);
-            schema.coords_filters.filters = vec![Filter::Noop];
-            for dimension in &mut schema.dimensions {
-                dimension.filters.filters.clear();
-            }
-            let fields = Field::all(&schema, &slots, false);
-            assert_eq!(fields[0].role, Role::Dimension(0));
-            assert_eq!(fields[0].data_filters(&schema).filters.len(), filters);
-        }
-    }
 }

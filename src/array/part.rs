@@ -108,7 +108,13 @@ impl PartFile {
             .engine
             .cache
             .get(key, u64::from(position.original_length), || {
+                // The schema was read with this key, so it is the data that are wrong.
                 let place = |e: Error| {
+                    let e = if e.kind() == ErrorKind::WrongKey {
+                        e.with_kind(ErrorKind::ChecksumMismatch)
+                    } else {
+                        e
+                    };
                     self.place(
                         tile,
                         e.at(position.stored_offset)

@@ -5,7 +5,7 @@
 //! | number of values n | u64 |
 //! | first value, n - 1 differences | n of the element type |
 //!
-//! Libraries of format 19 (2.16) write one element more, which means nothing.
+//! Libraries of format version 19 wrote a further difference behind the last, which means nothing.
 //!
 //! Sums wrap at the element's width. Elements are those of the reinterpreting type if the filter has one,
 //! else of the type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no
@@ -45,8 +45,9 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
     let mut c = Cursor::new(input);
     value_count(&mut c, width, length)?;
     let differences = c.bytes(length as u64, "differences")?;
+    // libtiledb 2.16 wrote one more difference, which nothing reads.
     if c.remaining() == width {
-        c.bytes(width as u64, "differences")?;
+        c.bytes(width as u64, "spare difference")?;
     }
     c.finish()?;
     let out = extend_zeroed(out, length)?;
@@ -117,6 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn one_spare_difference_is_passed_over() {
+        let body = [5i16, 6, 7, -11].map(i16::to_le_bytes).concat();
+        let decoded = run(&encode(3, &body), Datatype::Int16, 6).unwrap();
+        assert_eq!(decoded, [5i16, 11, 18].map(i16::to_le_bytes).concat());
+        let more = [&body[..], &[0, 0]].concat();
+        assert_eq!(
+            run(&encode(3, &more), Datatype::Int16, 6).unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
+    }
+
+    #[test]
     fn sums_wrap_at_every_width() {
         assert_eq!(
             run(&encode(2, &[255, 2]), Datatype::StringUtf8, 2).unwrap(),
@@ -160,21 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn an_element_too_many_is_passed_over() {
-        let input = encode(2, [5, 1, 99].map(i32::to_le_bytes).as_flattened());
-        assert_eq!(
-            run(&input, Datatype::Int32, 8).unwrap(),
-            [5, 6].map(i32::to_le_bytes).as_flattened()
-        );
-    }
-
-    #[test]
     fn hostile_input_fails() {
         let kind = |input: &[u8], length| run(input, Datatype::Int32, length).unwrap_err().kind();
         assert_eq!(kind(&encode(3, &[0; 12]), 16), ErrorKind::Corrupt);
         assert_eq!(kind(&encode(3, &[0; 11]), 12), ErrorKind::Truncated);
         assert_eq!(kind(&encode(3, &[0; 13]), 12), ErrorKind::Corrupt);
-        assert_eq!(kind(&encode(3, &[0; 20]), 12), ErrorKind::Corrupt);
         assert_eq!(kind(&encode(u64::MAX / 4 + 4, &[0; 12]), 12), ErrorKind::Corrupt);
         assert_eq!(kind(&[1], 12), ErrorKind::Truncated);
         assert_eq!(

@@ -14,7 +14,7 @@ use crate::array::schemas::LEGACY_SCHEMA;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An array's directory.
@@ -79,6 +79,12 @@ impl ArrayDirectory {
             (
                 "commits.json",
                 self.document(mtime, |_, array| super::commits::commits_json(array)),
+            ),
+            (
+                "consolidated_metadata.json",
+                self.document(mtime, |_, array| {
+                    super::consolidated_metadata::consolidated_metadata_json(array)
+                }),
             ),
             ("schemas", schemas),
             ("enumerations", enumerations),
@@ -261,43 +267,14 @@ impl Directory for FragmentsDirectory {
 
 fn fragments_json(array: &Array) -> Result<serde_json::Value> {
     let listing = array.listing()?;
-    let consolidated = consolidated_names(array, &listing.consolidated_metadata);
+    let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
+    let consolidated = super::consolidated_metadata::repeated_names(array, files);
     let entries: Vec<_> = listing
         .fragments
         .iter()
         .map(|entry| fragment_entry(entry, &consolidated))
         .collect();
     Ok(json::fragments::fragments_json(&entries))
-}
-
-/// The names of the fragments whose footers consolidated metadata files repeat.
-fn consolidated_names(array: &Array, files: &[std::path::PathBuf]) -> HashSet<Vec<u8>> {
-    let read = |path: &Path| -> Result<Vec<Vec<u8>>> {
-        let (blob, body) = array.generic_file(path)?;
-        let footers = crate::format::commits::parse_consolidated_metadata(&body).map_err(|e| {
-            e.in_part("consolidated fragment metadata")
-                .in_file(blob.display())
-        })?;
-        Ok(footers
-            .into_iter()
-            .map(|footer| last_component(footer.name))
-            .collect())
-    };
-    let mut names = HashSet::new();
-    for path in files {
-        match read(path) {
-            Ok(found) => names.extend(found),
-            Err(e) => log::warn!("{e}"),
-        }
-    }
-    names
-}
-
-fn last_component(path: Vec<u8>) -> Vec<u8> {
-    match path.iter().rposition(|&b| b == b'/') {
-        Some(slash) => path.get(slash + 1..).unwrap_or_default().to_vec(),
-        None => path,
-    }
 }
 
 fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> json::fragments::FragmentEntry {

@@ -5,6 +5,7 @@
 
 pub mod commits;
 pub mod conditions;
+pub mod consolidated_metadata;
 pub mod enumeration;
 pub mod fields;
 pub mod footer;
