@@ -111,9 +111,8 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     if extent == 0 {
         return Err(Error::corrupt("a tile extent of 0"));
     }
-    let distance = |bound: &[u8]| -> Result<u64> {
-        Ok(integer(datatype, bound)?.wrapping_sub(origin) & mask(datatype))
-    };
+    let distance =
+        |bound: &[u8]| -> Result<u64> { Ok(integer(datatype, bound)?.wrapping_sub(origin) & mask(datatype)) };
     let (low, high) = (distance(&range.lo)?, distance(&range.hi)?);
     let tiles = (high / extent)
         .checked_sub(low / extent)

@@ -49,7 +49,11 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
     for entry in &listing.fragments {
         let directory = &entry.fragment.path;
         if committed.contains(&entry.name) {
-            jobs.push(fragment::job(array.clone(), directory.clone(), entry.fragment.name.clone()));
+            jobs.push(fragment::job(
+                array.clone(),
+                directory.clone(),
+                entry.fragment.name.clone(),
+            ));
         } else {
             let message = "a fragment without a commit: readers do not see it, and it is not checked";
             checker.report(Problem::new(Kind::Commit, checker.show(directory), message).noted());
@@ -116,7 +120,11 @@ fn labels(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) -> Vec<Job>
             && e.kind() == ErrorKind::NotFound
         {
             let name = String::from_utf8_lossy(&label.name);
-            let problem = Problem::new(Kind::Schema, checker.show(&path), "a dimension label that is missing");
+            let problem = Problem::new(
+                Kind::Schema,
+                checker.show(&path),
+                "a dimension label that is missing",
+            );
             checker.report(problem.in_part(format_args!("label `{name}`")));
         }
     }
@@ -165,6 +173,8 @@ pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
 
 /// Where `line` begins in `text`.
 fn find(text: &[u8], line: &[u8]) -> Option<u64> {
-    let at = text.windows(line.len().max(1)).position(|window| window == line)?;
+    let at = text
+        .windows(line.len().max(1))
+        .position(|window| window == line)?;
     Some(at as u64)
 }

@@ -56,13 +56,7 @@ impl Piece {
     }
 
     /// Reads cells from `first` on: at most `most`, fewer where they are long, at least one.
-    pub(super) fn read(
-        &mut self,
-        files: &Files,
-        tile: &Tile,
-        first: u64,
-        most: u64,
-    ) -> Result<()> {
+    pub(super) fn read(&mut self, files: &Files, tile: &Tile, first: u64, most: u64) -> Result<()> {
         let count = tile.cells.saturating_sub(first).min(most);
         self.first = first;
         self.too_long = false;
@@ -119,7 +113,8 @@ impl Piece {
         } else {
             files.read_var(tile, start..end, &mut self.data)?;
             let starts = offsets.iter().take(self.count + 1);
-            self.starts.extend(starts.map(|&offset| (offset - start) as usize));
+            self.starts
+                .extend(starts.map(|&offset| (offset - start) as usize));
         }
         self.bytes = (end - start).saturating_add(self.count as u64 * 8);
         Ok(())

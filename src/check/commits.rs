@@ -82,7 +82,8 @@ pub(super) fn check(
 
 /// Whether a fragment lies where version 12 and later put them.
 fn in_fragments(path: &Path) -> bool {
-    path.parent().is_some_and(|parent| parent.ends_with("__fragments"))
+    path.parent()
+        .is_some_and(|parent| parent.ends_with("__fragments"))
 }
 
 fn last_component(path: &[u8]) -> &[u8] {
@@ -186,9 +187,7 @@ impl Commits<'_> {
                 }
                 return;
             }
-            Condition::Value {
-                op, field, value, ..
-            } => (*op, field, value),
+            Condition::Value { op, field, value, .. } => (*op, field, value),
         };
         let found = |message: String| {
             let name = String::from_utf8_lossy(field);

@@ -60,9 +60,7 @@ fn parse(
     end: u64,
     schema: &crate::format::schema::Schema,
 ) -> Result<Footer> {
-    let range = usize::try_from(footer.offset)
-        .ok()
-        .zip(usize::try_from(end).ok());
+    let range = usize::try_from(footer.offset).ok().zip(usize::try_from(end).ok());
     let bytes = range
         .and_then(|(start, end)| body.get(start..end))
         .unwrap_or_default();

@@ -98,7 +98,10 @@ impl Work {
     fn run(&self, checker: &Checker, tiles: Range<u64>) {
         let mut seen: Vec<Seen> = self.dimensions.iter().map(|_| Seen::default()).collect();
         let mut sums: Vec<Option<Summary>> = vec![Some(Summary::default()); self.dimensions.len()];
-        let mut previous = tiles.start.checked_sub(1).and_then(|before| self.last_cell(before));
+        let mut previous = tiles
+            .start
+            .checked_sub(1)
+            .and_then(|before| self.last_cell(before));
         for number in tiles {
             previous = self.tile(checker, number, &mut seen, previous);
             for ((seen, sum), dimension) in seen.iter_mut().zip(&mut sums).zip(&self.dimensions) {
@@ -179,7 +182,11 @@ impl Work {
                 checker.tally.bytes.add(seen.piece.bytes);
                 seen.failed |= seen.piece.too_long;
             }
-            let count = seen.iter().filter(|seen| !seen.failed).map(|seen| seen.piece.count).min();
+            let count = seen
+                .iter()
+                .filter(|seen| !seen.failed)
+                .map(|seen| seen.piece.count)
+                .min();
             let Some(count) = count.filter(|&count| count > 0) else {
                 break;
             };
@@ -275,7 +282,8 @@ impl Work {
                 let path = checker.show(&self.shared.info.metadata_path());
                 let name = String::from_utf8_lossy(&field.name).into_owned();
                 let problem = Problem::new(Kind::RTree, path, message);
-                checker.report(problem.in_part(format_args!("bounding box, dimension `{name}`, tile {number}")));
+                checker
+                    .report(problem.in_part(format_args!("bounding box, dimension `{name}`, tile {number}")));
             }
         }
     }

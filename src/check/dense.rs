@@ -24,7 +24,9 @@ impl Grid {
         let domain = info.non_empty_domain().filter(|_| info.dense)?;
         let axes = info.schema.dimensions.iter().zip(domain);
         Some(Grid {
-            axes: axes.map(|(d, range)| dense_axis(d, range).ok()).collect::<Option<_>>()?,
+            axes: axes
+                .map(|(d, range)| dense_axis(d, range).ok())
+                .collect::<Option<_>>()?,
             column_tiles: info.schema.tile_order == Layout::ColMajor,
             column_cells: info.schema.cell_order == Layout::ColMajor,
         })
@@ -58,7 +60,11 @@ impl Grid {
 impl Window {
     /// The runs of `cells` (counted in the tile) that are inside.
     pub(super) fn runs(&self, cells: Range<u64>) -> Vec<Range<u64>> {
-        if self.axes.iter().all(|&(extent, first, last)| first == 0 && last.checked_add(1) == Some(extent)) {
+        if self
+            .axes
+            .iter()
+            .all(|&(extent, first, last)| first == 0 && last.checked_add(1) == Some(extent))
+        {
             return vec![cells];
         }
         let Some((&(width, first, last), outer)) = self.axes.split_first() else {

@@ -76,7 +76,9 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
 
 /// How many values the enumeration of a field has.
 fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
-    let Role::Attribute(i) = field.role else { return None };
+    let Role::Attribute(i) = field.role else {
+        return None;
+    };
     let schema = &shared.info.schema;
     let name = schema.attributes.get(i)?.enumeration.as_ref()?;
     // What is wrong with the file is found with the schemas.
@@ -114,8 +116,7 @@ impl Work {
         total.left = total.left.saturating_sub(1);
         if total.left == 0 {
             if total.complete {
-                self.stored
-                    .check_fragment(checker, &self.shared, &total.summary);
+                self.stored.check_fragment(checker, &self.shared, &total.summary);
             }
             self.check_values(checker, &total.summary);
         }
@@ -179,7 +180,9 @@ impl Work {
 
     /// The index of a delete condition is one of the processed conditions', or the greatest number for none.
     fn check_conditions(&self, checker: &Checker, tile: &Tile, piece: &Piece) {
-        let Some(count) = self.shared.conditions else { return };
+        let Some(count) = self.shared.conditions else {
+            return;
+        };
         let values = piece.data.as_chunks::<8>().0;
         let wrong = |index: &u64| *index != u64::MAX && *index >= count;
         let Some(index) = values.iter().map(|v| u64::from_le_bytes(*v)).find(wrong) else {
@@ -200,7 +203,9 @@ impl Work {
             let outside = match &summary.values {
                 Some(Values::Signed { min, max, .. }) => {
                     let beyond = u64::try_from(*max).is_ok_and(|max| max >= count);
-                    beyond.then_some(*max as i128).or((*min < 0).then_some(*min as i128))
+                    beyond
+                        .then_some(*max as i128)
+                        .or((*min < 0).then_some(*min as i128))
                 }
                 Some(Values::Unsigned { max, .. }) => (*max >= count).then_some(*max as i128),
                 _ => None,
@@ -217,8 +222,9 @@ impl Work {
         {
             let (start, end) = self.shared.info.name.timestamps;
             if *min < start || *max > end {
-                let message =
-                    format!("cells were written from {min} to {max}, the fragment's name says {start} to {end}");
+                let message = format!(
+                    "cells were written from {min} to {max}, the fragment's name says {start} to {end}"
+                );
                 checker.report(found(Kind::Timestamps, message));
             }
         }

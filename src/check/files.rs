@@ -1,10 +1,10 @@
 //! The files of a field: their lengths, and the tiles in them.
 
 use super::{Checker, Kind, Problem};
+use crate::array::Piece;
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::{Field, Role};
 use crate::array::fragment::{FragmentInfo, ListKind};
-use crate::array::Piece;
 use crate::array::part::{PartFile, Sink};
 use crate::array::tile_list::TileList;
 use crate::error::{Error, ErrorKind, Result};
@@ -72,7 +72,9 @@ impl Files {
             }),
             var: var_file,
             validity: part(Part::Validity, field.nullable),
-            var_sizes: checker.take(var.then(sizes).transpose(), &info.metadata_path()).flatten(),
+            var_sizes: checker
+                .take(var.then(sizes).transpose(), &info.metadata_path())
+                .flatten(),
             // That the file cannot be opened is found where the coordinates are.
             zipped: inside.then(|| column.open(Content::Data, None).ok()).flatten(),
             field: field.clone(),
@@ -159,7 +161,11 @@ impl Files {
             return Ok(length);
         }
         let size = self.field.cell_size().unwrap_or(8);
-        check_part(part, tile.number, tile.cells.checked_mul(size).ok_or_else(overflow)?)
+        check_part(
+            part,
+            tile.number,
+            tile.cells.checked_mul(size).ok_or_else(overflow)?,
+        )
     }
 
     /// What went wrong with this field.
@@ -191,7 +197,10 @@ impl Files {
             // The length of the whole column was computed without overflow.
             let before = tile.number.saturating_mul(self.info.geometry.tile_cells);
             let start = before.saturating_mul(size);
-            let piece = column.read(start.saturating_add(range.start)..start.saturating_add(range.end), out)?;
+            let piece = column.read(
+                start.saturating_add(range.start)..start.saturating_add(range.end),
+                out,
+            )?;
             if let Piece::Shared(bytes, range) = piece {
                 out.clear();
                 out.extend_from_slice(bytes.get(range).unwrap_or(&[]));
@@ -252,13 +261,7 @@ fn check_part(part: &PartFile, tile: u64, size: u64) -> Result<u64> {
     Ok(extent.end - extent.start)
 }
 
-fn read(
-    part: &Option<PartFile>,
-    tile: u64,
-    size: u64,
-    range: Range<u64>,
-    out: &mut Vec<u8>,
-) -> Result<()> {
+fn read(part: &Option<PartFile>, tile: u64, size: u64, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
     let part = part.as_ref().ok_or_else(missing)?;
     let mut sink = Sink::new(out);
     part.read(tile, size, range, &mut sink)?;

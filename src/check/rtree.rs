@@ -41,7 +41,9 @@ impl Boxes {
         let fanout = usize::try_from(rtree.fanout).unwrap_or(usize::MAX).max(1);
         for (i, (parents, children)) in rtree.levels.iter().zip(rtree.levels.iter().skip(1)).enumerate() {
             for (node, (parent, below)) in parents.iter().zip(children.chunks(fanout)).enumerate() {
-                if let Some(d) = union(&info.schema, below).and_then(|all| differs(&info.schema, parent, &all)) {
+                if let Some(d) =
+                    union(&info.schema, below).and_then(|all| differs(&info.schema, parent, &all))
+                {
                     let message = format!("dimension {d} of a node is not the union of its children");
                     checker.report(problem(message).in_part(format_args!("level {i}, node {node}")));
                 }

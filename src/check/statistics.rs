@@ -43,11 +43,29 @@ impl Class {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
     /// Positive and negative ones are added up apart, so that it shows whether a sum may have stuck at a bound on its way.
-    Signed { min: i64, max: i64, above: i128, below: i128 },
-    Unsigned { min: u64, max: u64, sum: u128 },
+    Signed {
+        min: i64,
+        max: i64,
+        above: i128,
+        below: i128,
+    },
+    Unsigned {
+        min: u64,
+        max: u64,
+        sum: u128,
+    },
     /// `magnitude` is the sum without signs; `odd` tells of NaN and infinities.
-    Float { min: f64, max: f64, sum: f64, magnitude: f64, odd: bool },
-    Text { min: Vec<u8>, max: Vec<u8> },
+    Float {
+        min: f64,
+        max: f64,
+        sum: f64,
+        magnitude: f64,
+        odd: bool,
+    },
+    Text {
+        min: Vec<u8>,
+        max: Vec<u8>,
+    },
 }
 
 /// The statistics of some cells.
@@ -301,7 +319,9 @@ impl Summary {
     fn wrong_bound(&self, datatype: Datatype, stored: &[u8], least: bool) -> Option<String> {
         let what = if least { "minimum" } else { "maximum" };
         let differ = |stored: String, actual: String| {
-            Some(format!("the {what} is stored as {stored}, of the values it is {actual}"))
+            Some(format!(
+                "the {what} is stored as {stored}, of the values it is {actual}"
+            ))
         };
         let size = |found: bool| {
             let length = stored.len();
@@ -345,7 +365,9 @@ impl Summary {
     /// How the stored sum differs from that of the values.
     pub(super) fn wrong_sum(&self, stored: [u8; 8]) -> Option<String> {
         let differ = |stored: String, actual: String| {
-            Some(format!("the sum is stored as {stored}, of the values it is {actual}"))
+            Some(format!(
+                "the sum is stored as {stored}, of the values it is {actual}"
+            ))
         };
         match &self.values {
             None => None,

@@ -37,7 +37,10 @@ impl Stored {
         };
         let class = Class::of(field.datatype, field.cell_val_num);
         let attribute = matches!(field.role, Role::Attribute(_));
-        let reads = Reads { info, slot: field.slot };
+        let reads = Reads {
+            info,
+            slot: field.slot,
+        };
         if attribute && class != Class::Opaque {
             let read = |offsets: &[u64]| {
                 let section = reads.section(offsets, MinMax::parse)?;
@@ -77,9 +80,15 @@ impl Stored {
         {
             let (datatype, size) = (self.field.datatype, self.field.cell_size());
             let min = mins.content.tile(tile, size);
-            report(mins.offset, min.map_or_else(missing, |min| summary.wrong_min(datatype, min)));
+            report(
+                mins.offset,
+                min.map_or_else(missing, |min| summary.wrong_min(datatype, min)),
+            );
             let max = maxs.content.tile(tile, size);
-            report(maxs.offset, max.map_or_else(missing, |max| summary.wrong_max(datatype, max)));
+            report(
+                maxs.offset,
+                max.map_or_else(missing, |max| summary.wrong_max(datatype, max)),
+            );
         }
         if let Some(sums) = &self.sums {
             let sum = sums.content.get(index);

@@ -26,7 +26,10 @@ pub(super) fn object(checker: &Checker, path: &Path) {
     let Some(metadata) = checker.take(checker.engine.storage.metadata(path), path) else {
         return;
     };
-    let mut seen = checker.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut seen = checker
+        .seen
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     if !seen.insert(metadata.version) {
         return;
     }
@@ -78,7 +81,9 @@ fn group(checker: &Checker, path: &Path) {
     for member in read_group(&checker.engine, path).unwrap_or_default().members {
         jobs.extend(check_member(checker, path, &member));
     }
-    jobs.extend(children(checker, path, |name| !name.as_bytes().starts_with(b"__")));
+    jobs.extend(children(checker, path, |name| {
+        !name.as_bytes().starts_with(b"__")
+    }));
     checker.queue.push(jobs);
 }
 

@@ -36,7 +36,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     log_to_stderr();
     let could_not = |failure: Failure| Failure { code: 2, ..failure };
     let source = check_source(&args.source).map_err(could_not)?;
-    let source_options = args.source_args.options(args.follow_symlinks).map_err(could_not)?;
+    let source_options = args
+        .source_args
+        .options(args.follow_symlinks)
+        .map_err(could_not)?;
     let default = || std::thread::available_parallelism().map_or(2, usize::from);
     let options = Options {
         cache_size: source_options.cache_size,
@@ -85,7 +88,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
 
 impl Output {
     fn screen(&self) -> MutexGuard<'_, Screen> {
-        self.screen.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.screen
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Writes one finding as one line.
@@ -166,7 +171,12 @@ fn summary(tally: &Tally, output: &Output, elapsed: Duration) -> String {
 
 /// Bytes in the largest unit of which there is one.
 fn size(bytes: u64) -> String {
-    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let units = [
+        (1u64 << 40, "TiB"),
+        (1 << 30, "GiB"),
+        (1 << 20, "MiB"),
+        (1 << 10, "KiB"),
+    ];
     match units.iter().find(|(unit, _)| bytes >= *unit) {
         Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
         None => format!("{bytes} bytes"),
@@ -255,7 +265,8 @@ fn stored_bytes(source: &Path, done: &AtomicBool) -> u64 {
     while let Some(directory) = waiting.pop() {
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let data = Path::new(&name).extension().is_some_and(|e| e == "tdb") && name != "__fragment_metadata.tdb";
+            let data =
+                Path::new(&name).extension().is_some_and(|e| e == "tdb") && name != "__fragment_metadata.tdb";
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => waiting.push(entry.path()),
                 Ok(kind) if kind.is_file() && data => {
