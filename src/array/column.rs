@@ -131,7 +131,8 @@ impl Column {
         })
     }
 
-    fn part(&self, part: Part) -> Result<PartFile> {
+    /// Opens one of its files. `Corrupt` where the file is missing.
+    pub fn part(&self, part: Part) -> Result<PartFile> {
         let (info, field) = (&self.info, &self.field);
         let list = match part {
             Part::Fixed => ListKind::TileOffsets,

@@ -45,7 +45,7 @@ pub struct PartFile {
 
 impl PartFile {
     /// First byte of tile `tile`, and the byte behind its last.
-    fn extent(&self, tile: u64) -> Result<Range<u64>> {
+    pub fn extent(&self, tile: u64) -> Result<Range<u64>> {
         let next = tile.saturating_add(2);
         let around = self.offsets.entries(self.geometry.tile_num, tile..next)?;
         let end = around.get(1).copied().unwrap_or(self.file_size);
@@ -116,6 +116,11 @@ impl PartFile {
         let estimate = u64::from(position.original_length);
         let item = self.engine.cache.get(key, estimate, keep, || {
             self.decode(tile, position).map_err(|e| {
+                // The schema was read with this key, so it is the data that are wrong.
+                let e = match e.kind() {
+                    ErrorKind::WrongKey => e.with_kind(ErrorKind::ChecksumMismatch),
+                    _ => e,
+                };
                 self.place(
                     tile,
                     e.at(position.stored_offset)
