@@ -24,7 +24,7 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+trap 'exit 143' TERM HUP PIPE
 
 # run NAME COMMAND...: one stage. What it counted is the sum of the "N passed… N failed" in its output, or one check when there are none.
 run() {

@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! .tdb file ──► storage ──► format ──► filter ──► array ──► tree ──► fuse   (the kernel)
-//!              read a       bytes →    undo one    which     what a   └──► cli   (ls, cat, without a mount)
-//!              range        structs    filter      tile,     path is
-//!                                                  cache
+//!              read a       bytes →    undo one    which  │  what a   └──► cli   (ls, cat, without a mount)
+//!              range        structs    filter      tile,  │  path is
+//!                                                  cache  └► check ──► cli   (check)
 //! ```
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from the few that everybody
@@ -19,6 +19,7 @@
 //! | [`filter`] | undoing one filter on one chunk; the pipeline that chains them; chunked and generic tiles | schemas, fragments |
 //! | [`array`] | a source opened: its schemas and fragments, where a tile lies and how many cells it has; the cache; columns as seekable bytes | how anything is shown |
 //! | [`tree`] | the virtual tree: nodes, names, exact sizes, JSON, NumPy headers | FUSE's types |
+//! | [`check`] | what can be compared in an array, and how it is done with all of it | how anything is shown |
 //! | [`fuse`] | inodes, replies, errno, kernel options | TileDB |
 //! | [`cli`] | arguments, the daemon, signals, messages | formats |
 //!
@@ -54,6 +55,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod array;
+pub mod check;
 pub mod cli;
 pub mod cursor;
 pub mod error;

@@ -92,7 +92,7 @@ pub fn fragment_metadata(data: &[u8]) {
             if let Ok(footer) = Footer::parse(&mut footer, &schema, which % 8 == 1) {
                 let _ = footer.check_sections(1 << 30);
             }
-            let _ = Footer::peek_schema_name(&mut Cursor::new(rest));
+            let _ = Footer::peek(&mut Cursor::new(rest));
             if let Some((size, word)) = rest.split_first_chunk::<8>().zip(rest.last_chunk::<8>()) {
                 let size = u64::from_le_bytes(*size.0);
                 let _ = Footer::locate(version, Some(&schema), size, *word);

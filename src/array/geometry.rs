@@ -61,7 +61,7 @@ impl Geometry {
             )));
         }
         for (dimension, range) in schema.dimensions.iter().zip(non_empty_domain) {
-            let (tiles, extent) = dense_dimension(dimension, range).map_err(|e| {
+            let DenseAxis { tiles, extent, .. } = dense_axis(dimension, range).map_err(|e| {
                 e.in_part(format_args!(
                     "dimension `{}`",
                     String::from_utf8_lossy(&dimension.name)
@@ -84,8 +84,21 @@ impl Geometry {
     }
 }
 
-/// Tiles that `range` touches along a dimension, and the extent of one.
-fn dense_dimension(dimension: &Dimension, range: &Range) -> Result<(u64, u64)> {
+/// What a dense fragment covers along one dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DenseAxis {
+    /// Tiles that it touches.
+    pub tiles: u64,
+    /// Cells of a tile.
+    pub extent: u64,
+    /// Where in its first tile it begins.
+    pub first: u64,
+    /// Where in its last tile it ends; inclusive.
+    pub last: u64,
+}
+
+/// What `range`, one of the ranges of a dense fragment's non-empty domain, covers along its dimension.
+pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
         return Err(Error::corrupt(
             "a dense fragment along a dimension without domain or tile extent",
@@ -98,15 +111,19 @@ fn dense_dimension(dimension: &Dimension, range: &Range) -> Result<(u64, u64)> {
     if extent == 0 {
         return Err(Error::corrupt("a tile extent of 0"));
     }
-    let tile = |bound: &[u8]| -> Result<u64> {
-        Ok((integer(datatype, bound)?.wrapping_sub(origin) & mask(datatype)) / extent)
-    };
-    let (low, high) = (tile(&range.lo)?, tile(&range.hi)?);
-    let tiles = high
-        .checked_sub(low)
+    let distance =
+        |bound: &[u8]| -> Result<u64> { Ok(integer(datatype, bound)?.wrapping_sub(origin) & mask(datatype)) };
+    let (low, high) = (distance(&range.lo)?, distance(&range.hi)?);
+    let tiles = (high / extent)
+        .checked_sub(low / extent)
         .and_then(|n| n.checked_add(1))
         .ok_or_else(|| Error::corrupt("a non-empty domain whose lower bound is above its upper one"))?;
-    Ok((tiles, extent))
+    Ok(DenseAxis {
+        tiles,
+        extent,
+        first: low % extent,
+        last: high % extent,
+    })
 }
 
 fn mask(datatype: Datatype) -> u64 {
@@ -163,14 +180,20 @@ mod tests {
 
     #[test]
     fn tiles_of_a_signed_domain_wider_than_its_maximum() {
+        let axis = |tiles, extent, first, last| DenseAxis {
+            tiles,
+            extent,
+            first,
+            last,
+        };
         let d = dimension(-128, 127, 200);
-        assert_eq!(dense_dimension(&d, &range(-128, 127)).unwrap(), (2, 200));
-        assert_eq!(dense_dimension(&d, &range(-128, 71)).unwrap(), (1, 200));
-        assert_eq!(dense_dimension(&d, &range(72, 72)).unwrap(), (1, 200));
+        assert_eq!(dense_axis(&d, &range(-128, 127)).unwrap(), axis(2, 200, 0, 55));
+        assert_eq!(dense_axis(&d, &range(-128, 71)).unwrap(), axis(1, 200, 0, 199));
+        assert_eq!(dense_axis(&d, &range(72, 72)).unwrap(), axis(1, 200, 0, 0));
         let d = dimension(-10, 9, 6);
-        assert_eq!(dense_dimension(&d, &range(-5, -4)).unwrap(), (2, 6));
-        assert!(dense_dimension(&d, &range(5, -5)).is_err());
-        assert!(dense_dimension(&dimension(0, 9, 0), &range(0, 1)).is_err());
+        assert_eq!(dense_axis(&d, &range(-5, -4)).unwrap(), axis(2, 6, 5, 0));
+        assert!(dense_axis(&d, &range(5, -5)).is_err());
+        assert!(dense_axis(&dimension(0, 9, 0), &range(0, 1)).is_err());
     }
 
     #[test]

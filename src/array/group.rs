@@ -1,8 +1,8 @@
 //! Groups: their members, replayed from the files of their details, and where these lie.
 
 use super::engine::Engine;
-use super::listing::{list_or_empty, metadata_files, now, read_text};
-use super::source::GROUP_DIRECTORY;
+use super::listing::{list_or_empty, metadata_files, now, read_text, whole_name};
+use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::error::Result;
 use crate::filter::generic::read_generic_tile;
 use crate::format::commits::parse_lines;
@@ -11,7 +11,7 @@ use crate::format::metadata::MetadataEntry;
 use crate::format::name::TimestampedName;
 use crate::storage::EntryType;
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -61,7 +61,25 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     }
 }
 
-/// Reads the details of the group at `path`. A group without any has no members: so do those of a time before members were registered.
+/// The directories in a group that are arrays or groups themselves: the members of a group of a time before members were
+/// registered (TileDB up to 2.7), which has no directory of details. None for any other group.
+pub fn unregistered_members(engine: &Engine, path: &Path) -> Result<Option<Vec<OsString>>> {
+    if engine.storage.metadata(&path.join(GROUP_DIRECTORY)).is_ok() {
+        return Ok(None);
+    }
+    let directories = engine
+        .storage
+        .list(path)?
+        .into_iter()
+        .filter(|entry| entry.entry_type == EntryType::Directory);
+    let members = directories
+        .map(|entry| entry.name)
+        .filter(|name| classify(engine, &path.join(name)).is_ok_and(|kind| kind != ObjectKind::Directory));
+    Ok(Some(members.collect()))
+}
+
+/// Reads the details of the group at `path`. A group without any has no members: so do those of a time before members were registered,
+/// for which see [`unregistered_members`].
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let directory = path.join(GROUP_DIRECTORY);
     let entries = list_or_empty(engine, &directory)?;
@@ -72,15 +90,29 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
         .collect();
     let mut vacuumed = HashSet::new();
     for name in names.iter().filter(|name| name.ends_with(".vac")) {
-        for line in parse_lines(&read_text(engine, &directory.join(name))?) {
-            vacuumed.insert(line.rsplit(|&b| b == b'/').next().unwrap_or(&line).to_vec());
+        match read_text(engine, &directory.join(name)) {
+            Ok(bytes) => vacuumed.extend(
+                parse_lines(&bytes)
+                    .iter()
+                    .map(|line| line.rsplit(|&b| b == b'/').next().unwrap_or(line).to_vec()),
+            ),
+            Err(e) => log::warn!("{e}"),
         }
     }
     let now = now();
     let mut files: Vec<(TimestampedName, &str)> = names
         .into_iter()
-        .filter(|name| !name.contains('.') && !vacuumed.contains(name.as_bytes()))
-        .filter_map(|name| Some((TimestampedName::parse(name.as_bytes()).ok()?, name)))
+        .filter(|name| !name.ends_with(".vac") && !vacuumed.contains(name.as_bytes()))
+        .filter_map(|name| match whole_name(name) {
+            Ok(parsed) => Some((parsed, name)),
+            Err(e) => {
+                log::info!(
+                    "{}: passed over among details of groups: {e}",
+                    directory.join(name).display()
+                );
+                None
+            }
+        })
         .filter(|(parsed, _)| parsed.timestamps.1 <= now)
         .collect();
     files.sort_by_key(|(parsed, _)| parsed.timestamps.0);

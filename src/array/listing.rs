@@ -211,8 +211,7 @@ impl ArrayListing {
         let commits_directory = list_or_empty(engine, &array.join("__commits"))?;
         let schemas = schema_files(engine, array, &root)?;
         let commits = commit_files(array, &root, &commits_directory);
-        let visibility = Visibility::read(engine, &commits, read_at);
-        let sparse = sparse_latest(&schemas);
+        let visibility = Visibility::read(engine, &commits, read_at, sparse_latest(&schemas));
 
         let mut fragments = Vec::new();
         let in_root = root.iter().map(|entry| (array.to_path_buf(), entry, false));
@@ -220,11 +219,11 @@ impl ArrayListing {
         let listed = list_or_empty(engine, &directory)?;
         let in_directory = listed.iter().map(|entry| (directory.clone(), entry, true));
         for (parent, entry, in_fragments) in in_root.chain(in_directory) {
-            let Some((name, parsed)) = fragment_name(entry, in_fragments) else {
+            let Some((name, parsed)) = fragment_name(&parent, entry, in_fragments) else {
                 continue;
             };
             let path = parent.join(name);
-            let hidden = visibility.hidden(engine, &path, name, &parsed, in_fragments, sparse);
+            let hidden = visibility.hidden(engine, &path, name, &parsed, in_fragments);
             fragments.push(FragmentEntry {
                 name: name.to_owned(),
                 fragment: make(path, name, parsed),
@@ -292,7 +291,7 @@ fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<
         let Some(name) = utf8(&entry).filter(|_| entry.entry_type == EntryType::File) else {
             continue;
         };
-        match TimestampedName::parse(name.as_bytes()) {
+        match whole_name(name) {
             Ok(parsed) => schemas.push(SchemaFile {
                 name: name.to_owned(),
                 timestamps: parsed.timestamps,
@@ -304,6 +303,14 @@ fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<
     Ok(schemas)
 }
 
+/// Parses the name of a file that has no extension: with one it is something else, a file that was never finished for example.
+pub fn whole_name(name: &str) -> Result<TimestampedName> {
+    if name.contains('.') {
+        return Err(Error::corrupt(format!("{name:?} has an extension")));
+    }
+    TimestampedName::parse(name.as_bytes())
+}
+
 fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]) -> Vec<CommitFile> {
     let directory = array.join("__commits");
     let in_root = root.iter().map(|entry| (array, entry));
@@ -312,7 +319,13 @@ fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]) -> Vec<Co
         .filter(|(_, entry)| entry.entry_type == EntryType::File)
         .filter_map(|(parent, entry)| {
             let name = utf8(entry)?;
-            let kind = CommitKind::of(name)?;
+            let Some(kind) = CommitKind::of(name) else {
+                let known = parent == array && is_of_array(name);
+                if !known {
+                    log::info!("{}: passed over: no file of TileDB", parent.join(name).display());
+                }
+                return None;
+            };
             let parsed = TimestampedName::parse(name.as_bytes()).ok();
             Some(CommitFile {
                 name: name.to_owned(),
@@ -324,26 +337,45 @@ fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]) -> Vec<Co
         .collect()
 }
 
-/// The name of a fragment directory, parsed; None for everything that is not one.
-fn fragment_name(entry: &DirEntry, in_fragments: bool) -> Option<(&str, TimestampedName)> {
-    let name = utf8(entry)?;
-    if entry.entry_type != EntryType::Directory || name.contains('.') || !name.starts_with("__") {
+/// Whether a file of this name has its place in the root of an array, beside those that commit something.
+fn is_of_array(name: &str) -> bool {
+    matches!(name, LEGACY_SCHEMA | "__lock.tdb") || name.ends_with(".meta")
+}
+
+/// The name of a fragment directory, parsed; None, with a line in the log, for everything that is not one.
+fn fragment_name<'a>(
+    parent: &Path,
+    entry: &'a DirEntry,
+    in_fragments: bool,
+) -> Option<(&'a str, TimestampedName)> {
+    if entry.entry_type != EntryType::Directory {
+        // Files in the root were looked at among the commits.
+        if in_fragments {
+            log::info!("{}: passed over: no fragment", parent.join(&entry.name).display());
+        }
         return None;
     }
-    if !in_fragments && (DIRECTORIES.contains(&name) || name == "__group") {
+    if !in_fragments && utf8(entry).is_some_and(|name| DIRECTORIES.contains(&name) || name == "__group") {
         return None;
     }
+    let path = parent.join(&entry.name);
+    let name = utf8(entry).filter(|name| name.starts_with("__") && !name.contains('.'));
+    let Some(name) = name else {
+        log::info!("{}: passed over: no fragment", path.display());
+        return None;
+    };
     match TimestampedName::parse(name.as_bytes()) {
         Ok(parsed) if parsed.name_version > MAX_VERSION => {
             log::warn!(
-                "{name}: passed over: format version {} is newer than {MAX_VERSION}",
+                "{}: passed over: format version {} is newer than {MAX_VERSION}",
+                path.display(),
                 parsed.name_version
             );
             None
         }
         Ok(parsed) => Some((name, parsed)),
         Err(e) => {
-            log::info!("{name}: passed over: {e}");
+            log::info!("{}: passed over: {e}", path.display());
             None
         }
     }
@@ -374,8 +406,8 @@ pub fn metadata_files(engine: &Engine, directory: &Path, now: u64) -> Result<Vec
     }
     let mut files: Vec<MetadataFile> = names
         .iter()
-        .filter(|name| !name.contains('.') && !vacuumed.contains(name.as_bytes()))
-        .filter_map(|name| match TimestampedName::parse(name.as_bytes()) {
+        .filter(|name| !name.ends_with(".vac") && !vacuumed.contains(name.as_bytes()))
+        .filter_map(|name| match whole_name(name) {
             Ok(parsed) => Some(MetadataFile {
                 path: directory.join(name),
                 parsed,
@@ -400,7 +432,16 @@ fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry])
     let in_root = root.iter().map(|entry| (array, entry));
     Ok(in_root
         .chain(listed.iter().map(|entry| (directory.as_path(), entry)))
-        .filter(|(_, e)| e.entry_type == EntryType::File && e.name.as_bytes().ends_with(b".meta"))
+        .filter(|(parent, e)| {
+            let wanted = e.entry_type == EntryType::File && e.name.as_bytes().ends_with(b".meta");
+            if !wanted && *parent == directory {
+                log::info!(
+                    "{}: passed over: no fragment metadata",
+                    parent.join(&e.name).display()
+                );
+            }
+            wanted
+        })
         .map(|(parent, e)| parent.join(&e.name))
         .collect())
 }
@@ -413,11 +454,15 @@ struct Visibility {
     ignored: HashSet<Vec<u8>>,
     /// Fragments that a vacuum file lists, and the name of that file without extension.
     vacuumed: HashMap<Vec<u8>, String>,
+    /// A consolidated commit file that cannot be read, so that its fragments seem uncommitted.
+    damaged: Option<String>,
+    /// Whether the current schema is sparse.
+    sparse: bool,
     now: u64,
 }
 
 impl Visibility {
-    fn read(engine: &Engine, commits: &[CommitFile], now: u64) -> Visibility {
+    fn read(engine: &Engine, commits: &[CommitFile], now: u64, sparse: bool) -> Visibility {
         let of_kind = |kind: CommitKind| commits.iter().filter(move |c| c.kind == kind);
         let text = |commit: &CommitFile| {
             read_text(engine, &commit.path)
@@ -436,15 +481,22 @@ impl Visibility {
             .chain(of_kind(CommitKind::Write))
             .map(|commit| commit.name.clone().into_bytes())
             .collect();
+        let mut damaged = None;
         for commit in of_kind(CommitKind::Consolidated) {
-            match parse_consolidated(&text(commit)) {
+            let entries = read_text(engine, &commit.path).and_then(|bytes| {
+                parse_consolidated(&bytes).map_err(|e| e.in_file(engine.storage.display(&commit.path)))
+            });
+            match entries {
                 Ok(entries) => committed.extend(
                     entries
                         .iter()
                         .map(|entry| last_component(&entry.path).0.to_vec())
                         .filter(|name| !ignored.contains(name)),
                 ),
-                Err(e) => log::warn!("{}", e.in_file(engine.storage.display(&commit.path))),
+                Err(e) => {
+                    log::warn!("{e}");
+                    damaged = Some(commit.name.clone());
+                }
             }
         }
         let mut vacuumed = HashMap::new();
@@ -452,7 +504,7 @@ impl Visibility {
             let in_time = commit
                 .parsed
                 .as_ref()
-                .is_some_and(|parsed| parsed.timestamps.1 <= now);
+                .is_some_and(|parsed| in_time(parsed, sparse, now));
             if in_time {
                 let stem = String::from_utf8_lossy(last_component(commit.name.as_bytes()).1).into_owned();
                 for line in parse_lines(&text(commit)) {
@@ -465,6 +517,8 @@ impl Visibility {
             committed,
             ignored,
             vacuumed,
+            damaged,
+            sparse,
             now,
         }
     }
@@ -477,7 +531,6 @@ impl Visibility {
         name: &str,
         parsed: &TimestampedName,
         in_fragments: bool,
-        sparse: bool,
     ) -> Option<String> {
         let marker = format!("{name}.{}", if in_fragments { "wrt" } else { "ok" });
         let committed = self.committed.contains(marker.as_bytes())
@@ -485,6 +538,10 @@ impl Visibility {
         if !committed {
             return Some(if self.ignored.contains(marker.as_bytes()) {
                 "ignored: an ignore file takes its commit out of the consolidated commits".into()
+            } else if let Some(damaged) = &self.damaged {
+                format!(
+                    "uncommitted: there is no {marker}, and {damaged}, which may stand for it, cannot be read"
+                )
             } else {
                 format!("uncommitted: there is no {marker}")
             });
@@ -492,13 +549,20 @@ impl Visibility {
         if let Some(by) = self.vacuumed.get(name.as_bytes()) {
             return Some(format!("vacuumed: replaced by {by}"));
         }
-        // Cells of sparse fragments from version 15 on carry their own timestamps where they differ.
         let (start, end) = parsed.timestamps;
-        let in_time = if sparse && parsed.name_version >= 15 {
-            start <= self.now
-        } else {
-            end <= self.now
-        };
-        (!in_time).then(|| format!("in the future: its timestamps are {start} to {end}"))
+        (!in_time(parsed, self.sparse, self.now))
+            .then(|| format!("in the future: its timestamps are {start} to {end}"))
     }
+}
+
+/// Whether a reader that opens the array `now` takes a fragment or vacuum file of this name into account. Of sparse arrays it does from the
+/// start of their time on, because from version 15 cells carry their own timestamps where they differ.
+fn in_time(name: &TimestampedName, sparse: bool, now: u64) -> bool {
+    let (start, end) = name.timestamps;
+    let from = if sparse && name.name_version >= 15 {
+        start
+    } else {
+        end
+    };
+    from <= now
 }

@@ -1,8 +1,9 @@
 //! Arguments, daemon, signals and messages.
 //!
 //! Everything that goes wrong is one line on stderr that begins with `tiledbfs: `; the exit code is 2 for arguments that cannot be
-//! understood and 1 for all else.
+//! understood and 1 for all else. `tiledbfs check` has exit codes of its own.
 
+mod check;
 mod daemon;
 mod mount;
 pub mod options;
@@ -35,6 +36,7 @@ Examples:
   tiledbfs unmount /mnt/arrays
   tiledbfs ls -l my_array fragments         look without mounting
   tiledbfs cat my_array schema.json | jq .
+  tiledbfs check ~/arrays                   look for damage
 
 Run `tiledbfs help COMMAND` for the options of a command.";
 
@@ -50,6 +52,46 @@ enum Command {
     Ls(LsArgs),
     /// Write files of the tree to stdout without mounting it
     Cat(CatArgs),
+    /// Decode everything without mounting it, and list what is wrong
+    #[command(after_help = CHECK_HELP)]
+    Check(CheckArgs),
+}
+
+const CHECK_HELP: &str = "\
+Every tile of every committed fragment is decoded. Compared are checksums, sizes, offsets, the R-tree, the order and
+bounds of coordinates, minima, maxima, sums and null counts where the version makes them reliable, commits with
+fragments, and everything that refers to something else in the array.
+
+Output: one line for each finding on stdout, in no order, as `PATH: PART at byte N: CAUSE`; `note: ` stands in front of
+what is unusual and harmless, `unchecked: ` of what could not be read for want of a key or permission. At the end one line on
+stderr says what was checked. With --json each line is an object with the keys level (problem, unchecked or
+note), kind, path, part, offset and message; part and offset may be null.
+
+Exit code: 0 without problems, 1 with problems, 2 when it could not run or, without problems, not check everything.
+
+Examples:
+  tiledbfs check ~/arrays
+  tiledbfs check secret --key-file key.bin
+  tiledbfs check ~/arrays --json | jq -r 'select(.level == \"problem\").path' | sort -u";
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// An array, a group, or a directory that holds any of these at any depth
+    source: PathBuf,
+    /// Write findings as JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    /// No progress bar and no summary on stderr
+    #[arg(short, long)]
+    quiet: bool,
+    /// Threads that decode [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    #[command(flatten)]
+    source_args: SourceArgs,
+    /// Follow symbolic links in SOURCE that lead out of it
+    #[arg(long)]
+    follow_symlinks: bool,
 }
 
 const MOUNT_EXAMPLES: &str = "\
@@ -191,18 +233,23 @@ pub fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     raise_file_limit();
     let result = match cli.command {
-        Command::Mount(args) => mount::run(&args),
-        Command::Unmount(args) => unmount::run(&args.mountpoint, args.lazy),
-        Command::Ls(args) => show::ls(&args),
-        Command::Cat(args) => show::cat(&args),
+        Command::Mount(args) => success(mount::run(&args)),
+        Command::Unmount(args) => success(unmount::run(&args.mountpoint, args.lazy)),
+        Command::Ls(args) => success(show::ls(&args)),
+        Command::Cat(args) => success(show::cat(&args)),
+        Command::Check(args) => check::run(&args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             eprintln!("tiledbfs: {}", failure.message.replace('\n', "; "));
             ExitCode::from(failure.code)
         }
     }
+}
+
+fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
+    result.map(|()| ExitCode::SUCCESS)
 }
 
 /// Lets this process open as many files as it may: arrays are made of many.

@@ -5,6 +5,8 @@
 //! | number of values n | u64 |
 //! | first value, n - 1 differences | n of the element type |
 //!
+//! Libraries of format version 19 wrote a further difference behind the last, which means nothing.
+//!
 //! Sums wrap at the element's width. Elements are those of the reinterpreting type if the filter has one,
 //! else of the type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no
 //! differences.
@@ -43,6 +45,10 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
     let mut c = Cursor::new(input);
     value_count(&mut c, width, length)?;
     let differences = c.bytes(length as u64, "differences")?;
+    // libtiledb 2.16 wrote one more difference, which nothing reads.
+    if c.remaining() == width {
+        c.bytes(width as u64, "spare difference")?;
+    }
     c.finish()?;
     let out = extend_zeroed(out, length)?;
     by_width!(width, E => accumulate::<E>(E::default(), differences, out));
@@ -108,6 +114,18 @@ mod tests {
         assert_eq!(
             run(&input, Datatype::Int32, 12).unwrap(),
             [5, -3, 100].map(i32::to_le_bytes).as_flattened()
+        );
+    }
+
+    #[test]
+    fn one_spare_difference_is_passed_over() {
+        let body = [5i16, 6, 7, -11].map(i16::to_le_bytes).concat();
+        let decoded = run(&encode(3, &body), Datatype::Int16, 6).unwrap();
+        assert_eq!(decoded, [5i16, 11, 18].map(i16::to_le_bytes).concat());
+        let more = [&body[..], &[0, 0]].concat();
+        assert_eq!(
+            run(&encode(3, &more), Datatype::Int16, 6).unwrap_err().kind(),
+            ErrorKind::Corrupt
         );
     }
 

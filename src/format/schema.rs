@@ -288,11 +288,11 @@ impl Schema {
         Ok(())
     }
 
-    /// The pipeline of dimension `i`: its own, or that of all coordinates where that is empty. Also that of all coordinates
-    /// for an `i` that does not exist.
+    /// The pipeline of the tiles of dimension `i`: its own, or that of the coordinates where it has none. Schemas below version 5, where dimensions
+    /// have no tiles, give none: newer libraries that write to such an array leave its dimensions unfiltered.
     pub fn dimension_filters(&self, i: usize) -> &Pipeline {
         match self.dimensions.get(i) {
-            Some(dimension) if !dimension.filters.is_empty() => &dimension.filters,
+            Some(dimension) if self.version < 5 || !dimension.filters.is_empty() => &dimension.filters,
             _ => &self.coords_filters,
         }
     }

@@ -160,6 +160,7 @@ impl Storage for MemoryStorage {
             .map(|(name, node)| DirEntry {
                 name: name.clone(),
                 entry_type: entry_type(node),
+                linked: false,
             })
             .collect())
     }

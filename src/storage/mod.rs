@@ -25,8 +25,10 @@ pub enum EntryType {
 pub struct DirEntry {
     /// Its last component.
     pub name: OsString,
-    /// What it is.
+    /// What it is; of a symbolic link, what that leads to.
     pub entry_type: EntryType,
+    /// Whether it is a symbolic link.
+    pub linked: bool,
 }
 
 /// What is known of a path without opening it.

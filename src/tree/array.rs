@@ -11,10 +11,10 @@ use crate::array::Array;
 use crate::array::fragment::FragmentInfo;
 use crate::array::listing::FragmentEntry;
 use crate::array::schemas::LEGACY_SCHEMA;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An array's directory.
@@ -72,13 +72,19 @@ impl ArrayDirectory {
                 "metadata.json",
                 self.document(mtime, |_, array| metadata_json(array)),
             ),
-            (
-                "fragments.json",
-                self.document(mtime, |_, array| fragments_json(array)),
-            ),
+            ("fragments.json", {
+                let array = array.clone();
+                Document::node(mtime, Freshness::Listing, move || fragments_json(&array))
+            }),
             (
                 "commits.json",
                 self.document(mtime, |_, array| super::commits::commits_json(array)),
+            ),
+            (
+                "consolidated_metadata.json",
+                self.document(mtime, |_, array| {
+                    super::consolidated_metadata::consolidated_metadata_json(array)
+                }),
             ),
             ("schemas", schemas),
             ("enumerations", enumerations),
@@ -259,45 +265,13 @@ impl Directory for FragmentsDirectory {
     }
 }
 
-fn fragments_json(array: &Array) -> Result<serde_json::Value> {
+fn fragments_json(array: &Array) -> Result<Vec<u8>> {
     let listing = array.listing()?;
-    let consolidated = consolidated_names(array, &listing.consolidated_metadata);
-    let entries: Vec<_> = listing
-        .fragments
-        .iter()
-        .map(|entry| fragment_entry(entry, &consolidated))
-        .collect();
-    Ok(json::fragments::fragments_json(&entries))
-}
-
-/// The names of the fragments whose footers consolidated metadata files repeat.
-fn consolidated_names(array: &Array, files: &[std::path::PathBuf]) -> HashSet<Vec<u8>> {
-    let read = |path: &Path| -> Result<Vec<Vec<u8>>> {
-        let (blob, body) = array.generic_file(path)?;
-        let footers = crate::format::commits::parse_consolidated_metadata(&body).map_err(|e| {
-            e.in_part("consolidated fragment metadata")
-                .in_file(blob.display())
-        })?;
-        Ok(footers
-            .into_iter()
-            .map(|footer| last_component(footer.name))
-            .collect())
-    };
-    let mut names = HashSet::new();
-    for path in files {
-        match read(path) {
-            Ok(found) => names.extend(found),
-            Err(e) => log::warn!("{e}"),
-        }
-    }
-    names
-}
-
-fn last_component(path: Vec<u8>) -> Vec<u8> {
-    match path.iter().rposition(|&b| b == b'/') {
-        Some(slash) => path.get(slash + 1..).unwrap_or_default().to_vec(),
-        None => path,
-    }
+    let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
+    let consolidated = super::consolidated_metadata::repeated_names(array, files);
+    Ok(json::render_objects(&listing.fragments, |entry| {
+        json::fragments::entry_json(&fragment_entry(entry, &consolidated))
+    }))
 }
 
 fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> json::fragments::FragmentEntry {
@@ -329,6 +303,14 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
                 .map(|rect| json::value::rect(&info.schema.dimensions, rect));
         }
         Err(e) => {
+            // An encrypted array without its key still has footers in the clear.
+            if matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey)
+                && let Ok(Some((front, _))) = entry.fragment.clear_footer()
+            {
+                out.format_version = Some(front.version);
+                out.dense = Some(front.dense);
+                out.schema_name = front.schema_name;
+            }
             log::warn!("{e}");
             out.reason = Some(match out.reason {
                 Some(reason) => format!("{reason}; {e}"),
@@ -341,8 +323,7 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
 
 /// Bytes of all files of a fragment: as its metadata has it, and the metadata itself.
 fn size(info: &FragmentInfo) -> Result<u64> {
-    let metadata = info.engine.storage.metadata(&info.metadata_path())?.len;
     info.files_size()
-        .and_then(|size| size.checked_add(metadata))
+        .and_then(|size| size.checked_add(info.metadata_size))
         .ok_or_else(|| Error::limit("files of more than 2^64 bytes"))
 }

@@ -1,8 +1,8 @@
 //! `commits.json`: every commit file of an array, decoded.
 
 use super::json::commits::{
-    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, ListedPath, commits_json as json,
-    schema_lookup,
+    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, EmbeddedCondition, ListedPath,
+    commits_json as json, schema_lookup,
 };
 use crate::array::Array;
 use crate::array::listing::{CommitFile, CommitKind, read_text};
@@ -76,7 +76,8 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
             let embedded = array.engine.storage.open(&commit.path)?;
             let entries = entries.into_iter().map(|entry| ConsolidatedCommit {
                 condition: entry.payload.map(|(offset, _)| {
-                    embedded_condition(array, &*embedded, offset).map_err(|e| e.to_string())
+                    embedded_condition(array, &*embedded, offset, entry.path.ends_with(b".upd"))
+                        .map_err(|e| e.to_string())
                 }),
                 path: entry.path,
             });
@@ -96,8 +97,18 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
     }
 }
 
-/// The condition in the copy of a delete file that a consolidated commit file has at `offset`.
-fn embedded_condition(array: &Array, blob: &dyn Blob, offset: u64) -> Result<Condition> {
+/// The condition in the copy of a delete or update file that a consolidated commit file has at `offset`.
+fn embedded_condition(
+    array: &Array,
+    blob: &dyn Blob,
+    offset: u64,
+    is_update: bool,
+) -> Result<EmbeddedCondition> {
     let (_, body) = read_generic_tile(blob, offset, array.key.as_ref())?;
-    Condition::parse(&body).map_err(|e| e.in_part("condition").at(offset).in_file(blob.display()))
+    let parsed = if is_update {
+        Condition::parse_update(&body).map(|(condition, values)| (condition, Some(values)))
+    } else {
+        Condition::parse(&body).map(|condition| (condition, None))
+    };
+    parsed.map_err(|e| e.in_part("condition").at(offset).in_file(blob.display()))
 }

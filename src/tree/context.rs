@@ -6,11 +6,11 @@ use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::storage::EntryType;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Shared by all nodes of a tree.
@@ -114,7 +114,7 @@ impl Context {
     }
 }
 
-/// A plain directory: the arrays, groups and directories in it.
+/// A plain directory: the arrays, groups and directories in it. What a child is gets decided when it is looked up, so that listing many costs one `readdir`.
 struct PlainDirectory {
     context: Arc<Context>,
     path: PathBuf,
@@ -122,35 +122,33 @@ struct PlainDirectory {
     mtime: u64,
 }
 
-impl PlainDirectory {
-    /// The node for a directory in it; None, and a line in the log, where that cannot be shown.
-    fn child(&self, name: &OsStr) -> Option<Node> {
-        self.context
-            .object(&self.path.join(name), &self.above)
-            .unwrap_or_else(|e| {
-                log::warn!("passed over: {e}");
-                None
-            })
-    }
-}
-
 impl Directory for PlainDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        // A component of a path and nothing else.
-        if Path::new(name).file_name() != Some(name) {
+        let plain =
+            matches!(Path::new(name).components().next(), Some(Component::Normal(only)) if only == name);
+        if !plain {
             return Ok(None);
         }
-        match self.context.engine.storage.metadata(&self.path.join(name)) {
-            Ok(metadata) if metadata.entry_type == EntryType::Directory => Ok(self.child(name)),
-            _ => Ok(None),
+        let path = self.path.join(name);
+        match self.context.engine.storage.metadata(&path) {
+            Ok(metadata) if metadata.entry_type == EntryType::Directory => {
+                self.context.object(&path, &self.above)
+            }
+            Ok(_) => Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
         }
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let entries = self.context.engine.storage.list(&self.path)?;
-        let entries: Vec<Entry> = entries
+        let entries: Vec<Entry> = self
+            .context
+            .engine
+            .storage
+            .list(&self.path)?
             .into_iter()
-            .filter(|entry| entry.entry_type == EntryType::Directory && self.child(&entry.name).is_some())
+            .filter(|entry| entry.entry_type == EntryType::Directory)
+            .filter(|entry| !entry.linked || self.is_below(&entry.name))
             .map(|entry| (entry.name, NodeType::Directory))
             .collect();
         Ok(Arc::new(entries))
@@ -162,5 +160,12 @@ impl Directory for PlainDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+}
+
+impl PlainDirectory {
+    /// Whether the child `name`, a symbolic link, leads to a directory that is not above.
+    fn is_below(&self, name: &OsStr) -> bool {
+        matches!(self.lookup(name), Ok(Some(_)))
     }
 }

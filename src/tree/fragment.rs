@@ -8,7 +8,7 @@ use super::json::tiles::{FieldTiles, TilesWriter};
 use super::json::{self, render};
 use super::node::{Freshness, Node};
 use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::sections::{
     parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
 };
@@ -28,7 +28,7 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
             })
         };
         let children: [(&str, Node); 6] = [
-            ("footer.json", document(|info| Ok(render(&footer(info))))),
+            ("footer.json", footer_document(fragment.clone())),
             ("rtree.json", document(|info| Ok(render(&rtree(info)?)))),
             ("tiles.json", document(tiles)),
             ("statistics.json", document(|info| Ok(render(&statistics(info)?)))),
@@ -39,6 +39,21 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
             .into_iter()
             .map(|(name, node)| (name.into(), node))
             .collect::<Children>())
+    })
+}
+
+fn footer_document(fragment: Arc<Fragment>) -> Node {
+    Document::node(fragment.name.timestamps.1, Freshness::Immutable, move || {
+        let error = match fragment.open() {
+            Ok(info) => return Ok(render(&footer(&info))),
+            Err(error) => error,
+        };
+        match (error.kind(), fragment.clear_footer()) {
+            (ErrorKind::KeyRequired | ErrorKind::WrongKey, Ok(Some((front, position)))) => {
+                Ok(render(&json::footer::clear_footer_json(&front, position)))
+            }
+            _ => Err(error),
+        }
     })
 }
 
@@ -86,6 +101,8 @@ struct Lists {
     maxs: Option<MinMax>,
     sums: Option<Vec<u64>>,
     null_counts: Option<Vec<u64>>,
+    global_order_mins: Option<MinMax>,
+    global_order_maxs: Option<MinMax>,
 }
 
 fn tiles(info: &FragmentInfo) -> Result<Vec<u8>> {
@@ -111,6 +128,8 @@ fn tiles(info: &FragmentInfo) -> Result<Vec<u8>> {
             maxs: lists.maxs.as_ref(),
             sums: lists.sums.as_deref(),
             null_counts: lists.null_counts.as_deref(),
+            global_order_mins: lists.global_order_mins.as_ref(),
+            global_order_maxs: lists.global_order_maxs.as_ref(),
         });
     }
     Ok(writer.finish())
@@ -132,6 +151,12 @@ fn read_lists(info: &FragmentInfo, footer: &Footer, field: &StoredField) -> Resu
     }
     let list = |offsets: &[u64], part| parsed(info, offsets, field.slot, part, parse_u64_list);
     let bounds = |offsets: &[u64], part| parsed(info, offsets, field.slot, part, MinMax::parse);
+    // These lists are by dimension, not by slot.
+    let dimension = (0..info.slots.dimensions).find(|&i| info.slots.dimension(i) == Some(field.slot));
+    let of_dimension = |offsets: &[u64], part| match dimension {
+        Some(i) => parsed(info, offsets, i, part, MinMax::parse),
+        None => Ok(None),
+    };
     let offsets = &footer.offsets;
     let var = |list: &'_ [u64]| {
         if field.cell_val_num.is_var() {
@@ -150,6 +175,8 @@ fn read_lists(info: &FragmentInfo, footer: &Footer, field: &StoredField) -> Resu
         maxs: bounds(&offsets.tile_maxs, "tile maxs")?,
         sums: list(&offsets.tile_sums, "tile sums")?,
         null_counts: list(&nullable(&offsets.tile_null_counts), "tile null counts")?,
+        global_order_mins: of_dimension(&offsets.global_order_mins, "global-order minima")?,
+        global_order_maxs: of_dimension(&offsets.global_order_maxs, "global-order maxima")?,
     })
 }
 

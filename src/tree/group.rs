@@ -6,10 +6,11 @@ use super::document::Document;
 use super::json::{self, render};
 use super::names;
 use super::node::{Freshness, Node};
-use crate::array::group::{group_metadata, member_name, member_path, read_group};
+use crate::array::group::{group_metadata, member_name, member_path, read_group, unregistered_members};
 use crate::error::{ErrorKind, Result};
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,10 +51,17 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
     })
 }
 
-/// The members that lie inside the source, under the names that they are shown by.
+/// The members that lie inside the source, under the names that they are shown by; of a group without registered members, the arrays and groups in it.
 fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec<(String, Node)>> {
     let mut shown = Vec::new();
     let mut seen = HashSet::new();
+    for name in unregistered_members(&context.engine, path)?.into_iter().flatten() {
+        match context.object(&path.join(&name), above) {
+            Ok(Some(node)) => shown.push((names::encode(name.as_bytes()), node)),
+            Ok(None) => {}
+            Err(e) => log::warn!("{}: {} is not shown: {e}", path.display(), name.display()),
+        }
+    }
     for member in read_group(&context.engine, path)?.members {
         let uri = member.uri.escape_ascii();
         let (Some(name), Some(at)) = (member_name(&member), member_path(&context.root, path, &member)) else {

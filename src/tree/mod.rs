@@ -3,6 +3,7 @@
 mod array;
 mod column;
 mod commits;
+mod consolidated_metadata;
 mod context;
 mod directory;
 mod document;

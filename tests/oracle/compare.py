@@ -20,6 +20,8 @@ EXCEPTIONS = [
     (r"lib-2\.1[12456]\.\d/filters_float32$", r"f_fs2_pd_zstd", "libtiledb 2.30 does not read scaled floats behind other filters of 2.11 to 2.16"),
     (r"mixed-2\.30/1_7_7__sparse_multifrag_consolidate$", r"x|y", "libtiledb 2.30 does not read what it consolidated itself with a schema of version 4"),
 ]
+UNREADABLE_ARRAYS = {"fixtures/dense_array_v1_3_0": "written before the format had versions; libtiledb 2.30 does not open it"}
+"""Arrays that nothing reads: the end of the path, and why. Their schema must be an error."""
 WEBP_FORMATS = ("NONE", "RGB", "BGR", "RGBA", "BGRA")
 INTERNAL = ("__timestamps", "__delete_timestamps", "__delete_condition_index")
 
@@ -137,11 +139,13 @@ class ArrayComparison:
         self.report.true(f"{where} enumerations", named <= {e["name"] for e in got["enumerations"]})
 
     def dimension(self, where, got, want, schema):
-        """A dimension; the API shows the schema's pipeline of coordinates for one that has none of its own."""
+        """A dimension; the API shows the schema's pipeline of coordinates for one that has none of its own, as none has before version 5."""
         for key in ("name", "datatype", "cell_val_num", "domain", "tile_extent"):
             self.report.equal(f"{where} {key}", got[key], shown(want[key]))
         own = got["filters"] if got["filters"]["filters"] else None
-        if own or want["filters"] != schema["coords_filters"]:
+        if schema["format_version"] < 5:
+            self.report.equal(f"{where} filters", own, None)
+        elif own or want["filters"] != schema["coords_filters"]:
             self.pipeline(f"{where} filters", got["filters"], want["filters"])
 
     def attribute(self, where, got, want, version):
@@ -195,6 +199,9 @@ class ArrayComparison:
             one = by_name.get(fragment.name)
             if one:
                 keys = ("format_version", "timestamp_range", "dense", "cell_num", "size", "schema_name", "non_empty_domain", "has_consolidated_metadata")
+                if fragment.facts["format_version"] < 9 and one["has_consolidated_metadata"]:
+                    # Consolidated metadata names fragments by absolute URI below version 9; libtiledb finds none in an array that was moved.
+                    keys = keys[:-1]
                 for key in keys:
                     self.report.equal(f"{self.label} fragments.json {fragment.name} {key}", one[key], shown(fragment.facts[key]))
 
@@ -283,27 +290,37 @@ class Fragment:
                     self.report.true(f"{self.label} tiles.json {name} {key} rises", entries == sorted(entries))
         for name, field in self.fragment.fields.items():
             lists = got.get(name or "__attr")
-            if lists and lists["null_counts"] and field.validity is not None and not self.fragment.deletes:
-                nulls = int((field.validity == 0).sum())
-                self.report.equal(f"{self.label} tiles.json {name} null_counts", sum(lists["null_counts"]), nulls)
+            if lists and lists["null_counts"] and field.validity is not None and has_statistics(field) and not self.fragment.deletes:
+                nulls, total = int((field.validity == 0).sum()), sum(lists["null_counts"])
+                # libtiledb counts the padding of dense tiles, which is null, for some fields and not for others, and some cells of var-sized
+                # fields in its place.
+                padding = self.facts["cell_num"] - field.validity.size
+                if not padding or field.cvn != "var":
+                    self.report.true(f"{self.label} tiles.json {name}: {nulls} nulls counted as {total}", nulls <= total <= nulls + padding)
                 if statistics:
-                    self.report.equal(f"{self.label} statistics.json {name} null_count", statistics[name or "__attr"]["null_count"], nulls)
+                    self.report.equal(f"{self.label} statistics.json {name} null_count", statistics[name or "__attr"]["null_count"], total)
         if statistics:
             self.extremes(statistics)
 
     def extremes(self, statistics):
-        """`statistics.json`: minimum, maximum and sum of integers."""
+        """`statistics.json`: minimum and maximum of integers, which are those before any filter that loses something."""
+        schema = self.array.truth.schemas[self.facts["schema_name"]]
+        lossy = {a["name"] for a in schema["attributes"] if any(f["type"] in ("SCALE_FLOAT", "WEBP") for f in a["filters"]["filters"])}
         for name, field in self.fragment.fields.items():
             kind = np_type(field.type).kind
             entry = statistics.get(name or "__attr")
-            if entry is None or name in INTERNAL or field.cvn != 1 or kind not in "iu" or self.fragment.deletes:
+            if entry is None or name in INTERNAL or name in lossy or field.cvn != 1 or kind not in "iu" or self.fragment.deletes:
                 continue
             if field.type.startswith("STRING") or field.type in ("CHAR", "BOOL", "BLOB", "GEOM_WKB", "GEOM_WKT", "ANY") or entry["min"] is None:
                 continue
             values = field.data.view(np_type(field.type))
             values = values if field.validity is None else values[field.validity != 0]
             if values.size:
-                self.report.equal(f"{self.label} statistics.json {name}", [entry["min"], entry["max"]], [int(values.min()), int(values.max())])
+                got, want = [entry["min"], entry["max"]], [int(values.min()), int(values.max())]
+                if self.facts["cell_num"] > values.size and self.facts["format_version"] < 22 and got != want:
+                    # Older writers counted the padding of dense tiles, which is zero.
+                    want = [min(want[0], 0), max(want[1], 0)]
+                self.report.equal(f"{self.label} statistics.json {name}", got, want)
 
     def conditions(self):
         """`conditions.json` exists; the cells' condition indexes point into it."""
@@ -361,6 +378,14 @@ class Fragment:
                 out["__coords"] = "__coords"
         files = {"t.tdb": (14, INTERNAL[0]), "dt.tdb": (15, INTERNAL[1]), "dci.tdb": (15, INTERNAL[2])}
         return out | {name: name for file, (version, name) in files.items() if has_file(self.fragment, file, version)}
+
+
+def has_statistics(field):
+    """Whether libtiledb computes statistics of a field's tiles; else it stores zeros for the null counts too."""
+    if field.type in ("CHAR", "STRING_ASCII"):
+        return True
+    opaque = field.type.startswith(("STRING_", "GEOM_")) or field.type in ("BLOB", "ANY")
+    return field.cvn == 1 and not opaque
 
 
 def compare_metadata(label, got, want, report):

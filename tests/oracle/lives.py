@@ -134,11 +134,11 @@ def groups(w):
     """Groups in groups, named and unnamed members, a removed one, a missing one, one that lies elsewhere."""
     lib = w.lib
 
-    def group(name):
+    def group(name, hidden=False):
         uri = w.root / name
         uri.parent.mkdir(parents=True, exist_ok=True)
         lib.create_group(str(uri))
-        w.objects.append({"path": name, "what": ["group"], "encrypted": False})
+        w.objects.append({"path": name, "what": ["group"], "encrypted": False, "hidden": hidden})
         return str(uri)
 
     top = group("groups/top")
@@ -151,7 +151,7 @@ def groups(w):
     lib.change_group(top, add=members, timestamp=10)
     lib.change_group(inner, add=[("three", True, "three")], timestamp=10)
     lib.change_group(top, add=[(f"file://{w.root.resolve()}/groups/outside", False, "outside")], timestamp=20)
-    group("groups/top/gone")
+    group("groups/top/gone", hidden=True)
     lib.change_group(top, add=[("gone", True, "gone")], timestamp=30)
     lib.change_group(top, remove=["gone"], timestamp=40)
     lib.put_metadata(top, [("about", "STRING_UTF8", b"a group"), ("n", "INT32", [1, 2, 3])], timestamp=50, kind="group")

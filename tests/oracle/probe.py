@@ -1,6 +1,6 @@
 """Finds which attributes of the `filters` set libtiledb can write and read back: `python3 probe.py` writes `accepted_filters.json` beside this file.
 
-It takes minutes and has to be done anew only when the set or the release of libtiledb changes. Pipelines that libtiledb accepts may still make it
+Attributes that are in the table already are not probed again; remove the file when the release of libtiledb changes. It takes minutes. Pipelines that libtiledb accepts may still make it
 crash, spoil its memory or give back other values, and some do so only sometimes; so the work is done in processes of their own, repeatedly.
 An attribute is accepted when it always comes back as it was written.
 """
@@ -111,15 +111,19 @@ class ByProbing:
 
     def __init__(self, rng_of):
         self.rng_of, self.prober, self.table = rng_of, Prober(), {}
+        self.known = json.loads(TABLE.read_text()) if TABLE.exists() else {}
 
     def decide(self, name, attrs, cells, extent, style_of):
         """{attribute: style of values} of those accepted. Those refused are tried again with nothing but zeros."""
-        rows = {}
+        rows, known = {}, self.known.get(name, {})
         for attr in attrs:
+            if attr.name in known:
+                rows[attr.name] = known[attr.name]
+                continue
             for style in (style_of(attr), "constant"):
                 verdicts = [self.prober.verdict(attr, cells, extent, style, self.rng_of) for _ in range(ROUNDS)]
                 worst = next((v for v in verdicts if v), None)
-                rows[attr.name] = {"style": style} if worst is None else {"refused": worst}
+                rows[attr.name] = {"style": style} if worst is None else {"refused": worst.split(":")[0]}
                 if worst is None or worst.startswith("refused"):
                     break
         self.table[name] = rows

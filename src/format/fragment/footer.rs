@@ -143,11 +143,11 @@ impl Footer {
         }
     }
 
-    /// Reads only the version word and, from version 10, the schema's name from the front of a footer, so that the schema can be loaded that the rest needs.
+    /// Reads only what stands before the non-empty domain, which takes no schema.
     ///
-    /// `Corrupt` when the name could lead out of the directory of schemas, `UnsupportedVersion` for versions that are not understood.
-    pub fn peek_schema_name(c: &mut Cursor<'_>) -> Result<(u32, Option<Vec<u8>>)> {
-        parse_front(c).map_err(|e| e.in_part("footer"))
+    /// `Corrupt` when the schema's name could lead out of the directory of schemas, `UnsupportedVersion` for versions that are not understood.
+    pub fn peek(c: &mut Cursor<'_>) -> Result<FooterFront> {
+        FooterFront::parse(c).map_err(|e| e.in_part("footer"))
     }
 
     /// Parses one footer with the fragment's own schema. Leaves the cursor behind it. `exact` says that the cursor holds this footer and nothing else, which
@@ -160,16 +160,11 @@ impl Footer {
     }
 
     fn parse_body(c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
-        let (version, schema_name) = parse_front(c)?;
-        let dense = c.bool("dense")?;
+        let front = FooterFront::parse(c)?;
+        let dense = front.dense;
         if dense && schema.array_type == ArrayType::Sparse {
             return Err(c.corrupt("dense", "a dense fragment in a sparse array"));
         }
-        let front = Front {
-            version,
-            schema_name,
-            dense,
-        };
         if !c.bool("null_non_empty_domain")? {
             let domain = schema.parse_rect(c, "non_empty_domain")?;
             check_domain(&domain, dense, schema)
@@ -225,14 +220,42 @@ impl Footer {
 }
 
 /// What stands before the non-empty domain.
-#[derive(Clone)]
-struct Front {
-    version: u32,
-    schema_name: Option<Vec<u8>>,
-    dense: bool,
+#[derive(Debug, Clone, PartialEq)]
+pub struct FooterFront {
+    /// Format version.
+    pub version: u32,
+    /// File name of the schema that the fragment was written with; from version 10.
+    pub schema_name: Option<Vec<u8>>,
+    /// Whether cells are stored by position.
+    pub dense: bool,
 }
 
-impl Front {
+impl FooterFront {
+    fn parse(c: &mut Cursor<'_>) -> Result<FooterFront> {
+        let offset = c.offset();
+        let version = c.u32("version")?;
+        read::check_version(version, offset)?;
+        if version < 3 {
+            return Err(c.corrupt("version", format!("version {version} has no footer")));
+        }
+        let schema_name = if version < 10 {
+            None
+        } else {
+            Some(read::text64(c, "schema_name")?)
+        };
+        if schema_name
+            .as_ref()
+            .is_some_and(|name| !read::is_plain_file_name(name))
+        {
+            return Err(c.corrupt("schema_name", "not a plain file name"));
+        }
+        Ok(FooterFront {
+            version,
+            schema_name,
+            dense: c.bool("dense")?,
+        })
+    }
+
     /// Parses what follows the non-empty domain.
     fn parse_rest(
         self,
@@ -346,23 +369,6 @@ impl OptionalSection {
 }
 
 /// Parses the version and the schema's name.
-fn parse_front(c: &mut Cursor<'_>) -> Result<(u32, Option<Vec<u8>>)> {
-    let offset = c.offset();
-    let version = c.u32("version")?;
-    read::check_version(version, offset)?;
-    if version < 3 {
-        return Err(c.corrupt("version", format!("version {version} has no footer")));
-    }
-    if version < 10 {
-        return Ok((version, None));
-    }
-    let name = read::text64(c, "schema_name")?;
-    if !read::is_plain_file_name(&name) {
-        return Err(c.corrupt("schema_name", "not a plain file name"));
-    }
-    Ok((version, Some(name)))
-}
-
 /// Bounds have to be in order, and the box of a dense fragment has to begin inside the array's domain, where its tiles are counted from. It may end
 /// beyond it: consolidation once rounded up to whole tiles.
 fn check_domain(domain: &Rect, dense: bool, schema: &Schema) -> Result<()> {

@@ -7,7 +7,7 @@ pub mod footer;
 pub mod legacy;
 pub mod sections;
 pub mod slots;
-pub use footer::{Footer, OptionalSection, SectionOffsets};
+pub use footer::{Footer, FooterFront, OptionalSection, SectionOffsets};
 pub use legacy::LegacyMetadata;
 pub use sections::{FragmentStatistics, MinMax, RTree};
 pub use slots::Slots;

@@ -47,9 +47,12 @@ pub enum CommitContent {
 pub struct ConsolidatedCommit {
     /// The commit's path relative to the array, as written.
     pub path: Vec<u8>,
-    /// The condition of an embedded delete file, or why there is none.
-    pub condition: Option<Result<Condition, String>>,
+    /// The condition of an embedded delete or update file, and the values that an update assigns; or why there is none.
+    pub condition: Option<Result<EmbeddedCondition, String>>,
 }
+
+/// A condition, and in an update the values assigned.
+pub type EmbeddedCondition = (Condition, Option<Vec<UpdateValue>>);
 
 /// A line of an ignore or vacuum file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,25 +162,28 @@ fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> Value {
         "condition": condition.map(|condition| condition_json(condition, lookup)),
         "text": condition.map(|condition| condition_text(condition, lookup)),
         "keeps": is_delete.then_some(KEEPS),
-        "values": values.map(|values| values.iter().map(|v| json!({
-            "field": value::name(&v.field),
-            "value": constant(lookup(&v.field), &v.value),
-        })).collect::<Value>()),
+        "values": values.map(|values| values_json(values, lookup)),
         "error": error,
     })
 }
 
+fn values_json(values: &[UpdateValue], lookup: &FieldLookup) -> Value {
+    let value = |v: &UpdateValue| json!({"field": value::name(&v.field), "value": constant(lookup(&v.field), &v.value)});
+    values.iter().map(value).collect()
+}
+
 fn consolidated_json(commit: &ConsolidatedCommit, lookup: &FieldLookup) -> Value {
-    let (condition, error) = match &commit.condition {
-        None => (None, None),
-        Some(Ok(condition)) => (Some(condition), None),
-        Some(Err(error)) => (None, Some(error)),
+    let (condition, values, error) = match &commit.condition {
+        None => (None, None, None),
+        Some(Ok((condition, values))) => (Some(condition), values.as_ref(), None),
+        Some(Err(error)) => (None, None, Some(error)),
     };
     json!({
         "path": value::name(&commit.path),
         "condition": condition.map(|condition| condition_json(condition, lookup)),
         "text": condition.map(|condition| condition_text(condition, lookup)),
-        "keeps": condition.map(|_| KEEPS),
+        "keeps": condition.filter(|_| values.is_none()).map(|_| KEEPS),
+        "values": values.map(|values| values_json(values, lookup)),
         "error": error,
     })
 }
@@ -544,7 +550,17 @@ mod tests {
             },
             ConsolidatedCommit {
                 path: b"__commits/__2_2_ab_22.del".to_vec(),
-                condition: Some(Ok(value(ConditionOp::Ne, "a", b""))),
+                condition: Some(Ok((value(ConditionOp::Ne, "a", b""), None))),
+            },
+            ConsolidatedCommit {
+                path: b"__commits/__3_3_ab_22.upd".to_vec(),
+                condition: Some(Ok((
+                    value(ConditionOp::Lt, "a", &[9, 0, 0, 0]),
+                    Some(vec![UpdateValue {
+                        field: b"a".to_vec(),
+                        value: vec![1, 0, 0, 0],
+                    }]),
+                ))),
             },
             ConsolidatedCommit {
                 path: b"x.del".to_vec(),
@@ -555,10 +571,12 @@ mod tests {
         assert_eq!(
             shown(&con)["entries"].to_string(),
             concat!(
-                r#"[{"path":"__commits/__1_1_ab_22.wrt","condition":null,"text":null,"keeps":null,"error":null},"#,
+                r#"[{"path":"__commits/__1_1_ab_22.wrt","condition":null,"text":null,"keeps":null,"values":null,"error":null},"#,
                 r#"{"path":"__commits/__2_2_ab_22.del","condition":{"op":"NE","field":"a","value":null},"#,
-                r#""text":"a IS NOT NULL","keeps":"cells for which the condition is true; the others are deleted","error":null},"#,
-                r#"{"path":"x.del","condition":null,"text":null,"keeps":null,"error":"cut off"}]"#,
+                r#""text":"a IS NOT NULL","keeps":"cells for which the condition is true; the others are deleted","values":null,"error":null},"#,
+                r#"{"path":"__commits/__3_3_ab_22.upd","condition":{"op":"LT","field":"a","value":9},"#,
+                r#""text":"a < 9","keeps":null,"values":[{"field":"a","value":1}],"error":null},"#,
+                r#"{"path":"x.del","condition":null,"text":null,"keeps":null,"values":null,"error":"cut off"}]"#,
             )
         );
         let paths = vec![ListedPath {

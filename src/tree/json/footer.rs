@@ -3,7 +3,7 @@
 use super::fields::{StoredField, by_field, stored_fields};
 use super::value;
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::{Footer, LegacyMetadata, SectionOffsets, Slots};
+use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, SectionOffsets, Slots};
 use crate::format::schema::Schema;
 use crate::tree::names;
 use serde_json::{Map, Value, json};
@@ -40,6 +40,33 @@ pub fn footer_json(
             "data": value::hex(&section.data),
         })).collect::<Value>(),
     })
+}
+
+/// What is known of a footer whose array is encrypted with a key that was not given: the rest, for which it takes the schema, is null.
+pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Value {
+    let mut footer = json!({
+        "format_version": front.version,
+        "array_schema_name": front.schema_name.as_ref().map(|name| value::name(name)),
+        "dense": front.dense,
+    });
+    let unknown = [
+        "non_empty_domain",
+        "sparse_tile_num",
+        "tile_num",
+        "last_tile_cell_num",
+        "cell_num",
+        "has_timestamps",
+        "has_delete_metadata",
+        "fields",
+        "offsets",
+    ];
+    if let Value::Object(map) = &mut footer {
+        map.extend(unknown.map(|key| (key.to_owned(), Value::Null)));
+        map.insert("footer_offset".to_owned(), position.offset.into());
+        map.insert("footer_size".to_owned(), position.size.into());
+        map.insert("optional_sections".to_owned(), Value::Null);
+    }
+    footer
 }
 
 /// The metadata of versions 1 and 2 under the same keys. Whether the fragment is dense is not in it, so the

@@ -5,6 +5,7 @@
 
 pub mod commits;
 pub mod conditions;
+pub mod consolidated_metadata;
 pub mod enumeration;
 pub mod fields;
 pub mod footer;
@@ -17,4 +18,4 @@ pub mod schema;
 pub mod statistics;
 pub mod tiles;
 pub mod value;
-pub use render::render;
+pub use render::{render, render_objects};

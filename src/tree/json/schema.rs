@@ -101,18 +101,13 @@ fn dimension_json(schema: &Schema, index: usize) -> Value {
         return Value::Null;
     };
     let (datatype, cell_val_num) = (dimension.datatype, dimension.cell_val_num);
-    let filters = if schema.version < 5 {
-        &dimension.filters
-    } else {
-        schema.dimension_filters(index)
-    };
     json!({
         "name": value::name(&dimension.name),
         "datatype": datatype.name(),
         "cell_val_num": value::cell_val_num(cell_val_num),
         "domain": dimension.domain.as_ref().map(|domain| value::range(datatype, cell_val_num, domain)),
         "tile_extent": dimension.tile_extent.as_ref().map(|extent| value::element(datatype, extent)),
-        "filters": pipeline_json(filters),
+        "filters": pipeline_json(schema.dimension_filters(index)),
     })
 }
 

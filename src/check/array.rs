@@ -1,0 +1,180 @@
+//! An array: its schemas and what they refer to, its metadata; and jobs for its commits and fragments.
+
+use super::queue::Job;
+use super::{Checker, Kind, Problem, commits, consolidated, fragment, walk};
+use crate::array::Array;
+use crate::array::listing::{list_or_empty, read_text};
+use crate::array::open::read_metadata;
+use crate::array::schemas::SCHEMA_DIRECTORY;
+use crate::error::ErrorKind;
+use crate::filter::EncryptionKey;
+use crate::format::commits::parse_lines;
+use crate::format::name::TimestampedName;
+use crate::format::schema::Schema;
+use crate::storage::EntryType;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Checks the array at `path`.
+pub(super) fn check(checker: &Checker, path: PathBuf) {
+    checker.tally.arrays.add(1);
+    let array = Arc::new(Array::new(checker.engine.clone(), path));
+    let Some(listing) = checker.take(array.listing(), &array.path) else {
+        return;
+    };
+    let mut schemas = Vec::new();
+    for file in &listing.schemas {
+        let parsed = array.schemas.get(&file.name);
+        schemas.extend(checker.take(parsed, &array.schemas.path(&file.name)));
+    }
+    if listing.schemas.is_empty() {
+        let path = checker.show(&array.path.join(SCHEMA_DIRECTORY));
+        checker.report(Problem::new(Kind::Schema, path, "the array has no schema"));
+    }
+    check_enumerations(checker, &array, &schemas);
+    metadata_files(checker, &array.path, array.key.as_ref());
+
+    let committed = commits::check(checker, &array, &listing, &schemas);
+    let mut jobs: Vec<Job> = listing
+        .consolidated_metadata
+        .iter()
+        .map(|file| {
+            let (array, file) = (array.clone(), file.clone());
+            Box::new(move |checker: &Checker| consolidated::check(checker, &array, &file)) as Job
+        })
+        .collect();
+    for entry in &listing.fragments {
+        let directory = &entry.fragment.path;
+        if committed.contains(&entry.name) {
+            jobs.push(fragment::job(
+                array.clone(),
+                directory.clone(),
+                entry.fragment.name.clone(),
+            ));
+        } else {
+            let message = "a fragment without a commit: readers do not see it, and it is not checked";
+            checker.report(Problem::new(Kind::Commit, checker.show(directory), message).noted());
+        }
+    }
+    jobs.extend(labels(checker, &array, &schemas));
+    checker.queue.push(jobs);
+}
+
+/// Checks the enumerations that schemas name, and all others that are there.
+fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) {
+    // By file, the name that schemas know it by; none for files that no schema names.
+    let mut files: BTreeMap<Vec<u8>, Option<&[u8]>> = BTreeMap::new();
+    let directory = array.path.join(SCHEMA_DIRECTORY).join("__enumerations");
+    for entry in checker
+        .take(list_or_empty(&checker.engine, &directory), &directory)
+        .unwrap_or_default()
+    {
+        if entry.entry_type == EntryType::File {
+            files.insert(entry.name.as_bytes().to_vec(), None);
+        }
+    }
+    for schema in schemas {
+        for reference in &schema.enumerations {
+            files.insert(reference.file.clone(), Some(&reference.name));
+        }
+        for attribute in &schema.attributes {
+            if let Some(name) = &attribute.enumeration
+                && schema.enumeration_file(name).is_none()
+            {
+                let message = format!(
+                    "attribute `{}` has an enumeration `{}`, which its schema does not have",
+                    String::from_utf8_lossy(&attribute.name),
+                    String::from_utf8_lossy(name)
+                );
+                let path = checker.show(&array.path.join(SCHEMA_DIRECTORY));
+                checker.report(Problem::new(Kind::Schema, path, message));
+            }
+        }
+    }
+    for (file, name) in files {
+        let path = directory.join(OsStr::from_bytes(&file));
+        let Some(enumeration) = checker.take(array.enumeration(&file), &path) else {
+            continue;
+        };
+        if name.is_some_and(|name| name != enumeration.name) || enumeration.file != file {
+            let message = format!(
+                "the file says that it is enumeration `{}` in file {}",
+                String::from_utf8_lossy(&enumeration.name),
+                String::from_utf8_lossy(&enumeration.file)
+            );
+            checker.report(Problem::new(Kind::Enumeration, checker.show(&path), message));
+        }
+    }
+}
+
+/// Jobs for dimension labels, which are arrays; those that schemas name must be there.
+fn labels(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) -> Vec<Job> {
+    let named = schemas.iter().flat_map(|schema| &schema.dimension_labels);
+    for label in named.filter(|label| label.relative && !label.external) {
+        let uri = Path::new(OsStr::from_bytes(&label.uri));
+        let path = array.path.join(uri.strip_prefix("/").unwrap_or(uri));
+        if let Err(e) = checker.engine.storage.metadata(&path)
+            && e.kind() == ErrorKind::NotFound
+        {
+            let name = String::from_utf8_lossy(&label.name);
+            let problem = Problem::new(
+                Kind::Schema,
+                checker.show(&path),
+                "a dimension label that is missing",
+            );
+            checker.report(problem.in_part(format_args!("label `{name}`")));
+        }
+    }
+    walk::children(checker, &array.path.join("__labels"), |_| true)
+}
+
+/// Decodes every metadata file of the array or group at `path`, those that a consolidation has replaced too.
+pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&EncryptionKey>) {
+    let directory = path.join("__meta");
+    let entries = checker.take(list_or_empty(&checker.engine, &directory), &directory);
+    for entry in entries.unwrap_or_default() {
+        let file = directory.join(&entry.name);
+        let name = entry.name.as_bytes();
+        if entry.entry_type != EntryType::File || name.ends_with(b".tmp") {
+            continue;
+        }
+        if TimestampedName::parse(name).is_err() {
+            let message = "the name is not that of a metadata file: it is passed over";
+            checker.report(Problem::new(Kind::Name, checker.show(&file), message).noted());
+        } else if name.ends_with(b".vac") {
+            if let Some(text) = checker.take(read_text(&checker.engine, &file), &file) {
+                check_paths(checker, &file, &text);
+            }
+        } else {
+            checker.take(read_metadata(&checker.engine, &file, key), &file);
+        }
+    }
+}
+
+/// Checks that the lines of a vacuum or ignore file are paths of fragments, commits or metadata files.
+pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
+    let problem = |message: String| Problem::new(Kind::Commit, checker.show(file), message);
+    if !text.is_empty() && text.last() != Some(&b'\n') {
+        checker.report(problem("the last line has no end".into()).at(text.len() as u64));
+    }
+    for line in parse_lines(text) {
+        let path = line.strip_suffix(b"/").unwrap_or(&line);
+        if TimestampedName::parse(path).is_err() {
+            // The lines are parts of `text`, in its order, but their places are lost with the line ends.
+            let at = find(text, &line).unwrap_or(0);
+            let line = String::from_utf8_lossy(&line);
+            checker.report(problem(format!("{line:?} is not the path of anything timestamped")).at(at));
+        }
+    }
+}
+
+/// Where `line` begins in `text`.
+fn find(text: &[u8], line: &[u8]) -> Option<u64> {
+    let at = text
+        .windows(line.len().max(1))
+        .position(|window| window == line)?;
+    Some(at as u64)
+}

@@ -1,0 +1,182 @@
+//! The cells of a tile, some thousands at a time.
+
+use super::files::{Files, Tile};
+use super::{Kind, Problem};
+use crate::error::{Error, Result};
+use std::ops::Range;
+
+/// Most cells of a piece.
+pub(super) const CELLS: u64 = 16_384;
+
+/// Most bytes of a piece of var-sized cells, unless a single cell is longer.
+const BYTES: u64 = 4 << 20;
+
+/// The longest cell that is looked at as a whole; longer ones are decoded, and that is all.
+const LONGEST: u64 = 64 << 20;
+
+/// Consecutive cells of a tile.
+#[derive(Default)]
+pub(super) struct Piece {
+    /// The first, counted within the tile.
+    pub first: u64,
+    /// How many.
+    pub count: usize,
+    /// Their values, one after the other.
+    pub data: Vec<u8>,
+    /// Var-sized: where each begins in `data`, and where the last one ends. Empty otherwise.
+    pub starts: Vec<usize>,
+    /// One byte each, empty where the field is not nullable.
+    pub validity: Vec<u8>,
+    /// Whether `data` does not hold them, because they are too long.
+    pub too_long: bool,
+    /// Bytes of values, offsets and validity that were decoded for them.
+    pub bytes: u64,
+    raw: Vec<u8>,
+}
+
+impl Piece {
+    /// The cells within their tile.
+    pub(super) fn cells(&self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.count as u64)
+    }
+
+    /// The value of the `i`-th cell, given the size of fixed ones.
+    pub(super) fn cell(&self, i: usize, size: Option<u64>) -> &[u8] {
+        let range = match size {
+            Some(size) => {
+                let size = size as usize;
+                i.saturating_mul(size)..i.saturating_add(1).saturating_mul(size)
+            }
+            None => match self.starts.get(i..i.saturating_add(2)) {
+                Some(&[start, end]) => start..end,
+                _ => return &[],
+            },
+        };
+        self.data.get(range).unwrap_or(&[])
+    }
+
+    /// Reads cells from `first` on: at most `most`, fewer where they are long, at least one.
+    pub(super) fn read(&mut self, files: &Files, tile: &Tile, first: u64, most: u64) -> Result<()> {
+        let count = tile.cells.saturating_sub(first).min(most);
+        self.first = first;
+        self.too_long = false;
+        self.bytes = 0;
+        self.validity.clear();
+        self.starts.clear();
+        self.count = count as usize;
+        match files.field.cell_size() {
+            Some(size) => {
+                // A cell may be long, too: of fixed-size cells many fit a piece, or one.
+                self.count = count.min((BYTES / size.max(1)).max(1)) as usize;
+                let end = first.saturating_add(self.count as u64);
+                let range = first.saturating_mul(size)..end.saturating_mul(size);
+                if size > LONGEST {
+                    self.too_long = true;
+                    self.bytes = range.end - range.start;
+                    self.drain(range, |range, out| files.read_fixed(tile, range, out))?;
+                } else {
+                    files.read_fixed(tile, range, &mut self.data)?;
+                    self.bytes = self.data.len() as u64;
+                }
+            }
+            None => self.read_var(files, tile)?,
+        }
+        if files.field.nullable {
+            files.read_validity(tile, self.cells(), &mut self.validity)?;
+            self.bytes += self.validity.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn read_var(&mut self, files: &Files, tile: &Tile) -> Result<()> {
+        // One more tells where the last cell ends; behind the last of all is the end of the data.
+        let end = self.cells().end.saturating_add(1).min(tile.cells);
+        files.read_offsets(tile, self.first..end, &mut self.raw)?;
+        let mut offsets: Vec<u64> = self
+            .raw
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|bytes| u64::from_le_bytes(*bytes))
+            .collect();
+        if offsets.len() == self.count {
+            offsets.push(tile.var_size);
+        }
+        check_offsets(&offsets, self.first, tile.var_size).map_err(|e| files.in_offsets(tile, e))?;
+        let start = offsets.first().copied().unwrap_or(0);
+        let fitting = offsets.partition_point(|&offset| offset - start <= BYTES);
+        self.count = self.count.min(fitting.saturating_sub(1).max(1));
+        let end = offsets.get(self.count).copied().unwrap_or(tile.var_size);
+        self.too_long = end - start > LONGEST;
+        if self.too_long {
+            self.drain(start..end, |range, out| files.read_var(tile, range, out))?;
+        } else {
+            files.read_var(tile, start..end, &mut self.data)?;
+            let starts = offsets.iter().take(self.count + 1);
+            self.starts
+                .extend(starts.map(|&offset| (offset - start) as usize));
+        }
+        self.bytes = (end - start).saturating_add(self.count as u64 * 8);
+        Ok(())
+    }
+
+    /// Decodes bytes that are not kept.
+    fn drain(
+        &mut self,
+        range: Range<u64>,
+        read: impl Fn(Range<u64>, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let mut position = range.start;
+        while position < range.end {
+            let end = position.saturating_add(BYTES).min(range.end);
+            read(position..end, &mut self.data)?;
+            position = end;
+        }
+        self.data.clear();
+        Ok(())
+    }
+}
+
+/// Offsets of cells from `first` on: the first of a tile is 0, none is below the one before it, none is beyond the data.
+fn check_offsets(offsets: &[u64], first: u64, size: u64) -> Result<()> {
+    let mut previous = 0;
+    for (i, &offset) in offsets.iter().enumerate() {
+        let cell = first.saturating_add(i as u64);
+        if offset < previous || offset > size || cell == 0 && offset != 0 {
+            return Err(Error::corrupt(format!(
+                "offset {offset} of cell {cell} follows {previous} in a tile of {size} bytes"
+            )));
+        }
+        previous = offset;
+    }
+    Ok(())
+}
+
+/// Notes a validity byte that is neither 0 nor 1: readers take it for 1.
+pub(super) fn odd_validity(files: &Files, tile: &Tile, piece: &Piece) -> Option<Problem> {
+    let odd = piece.validity.iter().position(|&byte| byte > 1)?;
+    let byte = piece.validity.get(odd).copied().unwrap_or(0);
+    let cell = piece.first.saturating_add(odd as u64);
+    let message = format!("the validity of cell {cell} is {byte}, neither 0 nor 1");
+    let problem = Problem::new(Kind::Validity, files.path(), message);
+    let name = String::from_utf8_lossy(&files.field.name).into_owned();
+    Some(
+        problem
+            .in_part(format_args!("field `{name}`, tile {}", tile.number))
+            .noted(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_ascend_from_zero_to_the_end() {
+        assert!(check_offsets(&[0, 0, 3, 5], 0, 5).is_ok());
+        assert!(check_offsets(&[2, 3], 7, 5).is_ok());
+        assert!(check_offsets(&[1, 3], 0, 5).is_err());
+        assert!(check_offsets(&[0, 3, 2], 0, 5).is_err());
+        assert!(check_offsets(&[0, 6], 0, 5).is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! Commit files: whether they can be read, and whether they agree with the fragments that are there.
+
+use super::array::check_paths;
+use super::{Checker, Kind, Problem};
+use crate::array::Array;
+use crate::array::fragment::METADATA_FILE;
+use crate::array::listing::{ArrayListing, CommitFile, CommitKind, read_text};
+use crate::error::Result;
+use crate::filter::generic::read_generic_tile;
+use crate::format::MAX_VERSION;
+use crate::format::commits::{parse_consolidated, parse_lines};
+use crate::format::condition::Condition;
+use crate::format::enums::ConditionOp;
+use crate::format::name::TimestampedName;
+use crate::format::schema::Schema;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Checks all commit files of an array, and gives the names of the fragments that they commit.
+pub(super) fn check(
+    checker: &Checker,
+    array: &Array,
+    listing: &ArrayListing,
+    schemas: &[Arc<Schema>],
+) -> HashSet<String> {
+    let mut commits = Commits {
+        checker,
+        array,
+        listing,
+        schemas,
+        ignored: HashSet::new(),
+        markers: HashSet::new(),
+    };
+    for commit in &listing.commits {
+        if commit.parsed.is_none() {
+            let message = "the name is not that of a commit file: it is passed over";
+            checker.report(Problem::new(Kind::Name, checker.show(&commit.path), message).noted());
+        }
+    }
+    for commit in listing.commits.iter().filter(|c| c.kind == CommitKind::Ignore) {
+        if let Some(text) = commits.text(commit) {
+            check_paths(checker, &commit.path, &text);
+            commits.ignored.extend(
+                parse_lines(&text)
+                    .iter()
+                    .map(|line| last_component(line).to_vec()),
+            );
+        }
+    }
+    for commit in &listing.commits {
+        match commit.kind {
+            CommitKind::Ignore => {}
+            CommitKind::Ok | CommitKind::Write => commits.marker(commit.name.as_bytes(), &commit.path),
+            CommitKind::Vacuum => {
+                if let Some(text) = commits.text(commit) {
+                    check_paths(checker, &commit.path, &text);
+                }
+            }
+            CommitKind::Consolidated => commits.consolidated(commit),
+            CommitKind::Delete => {
+                checker.take(commits.condition(&commit.path, Condition::parse), &commit.path);
+            }
+            CommitKind::Update => {
+                let parse = |body: &[u8]| Condition::parse_update(body).map(|(condition, _)| condition);
+                checker.take(commits.condition(&commit.path, parse), &commit.path);
+            }
+        }
+    }
+    let committed = |entry: &&crate::array::listing::FragmentEntry| {
+        let path = &entry.fragment.path;
+        let extension = if in_fragments(path) { "wrt" } else { "ok" };
+        commits
+            .markers
+            .contains(format!("{}.{extension}", entry.name).as_bytes())
+            || entry.fragment.name.name_version <= 4
+                && checker.engine.storage.metadata(&path.join(METADATA_FILE)).is_ok()
+    };
+    let fragments = listing.fragments.iter().filter(committed);
+    fragments.map(|entry| entry.name.clone()).collect()
+}
+
+/// Whether a fragment lies where version 12 and later put them.
+fn in_fragments(path: &Path) -> bool {
+    path.parent()
+        .is_some_and(|parent| parent.ends_with("__fragments"))
+}
+
+fn last_component(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
+struct Commits<'a> {
+    checker: &'a Checker,
+    array: &'a Array,
+    listing: &'a ArrayListing,
+    schemas: &'a [Arc<Schema>],
+    /// Names of commit files that ignore files take out of consolidated ones.
+    ignored: HashSet<Vec<u8>>,
+    /// Names of the files that commit fragments, and of those in consolidated ones.
+    markers: HashSet<Vec<u8>>,
+}
+
+impl Commits<'_> {
+    fn text(&self, commit: &CommitFile) -> Option<Vec<u8>> {
+        self.checker
+            .take(read_text(&self.checker.engine, &commit.path), &commit.path)
+    }
+
+    /// What commits a fragment: the file called `name`, or an entry of that name in the consolidated commit file at `path`.
+    fn marker(&mut self, name: &[u8], path: &Path) {
+        self.markers.insert(name.to_vec());
+        let text = String::from_utf8_lossy(name);
+        let (stem, extension) = text.rsplit_once('.').unwrap_or((&text, ""));
+        let found = self
+            .listing
+            .fragment(stem)
+            .is_some_and(|entry| in_fragments(&entry.fragment.path) == (extension == "wrt"));
+        if found {
+            return;
+        }
+        let message = match TimestampedName::parse(name) {
+            Ok(parsed) if parsed.name_version > MAX_VERSION => {
+                format!(
+                    "commits fragment {stem} of format version {}, which is not understood",
+                    parsed.name_version
+                )
+            }
+            Ok(_) => format!("commits fragment {stem}, which does not exist"),
+            // Readers pass over such a file, which has been noted.
+            Err(_) => return,
+        };
+        self.checker
+            .report(Problem::new(Kind::Commit, self.checker.show(path), message));
+    }
+
+    fn consolidated(&mut self, commit: &CommitFile) {
+        let Some(text) = self.text(commit) else { return };
+        let Some(entries) = self.checker.take(parse_consolidated(&text), &commit.path) else {
+            return;
+        };
+        for entry in entries {
+            let name = last_component(&entry.path);
+            match entry.payload {
+                Some((offset, length)) => {
+                    let result = self.embedded(&commit.path, name, offset, length);
+                    self.checker.take(result, &commit.path);
+                }
+                None if !self.ignored.contains(name) => self.marker(name, &commit.path),
+                None => {}
+            }
+        }
+    }
+
+    /// Decodes the copy of a delete or update file in a consolidated commit file.
+    fn embedded(&self, path: &Path, name: &[u8], offset: u64, length: u64) -> Result<()> {
+        let blob = self.checker.engine.storage.open(path)?;
+        let (tile, body) = read_generic_tile(&*blob, offset, self.array.key.as_ref())?;
+        if tile.data_end != offset.saturating_add(length) {
+            let message = format!("the embedded {} is not {length} bytes long", name.escape_ascii());
+            let path = self.checker.show(path);
+            self.checker
+                .report(Problem::new(Kind::Commit, path, message).at(offset));
+        }
+        let parsed = match name.ends_with(b".upd") {
+            true => Condition::parse_update(&body).map(|(condition, _)| condition),
+            false => Condition::parse(&body),
+        };
+        let condition = parsed.map_err(|e| e.at(offset).in_file(blob.display()))?;
+        self.check_condition(&condition, path);
+        Ok(())
+    }
+
+    fn condition(&self, path: &Path, parse: impl Fn(&[u8]) -> Result<Condition>) -> Result<()> {
+        let (blob, body) = self.array.generic_file(path)?;
+        let condition = parse(&body).map_err(|e| e.in_file(blob.display()))?;
+        self.check_condition(&condition, path);
+        Ok(())
+    }
+
+    /// Checks that fields of a condition exist and that its constants are as long as their values.
+    fn check_condition(&self, condition: &Condition, path: &Path) {
+        let (op, field, value) = match condition {
+            Condition::Expression { children, .. } => {
+                for child in children {
+                    self.check_condition(child, path);
+                }
+                return;
+            }
+            Condition::Value { op, field, value, .. } => (*op, field, value),
+        };
+        let found = |message: String| {
+            let name = String::from_utf8_lossy(field);
+            let path = self.checker.show(path);
+            Problem::new(Kind::Commit, path, message).in_part(format_args!("condition, field `{name}`"))
+        };
+        let mut sizes = self.schemas.iter().filter_map(|schema| {
+            let attribute = schema.attribute(field).map(|a| a.cell_size());
+            attribute.or_else(|| schema.dimension(field).map(|d| d.cell_size()))
+        });
+        let Some(size) = sizes.next() else {
+            // Legal: cells without the field fail the comparison.
+            self.checker
+                .report(found("no schema of the array has this field".into()).noted());
+            return;
+        };
+        let list = matches!(op, ConditionOp::In | ConditionOp::NotIn);
+        let constant = matches!(op, ConditionOp::AlwaysTrue | ConditionOp::AlwaysFalse);
+        let all: Vec<u64> = size.into_iter().chain(sizes.flatten()).collect();
+        // An empty constant is a null test.
+        if list || constant || value.is_empty() || size.is_none() {
+            return;
+        }
+        if !all.contains(&(value.len() as u64)) {
+            let message = format!(
+                "a constant of {} bytes for values of {}",
+                value.len(),
+                size.unwrap_or(0)
+            );
+            self.checker.report(found(message));
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The coordinates of a sparse fragment: decoded in step, and compared with the R-tree, the global order and their sums.
+
+use super::cells::{CELLS, Piece};
+use super::field::tile_runs;
+use super::files::{Files, Tile};
+use super::fragment::Shared;
+use super::order::Order;
+use super::queue::Job;
+use super::statistics::{Class, Summary};
+use super::stored::Stored;
+use super::{Checker, Kind, Problem};
+use crate::array::field::Role;
+use crate::error::Error;
+use crate::format::range::{Range as Bounds, compare};
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+struct Work {
+    shared: Arc<Shared>,
+    /// The zipped coordinates, before version 5.
+    zipped: Option<Files>,
+    /// In the schema's order.
+    dimensions: Vec<Dimension>,
+    order: Option<Order>,
+    total: Mutex<Total>,
+}
+
+struct Dimension {
+    files: Files,
+    class: Class,
+    stored: Stored,
+}
+
+struct Total {
+    /// By dimension; None where a tile could not be decoded.
+    summaries: Vec<Option<Summary>>,
+    left: usize,
+}
+
+/// Makes the jobs that check the coordinates.
+pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
+    let info = shared.info.clone();
+    let (mut zipped, mut dimensions) = (None, Vec::new());
+    for field in info.fields.iter().filter(|field| info.stores(field)) {
+        match field.role {
+            Role::Coordinates => zipped = Some(Files::open(checker, &info, field)),
+            Role::Dimension(_) | Role::ZippedDimension(_) => dimensions.push(Dimension {
+                files: Files::open(checker, &info, field),
+                class: Class::of(field.datatype, field.cell_val_num),
+                stored: Stored::read(&info, field),
+            }),
+            _ => {}
+        }
+    }
+    if dimensions.len() != info.schema.dimensions.len() {
+        let message = "a sparse fragment without coordinates";
+        checker.report(Problem::new(
+            Kind::Size,
+            checker.show(&info.metadata_path()),
+            message,
+        ));
+        return;
+    }
+    checker.tally.columns.add(dimensions.len() as u64);
+    let all = dimensions.iter().map(|d| &d.files).chain(&zipped);
+    let average = all.map(Files::average_tile).sum();
+    let runs: Vec<Range<u64>> = tile_runs(info.geometry.tile_num, average).collect();
+    let work = Arc::new(Work {
+        order: Order::new(&info.schema, info.writer.library_version),
+        total: Mutex::new(Total {
+            summaries: vec![Some(Summary::default()); dimensions.len()],
+            left: runs.len(),
+        }),
+        zipped,
+        dimensions,
+        shared,
+    });
+    let jobs = runs.into_iter().map(|run| {
+        let work = work.clone();
+        Box::new(move |checker: &Checker| work.run(checker, run)) as Job
+    });
+    checker.queue.push(jobs.collect());
+}
+
+/// What is known of one dimension of a tile.
+#[derive(Default)]
+struct Seen {
+    piece: Piece,
+    summary: Summary,
+    /// Bounds of var-sized coordinates.
+    texts: Option<Bounds>,
+    /// Whether it could not be decoded.
+    failed: bool,
+}
+
+impl Work {
+    fn run(&self, checker: &Checker, tiles: Range<u64>) {
+        let mut seen: Vec<Seen> = self.dimensions.iter().map(|_| Seen::default()).collect();
+        let mut sums: Vec<Option<Summary>> = vec![Some(Summary::default()); self.dimensions.len()];
+        let mut previous = tiles
+            .start
+            .checked_sub(1)
+            .and_then(|before| self.last_cell(before));
+        for number in tiles {
+            previous = self.tile(checker, number, &mut seen, previous);
+            for ((seen, sum), dimension) in seen.iter_mut().zip(&mut sums).zip(&self.dimensions) {
+                let summary = std::mem::take(&mut seen.summary);
+                if seen.failed {
+                    *sum = None;
+                    continue;
+                }
+                dimension
+                    .stored
+                    .check_tile(checker, &self.shared.info, number, &summary.clone().into());
+                if let Some(sum) = sum {
+                    sum.merge(summary);
+                }
+            }
+        }
+        let mut total = self.total.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for (total, sum) in total.summaries.iter_mut().zip(sums) {
+            match (total.as_mut(), sum) {
+                (Some(total), Some(sum)) => total.merge(sum),
+                _ => *total = None,
+            }
+        }
+        total.left = total.left.saturating_sub(1);
+        if total.left == 0 {
+            for (dimension, total) in self.dimensions.iter().zip(&total.summaries) {
+                if let Some(total) = total {
+                    let total = total.clone().into();
+                    dimension.stored.check_fragment(checker, &self.shared, &total);
+                }
+            }
+        }
+    }
+
+    /// The coordinates of the last cell of a tile, where they can be read; what is wrong with it is found by whoever checks that tile.
+    fn last_cell(&self, number: u64) -> Option<Vec<Vec<u8>>> {
+        self.order.as_ref()?;
+        let cells = self.shared.info.geometry.cells_of(number);
+        let mut piece = Piece::default();
+        let cell = self.dimensions.iter().map(|d| {
+            let tile = d.files.find(number, |_| {})?;
+            piece.read(&d.files, &tile, cells.checked_sub(1)?, 1).ok()?;
+            (!piece.too_long).then(|| piece.cell(0, d.files.field.cell_size()).to_vec())
+        });
+        cell.collect()
+    }
+
+    /// Decodes a tile, given the cell before its first one; gives its last one, where all dimensions could be decoded.
+    fn tile(
+        &self,
+        checker: &Checker,
+        number: u64,
+        seen: &mut [Seen],
+        mut previous: Option<Vec<Vec<u8>>>,
+    ) -> Option<Vec<Vec<u8>>> {
+        let sound = match &self.zipped {
+            Some(zipped) => zipped.tile(checker, number).is_some(),
+            None => true,
+        };
+        let mut tiles: Vec<Option<Tile>> = Vec::new();
+        for (dimension, seen) in self.dimensions.iter().zip(seen.iter_mut()) {
+            let tile = dimension.files.tile(checker, number).filter(|_| sound);
+            seen.failed = tile.is_none();
+            seen.texts = None;
+            tiles.push(tile);
+        }
+        let cells = self.shared.info.geometry.cells_of(number);
+        let (mut first, mut ordered) = (0, self.order.is_some());
+        let mut last_error: Option<String> = None;
+        while first < cells && seen.iter().any(|seen| !seen.failed) {
+            for ((dimension, tile), seen) in self.dimensions.iter().zip(&tiles).zip(seen.iter_mut()) {
+                let Some(tile) = tile.as_ref().filter(|_| !seen.failed) else {
+                    continue;
+                };
+                if let Err(e) = seen.piece.read(&dimension.files, tile, first, CELLS) {
+                    seen.failed = true;
+                    self.report_once(checker, &dimension.files, &e, &mut last_error);
+                }
+                checker.tally.bytes.add(seen.piece.bytes);
+                seen.failed |= seen.piece.too_long;
+            }
+            let count = seen
+                .iter()
+                .filter(|seen| !seen.failed)
+                .map(|seen| seen.piece.count)
+                .min();
+            let Some(count) = count.filter(|&count| count > 0) else {
+                break;
+            };
+            for (dimension, seen) in self.dimensions.iter().zip(seen.iter_mut()) {
+                if !seen.failed {
+                    dimension.add(seen, count);
+                }
+            }
+            ordered &= !seen.iter().any(|seen| seen.failed);
+            if ordered {
+                ordered = self.check_order(checker, number, first, count, seen, &previous);
+                previous = Some(self.cell(seen, count - 1));
+            }
+            first = first.saturating_add(count as u64);
+        }
+        self.check_box(checker, number, seen);
+        previous.filter(|_| !seen.iter().any(|seen| seen.failed))
+    }
+
+    /// Reports an error, unless it is the one before: dimensions of zipped coordinates share their chunks.
+    fn report_once(&self, checker: &Checker, files: &Files, error: &Error, last: &mut Option<String>) {
+        let text = error.to_string();
+        if self.zipped.is_none() || last.as_ref() != Some(&text) {
+            checker.report(files.problem(error));
+        }
+        *last = Some(text);
+    }
+
+    fn cell(&self, seen: &[Seen], i: usize) -> Vec<Vec<u8>> {
+        let dimensions = self.dimensions.iter().zip(seen);
+        dimensions
+            .map(|(d, seen)| seen.piece.cell(i, d.files.field.cell_size()).to_vec())
+            .collect()
+    }
+
+    /// Checks that the first `count` cells of the pieces follow each other and `previous`; says whether they do.
+    fn check_order(
+        &self,
+        checker: &Checker,
+        number: u64,
+        first: u64,
+        count: usize,
+        seen: &[Seen],
+        previous: &Option<Vec<Vec<u8>>>,
+    ) -> bool {
+        let Some(order) = &self.order else { return true };
+        let sizes: Vec<Option<u64>> = self
+            .dimensions
+            .iter()
+            .map(|d| d.files.field.cell_size())
+            .collect();
+        let mut before: Vec<&[u8]> = previous.iter().flatten().map(Vec::as_slice).collect();
+        let mut cell: Vec<&[u8]> = Vec::new();
+        for i in 0..count {
+            cell.clear();
+            cell.extend(
+                seen.iter()
+                    .zip(&sizes)
+                    .map(|(seen, size)| seen.piece.cell(i, *size)),
+            );
+            if !before.is_empty() && order.compare(&before, &cell) == Ordering::Greater {
+                let at = first.saturating_add(i as u64);
+                let message = format!("cell {at} comes before the one in front of it in global order");
+                let path = self.dimensions.first().map(|d| d.files.path());
+                let problem = Problem::new(Kind::Order, path.unwrap_or_default(), message);
+                checker.report(problem.in_part(format_args!("tile {number}")));
+                return false;
+            }
+            std::mem::swap(&mut before, &mut cell);
+        }
+        true
+    }
+
+    /// Compares the bounds of a tile's coordinates with its box.
+    fn check_box(&self, checker: &Checker, number: u64, seen: &[Seen]) {
+        let Some(stored) = self.shared.boxes.as_ref().and_then(|boxes| boxes.tile(number)) else {
+            return;
+        };
+        for ((dimension, seen), stored) in self.dimensions.iter().zip(seen).zip(stored) {
+            if seen.failed {
+                continue;
+            }
+            let field = &dimension.files.field;
+            let wrong = match (&seen.texts, &seen.summary.values) {
+                // Libraries before format 6 wrote boxes of strings that are none.
+                (Some(_), _) if self.shared.info.writer.library_version < 6 => None,
+                (Some(texts), _) if texts != stored => Some("the box is not that of the values".to_owned()),
+                (None, Some(_)) => seen
+                    .summary
+                    .wrong_min(field.datatype, &stored.lo)
+                    .or_else(|| seen.summary.wrong_max(field.datatype, &stored.hi)),
+                _ => None,
+            };
+            if let Some(message) = wrong {
+                let path = checker.show(&self.shared.info.metadata_path());
+                let name = String::from_utf8_lossy(&field.name).into_owned();
+                let problem = Problem::new(Kind::RTree, path, message);
+                checker
+                    .report(problem.in_part(format_args!("bounding box, dimension `{name}`, tile {number}")));
+            }
+        }
+    }
+}
+
+impl Dimension {
+    /// Adds the first `count` cells of the piece.
+    fn add(&self, seen: &mut Seen, count: usize) {
+        let field = &self.files.field;
+        match (self.class, field.cell_size()) {
+            (Class::Signed | Class::Unsigned | Class::Float, Some(size)) => {
+                let bytes = seen.piece.data.get(..count.saturating_mul(size as usize));
+                seen.summary
+                    .add_numbers(self.class, field.datatype, bytes.unwrap_or(&[]), &[]);
+            }
+            (_, size) => {
+                for i in 0..count {
+                    let cell = seen.piece.cell(i, size);
+                    let bounds = seen.texts.get_or_insert_with(|| Bounds {
+                        lo: cell.to_vec(),
+                        hi: cell.to_vec(),
+                    });
+                    let order = |bound: &[u8]| compare(field.datatype, field.cell_val_num, cell, bound);
+                    if order(&bounds.lo) == Some(Ordering::Less) {
+                        bounds.lo = cell.to_vec();
+                    }
+                    if order(&bounds.hi) == Some(Ordering::Greater) {
+                        bounds.hi = cell.to_vec();
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! A field that is not a dimension: its tiles decoded and summed up.
+
+use super::cells::{CELLS, Piece, odd_validity};
+use super::dense::{Grid, Window};
+use super::files::{Files, Tile};
+use super::fragment::Shared;
+use super::queue::Job;
+use super::statistics::{Class, Summaries, Summary, Values};
+use super::stored::Stored;
+use super::{Checker, Kind, Problem};
+use crate::array::field::{Field, Role};
+use crate::error::Result;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Stored bytes that one job decodes, about.
+const JOB: u64 = 8 << 20;
+
+/// Most tiles that one job decodes.
+const JOB_TILES: u64 = 65_536;
+
+/// Runs of tiles for jobs of about the same work, where a tile takes `average` bytes as stored.
+pub(super) fn tile_runs(tiles: u64, average: u64) -> impl Iterator<Item = Range<u64>> {
+    let step = (JOB / average.max(1)).clamp(1, JOB_TILES);
+    (0..tiles.div_ceil(step)).map(move |i| {
+        let start = i.saturating_mul(step);
+        start..start.saturating_add(step).min(tiles)
+    })
+}
+
+struct Work {
+    shared: Arc<Shared>,
+    files: Files,
+    class: Class,
+    grid: Option<Grid>,
+    stored: Stored,
+    /// Number of values of the enumeration that the field indexes.
+    enumeration: Option<u64>,
+    total: Mutex<Total>,
+}
+
+/// What the tiles that were done come to.
+struct Total {
+    summary: Summaries,
+    /// Runs of tiles that are not done.
+    left: usize,
+    /// Whether every tile could be decoded.
+    complete: bool,
+}
+
+/// Makes the jobs that check the tiles of `field`.
+pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
+    checker.tally.columns.add(1);
+    let info = &shared.info;
+    let files = Files::open(checker, info, &field);
+    let runs: Vec<Range<u64>> = tile_runs(info.geometry.tile_num, files.average_tile()).collect();
+    let work = Arc::new(Work {
+        class: Class::of(field.datatype, field.cell_val_num),
+        grid: Grid::new(info),
+        stored: Stored::read(info, &field),
+        enumeration: enumeration(&shared, &field),
+        total: Mutex::new(Total {
+            summary: Summaries::default(),
+            left: runs.len(),
+            complete: true,
+        }),
+        files,
+        shared,
+    });
+    let jobs = runs.into_iter().map(|run| {
+        let work = work.clone();
+        Box::new(move |checker: &Checker| work.run(checker, run)) as Job
+    });
+    checker.queue.push(jobs.collect());
+}
+
+/// How many values the enumeration of a field has.
+fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
+    let Role::Attribute(i) = field.role else {
+        return None;
+    };
+    let schema = &shared.info.schema;
+    let name = schema.attributes.get(i)?.enumeration.as_ref()?;
+    // What is wrong with the file is found with the schemas.
+    let enumeration = shared.array.enumeration(schema.enumeration_file(name)?).ok()?;
+    Some(enumeration.values().len() as u64)
+}
+
+impl Work {
+    fn run(&self, checker: &Checker, tiles: Range<u64>) {
+        let mut piece = Piece::default();
+        let mut summary = Summaries::default();
+        let mut complete = true;
+        for number in tiles {
+            let Some(tile) = self.files.tile(checker, number) else {
+                complete = false;
+                continue;
+            };
+            match self.tile(checker, &tile, &mut piece) {
+                Ok(found) => {
+                    if let Some(found) = &found {
+                        self.stored.check_tile(checker, &self.shared.info, number, found);
+                    }
+                    complete &= found.is_some();
+                    summary.merge(found.unwrap_or_default());
+                }
+                Err(e) => {
+                    checker.report(self.files.problem(&e));
+                    complete = false;
+                }
+            }
+        }
+        let mut total = self.total.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        total.summary.merge(summary);
+        total.complete &= complete;
+        total.left = total.left.saturating_sub(1);
+        if total.left == 0 {
+            if total.complete {
+                self.stored.check_fragment(checker, &self.shared, &total.summary);
+            }
+            self.check_values(checker, &total.summary.inside);
+        }
+    }
+
+    /// Decodes a tile. None where it has cells that are too long to be looked at.
+    fn tile(&self, checker: &Checker, tile: &Tile, piece: &mut Piece) -> Result<Option<Summaries>> {
+        let window = self.grid.as_ref().map(|grid| grid.window(tile.number));
+        let mut summary = Summaries::default();
+        let mut padded = window.as_ref().is_some_and(|window| !window.is_full());
+        padded &= self.class != Class::Opaque;
+        summary.all = padded.then(Summary::default);
+        let (mut first, mut known, mut odd) = (0, true, false);
+        while first < tile.cells {
+            piece.read(&self.files, tile, first, CELLS)?;
+            checker.tally.bytes.add(piece.bytes);
+            first = piece.cells().end;
+            known &= !piece.too_long;
+            if !odd && let Some(problem) = odd_validity(&self.files, tile, piece) {
+                checker.report(problem);
+                odd = true;
+            }
+            if !piece.too_long {
+                self.add(&mut summary.inside, piece, window.as_ref());
+                if let Some(all) = &mut summary.all {
+                    self.add(all, piece, None);
+                }
+            }
+            if self.files.field.role == Role::DeleteConditionIndex {
+                self.check_conditions(checker, tile, piece);
+            }
+        }
+        Ok(known.then_some(summary))
+    }
+
+    /// Adds the cells of `piece` that are inside of `window`.
+    fn add(&self, summary: &mut Summary, piece: &Piece, window: Option<&Window>) {
+        let field = &self.files.field;
+        let size = field.cell_size();
+        let runs = match window {
+            Some(window) => window.runs(piece.cells()),
+            None => vec![piece.cells()],
+        };
+        for run in runs {
+            let cells = (run.start - piece.first) as usize..(run.end - piece.first) as usize;
+            let validity = piece.validity.get(cells.clone()).unwrap_or(&[]);
+            match (self.class, size) {
+                (Class::Opaque, _) => summary.add_validity(cells.len() as u64, validity),
+                (Class::Text, _) => {
+                    for (i, cell) in cells.enumerate() {
+                        if validity.get(i) == Some(&0) {
+                            summary.nulls += 1;
+                        } else {
+                            summary.add_text(piece.cell(cell, size));
+                        }
+                    }
+                }
+                (class, size) => {
+                    let size = size.unwrap_or(1) as usize;
+                    let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
+                    let values = piece.data.get(bytes).unwrap_or(&[]);
+                    summary.add_numbers(class, field.datatype, values, validity);
+                }
+            }
+        }
+    }
+
+    /// The index of a delete condition is one of the processed conditions', or the greatest number for none.
+    fn check_conditions(&self, checker: &Checker, tile: &Tile, piece: &Piece) {
+        let Some(count) = self.shared.conditions else {
+            return;
+        };
+        let values = piece.data.as_chunks::<8>().0;
+        let wrong = |index: &u64| *index != u64::MAX && *index >= count;
+        let Some(index) = values.iter().map(|v| u64::from_le_bytes(*v)).find(wrong) else {
+            return;
+        };
+        let message = format!("a cell was deleted by condition {index} of {count}");
+        let problem = Problem::new(Kind::Timestamps, self.files.path(), message);
+        checker.report(problem.in_part(format_args!("tile {}", tile.number)));
+    }
+
+    /// What can be said of a field's values as a whole: indexes lie in their enumeration, timestamps in the fragment's range.
+    fn check_values(&self, checker: &Checker, summary: &Summary) {
+        let name = String::from_utf8_lossy(&self.files.field.name).into_owned();
+        let found = |kind, message: String| {
+            Problem::new(kind, self.files.path(), message).in_part(format_args!("field `{name}`"))
+        };
+        if let Some(count) = self.enumeration {
+            let outside = match &summary.values {
+                Some(Values::Signed { min, max, .. }) => {
+                    let beyond = u64::try_from(*max).is_ok_and(|max| max >= count);
+                    beyond
+                        .then_some(*max as i128)
+                        .or((*min < 0).then_some(*min as i128))
+                }
+                Some(Values::Unsigned { max, .. }) => (*max >= count).then_some(*max as i128),
+                _ => None,
+            };
+            if let Some(index) = outside {
+                let message = format!(
+                    "index {index} lies outside of the {count} values of its enumeration, which readers take for missing"
+                );
+                checker.report(found(Kind::Enumeration, message).noted());
+            }
+        }
+        if let (Role::Timestamps, Some(Values::Unsigned { min, max, .. })) =
+            (self.files.field.role, &summary.values)
+        {
+            let (start, end) = self.shared.info.name.timestamps;
+            if *min < start || *max > end {
+                let message = format!(
+                    "cells were written from {min} to {max}, the fragment's name says {start} to {end}"
+                );
+                checker.report(found(Kind::Timestamps, message));
+            }
+        }
+    }
+}

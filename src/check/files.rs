@@ -1,0 +1,272 @@
+//! The files of a field: their lengths, and the tiles in them.
+
+use super::{Checker, Kind, Problem};
+use crate::array::Piece;
+use crate::array::cache::Keep;
+use crate::array::column::{Column, Content, OpenColumn};
+use crate::array::field::{Field, Role};
+use crate::array::fragment::{FragmentInfo, ListKind};
+use crate::array::part::{PartFile, Sink};
+use crate::array::tile_list::TileList;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::name::Part;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The files of one field, open.
+pub(super) struct Files {
+    /// The field.
+    pub field: Field,
+    info: Arc<FragmentInfo>,
+    fixed: Option<PartFile>,
+    var: Option<PartFile>,
+    /// The same with a codec that rebuilds offsets; None where they cannot be embedded.
+    embedding: Option<PartFile>,
+    validity: Option<PartFile>,
+    var_sizes: Option<TileList>,
+    /// A dimension inside zipped coordinates, whose file is that of the coordinates.
+    zipped: Option<OpenColumn>,
+}
+
+/// One tile of a field.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tile {
+    /// Its number.
+    pub number: u64,
+    /// Its cells.
+    pub cells: u64,
+    /// Bytes of its var data; 0 where the field is fixed-size.
+    pub var_size: u64,
+    /// Whether its offsets are embedded in its values.
+    pub embedded: bool,
+}
+
+fn overflow() -> Error {
+    Error::limit("a tile of more than 2^64 bytes")
+}
+
+impl Files {
+    /// Opens the files of `field`, reporting those that are missing or of another length than the metadata says.
+    pub(super) fn open(checker: &Checker, info: &Arc<FragmentInfo>, field: &Field) -> Files {
+        let column = Column::new(info.clone(), field.clone());
+        let var = field.cell_val_num.is_var();
+        let inside = matches!(field.role, Role::ZippedDimension(_));
+        let part = |part, wanted: bool| {
+            let wanted = wanted && info.geometry.tile_num > 0 && !inside;
+            let path = info.file_path(field, part).unwrap_or_else(|_| info.path.clone());
+            let opened = checker.take(wanted.then(|| column.part(part)).transpose(), &path)??;
+            let (stored, actual) = (opened.file_size, opened.blob.len());
+            if stored != actual {
+                let message = format!("{actual} bytes, the metadata says {stored}");
+                checker.report(Problem::new(Kind::Size, checker.show(&path), message));
+            }
+            Some(opened)
+        };
+        let var_file = part(Part::Var, var);
+        let embeds = field.may_embed_offsets(&info.schema);
+        let sizes = || info.list(field.slot, ListKind::VarSizes);
+        Files {
+            fixed: part(Part::Fixed, true),
+            embedding: var_file.clone().filter(|_| embeds).map(|mut part| {
+                part.codec.embeds_offsets = true;
+                part
+            }),
+            var: var_file,
+            validity: part(Part::Validity, field.nullable),
+            var_sizes: checker
+                .take(var.then(sizes).transpose(), &info.metadata_path())
+                .flatten(),
+            // That the file cannot be opened is found where the coordinates are.
+            zipped: inside.then(|| column.open(Content::Data, None).ok()).flatten(),
+            field: field.clone(),
+            info: info.clone(),
+        }
+    }
+
+    /// Whether everything is open that it takes to read values.
+    pub(super) fn is_complete(&self) -> bool {
+        let var = self.field.cell_val_num.is_var();
+        (self.fixed.is_some() || self.zipped.is_some())
+            && (!var || self.var.is_some() && self.var_sizes.is_some())
+            && (!self.field.nullable || self.validity.is_some())
+    }
+
+    /// Bytes of a tile of values as stored, on average over all tiles and files; at least 1.
+    pub(super) fn average_tile(&self) -> u64 {
+        let files = [&self.fixed, &self.var, &self.validity];
+        let bytes = files
+            .iter()
+            .filter_map(|part| part.as_ref())
+            .fold(0u64, |sum, part| sum.saturating_add(part.file_size));
+        (bytes / self.info.geometry.tile_num.max(1)).max(1)
+    }
+
+    /// Finds the chunks of tile `number` as [`Files::find`] does, counting the tile and reporting what is wrong.
+    pub(super) fn tile(&self, checker: &Checker, number: u64) -> Option<Tile> {
+        if self.zipped.is_none() {
+            checker.tally.tiles.add(1);
+        }
+        self.find(number, |part| match part {
+            Ok(bytes) => checker.tally.stored_bytes.add(bytes),
+            Err(e) => checker.report(self.problem(&e)),
+        })
+    }
+
+    /// Finds the chunks of tile `number` in all files: they must fill it, and add up to its length. Tells `each` of every file how many bytes it
+    /// takes there, or what is wrong. Gives the tile where nothing is.
+    pub(super) fn find(&self, number: u64, mut each: impl FnMut(Result<u64>)) -> Option<Tile> {
+        let cells = self.info.geometry.cells_of(number);
+        let mut sound = true;
+        let mut keep = |result: Result<u64>| {
+            sound &= result.is_ok();
+            each(result);
+        };
+        let mut tile = Tile {
+            number,
+            cells,
+            var_size: 0,
+            embedded: false,
+        };
+        if let Some(list) = &self.var_sizes {
+            let entry = list.get(self.info.geometry.tile_num, number);
+            keep(entry.map(|size| {
+                tile.var_size = size.unwrap_or(0);
+                0
+            }));
+        }
+        if let Some(part) = &self.fixed {
+            keep(self.check_fixed(part, &mut tile));
+        }
+        let values = if tile.embedded { &self.embedding } else { &self.var };
+        if let Some(part) = values {
+            keep(check_part(part, number, tile.var_size));
+        }
+        if let Some(part) = &self.validity {
+            keep(check_part(part, number, cells));
+        }
+        (sound && self.is_complete()).then_some(tile)
+    }
+
+    fn check_fixed(&self, part: &PartFile, tile: &mut Tile) -> Result<u64> {
+        if self.embedding.is_some() && tile.cells > 0 && part.stored_chunks(tile.number)? == 0 {
+            tile.embedded = true;
+            let extent = part.extent(tile.number)?;
+            let length = extent.end - extent.start;
+            if length != 8 {
+                let message = format!("offsets without chunks take {length} bytes in place of 8");
+                return Err(Error::corrupt(message)
+                    .in_part(format_args!("tile {}", tile.number))
+                    .at(extent.start)
+                    .in_file(part.blob.display()));
+            }
+            return Ok(length);
+        }
+        let size = self.field.cell_size().unwrap_or(8);
+        check_part(
+            part,
+            tile.number,
+            tile.cells.checked_mul(size).ok_or_else(overflow)?,
+        )
+    }
+
+    /// What went wrong with this field.
+    pub(super) fn problem(&self, error: &Error) -> Problem {
+        let name = String::from_utf8_lossy(&self.field.name);
+        let storage = &self.info.engine.storage;
+        Problem::from_error(error, storage.display(&self.info.path)).in_part(format_args!("field `{name}`"))
+    }
+
+    /// The path of its file of values (or offsets), as findings show it.
+    pub(super) fn path(&self) -> String {
+        match &self.fixed {
+            Some(part) => part.blob.display().to_owned(),
+            None => self.info.engine.storage.display(&self.info.path),
+        }
+    }
+
+    /// Names an error's file: that of the offsets.
+    pub(super) fn in_offsets(&self, tile: &Tile, error: Error) -> Error {
+        error
+            .in_part(format_args!("tile {}", tile.number))
+            .in_file(self.path())
+    }
+
+    /// The bytes in `range` of the fixed-size values of a tile.
+    pub(super) fn read_fixed(&self, tile: &Tile, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let size = self.field.cell_size().unwrap_or(8);
+        if let Some(column) = &self.zipped {
+            // The length of the whole column was computed without overflow.
+            let before = tile.number.saturating_mul(self.info.geometry.tile_cells);
+            let start = before.saturating_mul(size);
+            let piece = column.read(
+                start.saturating_add(range.start)..start.saturating_add(range.end),
+                out,
+            )?;
+            if let Piece::Shared(bytes, range) = piece {
+                out.clear();
+                out.extend_from_slice(bytes.get(range).unwrap_or(&[]));
+            }
+            return Ok(());
+        }
+        let size = tile.cells.checked_mul(size).ok_or_else(overflow)?;
+        read(&self.fixed, tile.number, size, range, out)
+    }
+
+    /// The bytes in `range` of the var data of a tile.
+    pub(super) fn read_var(&self, tile: &Tile, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let part = if tile.embedded { &self.embedding } else { &self.var };
+        read(part, tile.number, tile.var_size, range, out)
+    }
+
+    /// The validity bytes of the `cells` of a tile.
+    pub(super) fn read_validity(&self, tile: &Tile, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        read(&self.validity, tile.number, tile.cells, cells, out)
+    }
+
+    /// Where the `cells` of a tile begin in its var data, as little-endian u64.
+    pub(super) fn read_offsets(&self, tile: &Tile, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let bytes = cells.start.saturating_mul(8)..cells.end.saturating_mul(8);
+        if !tile.embedded {
+            return self.read_fixed(tile, bytes, out);
+        }
+        let part = self.embedding.as_ref().ok_or_else(missing)?;
+        let offsets = part.embedded_offsets(tile.number, tile.var_size, tile.cells, Keep::Passing)?;
+        let length = (bytes.end - bytes.start) as usize;
+        out.clear();
+        match offsets {
+            Some(offsets) => out.extend_from_slice(
+                offsets
+                    .get(bytes.start as usize..bytes.end as usize)
+                    .unwrap_or(&[]),
+            ),
+            None => out.resize(length, 0),
+        }
+        Ok(())
+    }
+}
+
+fn missing() -> Error {
+    Error::new(ErrorKind::Internal, "a file of the field that was not opened")
+}
+
+/// Finds the chunks of a tile, which must add up to `size` bytes; gives the bytes that it takes in the file.
+fn check_part(part: &PartFile, tile: u64, size: u64) -> Result<u64> {
+    let extent = part.extent(tile)?;
+    if tile == 0 && extent.start != 0 {
+        return Err(Error::corrupt("the first tile does not begin at byte 0")
+            .in_part("tile 0")
+            .at(extent.start)
+            .in_file(part.blob.display()));
+    }
+    part.index(tile, size)?;
+    Ok(extent.end - extent.start)
+}
+
+fn read(part: &Option<PartFile>, tile: u64, size: u64, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    let part = part.as_ref().ok_or_else(missing)?;
+    let mut sink = Sink::new(out, Keep::Passing);
+    part.read(tile, size, range, &mut sink)?;
+    // Whole in `out`, also where it is a part of one chunk.
+    sink.write(|_| ());
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! A fragment: its metadata, section by section; and jobs for its fields.
+
+use super::queue::Job;
+use super::rtree::Boxes;
+use super::{Checker, Kind, Problem, coordinates, field};
+use crate::array::Array;
+use crate::array::field::Role;
+use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata, file_name};
+use crate::error::{Error, Result};
+use crate::filter::generic::read_generic_tile;
+use crate::format::fragment::sections::{
+    FragmentStatistics, parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
+};
+use crate::format::fragment::{Footer, MinMax};
+use crate::format::name::{Part, TimestampedName};
+use crate::storage::EntryType;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What the checks of a fragment's fields share.
+pub(super) struct Shared {
+    /// The fragment.
+    pub info: Arc<FragmentInfo>,
+    /// Its array, for enumerations.
+    pub array: Arc<Array>,
+    /// The bounding boxes of its tiles; None in a dense fragment, and where they cannot be read.
+    pub boxes: Option<Boxes>,
+    /// Statistics of the whole fragment, by slot; None below version 12 and where they cannot be read.
+    pub statistics: Option<Vec<FragmentStatistics>>,
+    /// Number of processed conditions; None where they cannot be read.
+    pub conditions: Option<u64>,
+}
+
+/// A job that checks the fragment at `path`.
+pub(super) fn job(array: Arc<Array>, path: PathBuf, name: TimestampedName) -> Job {
+    Box::new(move |checker| check(checker, array, path, name))
+}
+
+fn check(checker: &Checker, array: Arc<Array>, path: PathBuf, name: TimestampedName) {
+    checker.tally.fragments.add(1);
+    // Not the one in the array's listing: that would keep the metadata of all fragments in memory.
+    let fragment = Fragment::new(
+        array.engine.clone(),
+        array.schemas.clone(),
+        path,
+        name,
+        array.key.clone(),
+    );
+    let metadata_path = fragment.metadata_path();
+    let info = match fragment.open() {
+        Ok(info) => info,
+        Err(e) => {
+            let own = checker.show(&metadata_path);
+            // What is wrong with a schema was reported where schemas are checked; here it is that this fragment cannot be read for it.
+            let of_schema = e.file().is_some_and(|file| file != own);
+            checker.report(match of_schema {
+                true => Problem::new(
+                    Kind::Schema,
+                    own,
+                    format!("the fragment's schema cannot be read: {e}"),
+                ),
+                false => Problem::from_error(&e, own),
+            });
+            return;
+        }
+    };
+    let mut shared = Shared {
+        boxes: None,
+        statistics: None,
+        conditions: None,
+        array,
+        info: info.clone(),
+    };
+    match &info.metadata {
+        FragmentMetadata::Legacy(legacy) => {
+            shared.boxes = Boxes::of_legacy(checker, &info, &legacy.mbrs);
+        }
+        FragmentMetadata::Footer(footer, _) => {
+            let sections = Sections {
+                checker,
+                info: &info,
+                footer,
+            };
+            sections.check_lists();
+            shared.boxes = sections.boxes();
+            shared.statistics = sections.statistics();
+            shared.conditions = sections.conditions();
+        }
+    }
+    check_files(checker, &info);
+
+    let shared = Arc::new(shared);
+    let mut jobs: Vec<Job> = Vec::new();
+    for stored in info.fields.iter().filter(|field| info.stores(field)) {
+        // Dimensions are looked at together.
+        if !matches!(
+            stored.role,
+            Role::Dimension(_) | Role::ZippedDimension(_) | Role::Coordinates
+        ) {
+            let (shared, field) = (shared.clone(), stored.clone());
+            jobs.push(Box::new(move |checker| field::check(checker, shared, field)));
+        }
+    }
+    if !info.dense {
+        jobs.push(Box::new(move |checker| coordinates::check(checker, shared)));
+    }
+    checker.queue.push(jobs);
+}
+
+/// Notes the files of the fragment's directory that belong to none of its fields.
+fn check_files(checker: &Checker, info: &FragmentInfo) {
+    let Some(entries) = checker.take(checker.engine.storage.list(&info.path), &info.path) else {
+        return;
+    };
+    let mut known: HashSet<Vec<u8>> = HashSet::new();
+    known.insert(file_name(&info.metadata_path()).to_vec());
+    for field in &info.fields {
+        for part in [Part::Fixed, Part::Var, Part::Validity] {
+            known.extend(info.file_path(field, part).map(|path| file_name(&path).to_vec()));
+        }
+    }
+    for entry in entries {
+        let path = info.path.join(&entry.name);
+        if entry.entry_type == EntryType::Directory || !known.contains(file_name(&path)) {
+            let message = "belongs to no field of the fragment";
+            checker.report(Problem::new(Kind::Name, checker.show(&path), message).noted());
+        }
+    }
+}
+
+/// The sections of a metadata file.
+struct Sections<'a> {
+    checker: &'a Checker,
+    info: &'a Arc<FragmentInfo>,
+    footer: &'a Footer,
+}
+
+impl Sections<'_> {
+    fn section<T>(
+        &self,
+        what: impl std::fmt::Display,
+        offset: u64,
+        parse: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Option<T> {
+        let path = self.info.metadata_path();
+        let read = || {
+            let blob = self.info.engine.open_immutable(&path)?;
+            let (_, body) = read_generic_tile(&*blob, offset, self.info.writer.key.as_ref())?;
+            parse(&body).map_err(|e| e.in_file(blob.display()))
+        };
+        let result = read().map_err(|e: Error| e.in_part(format_args!("{what} at byte {offset}")));
+        self.checker.take(result, &path)
+    }
+
+    /// Decodes every list of every slot, those that no field uses too.
+    fn check_lists(&self) {
+        let (o, tiles) = (&self.footer.offsets, self.info.geometry.tile_num);
+        let numbers = |body: &[u8]| {
+            let count = parse_u64_list(body)?.len() as u64;
+            match count == 0 || count == tiles {
+                true => Ok(()),
+                false => Err(Error::corrupt(format!(
+                    "a list of {count} tiles in a fragment of {tiles}"
+                ))),
+            }
+        };
+        let lists = [
+            ("tile offsets", &o.tile_offsets),
+            ("var offsets", &o.tile_var_offsets),
+            ("var sizes", &o.tile_var_sizes),
+            ("validity offsets", &o.tile_validity_offsets),
+            ("tile sums", &o.tile_sums),
+            ("tile null counts", &o.tile_null_counts),
+        ];
+        for (name, offsets) in lists {
+            for (slot, &offset) in offsets.iter().enumerate() {
+                self.section(format_args!("{name} of slot {slot}"), offset, numbers);
+            }
+        }
+        let bounds = [
+            ("tile minima", &o.tile_mins),
+            ("tile maxima", &o.tile_maxs),
+            ("global-order minima", &o.global_order_mins),
+            ("global-order maxima", &o.global_order_maxs),
+        ];
+        for (name, offsets) in bounds {
+            for (slot, &offset) in offsets.iter().enumerate() {
+                self.section(format_args!("{name} of slot {slot}"), offset, MinMax::parse);
+            }
+        }
+    }
+
+    fn boxes(&self) -> Option<Boxes> {
+        let offset = self.footer.offsets.rtree;
+        let (version, schema) = (self.footer.version, &self.info.schema);
+        let rtree = self.section("R-tree", offset, |body| {
+            crate::format::fragment::RTree::parse(body, version, schema)
+        })?;
+        Boxes::of_rtree(self.checker, self.info, rtree)
+    }
+
+    fn statistics(&self) -> Option<Vec<FragmentStatistics>> {
+        let offset = self.footer.offsets.fragment_statistics?;
+        let slots = self.footer.slots.fixed();
+        self.section("fragment statistics", offset, |body| {
+            parse_fragment_statistics(body, slots)
+        })
+    }
+
+    /// Reads the processed conditions, whose names must be those of delete or update files. The files themselves may be gone.
+    fn conditions(&self) -> Option<u64> {
+        let Some(offset) = self.footer.offsets.processed_conditions else {
+            return Some(0);
+        };
+        let paths = self.section("processed conditions", offset, parse_processed_conditions)?;
+        for path in &paths {
+            let condition = path.ends_with(b".del") || path.ends_with(b".upd");
+            if !condition || TimestampedName::parse(path).is_err() {
+                let message = format!(
+                    "{:?} is not the path of a condition",
+                    String::from_utf8_lossy(path)
+                );
+                let file = self.checker.show(&self.info.metadata_path());
+                let problem = Problem::new(Kind::Commit, file, message).in_part("processed conditions");
+                self.checker.report(problem.at(offset));
+            }
+        }
+        Some(paths.len() as u64)
+    }
+}

@@ -1,0 +1,146 @@
+//! Checking a source: everything in it is decoded, and what can be compared is compared.
+//!
+//! | what | against | module |
+//! |---|---|---|
+//! | every chunk of every tile of every stored field | its codecs, checksums and declared lengths | [`field`], [`coordinates`] |
+//! | files of fields | sizes in the metadata, and tiles back to back | [`files`] |
+//! | offsets of var-sized cells, validity bytes | their tile | [`cells`], [`field`] |
+//! | every section of the fragment metadata, the R-tree, the non-empty domain | the tiles, and each other | [`fragment`], [`rtree`] |
+//! | minima, maxima, sums, null counts of tiles and fragments | the values | [`statistics`] |
+//! | R-tree, global order | the coordinates | [`coordinates`], [`order`], [`hilbert`] |
+//! | schemas, enumerations, labels, metadata | what refers to them | [`array`] |
+//! | commit, ignore, vacuum, delete files | fragments | [`commits`] |
+//! | consolidated fragment metadata | the fragments' own | [`consolidated`] |
+//! | members of groups | what is there | [`walk`] |
+//!
+//! Memory is bounded by the number of threads, the longest cell and the fragment metadata: cells are read some thousands at a time.
+
+mod array;
+mod cells;
+mod commits;
+mod consolidated;
+mod coordinates;
+mod dense;
+mod field;
+mod files;
+mod fragment;
+mod hilbert;
+mod order;
+mod problem;
+mod queue;
+mod rtree;
+mod statistics;
+mod stored;
+mod walk;
+
+pub use problem::{Kind, Level, Problem};
+
+use crate::array::engine::Engine;
+use crate::array::source::{ObjectKind, classify, holds_tiledb};
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::stats::{Counter, Stats};
+use crate::storage::LocalStorage;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// How a source is checked.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bound of the cache of decoded chunks, in bytes.
+    pub cache_size: u64,
+    /// Keys of encrypted arrays: each for the array at a path (relative to the source) and all below; the longest path wins.
+    pub keys: Vec<(PathBuf, EncryptionKey)>,
+    /// Whether symbolic links that lead out of the source are followed.
+    pub follow_symlinks: bool,
+    /// Threads that decode; at least one.
+    pub threads: usize,
+}
+
+/// How much has been checked. All counters only grow.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Arrays, labels included.
+    pub arrays: Counter,
+    /// Groups.
+    pub groups: Counter,
+    /// Committed fragments.
+    pub fragments: Counter,
+    /// Fields that fragments store.
+    pub columns: Counter,
+    /// Tiles, counted for each field.
+    pub tiles: Counter,
+    /// Bytes of values, offsets and validity, unfiltered.
+    pub bytes: Counter,
+    /// Bytes of tiles as they are stored.
+    pub stored_bytes: Counter,
+}
+
+/// Where findings go; called from several threads.
+pub type Report = Box<dyn Fn(Problem) + Send + Sync>;
+
+/// Checks the array, group or directory at `source`, and everything below. Findings go to `report` as they are made, in no order.
+///
+/// Fails where there is nothing to check: `NotFound`, or `InvalidInput` where no array or group is there.
+pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>) -> Result<()> {
+    let place = |e: Error| e.in_file(source.display());
+    let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
+    let nothing = |why: &str| place(Error::new(ErrorKind::InvalidInput, format!("not TileDB: {why}")));
+    if !metadata.is_dir() {
+        return Err(nothing("it is a file"));
+    }
+    let stats: Arc<Stats> = Arc::default();
+    let storage = LocalStorage::new(source, options.follow_symlinks, stats.clone())?;
+    let root = storage.root().to_path_buf();
+    let engine = Engine::new(Arc::new(storage), options.cache_size, options.keys.clone(), stats);
+    let top = PathBuf::new();
+    if classify(&engine, &top)? == ObjectKind::Directory && !holds_tiledb(&engine, &top)? {
+        return Err(nothing("there is no array or group in it, at any depth"));
+    }
+    let checker = Checker {
+        engine: Arc::new(engine),
+        root,
+        report,
+        tally,
+        seen: Mutex::default(),
+        queue: queue::Queue::default(),
+    };
+    checker.queue.push(vec![walk::object_job(top)]);
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(|| checker.queue.work(&checker));
+        }
+    });
+    Ok(())
+}
+
+/// What all jobs share.
+struct Checker {
+    engine: Arc<Engine>,
+    /// The source's own absolute path, which absolute URIs of group members are compared with.
+    root: PathBuf,
+    report: Report,
+    tally: Arc<Tally>,
+    /// Directories that were visited, as the storage tells them apart.
+    seen: Mutex<HashSet<(u64, u64, u64)>>,
+    queue: queue::Queue,
+}
+
+impl Checker {
+    fn report(&self, problem: Problem) {
+        (self.report)(problem);
+    }
+
+    /// Reports what failed to be read or decoded at `path`, and gives what did not.
+    fn take<T>(&self, result: Result<T>, path: &Path) -> Option<T> {
+        result
+            .map_err(|e| self.report(Problem::from_error(&e, self.show(path))))
+            .ok()
+    }
+
+    /// A path as findings show it.
+    fn show(&self, path: &Path) -> String {
+        self.engine.storage.display(path)
+    }
+}

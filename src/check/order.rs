@@ -1,0 +1,186 @@
+//! The global order of cells: that of the tiles they lie in, and of the cells in a tile.
+
+use super::hilbert::Curve;
+use crate::format::datatype::Kind;
+use crate::format::enums::Layout;
+use crate::format::range::compare;
+use crate::format::schema::{Dimension, Schema};
+use std::cmp::Ordering;
+
+/// How cells of an array are ordered, as far as that can be told without rounding.
+pub(super) struct Order {
+    dimensions: Vec<Along>,
+    column_tiles: bool,
+    column_cells: bool,
+    /// In Hilbert order: there are no tiles in space, and cells at the same place are in row-major order.
+    curve: Option<Curve>,
+}
+
+/// One dimension.
+struct Along {
+    dimension: Dimension,
+    /// Lower bound of the domain and tile extent, where there are tiles along it.
+    tiles: Option<(u64, u64)>,
+}
+
+impl Order {
+    /// The order of the cells of a fragment that was written by a library of format `library_version`. None with tiles along dimensions of
+    /// floats, whose places depend on how they are rounded, and for the first form of the Hilbert curve, that of version 7.
+    pub(super) fn new(schema: &Schema, library_version: u32) -> Option<Order> {
+        let hilbert = schema.cell_order == Layout::Hilbert;
+        if hilbert && library_version < 8 {
+            return None;
+        }
+        let along = |dimension: &Dimension| {
+            let tiles = match (&dimension.domain, &dimension.tile_extent) {
+                _ if hilbert => None,
+                (Some(domain), Some(extent)) => Some((
+                    number(dimension, &domain.lo)?,
+                    number(dimension, extent).filter(|&extent| extent > 0)?,
+                )),
+                _ => None,
+            };
+            Some(Along {
+                dimension: dimension.clone(),
+                tiles,
+            })
+        };
+        Some(Order {
+            dimensions: schema.dimensions.iter().map(along).collect::<Option<_>>()?,
+            column_tiles: schema.tile_order == Layout::ColMajor,
+            column_cells: schema.cell_order == Layout::ColMajor,
+            curve: match hilbert {
+                true => Some(Curve::new(schema)?),
+                false => None,
+            },
+        })
+    }
+
+    /// Compares two cells, each given by its coordinates.
+    pub(super) fn compare(&self, a: &[&[u8]], b: &[&[u8]]) -> Ordering {
+        let tile = |i: usize| match (self.dimensions.get(i), a.get(i), b.get(i)) {
+            (Some(along), Some(a), Some(b)) => along.compare_tiles(a, b),
+            _ => Ordering::Equal,
+        };
+        let cell = |i: usize| match (self.dimensions.get(i), a.get(i), b.get(i)) {
+            (Some(along), Some(a), Some(b)) => {
+                let d = &along.dimension;
+                compare(d.datatype, d.cell_val_num, a, b).unwrap_or(Ordering::Equal)
+            }
+            _ => Ordering::Equal,
+        };
+        let places = |curve: &Curve| Some(curve.place(a)?.cmp(&curve.place(b)?));
+        let places = match &self.curve {
+            Some(curve) => match places(curve) {
+                Some(order) => order,
+                // What cannot be told is taken for right.
+                None => return Ordering::Less,
+            },
+            None => Ordering::Equal,
+        };
+        places
+            .then_with(|| self.first(self.column_tiles, tile))
+            .then_with(|| self.first(self.column_cells, cell))
+    }
+
+    /// What the first dimension says in which two cells differ, from the first or from the last one on.
+    fn first(&self, from_last: bool, compare: impl Fn(usize) -> Ordering) -> Ordering {
+        let count = self.dimensions.len();
+        let at = |i: usize| if from_last { count - 1 - i } else { i };
+        let unequal = (0..count).map(at).map(compare).find(|o| o.is_ne());
+        unequal.unwrap_or(Ordering::Equal)
+    }
+}
+
+impl Along {
+    fn compare_tiles(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let Some((origin, extent)) = self.tiles else {
+            return Ordering::Equal;
+        };
+        let d = &self.dimension;
+        let tile = |v: &[u8]| number(d, v).map(|v| (v.wrapping_sub(origin) & mask(d)) / extent);
+        tile(a).cmp(&tile(b))
+    }
+}
+
+fn mask(dimension: &Dimension) -> u64 {
+    match dimension.datatype.size() {
+        8 => u64::MAX,
+        size => (1 << (8 * size)) - 1,
+    }
+}
+
+/// An integer coordinate or extent as the low bits of a u64; None for other types.
+fn number(dimension: &Dimension, bytes: &[u8]) -> Option<u64> {
+    let integer = matches!(
+        dimension.datatype.kind(),
+        Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time | Kind::Bool
+    );
+    if !integer || bytes.len() != dimension.datatype.size() {
+        return None;
+    }
+    let mut out = [0; 8];
+    for (to, from) in out.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    Some(u64::from_le_bytes(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::datatype::Datatype;
+    use crate::format::range::Range;
+    use crate::format::testing::{field, schema, var};
+
+    /// Two dimensions of INT8 from -10 on, in tiles of 6.
+    fn order(tile_order: Layout, cell_order: Layout) -> Order {
+        let dimensions = [field("x", Datatype::Int8), field("y", Datatype::Int8)];
+        let mut schema = schema(22, true, &dimensions, &[]);
+        (schema.tile_order, schema.cell_order) = (tile_order, cell_order);
+        for d in &mut schema.dimensions {
+            d.domain = Some(Range {
+                lo: vec![(-10i8).cast_unsigned()],
+                hi: vec![100],
+            });
+            d.tile_extent = Some(vec![6]);
+        }
+        Order::new(&schema, 22).unwrap()
+    }
+
+    #[test]
+    fn tiles_come_before_cells() {
+        let compare = |order: &Order, a: (i8, i8), b: (i8, i8)| {
+            let bytes = |v: i8| [v.cast_unsigned()];
+            let (ax, ay, bx, by) = (bytes(a.0), bytes(a.1), bytes(b.0), bytes(b.1));
+            order.compare(&[&ax, &ay], &[&bx, &by])
+        };
+        let rows = order(Layout::RowMajor, Layout::RowMajor);
+        // (-5, -10) lies in the first tile, (-10, -4) in the one beside it.
+        assert_eq!(compare(&rows, (-5, -10), (-10, -4)), Ordering::Less);
+        assert_eq!(compare(&rows, (-9, -8), (-8, -9)), Ordering::Less);
+        assert_eq!(compare(&rows, (1, 1), (1, 1)), Ordering::Equal);
+        let mixed = order(Layout::RowMajor, Layout::ColMajor);
+        assert_eq!(compare(&mixed, (-9, -8), (-8, -9)), Ordering::Greater);
+        assert_eq!(compare(&mixed, (-10, -4), (-4, -10)), Ordering::Less);
+        let columns = order(Layout::ColMajor, Layout::RowMajor);
+        assert_eq!(compare(&columns, (-10, -4), (-4, -10)), Ordering::Greater);
+    }
+
+    #[test]
+    fn orders_that_depend_on_rounding_are_left_alone() {
+        let mut strings = schema(22, true, &[var("s", Datatype::StringAscii)], &[]);
+        let order = Order::new(&strings, 22).unwrap();
+        assert_eq!(order.compare(&[b"a\0b"], &[b"a\0a"]), Ordering::Greater);
+        strings.cell_order = Layout::Hilbert;
+        let order = Order::new(&strings, 22).unwrap();
+        assert!(Order::new(&strings, 7).is_none());
+        assert_eq!(order.compare(&[b"b"], &[b"aa"]), Ordering::Greater);
+        assert_eq!(order.compare(&[b"\x80"], &[b"aa"]), Ordering::Less);
+        let mut floats = schema(22, true, &[field("f", Datatype::Float32)], &[]);
+        floats.dimensions[0].tile_extent = None;
+        assert!(Order::new(&floats, 22).is_some());
+        floats.dimensions[0].tile_extent = Some(1f32.to_le_bytes().to_vec());
+        assert!(Order::new(&floats, 22).is_none());
+    }
+}

@@ -1,0 +1,220 @@
+//! What a check finds.
+
+use crate::error::{Error, ErrorKind};
+use std::fmt;
+
+/// What a finding means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Unusual, but nothing that makes a reader fail or answer wrongly.
+    Note,
+    /// Could not be checked: no key, no permission.
+    Unchecked,
+    /// Wrong.
+    Problem,
+}
+
+impl Level {
+    /// Its word in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Note => "note",
+            Level::Unchecked => "unchecked",
+            Level::Problem => "problem",
+        }
+    }
+}
+
+/// What is wrong, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Something could not be read or decoded.
+    Error(ErrorKind),
+    /// A file is not as long as the metadata says, or tiles do not fill it.
+    Size,
+    /// Validity bytes.
+    Validity,
+    /// R-tree.
+    RTree,
+    /// Non-empty domain.
+    NonEmptyDomain,
+    /// Order of the cells.
+    Order,
+    /// Minima, maxima, sums, null counts.
+    Statistics,
+    /// Timestamps and delete conditions of cells.
+    Timestamps,
+    /// Indexes into an enumeration, and enumerations themselves.
+    Enumeration,
+    /// What refers to a schema, and what schemas refer to.
+    Schema,
+    /// Commit files against fragments.
+    Commit,
+    /// Consolidated fragment metadata against the fragments' own.
+    ConsolidatedMetadata,
+    /// Members of groups.
+    Group,
+    /// Names that follow no grammar, files that belong to nothing.
+    Name,
+}
+
+impl Kind {
+    /// Its word in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Error(kind) => match kind {
+                ErrorKind::NotFound => "missing",
+                ErrorKind::Truncated => "truncated",
+                ErrorKind::Corrupt => "corrupt",
+                ErrorKind::ChecksumMismatch => "checksum",
+                ErrorKind::UnsupportedVersion => "unsupported_version",
+                ErrorKind::Unsupported => "unsupported",
+                ErrorKind::LimitExceeded => "limit",
+                ErrorKind::KeyRequired => "key_required",
+                ErrorKind::WrongKey => "wrong_key",
+                ErrorKind::Io(_) => "io",
+                ErrorKind::InvalidInput => "invalid",
+                ErrorKind::Internal => "internal",
+            },
+            Kind::Size => "size",
+            Kind::Validity => "validity",
+            Kind::RTree => "rtree",
+            Kind::NonEmptyDomain => "non_empty_domain",
+            Kind::Order => "order",
+            Kind::Statistics => "statistics",
+            Kind::Timestamps => "timestamps",
+            Kind::Enumeration => "enumeration",
+            Kind::Schema => "schema",
+            Kind::Commit => "commit",
+            Kind::ConsolidatedMetadata => "consolidated_metadata",
+            Kind::Group => "group",
+            Kind::Name => "name",
+        }
+    }
+}
+
+/// One finding, with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What it means.
+    pub level: Level,
+    /// What is wrong, in one word.
+    pub kind: Kind,
+    /// The file or directory, relative to the source; the source's own path for the source itself.
+    pub path: String,
+    /// The part of the format, outermost first, e.g. ``field `a`, tile 3``.
+    pub part: Option<String>,
+    /// Byte offset: in the file, or in the unfiltered body of the part when that is stored filtered.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem with the file at `path`.
+    pub fn new(kind: Kind, path: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem {
+            level: Level::Problem,
+            kind,
+            path: path.into(),
+            part: None,
+            offset: None,
+            message: message.into(),
+        }
+    }
+
+    /// What could not be read or decoded. `path` counts where the error names no file. A missing key and a lack of
+    /// permission say nothing about the data: they are [`Level::Unchecked`].
+    pub fn from_error(error: &Error, path: impl Into<String>) -> Problem {
+        let level = match error.kind() {
+            ErrorKind::KeyRequired | ErrorKind::Io(libc::EACCES | libc::EPERM) => Level::Unchecked,
+            _ => Level::Problem,
+        };
+        Problem {
+            level,
+            kind: Kind::Error(error.kind()),
+            path: error.file().map_or_else(|| path.into(), str::to_owned),
+            part: error.part().map(str::to_owned),
+            offset: error.offset(),
+            message: error.message().to_owned(),
+        }
+    }
+
+    /// Makes it a note.
+    #[must_use]
+    pub fn noted(self) -> Problem {
+        Problem {
+            level: Level::Note,
+            ..self
+        }
+    }
+
+    /// Puts `part` of the format in front of what is known of the place.
+    #[must_use]
+    pub fn in_part(mut self, part: impl fmt::Display) -> Problem {
+        self.part = Some(match self.part {
+            Some(inside) => format!("{part}, {inside}"),
+            None => part.to_string(),
+        });
+        self
+    }
+
+    /// Sets the byte offset.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Problem {
+        self.offset = Some(offset);
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    /// `path: part at byte N: message`, leaving out what is not known; one line, whatever names hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |text: &str| -> String {
+            text.chars()
+                .flat_map(|c| {
+                    let escaped = c.is_control().then(|| c.escape_default());
+                    let kept = escaped.is_none().then_some(c);
+                    escaped.into_iter().flatten().chain(kept)
+                })
+                .collect()
+        };
+        write!(f, "{}: ", plain(&self.path))?;
+        match (&self.part, self.offset) {
+            (Some(part), Some(offset)) => write!(f, "{} at byte {offset}: ", plain(part))?,
+            (Some(part), None) => write!(f, "{}: ", plain(part))?,
+            (None, Some(offset)) => write!(f, "at byte {offset}: ")?,
+            (None, None) => {}
+        }
+        f.write_str(&plain(&self.message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_one_line() {
+        let problem = Problem::new(Kind::Size, "a\nb", "too\tlong")
+            .in_part("tile 3")
+            .in_part("field `é`")
+            .at(7);
+        assert_eq!(
+            problem.to_string(),
+            "a\\nb: field `é`, tile 3 at byte 7: too\\tlong"
+        );
+        assert_eq!(problem.noted().level, Level::Note);
+    }
+
+    #[test]
+    fn errors_keep_their_place_and_a_missing_key_is_no_damage() {
+        let error = Error::corrupt("x").in_part("footer").at(4).in_file("f");
+        let problem = Problem::from_error(&error, "elsewhere");
+        assert_eq!(problem.to_string(), "f: footer at byte 4: x");
+        assert_eq!((problem.level, problem.kind.name()), (Level::Problem, "corrupt"));
+        let error = Error::new(ErrorKind::KeyRequired, "k");
+        let problem = Problem::from_error(&error, "here");
+        assert_eq!((problem.level, problem.path.as_str()), (Level::Unchecked, "here"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Jobs for a number of threads.
+//!
+//! Jobs make more jobs: a directory those of the arrays in it, an array those of its fragments, and so on down to runs of
+//! tiles. The last one made is the first one done, so that what waits is what a depth-first walk would have to remember.
+
+use super::{Checker, Kind, Problem};
+use crate::error::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// Something to be checked.
+pub(super) type Job = Box<dyn FnOnce(&Checker) + Send>;
+
+/// The jobs that wait.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Job>,
+    running: usize,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Adds jobs, the first of which will be the next to be done.
+    pub(super) fn push(&self, jobs: Vec<Job>) {
+        self.lock().waiting.extend(jobs.into_iter().rev());
+        self.changed.notify_all();
+    }
+
+    /// Does jobs until none is left and none is running that could make more. A panic in a job is reported as a problem.
+    pub(super) fn work(&self, checker: &Checker) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.waiting.pop() {
+                state.running += 1;
+                drop(state);
+                if catch_unwind(AssertUnwindSafe(|| job(checker))).is_err() {
+                    let kind = Kind::Error(ErrorKind::Internal);
+                    checker.report(Problem::new(
+                        kind,
+                        checker.show("".as_ref()),
+                        "internal error: a check panicked; this is a bug",
+                    ));
+                }
+                state = self.lock();
+                state.running -= 1;
+                if state.running == 0 {
+                    self.changed.notify_all();
+                }
+            } else if state.running == 0 {
+                return;
+            } else {
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+        }
+    }
+}

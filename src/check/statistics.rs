@@ -1,0 +1,559 @@
+//! Minima, maxima, sums and null counts: computed from values, and compared with what is stored.
+//!
+//! What is stored where (FORMAT: tile metadata, version 11 and later):
+//!
+//! | | minimum, maximum | sum | null count |
+//! |---|---|---|---|
+//! | attribute of one number, date or BOOL a cell | yes | yes | yes |
+//! | attribute of CHAR or STRING_ASCII, of any number of values a cell | yes | no | yes |
+//! | dimension of a sparse fragment, one number or date a cell | no: the R-tree | yes | - |
+//! | all else | no | no | 0 |
+//!
+//! Nulls count for the null count alone. Text is compared as C's `strncmp` does, up to the first NUL; of texts that are equal so far the
+//! shorter one is less. Sums stick at the bounds of their type.
+
+use crate::format::datatype::{CellValNum, Datatype, Kind};
+use std::cmp::Ordering;
+
+/// How values are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Signed,
+    Unsigned,
+    Float,
+    Text,
+    Opaque,
+}
+
+impl Class {
+    /// The class of the cells of a field.
+    pub(super) fn of(datatype: Datatype, cell_val_num: CellValNum) -> Class {
+        let single = cell_val_num == CellValNum::Fixed(1);
+        match datatype.kind() {
+            Kind::Signed | Kind::Datetime | Kind::Time if single => Class::Signed,
+            Kind::Unsigned | Kind::Bool if single => Class::Unsigned,
+            Kind::Float if single => Class::Float,
+            _ if matches!(datatype, Datatype::Char | Datatype::StringAscii) => Class::Text,
+            _ => Class::Opaque,
+        }
+    }
+}
+
+/// What a number of values come to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Values {
+    /// Positive and negative ones are added up apart, so that it shows whether a sum may have stuck at a bound on its way.
+    Signed {
+        min: i64,
+        max: i64,
+        above: i128,
+        below: i128,
+    },
+    Unsigned {
+        min: u64,
+        max: u64,
+        sum: u128,
+    },
+    /// `magnitude` is the sum without signs; `odd` tells of NaN and infinities.
+    Float {
+        min: f64,
+        max: f64,
+        sum: f64,
+        magnitude: f64,
+        odd: bool,
+    },
+    Text {
+        min: Vec<u8>,
+        max: Vec<u8>,
+    },
+}
+
+/// The statistics of some cells.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Summary {
+    /// None without any value that is not null, and for opaque ones.
+    pub values: Option<Values>,
+    /// Cells that are not null.
+    pub valid: u64,
+    /// Cells that are null.
+    pub nulls: u64,
+}
+
+/// The statistics of some cells of a dense fragment: writers before format 16, and at any time those that consolidate or write in global
+/// order, take padding for cells like any other.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Summaries {
+    /// Of the cells inside of the non-empty domain.
+    pub inside: Summary,
+    /// With the padding; None where there is none.
+    pub all: Option<Summary>,
+}
+
+impl Summaries {
+    /// What `check` finds wrong with the one, unless it finds nothing wrong with the other.
+    pub(super) fn wrong(&self, check: impl Fn(&Summary) -> Option<String>) -> Option<String> {
+        let wrong = check(&self.inside)?;
+        match &self.all {
+            Some(all) => check(all).map(|_| wrong),
+            None => Some(wrong),
+        }
+    }
+
+    /// Adds what other cells of the field come to.
+    pub(super) fn merge(&mut self, other: Summaries) {
+        if self.all.is_some() || other.all.is_some() {
+            let own = self.all.get_or_insert_with(|| self.inside.clone());
+            own.merge(other.all.unwrap_or_else(|| other.inside.clone()));
+        }
+        self.inside.merge(other.inside);
+    }
+}
+
+impl From<Summary> for Summaries {
+    fn from(inside: Summary) -> Self {
+        Summaries { inside, all: None }
+    }
+}
+
+/// Compares text as TileDB does.
+pub(super) fn text_order(a: &[u8], b: &[u8]) -> Ordering {
+    for (x, y) in a.iter().zip(b) {
+        match x.cmp(y) {
+            Ordering::Equal if *x == 0 => break,
+            Ordering::Equal => {}
+            unequal => return unequal,
+        }
+    }
+    a.len().cmp(&b.len())
+}
+
+/// Reads a little-endian number.
+macro_rules! number {
+    ($type:ty, $bytes:expr) => {
+        $bytes.first_chunk().map(|bytes| <$type>::from_le_bytes(*bytes))
+    };
+}
+
+/// One value as the widest number of its class; None where it has another size.
+fn signed(datatype: Datatype, bytes: &[u8]) -> Option<i64> {
+    match datatype.size() {
+        1 => number!(i8, bytes).map(i64::from),
+        2 => number!(i16, bytes).map(i64::from),
+        4 => number!(i32, bytes).map(i64::from),
+        _ => number!(i64, bytes),
+    }
+}
+
+fn unsigned(datatype: Datatype, bytes: &[u8]) -> Option<u64> {
+    match datatype.size() {
+        1 => number!(u8, bytes).map(u64::from),
+        2 => number!(u16, bytes).map(u64::from),
+        4 => number!(u32, bytes).map(u64::from),
+        _ => number!(u64, bytes),
+    }
+}
+
+fn float(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
+    match datatype.size() {
+        4 => number!(f32, bytes).map(f64::from),
+        _ => number!(f64, bytes),
+    }
+}
+
+impl Summary {
+    /// Adds the values of consecutive cells of a fixed-size field of one value a cell. `validity` has a byte for each, or none.
+    pub(super) fn add_numbers(&mut self, class: Class, datatype: Datatype, cells: &[u8], validity: &[u8]) {
+        let size = datatype.size().max(1);
+        let mut nulls = 0;
+        let values = cells.chunks_exact(size).enumerate().filter(|(i, _)| {
+            let null = validity.get(*i) == Some(&0);
+            nulls += u64::from(null);
+            !null
+        });
+        let values = values.map(|(_, value)| value);
+        let mut valid = 0;
+        let added = match class {
+            Class::Signed => {
+                let (mut min, mut max, mut above, mut below) = (i64::MAX, i64::MIN, 0i128, 0i128);
+                for value in values.filter_map(|bytes| signed(datatype, bytes)) {
+                    valid += 1;
+                    min = min.min(value);
+                    max = max.max(value);
+                    above += i128::from(value.max(0));
+                    below += i128::from(value.min(0));
+                }
+                Values::Signed {
+                    min,
+                    max,
+                    above,
+                    below,
+                }
+            }
+            Class::Unsigned => {
+                let (mut min, mut max, mut sum) = (u64::MAX, 0, 0u128);
+                for value in values.filter_map(|bytes| unsigned(datatype, bytes)) {
+                    valid += 1;
+                    min = min.min(value);
+                    max = max.max(value);
+                    sum += u128::from(value);
+                }
+                Values::Unsigned { min, max, sum }
+            }
+            Class::Float => {
+                let (mut min, mut max, mut sum, mut magnitude, mut odd) =
+                    (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0, false);
+                for value in values.filter_map(|bytes| float(datatype, bytes)) {
+                    valid += 1;
+                    min = value.min(min);
+                    max = value.max(max);
+                    sum += value;
+                    magnitude += value.abs();
+                    odd |= !value.is_finite();
+                }
+                Values::Float {
+                    min,
+                    max,
+                    sum,
+                    magnitude,
+                    odd,
+                }
+            }
+            Class::Text | Class::Opaque => {
+                self.add_validity((cells.len() / size) as u64, validity);
+                return;
+            }
+        };
+        let added = Summary {
+            values: (valid > 0).then_some(added),
+            valid,
+            nulls,
+        };
+        self.merge(added);
+    }
+
+    /// Adds cells whose values do not matter.
+    pub(super) fn add_validity(&mut self, cells: u64, validity: &[u8]) {
+        let nulls = validity.iter().filter(|&&byte| byte == 0).count() as u64;
+        self.nulls += nulls;
+        self.valid += cells.saturating_sub(nulls);
+    }
+
+    /// Adds one text that is not null.
+    pub(super) fn add_text(&mut self, text: &[u8]) {
+        self.valid += 1;
+        match &mut self.values {
+            Some(Values::Text { min, max }) => {
+                if text_order(text, min) == Ordering::Less {
+                    min.clear();
+                    min.extend_from_slice(text);
+                }
+                if text_order(text, max) == Ordering::Greater {
+                    max.clear();
+                    max.extend_from_slice(text);
+                }
+            }
+            _ => {
+                let (min, max) = (text.to_vec(), text.to_vec());
+                self.values = Some(Values::Text { min, max });
+            }
+        }
+    }
+
+    /// Adds what other cells of the field come to.
+    pub(super) fn merge(&mut self, other: Summary) {
+        use Values::*;
+        self.valid += other.valid;
+        self.nulls += other.nulls;
+        let Some(other) = other.values else { return };
+        let Some(own) = &mut self.values else {
+            self.values = Some(other);
+            return;
+        };
+        match (own, other) {
+            (
+                Signed {
+                    min,
+                    max,
+                    above,
+                    below,
+                },
+                Signed {
+                    min: other_min,
+                    max: other_max,
+                    above: other_above,
+                    below: other_below,
+                },
+            ) => {
+                *min = other_min.min(*min);
+                *max = other_max.max(*max);
+                *above += other_above;
+                *below += other_below;
+            }
+            (
+                Unsigned { min, max, sum },
+                Unsigned {
+                    min: other_min,
+                    max: other_max,
+                    sum: other_sum,
+                },
+            ) => {
+                *min = other_min.min(*min);
+                *max = other_max.max(*max);
+                *sum += other_sum;
+            }
+            (
+                Float {
+                    min,
+                    max,
+                    sum,
+                    magnitude,
+                    odd,
+                },
+                Float {
+                    min: other_min,
+                    max: other_max,
+                    sum: other_sum,
+                    magnitude: other_magnitude,
+                    odd: other_odd,
+                },
+            ) => {
+                *min = other_min.min(*min);
+                *max = other_max.max(*max);
+                *sum += other_sum;
+                *magnitude += other_magnitude;
+                *odd |= other_odd;
+            }
+            (
+                Text { min, max },
+                Text {
+                    min: other_min,
+                    max: other_max,
+                },
+            ) => {
+                if text_order(&other_min, min) == Ordering::Less {
+                    *min = other_min;
+                }
+                if text_order(&other_max, max) == Ordering::Greater {
+                    *max = other_max;
+                }
+            }
+            // A field has one class.
+            _ => {}
+        }
+    }
+
+    /// How the stored minimum differs from the values'; None where it does not, or where there is nothing to compare.
+    pub(super) fn wrong_min(&self, datatype: Datatype, stored: &[u8]) -> Option<String> {
+        self.wrong_bound(datatype, stored, true)
+    }
+
+    /// As [`Summary::wrong_min`], of the maximum.
+    pub(super) fn wrong_max(&self, datatype: Datatype, stored: &[u8]) -> Option<String> {
+        self.wrong_bound(datatype, stored, false)
+    }
+
+    fn wrong_bound(&self, datatype: Datatype, stored: &[u8], least: bool) -> Option<String> {
+        let what = if least { "minimum" } else { "maximum" };
+        let differ = |stored: String, actual: String| {
+            Some(format!(
+                "the {what} is stored as {stored}, of the values it is {actual}"
+            ))
+        };
+        let size = |found: bool| {
+            let length = stored.len();
+            (!found).then(|| format!("the {what} is stored in {length} bytes"))
+        };
+        match self.values.as_ref()? {
+            Values::Signed { min, max, .. } => {
+                let actual = if least { min } else { max };
+                match signed(datatype, stored) {
+                    Some(stored) if stored != *actual => differ(stored.to_string(), actual.to_string()),
+                    found => size(found.is_some()),
+                }
+            }
+            Values::Unsigned { min, max, .. } => {
+                let actual = if least { min } else { max };
+                match unsigned(datatype, stored) {
+                    Some(stored) if stored != *actual => differ(stored.to_string(), actual.to_string()),
+                    found => size(found.is_some()),
+                }
+            }
+            Values::Float { min, max, odd, .. } => {
+                let actual = if least { min } else { max };
+                match float(datatype, stored) {
+                    Some(stored) if !odd && stored != *actual => {
+                        differ(stored.to_string(), actual.to_string())
+                    }
+                    found => size(found.is_some()),
+                }
+            }
+            Values::Text { min, max } => {
+                let actual = if least { min } else { max };
+                let show = |text: &[u8]| format!("{:?}", String::from_utf8_lossy(text));
+                match text_order(stored, actual) {
+                    Ordering::Equal => None,
+                    _ => differ(show(stored), show(actual)),
+                }
+            }
+        }
+    }
+
+    /// How the stored sum differs from that of the values.
+    pub(super) fn wrong_sum(&self, stored: [u8; 8]) -> Option<String> {
+        let differ = |stored: String, actual: String| {
+            Some(format!(
+                "the sum is stored as {stored}, of the values it is {actual}"
+            ))
+        };
+        match &self.values {
+            None => None,
+            Some(Values::Signed { above, below, .. }) => {
+                let (stored, actual) = (i64::from_le_bytes(stored), above + below);
+                // It may have stuck at a bound on the way, depending on the order of the values.
+                let exact = *above <= i128::from(i64::MAX) && *below >= i128::from(i64::MIN);
+                match exact && i128::from(stored) != actual {
+                    true => differ(stored.to_string(), actual.to_string()),
+                    false => None,
+                }
+            }
+            Some(Values::Unsigned { sum, .. }) => {
+                let (stored, actual) = (u64::from_le_bytes(stored), *sum);
+                match u128::from(stored) != actual.min(u128::from(u64::MAX)) {
+                    true => differ(stored.to_string(), actual.to_string()),
+                    false => None,
+                }
+            }
+            Some(Values::Float {
+                sum, magnitude, odd, ..
+            }) => {
+                let stored = f64::from_le_bytes(stored);
+                // Rounding depends on the order of the values, and grows with their number.
+                let tolerance = magnitude * (self.valid as f64 + 2.0) * f64::EPSILON;
+                let close = (stored - sum).abs() <= tolerance;
+                match close || *odd || !magnitude.is_finite() {
+                    true => None,
+                    false => differ(stored.to_string(), sum.to_string()),
+                }
+            }
+            Some(Values::Text { .. }) => None,
+        }
+    }
+
+    /// How the stored null count differs.
+    pub(super) fn wrong_null_count(&self, stored: u64) -> Option<String> {
+        (stored != self.nulls).then(|| format!("{stored} nulls are stored, there are {}", self.nulls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INT16: (Class, Datatype) = (Class::Signed, Datatype::Int16);
+
+    fn numbers((class, datatype): (Class, Datatype), cells: &[u8], validity: &[u8]) -> Summary {
+        let mut summary = Summary::default();
+        summary.add_numbers(class, datatype, cells, validity);
+        summary
+    }
+
+    #[test]
+    fn nulls_count_for_the_null_count_alone() {
+        let cells = [-3i16, 500, 2].map(i16::to_le_bytes);
+        let summary = numbers(INT16, cells.as_flattened(), &[1, 0, 1]);
+        assert_eq!((summary.valid, summary.nulls), (2, 1));
+        assert_eq!(summary.wrong_min(Datatype::Int16, &(-3i16).to_le_bytes()), None);
+        assert_eq!(summary.wrong_max(Datatype::Int16, &2i16.to_le_bytes()), None);
+        assert!(
+            summary
+                .wrong_max(Datatype::Int16, &500i16.to_le_bytes())
+                .is_some()
+        );
+        assert!(
+            summary
+                .wrong_min(Datatype::Int16, &[])
+                .unwrap()
+                .contains("0 bytes")
+        );
+        assert_eq!(summary.wrong_sum((-1i64).to_le_bytes()), None);
+        assert!(summary.wrong_sum(499i64.to_le_bytes()).is_some());
+        assert_eq!(summary.wrong_null_count(1), None);
+        assert!(summary.wrong_null_count(0).is_some());
+        let nothing = numbers(INT16, &[0; 4], &[0, 0]);
+        assert_eq!(nothing.wrong_min(Datatype::Int16, &[9, 9]), None);
+    }
+
+    #[test]
+    fn sums_stick_at_their_bounds() {
+        let sum = |values: &[i64]| {
+            let cells: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            numbers((Class::Signed, Datatype::Int64), &cells, &[])
+        };
+        // Whether it stuck before the negative ones came is not to be known.
+        assert_eq!(sum(&[i64::MAX, 1, -5]).wrong_sum(i64::MAX.to_le_bytes()), None);
+        assert!(sum(&[i64::MAX - 1, 1]).wrong_sum(5i64.to_le_bytes()).is_some());
+        let cells = [u64::MAX, 7].map(u64::to_le_bytes);
+        let unsigned = numbers((Class::Unsigned, Datatype::Uint64), cells.as_flattened(), &[]);
+        assert_eq!(unsigned.wrong_sum(u64::MAX.to_le_bytes()), None);
+        assert!(unsigned.wrong_sum(6u64.to_le_bytes()).is_some());
+    }
+
+    #[test]
+    fn sums_of_floats_may_be_rounded() {
+        let sum = |values: &[f64]| {
+            let cells: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            numbers((Class::Float, Datatype::Float64), &cells, &[])
+        };
+        let summary = sum(&[0.1, 0.2, 0.3]);
+        assert_eq!(summary.wrong_sum(((0.3 + 0.2) + 0.1f64).to_le_bytes()), None);
+        assert!(summary.wrong_sum(0.600_001f64.to_le_bytes()).is_some());
+        assert!(summary.wrong_sum(f64::NAN.to_le_bytes()).is_some());
+        let odd = sum(&[f64::NAN, 1.0]);
+        assert_eq!(odd.wrong_sum(5f64.to_le_bytes()), None);
+        assert_eq!(odd.wrong_min(Datatype::Float64, &9f64.to_le_bytes()), None);
+        let zero = sum(&[-0.0]);
+        assert_eq!(zero.wrong_min(Datatype::Float64, &0f64.to_le_bytes()), None);
+    }
+
+    #[test]
+    fn text_ends_at_its_first_nul() {
+        assert_eq!(text_order(b"a\0b", b"a\0c"), Ordering::Equal);
+        assert_eq!(text_order(b"a\0b", b"a\0"), Ordering::Greater);
+        assert_eq!(text_order(b"a\xC3", b"az"), Ordering::Greater);
+        let mut summary = Summary::default();
+        for text in [b"b".as_slice(), b"", b"ba"] {
+            summary.add_text(text);
+        }
+        assert_eq!(summary.wrong_min(Datatype::StringAscii, b""), None);
+        assert_eq!(summary.wrong_max(Datatype::StringAscii, b"ba"), None);
+        assert!(summary.wrong_max(Datatype::StringAscii, b"b").is_some());
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let all = [-3i16, 500, 2, -700].map(i16::to_le_bytes);
+        let whole = numbers(INT16, all.as_flattened(), &[]);
+        let mut parts = numbers(INT16, all[..1].as_flattened(), &[]);
+        parts.merge(Summary::default());
+        parts.merge(numbers(INT16, all[1..].as_flattened(), &[]));
+        assert_eq!(parts, whole);
+    }
+
+    #[test]
+    fn padding_may_be_counted_or_not() {
+        let inside = numbers(INT16, &[5, 0], &[]);
+        let mut tile = Summaries {
+            all: Some(numbers(INT16, &[5, 0, 0, 0], &[])),
+            inside: inside.clone(),
+        };
+        let wrong = |tile: &Summaries, min: i16| {
+            tile.wrong(|s| s.wrong_min(Datatype::Int16, &min.to_le_bytes()))
+                .is_some()
+        };
+        assert!(!wrong(&tile, 5) && !wrong(&tile, 0) && wrong(&tile, 1));
+        // A tile without padding counts on both sides.
+        tile.merge(numbers(INT16, &[3, 0], &[]).into());
+        assert!(!wrong(&tile, 3) && !wrong(&tile, 0) && wrong(&tile, 5));
+        assert!(wrong(&inside.into(), 0));
+    }
+}

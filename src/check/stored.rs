@@ -1,0 +1,151 @@
+//! The statistics that a fragment's metadata stores of a field, compared with those of its values.
+
+use super::fragment::Shared;
+use super::statistics::{Class, Summaries};
+use super::{Checker, Kind, Problem};
+use crate::array::field::{Field, Role};
+use crate::array::fragment::{FragmentInfo, FragmentMetadata};
+use crate::error::Result;
+use crate::format::fragment::MinMax;
+use crate::format::fragment::sections::parse_u64_list;
+
+/// What is stored of one field, and which parts of it say something.
+pub(super) struct Stored {
+    field: Field,
+    bounds: Option<(Section<MinMax>, Section<MinMax>)>,
+    sums: Option<Section<Vec<u64>>>,
+    null_counts: Option<Section<Vec<u64>>>,
+}
+
+/// A decoded section and where it lies.
+struct Section<T> {
+    offset: u64,
+    content: T,
+}
+
+impl Stored {
+    /// Reads the lists of a field. Those that cannot be read are left out: that was reported with the other sections.
+    pub(super) fn read(info: &FragmentInfo, field: &Field) -> Stored {
+        let mut stored = Stored {
+            field: field.clone(),
+            bounds: None,
+            sums: None,
+            null_counts: None,
+        };
+        let FragmentMetadata::Footer(footer, _) = &info.metadata else {
+            return stored;
+        };
+        let class = Class::of(field.datatype, field.cell_val_num);
+        let attribute = matches!(field.role, Role::Attribute(_));
+        let reads = Reads {
+            info,
+            slot: field.slot,
+        };
+        // Writers of dense fragments look for var-sized bounds in memory that they have let go of.
+        let garbage = info.dense && field.cell_val_num.is_var();
+        if attribute && class != Class::Opaque && !garbage {
+            let read = |offsets: &[u64]| {
+                let section = reads.section(offsets, MinMax::parse)?;
+                let empty = section.content.fixed.is_empty();
+                (!empty).then_some(section)
+            };
+            stored.bounds = read(&footer.offsets.tile_mins).zip(read(&footer.offsets.tile_maxs));
+        }
+        let numbers = |offsets: &[u64]| {
+            let section = reads.section(offsets, parse_u64_list)?;
+            let empty = section.content.is_empty();
+            (!empty).then_some(section)
+        };
+        if matches!(class, Class::Signed | Class::Unsigned | Class::Float) {
+            stored.sums = numbers(&footer.offsets.tile_sums);
+        }
+        if field.nullable && class != Class::Opaque {
+            stored.null_counts = numbers(&footer.offsets.tile_null_counts);
+        }
+        stored
+    }
+
+    /// Compares what is stored of a tile with the summary of its values.
+    pub(super) fn check_tile(&self, checker: &Checker, info: &FragmentInfo, tile: u64, summary: &Summaries) {
+        let report = |offset: u64, message: Option<String>| {
+            if let Some(message) = message {
+                let problem = self
+                    .problem(info, message)
+                    .in_part(format_args!("field `{}`, tile {tile}", self.name()));
+                checker.report(problem.at(offset));
+            }
+        };
+        let missing = || Some("there is no entry for the tile".to_owned());
+        let index = usize::try_from(tile).unwrap_or(usize::MAX);
+        if let Some((mins, maxs)) = &self.bounds {
+            let (datatype, size) = (self.field.datatype, self.field.cell_size());
+            let min = mins.content.tile(tile, size);
+            report(
+                mins.offset,
+                min.map_or_else(missing, |min| summary.wrong(|s| s.wrong_min(datatype, min))),
+            );
+            let max = maxs.content.tile(tile, size);
+            report(
+                maxs.offset,
+                max.map_or_else(missing, |max| summary.wrong(|s| s.wrong_max(datatype, max))),
+            );
+        }
+        if let Some(sums) = &self.sums {
+            let sum = sums.content.get(index);
+            let wrong = sum.map_or_else(missing, |sum| summary.wrong(|s| s.wrong_sum(sum.to_le_bytes())));
+            report(sums.offset, wrong);
+        }
+        if let Some(counts) = &self.null_counts {
+            let count = counts.content.get(index);
+            let wrong = count.map_or_else(missing, |count| summary.wrong(|s| s.wrong_null_count(*count)));
+            report(counts.offset, wrong);
+        }
+    }
+
+    /// Compares what is stored of the whole fragment.
+    pub(super) fn check_fragment(&self, checker: &Checker, shared: &Shared, summary: &Summaries) {
+        let slot = self.field.slot;
+        let Some(stored) = shared.statistics.as_ref().and_then(|all| all.get(slot)) else {
+            return;
+        };
+        let datatype = self.field.datatype;
+        let mut wrong = Vec::new();
+        if self.bounds.is_some() {
+            wrong.extend(summary.wrong(|s| s.wrong_min(datatype, &stored.min)));
+            wrong.extend(summary.wrong(|s| s.wrong_max(datatype, &stored.max)));
+        }
+        if self.sums.is_some() {
+            wrong.extend(summary.wrong(|s| s.wrong_sum(stored.sum)));
+        }
+        if self.null_counts.is_some() {
+            wrong.extend(summary.wrong(|s| s.wrong_null_count(stored.null_count)));
+        }
+        for message in wrong {
+            let part = format!("field `{}`, fragment statistics", self.name());
+            checker.report(self.problem(&shared.info, message).in_part(part));
+        }
+    }
+
+    fn name(&self) -> String {
+        String::from_utf8_lossy(&self.field.name).into_owned()
+    }
+
+    fn problem(&self, info: &FragmentInfo, message: String) -> Problem {
+        let path = info.engine.storage.display(&info.metadata_path());
+        Problem::new(Kind::Statistics, path, message)
+    }
+}
+
+struct Reads<'a> {
+    info: &'a FragmentInfo,
+    slot: usize,
+}
+
+impl Reads<'_> {
+    fn section<T>(&self, offsets: &[u64], parse: impl FnOnce(&[u8]) -> Result<T>) -> Option<Section<T>> {
+        let offset = *offsets.get(self.slot)?;
+        let body = self.info.section(Some(offset)).ok()??;
+        let content = parse(&body).ok()?;
+        Some(Section { offset, content })
+    }
+}

@@ -1,0 +1,141 @@
+//! Directories and groups: what there is to check.
+
+use super::array::{self, metadata_files};
+use super::queue::Job;
+use super::{Checker, Kind, Problem};
+use crate::array::group::{member_path, read_group};
+use crate::array::listing::list_or_empty;
+use crate::array::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use crate::error::{ErrorKind, Result};
+use crate::filter::generic::read_generic_tile;
+use crate::format::enums::ObjectType;
+use crate::format::group::{GroupDetails, GroupMember};
+use crate::format::name::TimestampedName;
+use crate::storage::EntryType;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A job that checks the directory at `path`.
+pub(super) fn object_job(path: PathBuf) -> Job {
+    Box::new(move |checker| object(checker, &path))
+}
+
+/// Checks whatever the directory at `path` is, unless that was done already: links and group members may lead anywhere, in circles too.
+pub(super) fn object(checker: &Checker, path: &Path) {
+    let Some(metadata) = checker.take(checker.engine.storage.metadata(path), path) else {
+        return;
+    };
+    let mut seen = checker
+        .seen
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !seen.insert(metadata.version) {
+        return;
+    }
+    drop(seen);
+    match checker.take(classify(&checker.engine, path), path) {
+        Some(ObjectKind::Array) => array::check(checker, path.to_path_buf()),
+        Some(ObjectKind::Group) => group(checker, path),
+        Some(ObjectKind::Directory) => {
+            let jobs = children(checker, path, |_| true);
+            checker.queue.push(jobs);
+        }
+        None => {}
+    }
+}
+
+/// Jobs for the subdirectories of `path` whose names are `wanted`.
+pub(super) fn children(checker: &Checker, path: &Path, wanted: impl Fn(&OsStr) -> bool) -> Vec<Job> {
+    let entries = checker.take(list_or_empty(&checker.engine, path), path);
+    entries
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|entry| entry.entry_type == EntryType::Directory && wanted(&entry.name))
+        .map(|entry| object_job(path.join(entry.name)))
+        .collect()
+}
+
+/// Checks the group at `path`: its details, its metadata, and that its members are there. Objects in its directory that are not registered as
+/// members are checked as well; before version 12 none was.
+fn group(checker: &Checker, path: &Path) {
+    checker.tally.groups.add(1);
+    let directory = path.join(GROUP_DIRECTORY);
+    let entries = checker.take(list_or_empty(&checker.engine, &directory), &directory);
+    for entry in entries.unwrap_or_default() {
+        let file = directory.join(&entry.name);
+        let name = entry.name.as_bytes();
+        if entry.entry_type != EntryType::File || name.ends_with(b".vac") || name.ends_with(b".tmp") {
+            continue;
+        }
+        if TimestampedName::parse(name).is_err() {
+            let message = "the name is not that of a file of group details: it is passed over";
+            checker.report(Problem::new(Kind::Name, checker.show(&file), message).noted());
+            continue;
+        }
+        checker.take(details(checker, path, &file), &file);
+    }
+    metadata_files(checker, path, checker.engine.key_for(path));
+    let mut jobs = Vec::new();
+    // What keeps the group from being read has been reported file by file.
+    for member in read_group(&checker.engine, path).unwrap_or_default().members {
+        jobs.extend(check_member(checker, path, &member));
+    }
+    jobs.extend(children(checker, path, |name| {
+        !name.as_bytes().starts_with(b"__")
+    }));
+    checker.queue.push(jobs);
+}
+
+fn details(checker: &Checker, group: &Path, file: &Path) -> Result<GroupDetails> {
+    let blob = checker.engine.storage.open(file)?;
+    let (_, body) = read_generic_tile(&*blob, 0, checker.engine.key_for(group))?;
+    GroupDetails::parse(&body).map_err(|e| e.in_part("group details").in_file(blob.display()))
+}
+
+/// Looks whether a member is what its group says it is.
+fn check_member(checker: &Checker, group: &Path, member: &GroupMember) -> Option<Job> {
+    let uri = String::from_utf8_lossy(&member.uri).into_owned();
+    let finding = |message: String| {
+        Problem::new(Kind::Group, checker.show(group), message).in_part(format_args!("member {uri:?}"))
+    };
+    let Some(path) = member_path(&checker.root, group, member) else {
+        let message = "it lies outside of the source and is not checked".to_owned();
+        checker.report(finding(message).noted());
+        return None;
+    };
+    let found = match checker.engine.storage.metadata(&path) {
+        Ok(metadata) if metadata.entry_type == EntryType::Directory => classify(&checker.engine, &path),
+        Ok(_) => {
+            checker.report(finding("it is a file".into()));
+            return None;
+        }
+        Err(e) => Err(e),
+    };
+    match (found, member.object_type) {
+        (Ok(ObjectKind::Array), ObjectType::Array) | (Ok(ObjectKind::Group), ObjectType::Group) => {
+            Some(object_job(path))
+        }
+        (Ok(found), stated) => {
+            let message = format!(
+                "it is registered as {} and is {}",
+                stated.name(),
+                match found {
+                    ObjectKind::Array => "an array",
+                    ObjectKind::Group => "a group",
+                    ObjectKind::Directory => "neither array nor group",
+                }
+            );
+            checker.report(finding(message));
+            Some(object_job(path))
+        }
+        (Err(e), _) => {
+            let message = match e.kind() {
+                ErrorKind::NotFound => "it is missing".to_owned(),
+                _ => e.to_string(),
+            };
+            checker.report(finding(message));
+            None
+        }
+    }
+}

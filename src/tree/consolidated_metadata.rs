@@ -1,0 +1,197 @@
+//! `consolidated_metadata.json`: every consolidated fragment metadata file of an array, decoded and held against the fragments' own footers.
+//!
+//! Such a file saves readers from opening each fragment. Nothing else here uses it, so one that is wrong does no harm; it is shown as it is.
+
+use super::json::consolidated_metadata::{
+    ConsolidatedMetadata, RepeatedFooter, consolidated_metadata_json as json, difference,
+};
+use super::json::footer::footer_json;
+use crate::array::Array;
+use crate::array::fragment::{FragmentInfo, FragmentMetadata};
+use crate::array::geometry::Geometry;
+use crate::array::schemas::LEGACY_SCHEMA;
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};
+use crate::format::fragment::Footer;
+use crate::format::fragment::footer::FooterPosition;
+use crate::format::name::TimestampedName;
+use crate::format::schema::Schema;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The document. A file that cannot be decoded is in it with the reason.
+pub fn consolidated_metadata_json(array: &Array) -> Result<Value> {
+    let listing = array.listing()?;
+    let files = listing.consolidated_metadata.iter();
+    Ok(json(&files.map(|path| file(array, path)).collect::<Vec<_>>()))
+}
+
+/// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is passed over, with a line in the log.
+pub fn repeated_names<'a>(array: &Array, paths: impl Iterator<Item = &'a Path>) -> HashSet<Vec<u8>> {
+    let mut names = HashSet::new();
+    for path in paths {
+        match read(array, path) {
+            Ok((_, footers)) => {
+                names.extend(footers.iter().map(|footer| directory_name(&footer.name).to_vec()));
+            }
+            Err(e) => log::warn!("{e}"),
+        }
+    }
+    names
+}
+
+/// The unfiltered body of a file, and its index.
+fn read(array: &Array, path: &Path) -> Result<(Vec<u8>, Vec<ConsolidatedFooter>)> {
+    let (blob, body) = array.generic_file(path)?;
+    let footers = parse_consolidated_metadata(&body).map_err(|e| e.in_file(blob.display()))?;
+    Ok((body, footers))
+}
+
+/// The last component of a fragment's name, which in older files is an absolute URI.
+fn directory_name(name: &[u8]) -> &[u8] {
+    name.rsplit(|&b| b == b'/')
+        .find(|component| !component.is_empty())
+        .unwrap_or(name)
+}
+
+fn file(array: &Array, path: &Path) -> ConsolidatedMetadata {
+    let relative = path.strip_prefix(&array.path).unwrap_or(path);
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let parsed = TimestampedName::parse(name).ok();
+    let fragments = read(array, path)
+        .map(|(body, footers)| {
+            let ends = footers.iter().skip(1).map(|next| next.offset);
+            let ends = ends.chain([body.len() as u64]);
+            let each = footers
+                .iter()
+                .zip(ends)
+                .map(|(footer, end)| repeated(array, &body, footer, end));
+            each.collect()
+        })
+        .map_err(|e| {
+            log::warn!("{e}");
+            e.to_string()
+        });
+    ConsolidatedMetadata {
+        path: relative.as_os_str().as_bytes().to_vec(),
+        timestamp_range: parsed.as_ref().map(|name| name.timestamps),
+        format_version: parsed.as_ref().map(|name| name.name_version),
+        size: array.engine.storage.metadata(path).ok().map(|m| m.len),
+        fragments,
+    }
+}
+
+/// One footer, which lies in `body` from its offset to `end`.
+fn repeated(array: &Array, body: &[u8], entry: &ConsolidatedFooter, end: u64) -> RepeatedFooter {
+    let bytes = usize::try_from(entry.offset)
+        .ok()
+        .zip(usize::try_from(end).ok())
+        .and_then(|(start, end)| body.get(start..end))
+        .unwrap_or_default();
+    let own = own_footer(array, &entry.name);
+    let parsed = match &own {
+        Ok((info, _, _)) => parse(bytes, &info.schema, entry.offset),
+        // The fragment may be gone; its schema is not.
+        Err(_) => schema_of(array, bytes).and_then(|schema| parse(bytes, &schema, entry.offset)),
+    };
+    let (matches, difference) = match (&own, &parsed) {
+        (Ok((_, own, _)), _) if own == bytes => (Some(true), None),
+        (Ok((_, own, shown)), Ok(here)) => {
+            let text = same_position(here, shown).or_else(|| {
+                let at = own.iter().zip(bytes).take_while(|(a, b)| a == b).count();
+                let (here, there) = (bytes.len(), own.len());
+                Some(format!(
+                    "{here} bytes here, {there} in the fragment's own footer, which differ from byte {at} on"
+                ))
+            });
+            (Some(false), text)
+        }
+        (Ok(_), Err(e)) => (Some(false), Some(format!("not a footer of this fragment: {e}"))),
+        (Err(e), _) => (
+            None,
+            Some(format!(
+                "the fragment's own footer is not there to compare with: {e}"
+            )),
+        ),
+    };
+    RepeatedFooter {
+        name: entry.name.clone(),
+        offset: entry.offset,
+        footer: parsed.ok(),
+        matches,
+        difference,
+    }
+}
+
+/// Where the footers differ, but for the places where they lie, which are in different files.
+fn same_position(here: &Value, own: &Value) -> Option<String> {
+    let mut own = own.clone();
+    for key in ["footer_offset", "footer_size"] {
+        if let (Some(target), Some(value)) = (own.get_mut(key), here.get(key)) {
+            *target = value.clone();
+        }
+    }
+    difference(here, &own)
+}
+
+/// A fragment with the bytes of its own footer and how they are shown.
+fn own_footer(array: &Array, name: &[u8]) -> Result<(Arc<FragmentInfo>, Vec<u8>, Value)> {
+    let listing = array.listing()?;
+    let entry = std::str::from_utf8(directory_name(name))
+        .ok()
+        .and_then(|name| listing.fragment(name))
+        .ok_or_else(|| Error::corrupt("there is no such fragment"))?;
+    let info = entry.fragment.open()?;
+    let FragmentMetadata::Footer(footer, position) = &info.metadata else {
+        return Err(Error::corrupt("a fragment of this version has no footer"));
+    };
+    let blob = info.engine.open_immutable(&info.metadata_path())?;
+    let bytes = blob.read(position.offset, position.size)?;
+    let geometry = &info.geometry;
+    let shown = footer_json(
+        footer,
+        &info.schema,
+        *position,
+        geometry.tile_num,
+        geometry.cell_num,
+    );
+    Ok((info, bytes, shown))
+}
+
+/// The schema that a footer names; below version 10, the only one there was.
+fn schema_of(array: &Array, footer: &[u8]) -> Result<Arc<Schema>> {
+    let name = Footer::peek(&mut crate::cursor::Cursor::new(footer))?.schema_name;
+    match name {
+        None => array.schemas.get(LEGACY_SCHEMA),
+        Some(name) => {
+            let name =
+                String::from_utf8(name).map_err(|_| Error::corrupt("the schema's name is not UTF-8"))?;
+            array.schemas.get(&name)
+        }
+    }
+}
+
+/// A footer as it is shown. Offsets in errors count from the start of the unfiltered file.
+fn parse(bytes: &[u8], schema: &Schema, offset: u64) -> Result<Value> {
+    let footer = Footer::parse(&mut Cursor::with_base(bytes, offset), schema, true)?;
+    let geometry = match (footer.dense, &footer.non_empty_domain) {
+        (true, Some(domain)) => Geometry::dense(schema, domain)?,
+        (true, None) => Geometry::new(0, 0, 0)?,
+        (false, _) => Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num)?,
+    };
+    let position = FooterPosition {
+        offset,
+        size: bytes.len() as u64,
+    };
+    Ok(footer_json(
+        &footer,
+        schema,
+        position,
+        geometry.tile_num,
+        geometry.cell_num,
+    ))
+}

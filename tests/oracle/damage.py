@@ -1,0 +1,152 @@
+"""Damages copies of the sample's arrays and mounts them: what is concerned fails with EIO and a line in `errors.jsonl` that names the file; everything
+else stays byte for byte as it was; the mount lives on. Then flips bytes at random, many at a time, to see that nothing worse happens.
+
+The last line is `N passed, N failed`.
+"""
+
+import errno
+import os
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from mount import ROOT, errors, mounted
+from plain_tools import Checks
+
+SAMPLE = ROOT / "tests/data/sample"
+FLIPS = 150
+
+
+def contents(root):
+    """{path relative to `root`: bytes, or the error's name} of every file, the mount's own left out."""
+    out = {}
+
+    def note(error):
+        out[os.path.relpath(error.filename, root)] = errno.errorcode[error.errno]
+
+    for folder, subfolders, names in os.walk(root, onerror=note):
+        subfolders[:] = [s for s in subfolders if s != ".tiledbfs"]
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                with open(path, "rb") as f:
+                    out[os.path.relpath(path, root)] = f.read()
+            except OSError as error:
+                out[os.path.relpath(path, root)] = errno.errorcode[error.errno]
+    return out
+
+
+def flip(path, offset, mask=0xFF):
+    """Inverts bits of one byte; negative offsets count from the end."""
+    raw = bytearray(path.read_bytes())
+    raw[offset] ^= mask
+    path.write_bytes(raw)
+
+
+def footer_start(path):
+    """Where the footer of a fragment's metadata file starts: the last eight bytes are its length."""
+    raw = path.read_bytes()
+    return len(raw) - 8 - struct.unpack("<Q", raw[-8:])[0]
+
+
+CASES = {
+    # name: (array, file in the fragment, what to do with it, pattern of the files that must fail)
+    "truncated data file": ("weather", "a0.tdb", lambda p: os.truncate(p, p.stat().st_size // 2), "columns/temperature/data.bin"),
+    "empty data file": ("weather", "a2.tdb", lambda p: os.truncate(p, 0), "columns/wind/data.bin"),
+    "byte flipped in a chunk header": ("weather", "a0.tdb", lambda p: flip(p, 8), "columns/temperature/data.bin"),
+    "byte flipped in the number of chunks": ("weather", "a4.tdb", lambda p: flip(p, 0), "columns/sky/data.bin"),
+    "byte flipped in compressed data": ("weather", "a5_var.tdb", lambda p: flip(p, p.stat().st_size // 2), "columns/note/data.bin"),
+    "byte flipped under a checksum": ("lightning", "a1.tdb", lambda p: flip(p, -1), "columns/current/data.bin"),
+    "byte flipped in offsets": ("lightning", "a2.tdb", lambda p: flip(p, p.stat().st_size // 2), "columns/network/offsets.bin"),
+    "missing data file": ("weather", "a0.tdb", os.remove, "columns/temperature/data.bin"),
+    "missing validity file": ("weather", "a1_validity.tdb", os.remove, "columns/rain/validity.bin"),
+    "corrupt footer": ("weather", "__fragment_metadata.tdb", lambda p: flip(p, footer_start(p) + 4), "footer.json"),
+    "corrupt length of the footer": ("weather", "__fragment_metadata.tdb", lambda p: flip(p, -1), "footer.json"),
+    "truncated fragment metadata": ("lightning", "__fragment_metadata.tdb", lambda p: os.truncate(p, 100), "footer.json"),
+    "missing fragment metadata": ("weather", "__fragment_metadata.tdb", os.remove, "footer.json"),
+}
+
+
+def damaged(array, scratch, file, do):
+    """A copy of an array of the sample with one file of its first fragment damaged: the copy and the fragment's name."""
+    copy = Path(scratch) / array
+    shutil.copytree(SAMPLE / array, copy)
+    fragment = sorted((copy / "__fragments").iterdir())[0]
+    do(fragment / file)
+    return copy, fragment.name
+
+
+def one_case(checks, name, case, whole):
+    """One kind of damage."""
+    array, file, do, expected = case
+    metadata = file == "__fragment_metadata.tdb"
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-damage-") as scratch:
+        copy, fragment = damaged(array, scratch, file, do)
+        with mounted(copy) as point:
+            target = point / "fragments" / fragment / expected
+            try:
+                target.read_bytes()
+                got = "no error"
+            except OSError as error:
+                got = errno.errorcode[error.errno]
+            checks.equal(f"{name}: {expected}", got, "EIO")
+            lines = [e for e in errors(point) if fragment in (e["file"] or "") and file in (e["file"] or "")]
+            checks.equal(f"{name}: errors.jsonl names {file}", bool(lines), True)
+            now = contents(point)
+            concerned = f"fragments/{fragment}/" if metadata else f"fragments/{fragment}/{os.path.dirname(expected)}/"
+            others = {p for p in whole if not p.startswith(concerned) and p != "fragments.json"}
+            changed = sorted(p for p in others if now.get(p) != whole[p])
+            checks.equal(f"{name}: everything else is as it was", changed, [])
+            odd = {p: v for p, v in now.items() if isinstance(v, str) and v != "EIO"}
+            checks.equal(f"{name}: no error but EIO", odd, {})
+            checks.equal(f"{name}: the mount lives", (point / "schema.json").read_bytes() == whole["schema.json"], True)
+
+
+def random_flips(checks):
+    """Copies of an array, each with one byte flipped somewhere, all under one mount: files read to their size or fail with EIO, whatever was hit."""
+    rng = np.random.default_rng(7)
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-flips-") as scratch:
+        for i in range(FLIPS):
+            array = ("weather", "lightning")[i % 2]
+            copy = Path(scratch) / f"{i:03}"
+            shutil.copytree(SAMPLE / array, copy)
+            files = sorted(p for p in copy.rglob("*") if p.is_file() and p.stat().st_size)
+            path = files[rng.integers(len(files))]
+            flip(path, int(rng.integers(path.stat().st_size)), 1 << int(rng.integers(8)))
+        with mounted(scratch) as point:
+            now = contents(point)
+            odd = {p: v for p, v in now.items() if isinstance(v, str) and v != "EIO"}
+            checks.equal(f"{FLIPS} random flips: no error but EIO", odd, {})
+            short = [p for p, v in now.items() if isinstance(v, bytes) and os.stat(point / p).st_size != len(v)]
+            checks.equal(f"{FLIPS} random flips: what reads has the size of stat", short, [])
+            checks.equal(f"{FLIPS} random flips: the mount lives", len(os.listdir(point)) >= FLIPS, True)
+            failed = sum(isinstance(v, str) for v in now.values())
+            print(f"     {len(now)} files, {failed} of them EIO")
+
+
+def main():
+    """Runs all checks."""
+    start, checks, whole = time.time(), Checks(), {}
+    for array in ("weather", "lightning"):
+        # From a copy, because a document may tell where the array lies.
+        with tempfile.TemporaryDirectory(prefix="tiledbfs-whole-") as scratch:
+            shutil.copytree(SAMPLE / array, Path(scratch) / array)
+            with mounted(Path(scratch) / array) as point:
+                whole[array] = contents(point)
+                bad = sorted(p for p, v in whole[array].items() if isinstance(v, str))
+                checks.equal(f"{array} reads whole", bad, [])
+    for name, case in CASES.items():
+        one_case(checks, name, case, whole[case[0]])
+    random_flips(checks)
+    print(f"damage: {time.time() - start:.1f} s")
+    print(f"{checks.passed} passed, {checks.failed} failed")
+    sys.exit(1 if checks.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
