@@ -373,7 +373,7 @@ fn damage_stays_where_it_is() {
         let step = more.len().div_ceil(MORE).max(1);
         roots.extend(more.into_iter().step_by(step));
     }
-    let most = env::var("TILEDBFS_MUTANTS").map_or(600, |text| text.parse().unwrap());
+    let most = env::var("TILEDBFS_MUTANTS").map_or(1600usize.div_ceil(own), |text| text.parse().unwrap());
     let source = tempfile::tempdir().unwrap();
     let mut arrays = Vec::new();
     for (i, root) in roots.into_iter().enumerate() {
@@ -422,7 +422,7 @@ fn damage_stays_where_it_is() {
         let failed = array
             .content
             .iter()
-            .find(|(_, read)| matches!(read, Read1::Error(_)));
+            .find(|(_, read)| matches!(read, Read1::Error(errno) if *errno != libc::EACCES));
         assert!(failed.is_none() || i >= own, "{}: {failed:?}", array.name);
     }
     drop(mount);
