@@ -273,14 +273,14 @@ fn may_show(file: &Path, path: &str) -> bool {
             let own = path.contains(&format!("fragments/{fragment}"));
             let field =
                 last == "__fragment_metadata.tdb" || path.ends_with(".json") || path.contains("/columns");
-            own && field || ends(&["fragments.json"])
+            own && field || ends(&["fragments.json", "consolidated_metadata.json"])
         }
         (None, "__schema") if parts.get(1).is_some_and(|name| name == "__enumerations") => {
             below("enumerations")
         }
         (None, "__meta") => ends(&["metadata.json"]),
         (None, "__commits") => ends(&["commits.json", "fragments.json"]),
-        (None, "__fragment_meta") => ends(&["fragments.json"]),
+        (None, "__fragment_meta") => ends(&["fragments.json", "consolidated_metadata.json"]),
         _ => true,
     }
 }
@@ -301,22 +301,29 @@ fn judge(
 ) -> &'static str {
     let mutation = &mutant.mutation;
     let (mut errors, mut changed, mut gone) = (0, 0, 0);
+    let encrypted = array
+        .content
+        .values()
+        .any(|read| *read == Read1::Error(libc::EACCES));
     for (path, read) in content {
         let intact = array.content.get(path);
         if let Read1::Error(errno) = read {
             errors += 1;
-            // Of an encrypted array without its key nothing can be read in the first place.
-            let encrypted = array
-                .content
-                .values()
-                .any(|read| *read == Read1::Error(libc::EACCES));
-            if *errno != libc::EIO && !(encrypted && *errno == libc::EACCES) {
+            // EACCES says that it is encrypted and that there is no key: so it may be, or its bytes say so now.
+            if ![libc::EIO, libc::EACCES].contains(errno) {
                 wrong.push(format!("{path}: errno {errno}"));
             }
             match told.get(&format!("{}/{path}", mutant.place)) {
                 None => wrong.push(format!("{path}: EIO, and no line tells why")),
                 Some(line) => {
                     let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                    let cause = line["cause"].as_str().unwrap_or_default();
+                    if *errno == libc::EACCES {
+                        if !cause.contains("encrypted") {
+                            wrong.push(format!("{path}: EACCES for {line}"));
+                        }
+                        continue;
+                    }
                     for key in ["file", "offset", "cause"] {
                         if line[key].is_null() {
                             wrong.push(format!("{path}: no {key} in {line}"));

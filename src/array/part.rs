@@ -56,7 +56,8 @@ impl PartFile {
                 Error::corrupt(format!(
                     "the tile lies at {start} to {end} in a file of {}",
                     self.file_size
-                )),
+                ))
+                .at(*start),
             )),
             None => Err(Error::new(
                 ErrorKind::Internal,
