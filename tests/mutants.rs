@@ -339,7 +339,9 @@ fn judge(
                     wrong.push(format!("{path}: other bytes in spite of a checksum"));
                 }
             }
-            if !may_show(&mutation.file, path) {
+            // Documents about what takes a key tell the reason with the path of the array, which differs.
+            let tells_path = encrypted && path.ends_with(".json");
+            if !may_show(&mutation.file, path) && !tells_path {
                 wrong.push(format!(
                     "{path}: should be as it was, is {read:?} and not {intact:?}"
                 ));
