@@ -72,7 +72,7 @@ class Counts:
             "cell timestamps": has_file(fragment, "t.tdb", 14),
             "delete timestamps and condition indexes": has_file(fragment, "dt.tdb", 15),
             "an older schema than the array's": facts["schema_name"] and truth.schemas.get(facts["schema_name"], truth.schema) != truth.schema,
-            "the unnamed attribute": "" in fields,
+            "the unnamed attribute": "" in fields or "__attr" in fields,
             "names that file names encode": any(re.search(r"[^\w ]", n) for n in fields),
             "encryption": encrypted,
         }
@@ -90,7 +90,7 @@ class Counts:
 
     def pipeline(self, filters, datatype, label):
         """Notes the filters that a column of this type went through."""
-        for one in filters or [{"type": "none"}]:
+        for one in filters or [{"type": "no filter"}]:
             self.filters[one["type"], datatype].add(label)
 
     def group(self, path):

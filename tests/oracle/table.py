@@ -64,7 +64,7 @@ def page(files):
         return f"{n}" if n else "hand" if (row, version) in hand else ""
 
     datatypes = sorted({t for _, t in filters}, key=lambda t: (t in ("offsets", "validity"), t))
-    kinds = sorted({f for f, _ in filters}, key=lambda f: (f == "none", f))
+    kinds = sorted({f for f, _ in filters}, key=lambda f: (f == "no filter", f))
     total = {what: sum(n for (name, _), n in structures.items() if name == what) for what in LEADING}
     out = [
         "# What has been verified",
