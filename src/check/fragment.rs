@@ -6,7 +6,7 @@ use super::{Checker, Kind, Problem, coordinates, field};
 use crate::array::Array;
 use crate::array::field::Role;
 use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata, file_name};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::filter::generic::read_generic_tile;
 use crate::format::fragment::sections::{
     FragmentStatistics, parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
@@ -51,14 +51,16 @@ fn check(checker: &Checker, array: Arc<Array>, path: PathBuf, name: TimestampedN
     let info = match fragment.open() {
         Ok(info) => info,
         Err(e) => {
-            let refers = e.kind() == ErrorKind::NotFound && e.file() != Some(&checker.show(&metadata_path));
-            checker.report(match refers {
+            let own = checker.show(&metadata_path);
+            // What is wrong with a schema was reported where schemas are checked; here it is that this fragment cannot be read for it.
+            let of_schema = e.file().is_some_and(|file| file != own);
+            checker.report(match of_schema {
                 true => Problem::new(
                     Kind::Schema,
-                    checker.show(&metadata_path),
-                    format!("the fragment's schema is missing: {e}"),
+                    own,
+                    format!("the fragment's schema cannot be read: {e}"),
                 ),
-                false => Problem::from_error(&e, checker.show(&metadata_path)),
+                false => Problem::from_error(&e, own),
             });
             return;
         }
