@@ -54,13 +54,17 @@ fn check(checker: &Checker, array: Arc<Array>, path: PathBuf, name: TimestampedN
             let own = checker.show(&metadata_path);
             // What is wrong with a schema was reported where schemas are checked; here it is that this fragment cannot be read for it.
             let of_schema = e.file().is_some_and(|file| file != own);
+            let problem = Problem::from_error(&e, own.clone());
             checker.report(match of_schema {
-                true => Problem::new(
-                    Kind::Schema,
-                    own,
-                    format!("the fragment's schema cannot be read: {e}"),
-                ),
-                false => Problem::from_error(&e, own),
+                true => Problem {
+                    level: problem.level,
+                    ..Problem::new(
+                        Kind::Schema,
+                        own,
+                        format!("the fragment's schema cannot be read: {e}"),
+                    )
+                },
+                false => problem,
             });
             return;
         }
