@@ -3,6 +3,10 @@
 //! What is being decoded counts against the bound, and is decoded once however many readers want it: the first becomes its loader, the
 //! others wait for the result, success or failure. Failures are not kept.
 //!
+//! Two lists share the bound. What sequential readers pass through ([`Keep::Passing`]) is soon read by nobody, since the kernel keeps its own
+//! copy. It gets a small share, so that it neither drives out what may be read again nor touches new memory all the time: page faults would cost
+//! half as much as decoding.
+//!
 //! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be waiting for.
 
 use crate::error::{Error, ErrorKind, Result};
@@ -35,6 +39,15 @@ pub fn new_objects(count: u64) -> u64 {
     NEXT.fetch_add(count, Ordering::Relaxed)
 }
 
+/// For how long an entry is of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// As long as there is room.
+    Staying,
+    /// Until sequential readers are past it: as long as it is among the last in their share of the cache.
+    Passing,
+}
+
 /// A cached thing. Cloning shares it.
 #[derive(Debug, Clone)]
 pub enum Item {
@@ -62,6 +75,13 @@ impl Item {
     }
 }
 
+/// The part of the cache that is for what passes: one in this many bytes, and at most [`PASSING_MOST`].
+const PASSING_SHARE: u64 = 16;
+const PASSING_MOST: u64 = 16 << 20;
+
+/// The least number of entries that the share has room for.
+const PASSING_ENTRIES: u64 = 32;
+
 /// The cache. Safe to use from any number of threads.
 pub struct ChunkCache {
     capacity: u64,
@@ -72,11 +92,59 @@ pub struct ChunkCache {
 }
 
 struct State {
-    ready: LruCache<Key, (Item, u64)>,
+    staying: LruCache<Key, (Item, u64)>,
+    passing: LruCache<Key, (Item, u64)>,
     loading: HashMap<Key, Arc<Flight>>,
-    /// Of `ready` and `loading` together.
+    /// Of all three together.
     bytes: u64,
+    passing_bytes: u64,
     loading_bytes: u64,
+}
+
+impl State {
+    /// The entry for `key`. One that passes stays from now on if it is wanted for longer.
+    fn find(&mut self, key: &Key, keep: Keep) -> Option<Item> {
+        if let Some((item, _)) = self.staying.get(key) {
+            return Some(item.clone());
+        }
+        if keep == Keep::Passing {
+            return self.passing.get(key).map(|(item, _)| item.clone());
+        }
+        let (item, size) = self.passing.pop(key)?;
+        self.passing_bytes = self.passing_bytes.saturating_sub(size);
+        self.staying.put(*key, (item.clone(), size));
+        Some(item)
+    }
+
+    fn put(&mut self, key: Key, item: Item, size: u64, keep: Keep) {
+        self.bytes = self.bytes.saturating_add(size);
+        match keep {
+            Keep::Staying => self.staying.put(key, (item, size)),
+            Keep::Passing => {
+                self.passing_bytes = self.passing_bytes.saturating_add(size);
+                self.passing.put(key, (item, size))
+            }
+        };
+    }
+
+    /// Drops the least recently used entry of those that pass.
+    fn drop_passing(&mut self) -> bool {
+        let Some((_, (_, size))) = self.passing.pop_lru() else {
+            return false;
+        };
+        self.passing_bytes = self.passing_bytes.saturating_sub(size);
+        self.bytes = self.bytes.saturating_sub(size);
+        true
+    }
+
+    /// Drops the least recently used entry of those that stay.
+    fn drop_staying(&mut self) -> bool {
+        let Some((_, (_, size))) = self.staying.pop_lru() else {
+            return false;
+        };
+        self.bytes = self.bytes.saturating_sub(size);
+        true
+    }
 }
 
 /// A load that others may wait for.
@@ -120,24 +188,44 @@ impl ChunkCache {
             capacity,
             stats,
             state: Mutex::new(State {
-                ready: LruCache::unbounded(),
+                staying: LruCache::unbounded(),
+                passing: LruCache::unbounded(),
                 loading: HashMap::new(),
                 bytes: 0,
+                passing_bytes: 0,
                 loading_bytes: 0,
             }),
             room: Condvar::new(),
         }
     }
 
+    /// The share of what passes: enough for what the kernel has under way for many sequential readers, and little enough to stay
+    /// in the processor's caches.
+    fn passing_share(&self) -> u64 {
+        (self.capacity / PASSING_SHARE).min(PASSING_MOST)
+    }
+
     /// The entry for `key`, or what `load` makes of it, expected to take `estimate` bytes. Waits for room where loads in progress
     /// take up all of it; an entry larger than the whole cache is loaded alone and not kept.
-    pub fn get(&self, key: Key, estimate: u64, load: impl FnOnce() -> Result<Item>) -> Result<Item> {
+    pub fn get(
+        &self,
+        key: Key,
+        estimate: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<Item>,
+    ) -> Result<Item> {
+        // Of large entries, which take many requests to read, too few would fit.
+        let keep = if estimate > self.passing_share() / PASSING_ENTRIES {
+            Keep::Staying
+        } else {
+            keep
+        };
         let flight = Arc::new(Flight::default());
         let mut state = lock(&self.state);
         loop {
-            if let Some((item, _)) = state.ready.get(&key) {
+            if let Some(item) = state.find(&key, keep) {
                 self.stats.cache_hits.add(1);
-                return Ok(item.clone());
+                return Ok(item);
             }
             if let Some(other) = state.loading.get(&key).cloned() {
                 drop(state);
@@ -164,6 +252,7 @@ impl ChunkCache {
         let mut landing = Landing {
             cache: self,
             key,
+            keep,
             estimate,
             flight,
             result: None,
@@ -174,13 +263,13 @@ impl ChunkCache {
         result
     }
 
-    /// Drops entries, least recently used first, until `wanted` more bytes fit or nothing is left to drop.
+    /// Drops entries, those that pass beyond their share and then the least recently used, until `wanted` more bytes fit or nothing
+    /// is left to drop.
     fn evict(&self, state: &mut State, wanted: u64) {
-        while state.bytes.saturating_add(wanted) > self.capacity {
-            let Some((_, (_, size))) = state.ready.pop_lru() else {
-                break;
-            };
-            state.bytes = state.bytes.saturating_sub(size);
+        let full = |state: &State| state.bytes.saturating_add(wanted) > self.capacity;
+        while state.passing_bytes > self.passing_share() && state.drop_passing()
+            || full(state) && (state.drop_staying() || state.drop_passing())
+        {
             self.stats.cache_evictions.add(1);
         }
     }
@@ -189,6 +278,7 @@ impl ChunkCache {
 struct Landing<'a> {
     cache: &'a ChunkCache,
     key: Key,
+    keep: Keep,
     estimate: u64,
     flight: Arc<Flight>,
     result: Option<Result<Item>>,
@@ -211,8 +301,9 @@ impl Drop for Landing<'_> {
             if size <= self.cache.capacity {
                 self.cache.evict(&mut state, size);
                 if state.bytes.saturating_add(size) <= self.cache.capacity {
-                    state.bytes += size;
-                    state.ready.put(self.key, (item.clone(), size));
+                    state.put(self.key, item.clone(), size, self.keep);
+                    // What passes makes room for what passes.
+                    self.cache.evict(&mut state, 0);
                 }
             }
         }
@@ -257,7 +348,7 @@ mod tests {
                         std::thread::sleep(std::time::Duration::from_millis(20));
                         Ok(item(10))
                     };
-                    cache.get(key(1), 10, load).unwrap();
+                    cache.get(key(1), 10, Keep::Staying, load).unwrap();
                 });
             }
         });
@@ -278,7 +369,9 @@ mod tests {
                             most.fetch_max(stats.cache_bytes.get(), Ordering::SeqCst);
                             Ok(item(3000))
                         };
-                        cache.get(key((thread * 31 + i * 7) % 50), 3200, load).unwrap();
+                        cache
+                            .get(key((thread * 31 + i * 7) % 50), 3200, Keep::Staying, load)
+                            .unwrap();
                     }
                 });
             }
@@ -292,22 +385,28 @@ mod tests {
     fn too_large_for_the_cache_is_served_and_not_kept() {
         let stats: Arc<Stats> = Arc::default();
         let cache = ChunkCache::new(1000, stats.clone());
-        cache.get(key(1), 5000, || Ok(item(5000))).unwrap();
+        cache.get(key(1), 5000, Keep::Staying, || Ok(item(5000))).unwrap();
         assert_eq!(stats.cache_bytes.get(), 0);
-        cache.get(key(2), 100, || Ok(item(100))).unwrap();
-        cache.get(key(2), 100, || panic!("must be cached")).unwrap();
+        cache.get(key(2), 100, Keep::Staying, || Ok(item(100))).unwrap();
+        cache
+            .get(key(2), 100, Keep::Staying, || panic!("must be cached"))
+            .unwrap();
     }
 
     #[test]
     fn failures_and_panics_free_their_budget_and_are_not_kept() {
         let stats: Arc<Stats> = Arc::default();
         let cache = ChunkCache::new(1000, stats.clone());
-        assert!(cache.get(key(1), 500, || Err(Error::corrupt("x"))).is_err());
+        assert!(
+            cache
+                .get(key(1), 500, Keep::Staying, || Err(Error::corrupt("x")))
+                .is_err()
+        );
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _ = cache.get(key(1), 500, || panic!("deliberate"));
+            let _ = cache.get(key(1), 500, Keep::Staying, || panic!("deliberate"));
         }));
         assert!(unwound.is_err());
         assert_eq!(stats.cache_bytes.get(), 0);
-        cache.get(key(1), 500, || Ok(item(5))).unwrap();
+        cache.get(key(1), 500, Keep::Staying, || Ok(item(5))).unwrap();
     }
 }

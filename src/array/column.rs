@@ -1,9 +1,11 @@
 //! A field of a fragment as seekable sequences of bytes: values, offsets, validity; of all tiles, or of one.
 
+use super::cache::Keep;
 use super::field::{Field, Role};
 use super::fragment::{FragmentInfo, ListKind};
 use super::part::{PartFile, Sink};
 use super::piece::Piece;
+use super::sequence::Sequence;
 use super::tile_list::{PrefixSums, TileList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
@@ -124,6 +126,7 @@ impl Column {
             var_sizes,
             embeds,
             zipped: self.zipped(),
+            sequence: Sequence::default(),
             column: self.clone(),
         })
     }
@@ -199,6 +202,7 @@ pub struct OpenColumn {
     var_sizes: Option<(Arc<PrefixSums>, TileList)>,
     embeds: bool,
     zipped: Option<Zipped>,
+    sequence: Sequence,
 }
 
 impl OpenColumn {
@@ -215,7 +219,7 @@ impl OpenColumn {
     /// The bytes in `range`, cut at the end of the column.
     pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let range = range.start.min(self.len)..range.end.min(self.len);
-        let mut sink = Sink::new(scratch);
+        let mut sink = Sink::new(scratch, self.sequence.next(&range));
         self.read_into(range, &mut sink).map_err(|e| {
             e.in_part(format_args!(
                 "field `{}`",
@@ -330,27 +334,36 @@ impl OpenColumn {
         let entries = range.start / 8..range.end.div_ceil(8);
         let skip = (range.start % 8) as usize;
         let wanted = (range.end - range.start) as usize;
-        let out = sink.scratch();
         let last = if self.tile.is_some() {
             entries.end
         } else {
             entries.end.min(cell_num)
         };
-        if entries.start < last {
-            self.by_tile(entries.start * 8..last * 8, 8, |tile, cells, bytes| {
-                self.read_offsets_tile(tile, cells, bytes, out)
-            })?;
-        }
-        if last < entries.end {
-            out.extend_from_slice(&sums.total().to_le_bytes());
-        }
-        out.drain(..skip.min(out.len()));
-        out.truncate(wanted);
-        Ok(())
+        let keep = sink.keep;
+        sink.write(|out| {
+            if entries.start < last {
+                self.by_tile(entries.start * 8..last * 8, 8, |tile, cells, bytes| {
+                    self.read_offsets_tile(tile, cells, bytes, keep, out)
+                })?;
+            }
+            if last < entries.end {
+                out.extend_from_slice(&sums.total().to_le_bytes());
+            }
+            out.drain(..skip.min(out.len()));
+            out.truncate(wanted);
+            Ok(())
+        })
     }
 
     /// Appends the offsets in `bytes` (whole entries) of a tile, rebased unless the tile is shown on its own.
-    fn read_offsets_tile(&self, tile: u64, cells: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn read_offsets_tile(
+        &self,
+        tile: u64,
+        cells: u64,
+        bytes: Range<u64>,
+        keep: Keep,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let tile_num = self.column.info.geometry.tile_num;
         let part = opened(&self.fixed)?;
         let (sums, list) = opened(&self.var_sizes)?;
@@ -364,7 +377,7 @@ impl OpenColumn {
         let length = (bytes.end - bytes.start) as usize;
         let embedded = self.embeds && cells > 0 && part.stored_chunks(tile)? == 0;
         if embedded {
-            match self.var_part(tile)?.embedded_offsets(tile, size, cells)? {
+            match self.var_part(tile)?.embedded_offsets(tile, size, cells, keep)? {
                 Some(offsets) => out.extend_from_slice(
                     offsets
                         .get(bytes.start as usize..bytes.end as usize)
@@ -375,7 +388,7 @@ impl OpenColumn {
         } else {
             let expected = cells.checked_mul(8).ok_or_else(overflow)?;
             let mut scratch = Vec::new();
-            let mut sink = Sink::new(&mut scratch);
+            let mut sink = Sink::new(&mut scratch, keep);
             part.read(tile, expected, bytes.clone(), &mut sink)?;
             out.extend_from_slice(&sink.finish());
         }
@@ -430,7 +443,7 @@ fn read_zipped(
     let first = range.start / cell_size;
     let last = range.end.div_ceil(cell_size);
     let mut scratch = Vec::new();
-    let mut tuples = Sink::new(&mut scratch);
+    let mut tuples = Sink::new(&mut scratch, sink.keep);
     part.read(tile, size, first * tuple..last * tuple, &mut tuples)?;
     let tuples = tuples.finish();
     let skip = (range.start - first * cell_size) as usize;
@@ -438,7 +451,7 @@ fn read_zipped(
     let values = tuples
         .chunks_exact(tuple as usize)
         .flat_map(|t| t.get(from..from + cell_size as usize).unwrap_or(&[]));
-    sink.scratch()
-        .extend(values.skip(skip).take((range.end - range.start) as usize));
+    let wanted = values.skip(skip).take((range.end - range.start) as usize);
+    sink.write(|out| out.extend(wanted));
     Ok(())
 }

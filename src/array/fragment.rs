@@ -85,8 +85,51 @@ pub struct FragmentInfo {
     pub fields: Vec<Field>,
     /// Who wrote it.
     pub writer: Writer,
+    /// Bytes of the metadata file.
+    pub metadata_size: u64,
     objects: u64,
     var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
+}
+
+/// A file whose end is in memory: all that opening most fragments takes, in one read.
+struct Tail<'a> {
+    blob: &'a dyn Blob,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Tail<'_> {
+    const SIZE: u64 = 8192;
+
+    fn new(blob: &dyn Blob) -> Result<Tail<'_>> {
+        let start = blob.len().saturating_sub(Self::SIZE);
+        let bytes = blob.read(start, blob.len() - start)?;
+        Ok(Tail { blob, start, bytes })
+    }
+}
+
+impl Blob for Tail<'_> {
+    fn len(&self) -> u64 {
+        self.blob.len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let known = offset
+            .checked_sub(self.start)
+            .and_then(|from| usize::try_from(from).ok())
+            .and_then(|from| self.bytes.get(from..)?.get(..out.len()));
+        match known {
+            Some(bytes) => {
+                out.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => self.blob.read_at(offset, out),
+        }
+    }
+
+    fn display(&self) -> &str {
+        self.blob.display()
+    }
 }
 
 impl Fragment {
@@ -126,21 +169,24 @@ impl Fragment {
     }
 
     fn read(&self) -> Result<FragmentInfo> {
-        let blob = self.engine.open_immutable(&self.metadata_path())?;
+        // Not among the files that are kept open: of very many fragments most are opened for a look at the footer.
+        let file = self.engine.storage.open(&self.metadata_path())?;
+        let blob = Tail::new(&*file)?;
         let key = self.key.as_ref();
         if self.name.name_version <= 2 {
             let schema_name = super::schemas::LEGACY_SCHEMA;
             let schema = self.schemas.get(schema_name)?;
-            let (tile, body) = read_generic_tile(&*blob, 0, key)?;
+            let (tile, body) = read_generic_tile(&blob, 0, key)?;
             let metadata =
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
-            return self.legacy_info(schema, schema_name.to_owned(), metadata, &tile);
+            let info = self.legacy_info(schema, schema_name.to_owned(), metadata, &tile)?;
+            return Ok(info.with_metadata_size(blob.len()));
         }
         let legacy_schema = match self.name.name_version {
             ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
             _ => None,
         };
-        let (position, bytes) = self.footer_bytes(&*blob, legacy_schema.as_deref())?;
+        let (position, bytes) = self.footer_bytes(&blob, legacy_schema.as_deref())?;
         let front = Footer::peek(&bytes)?;
         let schema_name = match front.schema_name {
             Some(name) => String::from_utf8(name)
@@ -154,8 +200,9 @@ impl Fragment {
         let footer = Footer::parse(&mut Cursor::with_base(&bytes, position.offset), &schema, true)
             .and_then(|footer| footer.check_sections(position.offset).map(|()| footer))
             .map_err(|e| e.in_part("footer"))?;
-        let first = GenericTile::read_header(&*blob, footer.offsets.rtree, key)?;
-        self.footer_info(schema, schema_name, footer, position, &first)
+        let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
+        let info = self.footer_info(schema, schema_name, footer, position, &first)?;
+        Ok(info.with_metadata_size(blob.len()))
     }
 
     /// The footer and where it lies. `schema` as [`Footer::locate`] takes it.
@@ -296,6 +343,7 @@ impl Fragment {
             geometry,
             slots,
             writer,
+            metadata_size: 0,
             objects: new_objects(OBJECTS_PER_SLOT * slots.fixed() as u64),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
@@ -303,6 +351,11 @@ impl Fragment {
 }
 
 impl FragmentInfo {
+    fn with_metadata_size(mut self, size: u64) -> Self {
+        self.metadata_size = size;
+        self
+    }
+
     /// Format version of the metadata.
     pub fn version(&self) -> u32 {
         match &self.metadata {

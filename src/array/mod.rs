@@ -13,6 +13,7 @@ pub mod open;
 pub mod part;
 pub mod piece;
 pub mod schemas;
+pub mod sequence;
 pub mod source;
 pub mod tile_list;
 pub use open::Array;

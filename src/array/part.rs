@@ -1,6 +1,6 @@
 //! One file of a field: its tiles, found, and read chunk by chunk.
 
-use super::cache::{Item, Key};
+use super::cache::{Item, Keep, Key};
 use super::engine::Engine;
 use super::geometry::Geometry;
 use super::piece::Piece;
@@ -9,11 +9,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::TileCodec;
 use crate::filter::chunk::{self, ChunkIndex, ChunkPosition};
 use crate::storage::Blob;
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A decoded chunk: its bytes and, where the codec embeds them, its offsets.
 pub type Chunk = (Arc<Vec<u8>>, Option<Arc<Vec<u8>>>);
+
+thread_local! {
+    /// Room for a chunk as stored, kept from chunk to chunk.
+    static STORED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Above this much, the room for stored chunks is given back.
+const STORED_KEPT: usize = 1 << 20;
 
 /// One file of a field of a fragment, open. Cloning shares the file.
 #[derive(Clone)]
@@ -78,7 +87,7 @@ impl PartFile {
             tile,
             chunk: Key::INDEX,
         };
-        let item = self.engine.cache.get(key, estimate, || {
+        let item = self.engine.cache.get(key, estimate, Keep::Staying, || {
             let index = ChunkIndex::read(&*self.blob, extent.start, extent.end, size)
                 .map_err(|e| self.place(tile, e))?;
             self.engine.stats.tiles_opened.add(1);
@@ -90,8 +99,8 @@ impl PartFile {
         }
     }
 
-    /// The decoded chunk `chunk` of tile `tile`.
-    pub fn chunk(&self, tile: u64, index: &ChunkIndex, chunk: usize) -> Result<Chunk> {
+    /// The decoded chunk `chunk` of tile `tile`, to be cached as `keep` says.
+    pub fn chunk(&self, tile: u64, index: &ChunkIndex, chunk: usize, keep: Keep) -> Result<Chunk> {
         let position = *index
             .chunks()
             .get(chunk)
@@ -104,51 +113,67 @@ impl PartFile {
             tile,
             chunk: number,
         };
-        let item = self
-            .engine
-            .cache
-            .get(key, u64::from(position.original_length), || {
+        let estimate = u64::from(position.original_length);
+        let item = self.engine.cache.get(key, estimate, keep, || {
+            self.decode(tile, position).map_err(|e| {
                 // The schema was read with this key, so it is the data that are wrong.
-                let place = |e: Error| {
-                    let e = if e.kind() == ErrorKind::WrongKey {
-                        e.with_kind(ErrorKind::ChecksumMismatch)
-                    } else {
-                        e
-                    };
-                    self.place(
-                        tile,
-                        e.at(position.stored_offset)
-                            .in_part(format_args!("chunk {chunk}")),
-                    )
+                let e = match e.kind() {
+                    ErrorKind::WrongKey => e.with_kind(ErrorKind::ChecksumMismatch),
+                    _ => e,
                 };
-                let stored = self
-                    .blob
-                    .read(position.stored_offset, position.stored_length())
-                    .map_err(place)?;
-                let (metadata, data) = stored.split_at(position.metadata_length as usize);
-                let decoded = self
-                    .codec
-                    .decode_chunk_of_cells(
-                        position.original_length,
-                        self.geometry.cells_of(tile),
-                        metadata,
-                        data,
-                    )
-                    .map_err(place)?;
-                self.engine.stats.chunks_decoded.add(1);
-                self.engine.stats.bytes_decoded.add(decoded.data.len() as u64);
-                let offsets = decoded.offsets.map(|offsets| {
-                    Arc::new(offsets.iter().flat_map(|o| o.to_le_bytes()).collect::<Vec<u8>>())
-                });
-                Ok(Item::Chunk {
-                    data: Arc::new(decoded.data),
-                    offsets,
-                })
-            })?;
+                self.place(
+                    tile,
+                    e.at(position.stored_offset)
+                        .in_part(format_args!("chunk {chunk}")),
+                )
+            })
+        })?;
         match item {
             Item::Chunk { data, offsets } => Ok((data, offsets)),
             Item::Index(_) => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),
         }
+    }
+
+    /// Reads a chunk of tile `tile` and decodes it.
+    fn decode(&self, tile: u64, position: ChunkPosition) -> Result<Item> {
+        let length = position.stored_length();
+        let end = position
+            .stored_offset
+            .checked_add(length)
+            .filter(|&end| end <= self.blob.len());
+        let Some(length) = end.and(usize::try_from(length).ok()) else {
+            return Err(Error::truncated(format!(
+                "{length} bytes wanted, the file has {}",
+                self.blob.len()
+            )));
+        };
+        let mut room = STORED.take();
+        if room.len() < length {
+            room.resize(length, 0);
+        }
+        let stored = room.get_mut(..length).unwrap_or_default();
+        let decoded = self.blob.read_at(position.stored_offset, stored).and_then(|()| {
+            let (metadata, data) = stored.split_at(position.metadata_length as usize);
+            self.codec.decode_chunk_of_cells(
+                position.original_length,
+                self.geometry.cells_of(tile),
+                metadata,
+                data,
+            )
+        });
+        if room.capacity() <= STORED_KEPT {
+            STORED.set(room);
+        }
+        let decoded = decoded?;
+        self.engine.stats.chunks_decoded.add(1);
+        self.engine.stats.bytes_decoded.add(decoded.data.len() as u64);
+        let offsets = decoded
+            .offsets
+            .map(|offsets| Arc::new(offsets.iter().flat_map(|o| o.to_le_bytes()).collect::<Vec<u8>>()));
+        Ok(Item::Chunk {
+            data: Arc::new(decoded.data),
+            offsets,
+        })
     }
 
     /// Hands the bytes in `range` of the unfiltered tile `tile` of `size` bytes to `sink`, in order: each piece a chunk and the part of it wanted.
@@ -185,7 +210,7 @@ impl PartFile {
                 sink.copy(&*self.blob, start, within.len())
                     .map_err(|e| self.place(tile, e))?;
             } else {
-                let (data, _) = self.chunk(tile, &index, number)?;
+                let (data, _) = self.chunk(tile, &index, number, sink.keep)?;
                 sink.shared(data, within)?;
             }
             position = end;
@@ -195,11 +220,17 @@ impl PartFile {
 
     /// The offsets embedded in tile `tile`, whose values unfilter to `size` bytes: `cells` little-endian u64. None where the tile has no
     /// values at all, so that every offset is 0.
-    pub fn embedded_offsets(&self, tile: u64, size: u64, cells: u64) -> Result<Option<Arc<Vec<u8>>>> {
+    pub fn embedded_offsets(
+        &self,
+        tile: u64,
+        size: u64,
+        cells: u64,
+        keep: Keep,
+    ) -> Result<Option<Arc<Vec<u8>>>> {
         let index = self.index(tile, size)?;
         match index.chunks() {
             [] => Ok(None),
-            [_] => match self.chunk(tile, &index, 0)?.1 {
+            [_] => match self.chunk(tile, &index, 0, keep)?.1 {
                 Some(offsets) if offsets.len() as u64 / 8 == cells => Ok(Some(offsets)),
                 Some(offsets) => Err(self.place(
                     tile,
@@ -223,57 +254,77 @@ impl PartFile {
 
 /// Where a read puts its answer: nothing is copied while it is one part of one chunk.
 pub struct Sink<'s> {
+    /// How the chunks that it takes are cached.
+    pub keep: Keep,
+    /// Keeps its length from answer to answer, so that it is not filled with zeros each time.
     scratch: &'s mut Vec<u8>,
+    /// How much of it is the answer.
+    filled: usize,
     single: Option<(Arc<Vec<u8>>, Range<usize>)>,
 }
 
 impl<'s> Sink<'s> {
     /// An empty answer that may be put together in `scratch`.
-    pub fn new(scratch: &'s mut Vec<u8>) -> Self {
-        scratch.clear();
+    pub fn new(scratch: &'s mut Vec<u8>, keep: Keep) -> Self {
         Sink {
+            keep,
             scratch,
+            filled: 0,
             single: None,
         }
     }
 
     /// Appends a part of a chunk.
     pub fn shared(&mut self, data: Arc<Vec<u8>>, range: Range<usize>) -> Result<()> {
-        if self.scratch.is_empty() && self.single.is_none() {
+        if self.filled == 0 && self.single.is_none() {
             self.single = Some((data, range));
             return Ok(());
         }
-        self.scratch().extend_from_slice(
-            data.get(range)
-                .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk shorter than its index says"))?,
-        );
+        let part = data
+            .get(range)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk shorter than its index says"))?;
+        self.room(part.len()).copy_from_slice(part);
         Ok(())
     }
 
     /// Appends `length` bytes of a file.
     pub fn copy(&mut self, blob: &dyn Blob, offset: u64, length: usize) -> Result<()> {
-        let scratch = self.scratch();
-        let start = scratch.len();
-        scratch.resize(start + length, 0);
-        match scratch.get_mut(start..) {
-            Some(out) => blob.read_at(offset, out),
-            None => Ok(()),
+        blob.read_at(offset, self.room(length))
+    }
+
+    /// Appends `length` bytes to be written, which hold anything.
+    fn room(&mut self, length: usize) -> &mut [u8] {
+        self.gather();
+        let start = self.filled;
+        self.filled = start.saturating_add(length);
+        if self.scratch.len() < self.filled {
+            self.scratch.resize(self.filled, 0);
+        }
+        self.scratch.get_mut(start..self.filled).unwrap_or_default()
+    }
+
+    /// Moves the part of a single chunk into the scratch memory.
+    fn gather(&mut self) {
+        if let Some((data, range)) = self.single.take() {
+            let part = data.get(range).unwrap_or(&[]);
+            self.room(part.len()).copy_from_slice(part);
         }
     }
 
-    /// The memory that everything is gathered in from now on.
-    pub fn scratch(&mut self) -> &mut Vec<u8> {
-        if let Some((data, range)) = self.single.take() {
-            self.scratch.extend_from_slice(data.get(range).unwrap_or(&[]));
-        }
-        self.scratch
+    /// Lets `write` append to the answer, or change it.
+    pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.gather();
+        self.scratch.truncate(self.filled);
+        let result = write(self.scratch);
+        self.filled = self.scratch.len();
+        result
     }
 
     /// The answer.
     pub fn finish(self) -> Piece<'s> {
         match self.single {
             Some((data, range)) => Piece::Shared(data, range),
-            None => Piece::Scratch(self.scratch),
+            None => Piece::Scratch(self.scratch.get(..self.filled).unwrap_or_default()),
         }
     }
 }

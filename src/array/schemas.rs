@@ -8,6 +8,7 @@ use crate::format::schema::Schema;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// The file in the array's directory that held its schema before version 10.
 pub const LEGACY_SCHEMA: &str = "__array_schema.tdb";
@@ -15,8 +16,18 @@ pub const LEGACY_SCHEMA: &str = "__array_schema.tdb";
 /// The directory of schemas from version 10 on.
 pub const SCHEMA_DIRECTORY: &str = "__schema";
 
-/// By file name, with the state of the file that each was parsed from: an array may be deleted and created anew.
-type Parsed = HashMap<String, ((u64, u64, u64), Arc<Schema>)>;
+/// How long a schema is taken as it is, without a look at its file.
+const TRUSTED: Duration = Duration::from_millis(100);
+
+/// A schema, and the state of the file that it was parsed from: an array may be deleted and created anew.
+struct Known {
+    schema: Arc<Schema>,
+    state: (u64, u64, u64),
+    checked: Instant,
+}
+
+/// By file name.
+type Parsed = HashMap<String, Known>;
 
 /// The schemas of one array by file name.
 pub struct Schemas {
@@ -51,17 +62,29 @@ impl Schemas {
         if Path::new(name).components().count() != 1 || name.contains('/') || name == ".." {
             return Err(Error::corrupt(format!("a schema called {name:?}")));
         }
-        let path = self.path(name);
-        let state = self.engine.storage.metadata(&path)?.version;
-        if let Some((known, schema)) = self.parsed().get(name)
-            && *known == state
+        if let Some(known) = self.parsed().get(name)
+            && known.checked.elapsed() < TRUSTED
         {
-            return Ok(schema.clone());
+            return Ok(known.schema.clone());
+        }
+        let path = self.path(name);
+        let checked = Instant::now();
+        let state = self.engine.storage.metadata(&path)?.version;
+        if let Some(known) = self.parsed().get_mut(name)
+            && known.state == state
+        {
+            known.checked = checked;
+            return Ok(known.schema.clone());
         }
         let blob = self.engine.storage.open(&path)?;
         let (_, body) = read_generic_tile(&*blob, 0, self.key.as_ref())?;
         let schema = Arc::new(Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))?);
-        self.parsed().insert(name.to_owned(), (state, schema.clone()));
+        let known = Known {
+            schema: schema.clone(),
+            state,
+            checked,
+        };
+        self.parsed().insert(name.to_owned(), known);
         Ok(schema)
     }
 

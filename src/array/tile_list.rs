@@ -3,7 +3,7 @@
 //! A list is a generic tile of the fragment's metadata file, filtered in chunks like any other, so that an entry costs one
 //! decoded chunk however many tiles there are.
 
-use super::cache::{Item, Key};
+use super::cache::{Item, Keep, Key};
 use super::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
@@ -65,10 +65,9 @@ impl Section {
             tile: 0,
             chunk: Key::INDEX,
         };
-        let item = self
-            .engine
-            .cache
-            .get(key, estimate, || Ok(Item::Index(Arc::new(header.index(&*blob)?))))?;
+        let item = self.engine.cache.get(key, estimate, Keep::Staying, || {
+            Ok(Item::Index(Arc::new(header.index(&*blob)?)))
+        })?;
         match item {
             Item::Index(index) => Ok(index),
             Item::Chunk { .. } => Err(Error::new(ErrorKind::Internal, "a chunk in place of an index")),
@@ -119,7 +118,7 @@ impl Section {
         let item = self
             .engine
             .cache
-            .get(key, u64::from(position.original_length), || {
+            .get(key, u64::from(position.original_length), Keep::Staying, || {
                 let data = header.decode_chunk(&*blob, index, chunk)?;
                 self.engine.stats.metadata_chunks_decoded.add(1);
                 self.engine.stats.bytes_decoded.add(data.len() as u64);

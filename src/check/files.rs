@@ -2,6 +2,7 @@
 
 use super::{Checker, Kind, Problem};
 use crate::array::Piece;
+use crate::array::cache::Keep;
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::{Field, Role};
 use crate::array::fragment::{FragmentInfo, ListKind};
@@ -229,7 +230,7 @@ impl Files {
             return self.read_fixed(tile, bytes, out);
         }
         let part = self.embedding.as_ref().ok_or_else(missing)?;
-        let offsets = part.embedded_offsets(tile.number, tile.var_size, tile.cells)?;
+        let offsets = part.embedded_offsets(tile.number, tile.var_size, tile.cells, Keep::Passing)?;
         let length = (bytes.end - bytes.start) as usize;
         out.clear();
         match offsets {
@@ -263,9 +264,9 @@ fn check_part(part: &PartFile, tile: u64, size: u64) -> Result<u64> {
 
 fn read(part: &Option<PartFile>, tile: u64, size: u64, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
     let part = part.as_ref().ok_or_else(missing)?;
-    let mut sink = Sink::new(out);
+    let mut sink = Sink::new(out, Keep::Passing);
     part.read(tile, size, range, &mut sink)?;
     // Whole in `out`, also where it is a part of one chunk.
-    sink.scratch();
+    sink.write(|_| ());
     Ok(())
 }

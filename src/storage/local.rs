@@ -6,10 +6,12 @@
 use super::{Blob, DirEntry, EntryType, Metadata, Storage};
 use crate::error::{Error, Result};
 use crate::stats::Stats;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// A directory tree of the local machine.
@@ -54,6 +56,27 @@ impl LocalStorage {
         }
     }
 
+    /// Opens `path` unless it leads out of the tree. A path without links cannot, which the kernel tells at once; one with links is
+    /// resolved component by component, as every path is by kernels before 5.6.
+    fn open_inside(&self, path: &Path, flags: OFlag) -> Result<File> {
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if plain && !self.follow_symlinks {
+            let how = OpenHow::new()
+                .flags(flags | OFlag::O_CLOEXEC)
+                .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+            match openat2(AT_FDCWD, &self.root.join(path), how) {
+                Ok(file) => return Ok(file.into()),
+                Err(Errno::ENOENT) => return Err(self.error(&Errno::ENOENT.into(), path)),
+                Err(_) => {}
+            }
+        }
+        let mut options = File::options();
+        options.read(true).custom_flags(flags.bits());
+        options
+            .open(self.resolve(path)?)
+            .map_err(|e| self.error(&e, path))
+    }
+
     fn error(&self, error: &io::Error, path: &Path) -> Error {
         Error::io(error).in_file(self.display(path))
     }
@@ -91,7 +114,8 @@ impl Storage for LocalStorage {
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
-        let metadata = fs::metadata(self.resolve(path)?).map_err(|e| self.error(&e, path))?;
+        let file = self.open_inside(path, OFlag::O_PATH)?;
+        let metadata = file.metadata().map_err(|e| self.error(&e, path))?;
         let entry_type = if metadata.is_dir() {
             EntryType::Directory
         } else if metadata.is_file() {
@@ -117,7 +141,7 @@ impl Storage for LocalStorage {
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        let file = File::open(self.resolve(path)?).map_err(|e| self.error(&e, path))?;
+        let file = self.open_inside(path, OFlag::O_RDONLY)?;
         let metadata = file.metadata().map_err(|e| self.error(&e, path))?;
         if !metadata.is_file() {
             return Err(Error::corrupt("not a regular file").in_file(self.display(path)));

@@ -72,10 +72,10 @@ impl ArrayDirectory {
                 "metadata.json",
                 self.document(mtime, |_, array| metadata_json(array)),
             ),
-            (
-                "fragments.json",
-                self.document(mtime, |_, array| fragments_json(array)),
-            ),
+            ("fragments.json", {
+                let array = array.clone();
+                Document::node(mtime, Freshness::Listing, move || fragments_json(&array))
+            }),
             (
                 "commits.json",
                 self.document(mtime, |_, array| super::commits::commits_json(array)),
@@ -265,16 +265,13 @@ impl Directory for FragmentsDirectory {
     }
 }
 
-fn fragments_json(array: &Array) -> Result<serde_json::Value> {
+fn fragments_json(array: &Array) -> Result<Vec<u8>> {
     let listing = array.listing()?;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files);
-    let entries: Vec<_> = listing
-        .fragments
-        .iter()
-        .map(|entry| fragment_entry(entry, &consolidated))
-        .collect();
-    Ok(json::fragments::fragments_json(&entries))
+    Ok(json::render_objects(&listing.fragments, |entry| {
+        json::fragments::entry_json(&fragment_entry(entry, &consolidated))
+    }))
 }
 
 fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> json::fragments::FragmentEntry {
@@ -326,8 +323,7 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
 
 /// Bytes of all files of a fragment: as its metadata has it, and the metadata itself.
 fn size(info: &FragmentInfo) -> Result<u64> {
-    let metadata = info.engine.storage.metadata(&info.metadata_path())?.len;
     info.files_size()
-        .and_then(|size| size.checked_add(metadata))
+        .and_then(|size| size.checked_add(info.metadata_size))
         .ok_or_else(|| Error::limit("files of more than 2^64 bytes"))
 }

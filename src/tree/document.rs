@@ -3,10 +3,14 @@
 use super::node::{File, Freshness, Node, OpenFile, Piece, clamp};
 use crate::error::Result;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A file with content made by a function. Its length is remembered where the content never changes.
 pub struct Document<F> {
+    /// Differs between any two.
+    number: u64,
     render: F,
     mtime: u64,
     freshness: Freshness,
@@ -16,7 +20,9 @@ pub struct Document<F> {
 impl<F: Fn() -> Result<Vec<u8>> + Send + Sync + 'static> Document<F> {
     /// A file node whose content is what `render` gives.
     pub fn node(mtime: u64, freshness: Freshness, render: F) -> Node {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Node::File(Arc::new(Document {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             render,
             mtime,
             freshness,
@@ -25,14 +31,50 @@ impl<F: Fn() -> Result<Vec<u8>> + Send + Sync + 'static> Document<F> {
     }
 }
 
+/// The content that was made last to tell its length, for whoever opens the document next, which mostly is who asked.
+static LAST: Mutex<Option<Last>> = Mutex::new(None);
+
+struct Last {
+    document: u64,
+    made: Instant,
+    content: Vec<u8>,
+}
+
+impl Last {
+    /// For how long it counts as the present content, where that may change.
+    const TRUSTED: Duration = Duration::from_millis(100);
+
+    /// The most bytes that are kept.
+    const MOST: usize = 8 << 20;
+
+    fn put(document: u64, content: Vec<u8>) {
+        let last = (content.len() <= Self::MOST).then(|| Last {
+            document,
+            made: Instant::now(),
+            content,
+        });
+        *LAST.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
+
+    fn take(document: u64) -> Option<Vec<u8>> {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last.take_if(|last| last.document == document)?;
+        (last.made.elapsed() < Self::TRUSTED).then_some(last.content)
+    }
+}
+
 impl<F: Fn() -> Result<Vec<u8>> + Send + Sync> File for Document<F> {
     fn len(&self) -> Result<u64> {
         if let Some(len) = self.len.get() {
             return Ok(*len);
         }
-        let len = (self.render)()?.len() as u64;
+        let content = (self.render)()?;
+        let len = content.len() as u64;
         if self.freshness == Freshness::Immutable {
             self.len.get_or_init(|| len);
+        }
+        if self.freshness != Freshness::Live {
+            Last::put(self.number, content);
         }
         Ok(len)
     }
@@ -46,7 +88,10 @@ impl<F: Fn() -> Result<Vec<u8>> + Send + Sync> File for Document<F> {
     }
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
-        let content = (self.render)()?;
+        let content = match Last::take(self.number) {
+            Some(content) => content,
+            None => (self.render)()?,
+        };
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);
         Ok(Arc::new(OpenDocument {

@@ -32,12 +32,8 @@ pub struct FragmentEntry {
     pub reason: Option<String>,
 }
 
-/// The document, in the order of `entries`, which is oldest first.
-pub fn fragments_json(entries: &[FragmentEntry]) -> Value {
-    entries.iter().map(entry_json).collect()
-}
-
-fn entry_json(entry: &FragmentEntry) -> Value {
+/// One entry of the document, an array that is oldest first.
+pub fn entry_json(entry: &FragmentEntry) -> Value {
     json!({
         "name": value::name(&entry.name),
         "format_version": entry.format_version,
@@ -89,7 +85,7 @@ mod tests {
             reason: Some("no commit".to_string()),
         };
         assert_eq!(
-            fragments_json(&[whole, damaged]).to_string(),
+            Value::from_iter([entry_json(&whole), entry_json(&damaged)]).to_string(),
             concat!(
                 r#"[{"name":"__1_2_ab_22","format_version":22,"timestamp_range":[1,2],"dense":true,"cell_num":16,"#,
                 r#""tile_num":4,"size":1234,"schema_name":"__1_1_cd","non_empty_domain":[[1,4],[1,4]],"#,

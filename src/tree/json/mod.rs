@@ -18,4 +18,4 @@ pub mod schema;
 pub mod statistics;
 pub mod tiles;
 pub mod value;
-pub use render::render;
+pub use render::{render, render_objects};

@@ -1,0 +1,467 @@
+"""Measures tiledbfs against TileDB-Py and against the limit of this machine; prints one table. Called by scripts/bench.sh.
+
+Each figure is the median of several rounds; both sides are measured in turn in each round, and a ratio is the median of the
+rounds' ratios. Each round of a cold read has a mount of its own, so that the kernel holds no page of it; the source's own files
+are in the page cache for both sides.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import arrays
+
+MIB = arrays.MIB
+CORES = os.cpu_count()
+
+COLUMN_TARGETS = {
+    "plain": 0.33,
+    "delta": 0.33,
+    "zstd": 0.45,
+    "lz4": 0.45,
+    "gzip": 0.45,
+    "shuffle": 0.6,
+    "double-delta": 0.6,
+}
+LABELS = {
+    "plain": "no filter",
+    "delta": "POSITIVE_DELTA+BIT_WIDTH_REDUCTION+ZSTD",
+    "zstd": "ZSTD",
+    "lz4": "LZ4",
+    "gzip": "GZIP",
+    "shuffle": "BYTESHUFFLE+ZSTD",
+    "double-delta": "DOUBLE_DELTA",
+}
+
+
+class Bench:
+    def __init__(self, options):
+        self.program = os.environ["TILEDBFS_BIN"]
+        self.examples = pathlib.Path(self.program).parent / "examples"
+        self.folder = pathlib.Path(options.arrays)
+        self.size = options.size * MIB
+        self.rounds = options.rounds
+        self.options = options
+        self.rows = []
+        self.peaks = {}
+
+    # --- processes
+
+    @contextlib.contextmanager
+    def served(self, command, name):
+        """Runs a command that mounts on a new directory in the foreground; gives the directory and the process."""
+        with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as where:
+            mountpoint = pathlib.Path(where) / "mnt"
+            mountpoint.mkdir()
+            process = subprocess.Popen([part if part != "MNT" else str(mountpoint) for part in map(str, command)],
+                                       stdout=subprocess.DEVNULL)
+            try:
+                end = time.monotonic() + 60
+                while not os.path.ismount(mountpoint):
+                    if process.poll() is not None or time.monotonic() > end:
+                        raise RuntimeError(f"{command} did not mount")
+                    time.sleep(0.002)
+                yield mountpoint, process
+                if name:
+                    self.peaks[name] = max(self.peaks.get(name, 0), peak(process.pid))
+            finally:
+                subprocess.run([self.program, "unmount", str(mountpoint)], check=False)
+                if process.poll() is None:
+                    try:
+                        process.wait(10)
+                    except subprocess.TimeoutExpired:
+                        process.kill()
+
+    def mounted(self, source, *arguments, name=None):
+        return self.served([self.program, "mount", "-f", source, "MNT", *arguments], name)
+
+    def memory(self, source, *arguments):
+        return self.served([self.examples / "memory_fs", source, "MNT", *arguments], None)
+
+    def python(self, code, *arguments):
+        """Seconds that a fresh Python takes to run `code`, and what it prints."""
+        return timed([sys.executable, "-c", code, *map(str, arguments)])
+
+    # --- results
+
+    def row(self, what, figures, value=None, target=None, at_least=False):
+        if target is None:
+            verdict = ""
+        elif at_least:
+            verdict = "ok" if value >= target else "MISSED"
+        else:
+            verdict = "ok" if value <= target else "MISSED"
+        shown = "" if target is None else f"{'≥' if at_least else '≤'} {target:g}"
+        measured = "" if value is None else f"{value:.3g}"
+        self.rows.append((what, figures, measured, shown, verdict))
+        print(f"  {what}: {figures} {measured} {shown} {verdict}", flush=True)
+
+
+def timed(command, **options):
+    start = time.perf_counter()
+    result = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, check=True, **options)
+    return time.perf_counter() - start, result.stdout
+
+
+def cat(path):
+    """Wall seconds and processor seconds of `cat path > /dev/null`."""
+    with open(os.devnull, "wb") as null:
+        start = time.perf_counter()
+        process = subprocess.Popen(["cat", str(path)], stdout=null)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        process.returncode = status
+    if status:
+        raise RuntimeError(f"cat {path} failed")
+    return wall, usage.ru_utime + usage.ru_stime
+
+
+def processor(pid):
+    """Processor seconds of a process so far, to the nanosecond."""
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
+def peak(pid):
+    """Peak resident bytes of a process."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
+
+
+def stats(mountpoint):
+    return json.loads((mountpoint / ".tiledbfs/stats.json").read_text())
+
+
+def reads(mountpoint, action):
+    """Read requests that `action` causes: a look at the counters costs some itself."""
+    first = stats(mountpoint)["reads"]
+    second = stats(mountpoint)["reads"]
+    action()
+    return stats(mountpoint)["reads"] - second - (second - first)
+
+
+def fragment(mountpoint):
+    return next((mountpoint / "fragments").iterdir())
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def seconds(value):
+    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def warm(path):
+    for file in pathlib.Path(path).rglob("*"):
+        if file.is_file():
+            file.read_bytes()
+
+
+READ_COLUMN = """
+import sys, tiledb
+with tiledb.open(sys.argv[1]) as a:
+    sys.stdout.buffer.write(a.query(attrs=["a"])[:]["a"].data)
+"""
+
+
+def columns(bench):
+    """cat of a column against TileDB-Py, and against the limit."""
+    for name in COLUMN_TARGETS:
+        if bench.options.filter and name not in bench.options.filter:
+            continue
+        path = arrays.columns(bench.folder, name, bench.size)
+        warm(path)
+        decode = [bench.examples / "decode", path, None, CORES]
+        with bench.mounted(path) as (mountpoint, _):
+            inside = (fragment(mountpoint) / "columns/a/data.bin").relative_to(mountpoint)
+            decode[2] = inside
+            with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as copy:
+                subprocess.run(["cp", mountpoint / inside, pathlib.Path(copy) / "data.bin"], check=True)
+                compare_column(bench, name, path, inside, decode, copy)
+
+
+def compare_column(bench, name, path, inside, decode, copy):
+    ours, theirs, limits, requests = [], [], [], []
+    parts = []
+    null = open(os.devnull, "wb")
+    for _ in range(bench.rounds):
+        with bench.mounted(path, name="cat of a column") as (mountpoint, process):
+            os.stat(mountpoint / inside)
+            before = processor(process.pid)
+            wall, used = cat(mountpoint / inside)
+            ours.append(wall)
+            used += processor(process.pid) - before
+            requests.append(reads(mountpoint, lambda: cat(mountpoint / inside)))
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", READ_COLUMN, path], stdout=null, check=True)
+        theirs.append(time.perf_counter() - start)
+        with bench.memory(copy) as (mountpoint, process):
+            os.stat(mountpoint / "data.bin")
+            before = processor(process.pid)
+            a, serving = cat(mountpoint / "data.bin")
+            serving += processor(process.pid) - before
+        alone = json.loads(timed(decode)[1])
+        b, c = alone["wall"], (serving + alone["cpu"]) / CORES
+        limits.append(max(a, b, c))
+        parts.append((a, b, c, used / CORES))
+    label = LABELS[name]
+    bench.row(f"cat, {label}", f"{seconds(median(ours))} against {seconds(median(theirs))}",
+              median([o / t for o, t in zip(ours, theirs)]), COLUMN_TARGETS[name])
+    a, b, c, used = (median(part) for part in zip(*parts))
+    bench.row(f"limit, {label}",
+              f"{seconds(median(limits))} (a {seconds(a)}, b {seconds(b)}, c {seconds(c)}; our processor time / cores {seconds(used)})",
+              median([l / o for l, o in zip(limits, ours)]), 0.8, at_least=True)
+    bench.row(f"second cat, {label}", f"read requests (in one of the rounds {max(requests)})", median(requests), 0)
+
+
+READ_CELL = """
+import sys, tiledb
+with tiledb.open(sys.argv[1]) as a:
+    print(a.query(attrs=["a"])[int(sys.argv[2])])
+"""
+
+
+def cell(bench):
+    """Eight bytes in the middle of the column."""
+    path = arrays.columns(bench.folder, "zstd", bench.size)
+    middle = bench.size // 16
+    ours, theirs, chunks = [], [], []
+    for _ in range(bench.rounds):
+        with bench.mounted(path) as (mountpoint, _):
+            file = fragment(mountpoint) / "columns/a/data.bin"
+            before = stats(mountpoint)["chunks_decoded"]
+            ours.append(timed(["dd", f"if={file}", "bs=8", "count=1", f"skip={middle}", "status=none"])[0])
+            chunks.append(stats(mountpoint)["chunks_decoded"] - before)
+        theirs.append(bench.python(READ_CELL, path, middle)[0])
+    bench.row("dd of 8 bytes in the middle", f"{seconds(median(ours))} against {seconds(median(theirs))}",
+              median([o / t for o, t in zip(ours, theirs)]), 0.1)
+    bench.row("chunks decoded for it", f"{max(chunks)}", max(chunks), 1)
+
+
+def schema(bench):
+    """schema.json on a fresh mount, the mount included."""
+    path = arrays.columns(bench.folder, "zstd", bench.size)
+    code = "import sys, tiledb; print(tiledb.ArraySchema.load(sys.argv[1]))"
+    ours, theirs = [], []
+    for _ in range(bench.rounds):
+        with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as mountpoint:
+            script = '"$0" mount "$1" "$2" && cat "$2/schema.json"'
+            ours.append(timed(["sh", "-c", script, bench.program, path, mountpoint])[0])
+            subprocess.run([bench.program, "unmount", mountpoint], check=True)
+        theirs.append(bench.python(code, path)[0])
+    bench.row("mount and cat schema.json", f"{seconds(median(ours))} against {seconds(median(theirs))}",
+              median([o / t for o, t in zip(ours, theirs)]), 0.2)
+
+
+def fragments(bench):
+    """An array of very many fragments."""
+    count = 10_000
+    path = arrays.fragments(bench.folder, count)
+    code = "import sys, tiledb; print(len(tiledb.array_fragments(sys.argv[1])))"
+    ours, theirs = [], []
+    for _ in range(bench.rounds):
+        with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as mountpoint:
+            script = '"$0" mount "$1" "$2" && ls "$2/fragments" && cat "$2/fragments.json"'
+            ours.append(timed(["sh", "-c", script, bench.program, path, mountpoint])[0])
+            subprocess.run([bench.program, "unmount", mountpoint], check=True)
+        theirs.append(bench.python(code, path)[0])
+    bench.row(f"{count} fragments: mount, ls fragments, cat fragments.json",
+              f"{seconds(median(ours))} against {seconds(median(theirs))}",
+              median([o / t for o, t in zip(ours, theirs)]), 0.2)
+    with bench.mounted(path, name="10,000 fragments") as (mountpoint, _):
+        before = stats(mountpoint)["files_opened"]
+        took, _ = timed(["ls", "-l", mountpoint / "fragments"])
+        opened = stats(mountpoint)["files_opened"] - before
+        (mountpoint / "fragments.json").read_bytes()
+    bench.row("ls -l fragments: files opened", f"{opened} in {seconds(took)}", opened, 0)
+
+
+def tiles(bench):
+    """One fragment of a million tiles."""
+    count = 1_000_000
+    path = arrays.tiles(bench.folder, count)
+    took, resident = [], []
+    for _ in range(bench.rounds):
+        with bench.mounted(path) as (mountpoint, process):
+            (fragment(mountpoint) / "footer.json").read_bytes()
+            before = peak(process.pid)
+            start = time.perf_counter()
+            file = os.open(fragment(mountpoint) / "columns/a/data.bin", os.O_RDONLY)
+            size = os.fstat(file).st_size
+            os.pread(file, 4096, size - 4096)
+            took.append(time.perf_counter() - start)
+            os.close(file)
+            resident.append(peak(process.pid) - before)
+    bench.row(f"{count} tiles: open, stat, last 4 KiB (ms)", f"{seconds(median(took))}", median(took) * 1000, 50)
+    bench.row("memory for it (MiB)", f"{max(resident) / MIB:.1f} MiB", max(resident) / MIB, 8)
+    with bench.mounted(path, name="documents of a million tiles") as (mountpoint, _):
+        for document in ["tiles.json", "rtree.json", "footer.json", "statistics.json"]:
+            took, _ = cat(fragment(mountpoint) / document)
+            size = (fragment(mountpoint) / document).stat().st_size
+            bench.row(f"  {document} of {count} tiles", f"{size / MIB:.1f} MiB in {seconds(took)}")
+
+
+def readers(bench):
+    """Sixteen readers, of sixteen columns and of one."""
+    number = 16
+    size = bench.size // 4
+    path = arrays.many_columns(bench.folder, size, number)
+    names = [f"a{i:02}" for i in range(number)]
+    chunks = size // 65536
+    warm(path)
+
+    def read_all(files):
+        with concurrent.futures.ThreadPoolExecutor(len(files)) as pool:
+            start = time.perf_counter()
+            list(pool.map(cat, files))
+            return time.perf_counter() - start
+
+    many, same, decoded = [], [], []
+    for _ in range(bench.rounds):
+        alone = json.loads(timed([bench.examples / "decode", path, f"fragments/{fragment_name(path)}/columns/a00/data.bin", 1])[1])
+        single = alone["bytes"] / alone["wall"]
+        with bench.mounted(path, name="16 readers of 16 columns") as (mountpoint, _):
+            folder = fragment(mountpoint) / "columns"
+            took = read_all([folder / name / "data.bin" for name in names])
+            many.append(number * size / took / single)
+        with bench.mounted(path, name="16 readers of one column") as (mountpoint, _):
+            file = fragment(mountpoint) / "columns/a00/data.bin"
+            took = read_all([file] * number)
+            same.append(size / took / single)
+            decoded.append(stats(mountpoint)["chunks_decoded"])
+    bench.row(f"{number} readers of {number} columns, in decoders of one thread", "throughput / that of one thread",
+              median(many), 0.8 * CORES, at_least=True)
+    bench.row(f"{number} readers of the same column", f"{median(same):.2f} decoders; chunks decoded of {chunks}",
+              max(decoded), chunks)
+
+
+def fragment_name(path):
+    return next((path / "__fragments").iterdir()).name
+
+
+def scattered(bench):
+    """Random reads of 4 KiB over a column larger than the cache."""
+    size = 4 * bench.size
+    path = arrays.columns(bench.folder, "zstd", size)
+    count = 4000
+    rates, chunks = [], []
+    for round in range(bench.rounds):
+        pick = random.Random(round)
+        with bench.mounted(path, "--cache-size", "64M") as (mountpoint, process):
+            file = os.open(fragment(mountpoint) / "columns/a/data.bin", os.O_RDONLY)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+            offsets = [pick.randrange(size // 4096) * 4096 for _ in range(count)]
+            before = stats(mountpoint)["chunks_decoded"]
+            start = time.perf_counter()
+            for offset in offsets:
+                os.pread(file, 4096, offset)
+            rates.append(count / (time.perf_counter() - start))
+            chunks.append((stats(mountpoint)["chunks_decoded"] - before) / count)
+            os.close(file)
+            bench.peaks["random reads (cache 64 MiB)"] = peak(process.pid)
+    bench.row(f"random 4 KiB reads over {size // MIB} MiB, cache 64 MiB", f"{median(rates):.0f} reads/s; chunks decoded a read",
+              max(chunks), 1)
+
+
+def walk(bench):
+    """Listing very many arrays."""
+    count = 2000
+    path = arrays.many_arrays(bench.folder, count)
+    warm(path)
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as copy:
+        with bench.mounted(path / "a00000") as (mountpoint, _):
+            subprocess.run(["cp", "-r", mountpoint, pathlib.Path(copy) / "one"], check=True)
+        copy = pathlib.Path(copy) / "one"
+        for command in [["find"], ["ls", "-lR"]]:
+            ours, static = [], []
+            for _ in range(min(bench.rounds, 3)):
+                with bench.mounted(path, name=f"{command[0]} over {count} arrays") as (mountpoint, _):
+                    took, out = timed([*command, mountpoint])
+                    ours.append(took)
+                paths = out.count(b"\n")
+                with bench.memory(copy, count) as (mountpoint, _):
+                    static.append(timed([*command, mountpoint])[0])
+            bench.row(f"{' '.join(command)} over {count} arrays ({paths} lines)",
+                      f"{paths / median(ours):.0f} lines/s; a static tree {paths / median(static):.0f}")
+
+
+def resident(bench):
+    """Peak memory of what the other rows have read, and of 16 readers of everything that is large."""
+    path = arrays.columns(bench.folder, "zstd", 4 * bench.size)
+    with bench.mounted(path, name="1 GiB in pieces, from the end to the start") as (mountpoint, _):
+        file = os.open(fragment(mountpoint) / "columns/a/data.bin", os.O_RDONLY)
+        for offset in range(os.fstat(file).st_size - 65536, 0, -65536):
+            os.pread(file, 65536, offset)
+        os.close(file)
+    for name, bytes in bench.peaks.items():
+        allowed = (64 if "cache 64" in name else 256) + 64
+        bench.row(f"peak RSS (MiB): {name}", f"{bytes / MIB:.0f} MiB", bytes / MIB, allowed)
+
+
+ROWS = {
+    "columns": columns,
+    "cell": cell,
+    "schema": schema,
+    "fragments": fragments,
+    "tiles": tiles,
+    "readers": readers,
+    "scattered": scattered,
+    "walk": walk,
+    "resident": resident,
+}
+
+
+def machine():
+    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    memory = re.search(r"MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())
+    load = os.getloadavg()[0]
+    return (f"{model[1] if model else platform.machine()}, {CORES} cores, {int(memory[1]) >> 20} GiB, Linux {platform.release()}, "
+            f"load {load:.1f} at the start")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench.sh", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"which to measure: {' '.join(ROWS)} [default: all]")
+    parser.add_argument("--size", type=int, default=256, metavar="MIB", help="size of a column [default: 256]")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds of each measurement [default: 5]")
+    parser.add_argument("--filter", action="append", choices=COLUMN_TARGETS, help="only these columns; may be given several times")
+    parser.add_argument("--realtime", action="store_true", help="run all with real-time priority, which keeps other programs of the machine out")
+    parser.add_argument("--arrays", required=True, metavar="DIR", help="where arrays are kept from run to run")
+    options = parser.parse_args()
+    if unknown := set(options.rows) - set(ROWS):
+        parser.error(f"no such row: {' '.join(unknown)}")
+    if options.realtime:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    print(machine(), flush=True)
+    bench = Bench(options)
+    for name, measure in ROWS.items():
+        if not options.rows or name in options.rows:
+            print(f"{name}: {measure.__doc__}", flush=True)
+            measure(bench)
+    header = ("what", "figures", "measured", "target", "verdict")
+    print("\n| " + " | ".join(header) + " |\n|" + "---|" * len(header))
+    for row in bench.rows:
+        print("| " + " | ".join(row) + " |")
+    print(f"\n{machine()}; medians of {options.rounds} rounds")
+    missed = sum(row[-1] == "MISSED" for row in bench.rows)
+    judged = sum(bool(row[-1]) for row in bench.rows)
+    print(f"{judged - missed} of {judged} targets reached")
+
+
+if __name__ == "__main__":
+    main()
