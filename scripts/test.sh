@@ -82,6 +82,7 @@ run "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TAR
 run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
 run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "damage" "$PYTHON" tests/oracle/damage.py
+run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     stage="unpack $TILEDBFS_ARRAYS"
     unpack_arrays
