@@ -17,6 +17,10 @@ BY_HAND = [
     # (structure, versions, test in tests/by_hand.rs)
     ("optional footer sections, known and unknown", [23], "optional_sections_of_version_23"),
     ("global-order bounds of tiles", [23], "optional_sections_of_version_23"),
+    ("sparse fragments", [23], "optional_sections_of_version_23"),
+    ("fixed-size fields", [23], "optional_sections_of_version_23"),
+    ("several tiles", [23], "optional_sections_of_version_23"),
+    ("`.wrt` files", [23], "optional_sections_of_version_23"),
     ("null non-empty domain", [22, 23], "a_null_non_empty_domain_with_and_without_zeros_in_its_place"),
     ("compressed coordinates of version 1", [1], "coordinates_of_version_1_are_split_where_they_are_compressed"),
     ("`.upd` files", [22], "updates_are_shown_alone_and_inside_consolidated_commits"),
@@ -72,6 +76,7 @@ def page(files):
         "Written by `tests/oracle/table.py` from what the oracle runs have counted; not edited by hand. A number is that of arrays (of fragments and columns in",
         "their rows) which a mount showed without any difference from what libtiledb 2.30 reads: every value, and every fact that its API tells. `hand`: no",
         "released writer produces it, or none was at hand; verified only on bytes built by hand from the description of the format (`tests/by_hand.rs`).",
+        "An array that is in two runs counts twice, as does the only public one of version 1.",
         "",
         f"Runs: {', '.join(runs)}. In all {total['arrays']} arrays, {total['fragments']} fragments, {total['columns']} columns"
         + f" and {sum(groups.values())} groups ({', '.join(f'{n} with {k}' for k, n in sorted(groups.items()))}).",
