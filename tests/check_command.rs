@@ -68,6 +68,20 @@ fn a_clean_source() {
 }
 
 #[test]
+fn arrays_of_every_version_are_clean() {
+    let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/versions");
+    // One of them is encrypted.
+    let (code, stdout, stderr) = run(&versions, &[]);
+    assert_eq!(code, Some(2), "{stdout}");
+    assert!(stderr.contains(": 0 problems, "), "{stdout}{stderr}");
+    let mut lines = stdout.lines();
+    assert!(
+        lines.all(|line| line.starts_with("note: ") || line.starts_with("unchecked: v22/encrypted/")),
+        "{stdout}"
+    );
+}
+
+#[test]
 fn a_damaged_source() {
     let place = damaged();
     let (code, stdout, stderr) = run(place.path(), &[]);

@@ -238,6 +238,35 @@ fn a_damaged_footer() {
     assert!(!sample.check().is_empty());
 }
 
+/// A count of tiles that nothing bears out must not be believed.
+#[test]
+fn a_footer_of_very_many_tiles() {
+    let sample = Sample::new();
+    let info = sample.info("lightning");
+    let FragmentMetadata::Footer(footer, position) = &info.metadata else {
+        panic!("a fragment without footer");
+    };
+    let file = info.metadata_path().to_str().unwrap().to_owned();
+    sample.change(&file, |bytes| {
+        let footer_bytes = &mut bytes[position.offset as usize..];
+        let mut set = |from: u64, to: u64| {
+            let places = footer_bytes.windows(8).position(|w| w == from.to_le_bytes());
+            let at = places.unwrap();
+            footer_bytes[at..at + 8].copy_from_slice(&to.to_le_bytes());
+        };
+        set(footer.sparse_tile_num, 1 << 58);
+        for &size in footer.file_sizes.iter().filter(|size| **size > 0) {
+            set(size, 1 << 62);
+        }
+    });
+    let found = sample.check();
+    assert!(
+        found.iter().any(|p| p.level == Level::Problem && p.path == file),
+        "{found:#?}"
+    );
+    assert!(found.len() < 100);
+}
+
 #[test]
 fn a_missing_metadata_file_and_a_missing_schema() {
     let sample = Sample::new();
