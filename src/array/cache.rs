@@ -17,6 +17,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+/// What may be decoded at once beyond the size of the cache, and with the smallest cache.
+const ALLOWANCE: u64 = 32 << 20;
+const LEAST: u64 = 32 << 20;
+
 /// What a cache entry is of. `object` comes from [`new_objects`]; `tile` and `chunk` count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -197,6 +201,18 @@ impl ChunkCache {
             }),
             room: Condvar::new(),
         }
+    }
+
+    /// Fails where decoding something of `bytes` bytes would take much more memory than the cache may: what the file declares is believed no
+    /// further, however consistent it is.
+    pub fn check_size(&self, bytes: u64) -> Result<()> {
+        let most = self.capacity.max(LEAST).saturating_add(ALLOWANCE);
+        if bytes > most {
+            return Err(Error::limit(format!(
+                "{bytes} bytes to be decoded at once, where the size of the cache allows {most}"
+            )));
+        }
+        Ok(())
     }
 
     /// The share of what passes: enough for what the kernel has under way for many sequential readers, and little enough to stay
@@ -391,6 +407,19 @@ mod tests {
         cache
             .get(key(2), 100, Keep::Staying, || panic!("must be cached"))
             .unwrap();
+    }
+
+    #[test]
+    fn what_is_decoded_at_once_is_bounded() {
+        let small = ChunkCache::new(1, Arc::default());
+        small.check_size(64 << 20).unwrap();
+        assert_eq!(
+            small.check_size(u64::MAX).unwrap_err().kind(),
+            ErrorKind::LimitExceeded
+        );
+        let large = ChunkCache::new(1 << 30, Arc::default());
+        large.check_size(1 << 30).unwrap();
+        assert!(large.check_size(2 << 30).is_err());
     }
 
     #[test]

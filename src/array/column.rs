@@ -2,7 +2,7 @@
 
 use super::cache::Keep;
 use super::field::{Field, Role};
-use super::fragment::{FragmentInfo, ListKind};
+use super::fragment::{FragmentInfo, ListKind, incomplete};
 use super::part::{PartFile, Sink};
 use super::piece::Piece;
 use super::sequence::Sequence;
@@ -66,6 +66,10 @@ impl Column {
 
     /// Bytes of `content` of all tiles (`tile` None; offsets have one entry more than cells) or of one. Decodes no data tile.
     pub fn len(&self, content: Content, tile: Option<u64>) -> Result<u64> {
+        self.length(content, tile).map_err(|e| self.info.place(e))
+    }
+
+    fn length(&self, content: Content, tile: Option<u64>) -> Result<u64> {
         let geometry = &self.info.geometry;
         let cells = tile.map_or(geometry.cell_num, |tile| geometry.cells_of(tile));
         match (content, self.field.cell_size()) {
@@ -91,6 +95,10 @@ impl Column {
 
     /// Opens the files that reading `content` takes.
     pub fn open(&self, content: Content, tile: Option<u64>) -> Result<OpenColumn> {
+        self.open_files(content, tile).map_err(|e| self.info.place(e))
+    }
+
+    fn open_files(&self, content: Content, tile: Option<u64>) -> Result<OpenColumn> {
         let len = self.len(content, tile)?;
         let var = self.field.cell_val_num.is_var();
         let embeds = self.field.may_embed_offsets(&self.info.schema);
@@ -143,11 +151,10 @@ impl Column {
         let codec = field
             .codec(&info.schema, part, &info.writer)
             .ok_or_else(|| Error::corrupt("a nullable attribute in a schema without validity filters"))?;
-        let blob = info.engine.open_immutable(&path).map_err(|e| match e.kind() {
-            // Whoever opened the column found it in a directory: it is the data that is incomplete.
-            ErrorKind::NotFound => e.with_kind(ErrorKind::Corrupt),
-            _ => e,
-        })?;
+        let blob = info
+            .engine
+            .open_immutable(&path)
+            .map_err(|e| incomplete(&info.engine, &info.path, e))?;
         Ok(PartFile {
             engine: info.engine.clone(),
             object: info.file_object(field.slot, part),
@@ -221,7 +228,7 @@ impl OpenColumn {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let mut sink = Sink::new(scratch, self.sequence.next(&range));
         self.read_into(range, &mut sink).map_err(|e| {
-            e.in_part(format_args!(
+            self.column.info.place(e).in_part(format_args!(
                 "field `{}`",
                 String::from_utf8_lossy(&self.column.field.name)
             ))
@@ -408,6 +415,7 @@ impl OpenColumn {
                     "offset {offset} of cell {} follows {previous} in a tile of {size} bytes",
                     bytes.start / 8 + i as u64
                 ))
+                .at(part.start(tile).unwrap_or(0))
                 .in_part(format_args!("tile {tile}"))
                 .in_file(part.blob.display()));
             }

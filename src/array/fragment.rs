@@ -10,7 +10,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::{GenericTile, read_generic_tile};
-use crate::format::enums::Encryption;
+use crate::format::enums::{ArrayType, Encryption};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
@@ -164,8 +164,13 @@ impl Fragment {
         let path = self.metadata_path();
         let info = self
             .read()
-            .map_err(|e| e.in_file(self.engine.storage.display(&path)))?;
+            .map_err(|e| self.incomplete(e).in_file(self.engine.storage.display(&path)))?;
         Ok(self.opened.get_or_init(|| Arc::new(info)).clone())
+    }
+
+    /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is not.
+    fn incomplete(&self, error: Error) -> Error {
+        incomplete(&self.engine, &self.path, error)
     }
 
     fn read(&self) -> Result<FragmentInfo> {
@@ -187,10 +192,13 @@ impl Fragment {
             _ => None,
         };
         let (position, bytes) = self.footer_bytes(&blob, legacy_schema.as_deref())?;
-        let front = Footer::peek(&bytes)?;
+        let front = Footer::peek(&mut Cursor::with_base(&bytes, position.offset))?;
         let schema_name = match front.schema_name {
-            Some(name) => String::from_utf8(name)
-                .map_err(|_| Error::corrupt("the schema's name is not UTF-8").in_part("footer"))?,
+            Some(name) => String::from_utf8(name).map_err(|_| {
+                Error::corrupt("the schema's name is not UTF-8")
+                    .at(position.offset)
+                    .in_part("footer")
+            })?,
             None => super::schemas::LEGACY_SCHEMA.to_owned(),
         };
         let schema = match legacy_schema {
@@ -199,7 +207,7 @@ impl Fragment {
         };
         let footer = Footer::parse(&mut Cursor::with_base(&bytes, position.offset), &schema, true)
             .and_then(|footer| footer.check_sections(position.offset).map(|()| footer))
-            .map_err(|e| e.in_part("footer"))?;
+            .map_err(|e| e.at(position.offset))?;
         let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
         let info = self.footer_info(schema, schema_name, footer, position, &first)?;
         Ok(info.with_metadata_size(blob.len()))
@@ -210,13 +218,16 @@ impl Fragment {
         let word = blob
             .len()
             .checked_sub(8)
-            .ok_or_else(|| Error::truncated(format!("a fragment metadata file of {} bytes", blob.len())))
+            .ok_or_else(|| {
+                Error::truncated(format!("a fragment metadata file of {} bytes", blob.len())).at(blob.len())
+            })
             .and_then(|offset| blob.read(offset, 8))?;
         let word: [u8; 8] = word.as_slice().try_into().unwrap_or_default();
-        let position = Footer::locate(self.name.name_version, schema, blob.len(), word)
-            .map_err(|e| e.in_part("footer"))?;
+        let position = Footer::locate(self.name.name_version, schema, blob.len(), word)?;
         if position.size > MAX_FOOTER {
-            return Err(Error::limit(format!("a footer of {} bytes", position.size)).in_part("footer"));
+            return Err(Error::limit(format!("a footer of {} bytes", position.size))
+                .at(position.offset)
+                .in_part("footer"));
         }
         let bytes = blob.read(position.offset, position.size)?;
         Ok((position, bytes))
@@ -232,7 +243,8 @@ impl Fragment {
         let (position, bytes) = self
             .footer_bytes(&*blob, None)
             .map_err(|e| e.in_file(blob.display()))?;
-        let front = Footer::peek(&bytes).map_err(|e| e.in_file(blob.display()))?;
+        let front = Footer::peek(&mut Cursor::with_base(&bytes, position.offset))
+            .map_err(|e| e.in_file(blob.display()))?;
         Ok(Some((front, position)))
     }
 
@@ -252,9 +264,10 @@ impl Fragment {
         metadata: LegacyMetadata,
         tile: &GenericTile,
     ) -> Result<FragmentInfo> {
-        // There is no flag: a fragment with coordinates is sparse.
+        // There is no flag: a fragment with coordinates is sparse, as are all of a sparse array.
         let coordinates = self.path.join("__coords.tdb");
         let dense = match self.engine.storage.metadata(&coordinates) {
+            _ if schema.array_type == ArrayType::Sparse => false,
             Ok(_) => false,
             Err(e) if e.kind() == ErrorKind::NotFound => true,
             Err(e) => return Err(e),
@@ -375,6 +388,11 @@ impl FragmentInfo {
     /// The path of the metadata file, relative to the source.
     pub fn metadata_path(&self) -> PathBuf {
         self.path.join(METADATA_FILE)
+    }
+
+    /// Names the metadata file in an error about what it says.
+    pub fn place(&self, error: Error) -> Error {
+        error.in_file(self.engine.storage.display(&self.metadata_path()))
     }
 
     /// Bytes of one of a field's files as the metadata has it; 0 where it has none.
@@ -508,6 +526,16 @@ impl FragmentInfo {
         Ok(Some(
             read_generic_tile(&*blob, offset, self.writer.key.as_ref())?.1,
         ))
+    }
+}
+
+/// Makes a missing file an error in the data as long as the fragment's directory is there.
+pub fn incomplete(engine: &Engine, fragment: &Path, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound if engine.storage.metadata(fragment).is_ok() => {
+            error.with_kind(ErrorKind::Corrupt).at(0)
+        }
+        _ => error,
     }
 }
 

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::fragment::Fragment;
 use super::listing::{ArrayListing, SchemaFile, now, stamp};
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::read_generic_tile;
 use crate::format::enumeration::Enumeration;
@@ -112,7 +112,9 @@ impl Array {
         ArrayListing::latest_schema(&listing.schemas, now())
             .cloned()
             .ok_or_else(|| {
-                Error::corrupt("the array has no schema").in_file(self.engine.storage.display(&self.path))
+                Error::corrupt("the array has no schema")
+                    .at(0)
+                    .in_file(self.engine.storage.display(&self.path))
             })
     }
 
@@ -143,7 +145,11 @@ impl Array {
                 ))
             })?;
         let path = self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name);
-        let (blob, body) = self.generic_file(&path)?;
+        let (blob, body) = self.generic_file(&path).map_err(|e| match e.kind() {
+            // The schema names it: it is the array that is incomplete.
+            ErrorKind::NotFound => e.with_kind(ErrorKind::Corrupt).at(0),
+            _ => e,
+        })?;
         Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
     }
 

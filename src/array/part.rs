@@ -65,6 +65,11 @@ impl PartFile {
         }
     }
 
+    /// First byte of tile `tile`.
+    pub fn start(&self, tile: u64) -> Result<u64> {
+        Ok(self.extent(tile)?.start)
+    }
+
     fn place(&self, tile: u64, error: Error) -> Error {
         error
             .in_part(format_args!("tile {tile}"))
@@ -113,7 +118,16 @@ impl PartFile {
             tile,
             chunk: number,
         };
-        let estimate = u64::from(position.original_length);
+        // Twice the offsets: as numbers, and as bytes.
+        let offsets = match self.codec.embeds_offsets {
+            true => self.geometry.cells_of(tile).saturating_mul(16),
+            false => 0,
+        };
+        let estimate = u64::from(position.original_length).saturating_add(offsets);
+        self.engine
+            .cache
+            .check_size(estimate)
+            .map_err(|e| self.place(tile, e.at(position.stored_offset)))?;
         let item = self.engine.cache.get(key, estimate, keep, || {
             self.decode(tile, position).map_err(|e| {
                 // The schema was read with this key, so it is the data that are wrong.
@@ -167,9 +181,11 @@ impl PartFile {
         let decoded = decoded?;
         self.engine.stats.chunks_decoded.add(1);
         self.engine.stats.bytes_decoded.add(decoded.data.len() as u64);
-        let offsets = decoded
-            .offsets
-            .map(|offsets| Arc::new(offsets.iter().flat_map(|o| o.to_le_bytes()).collect::<Vec<u8>>()));
+        let offsets = decoded.offsets.map(|offsets| {
+            let mut bytes = Vec::with_capacity(offsets.len().saturating_mul(8));
+            bytes.extend(offsets.iter().flat_map(|o| o.to_le_bytes()));
+            Arc::new(bytes)
+        });
         Ok(Item::Chunk {
             data: Arc::new(decoded.data),
             offsets,

@@ -115,6 +115,10 @@ impl Section {
             tile: 0,
             chunk: u32::try_from(chunk).unwrap_or(Key::INDEX - 1),
         };
+        self.engine
+            .cache
+            .check_size(u64::from(position.original_length))
+            .map_err(|e| self.place(e))?;
         let item = self
             .engine
             .cache

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 /// Most bytes that the default fill values of one schema below version 6 may take, where the schema does not store them.
-const MAX_DEFAULT_FILLS: u64 = 16 << 20;
+const MAX_DEFAULT_FILLS: u64 = 1 << 20;
 
 /// An array schema.
 #[derive(Debug, Clone, PartialEq)]

@@ -136,7 +136,12 @@ impl Storage for LocalStorage {
             entry_type,
             len: metadata.len(),
             mtime: u64::try_from(milliseconds).unwrap_or(0),
-            version: (metadata.ino(), metadata.len(), nanoseconds),
+            // Inode numbers are unique on one device only.
+            version: (
+                metadata.ino() ^ metadata.dev().rotate_left(40),
+                metadata.len(),
+                nanoseconds,
+            ),
         })
     }
 

@@ -3,7 +3,9 @@
 //! [`Storage`] is the one door to the data, so that an object store can be a second backend. Paths are relative to the root of the source; the empty path is the root.
 
 mod local;
+mod memory;
 pub use local::LocalStorage;
+pub use memory::{MemoryBlob, MemoryStorage};
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;

@@ -164,7 +164,7 @@ fn own_footer(array: &Array, name: &[u8]) -> Result<(Arc<FragmentInfo>, Vec<u8>,
 
 /// The schema that a footer names; below version 10, the only one there was.
 fn schema_of(array: &Array, footer: &[u8]) -> Result<Arc<Schema>> {
-    let name = Footer::peek(footer)?.schema_name;
+    let name = Footer::peek(&mut crate::cursor::Cursor::new(footer))?.schema_name;
     match name {
         None => array.schemas.get(LEGACY_SCHEMA),
         Some(name) => {

@@ -23,20 +23,40 @@ pub struct Context {
     arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
 }
 
-/// The directories above a node, from the root of the tree down, as the storage identifies them: what keeps groups that contain themselves, and links to
-/// directories above, from making an endless tree.
+/// The way from the root of the tree down to a node: what keeps groups that contain themselves, and links to directories above, from making an
+/// endless tree.
 #[derive(Clone, Default)]
-pub struct Ancestors(Arc<Vec<u64>>);
+pub struct Ancestors {
+    /// The directories, as the storage identifies them.
+    identities: Arc<Vec<u64>>,
+    /// How often the way left the directories' own nesting.
+    jumps: usize,
+}
+
+/// How often a way may do that. Groups whose members are groups elsewhere can name one directory by ways without number; their nesting as
+/// directories cannot.
+const MAX_JUMPS: usize = 3;
 
 impl Ancestors {
     /// The same with one more; None when it is among them already.
     fn with(&self, identity: u64) -> Option<Ancestors> {
-        if self.0.contains(&identity) {
+        if self.identities.contains(&identity) {
             return None;
         }
-        let mut all = (*self.0).clone();
+        let mut all = (*self.identities).clone();
         all.push(identity);
-        Some(Ancestors(Arc::new(all)))
+        Some(Ancestors {
+            identities: Arc::new(all),
+            jumps: self.jumps,
+        })
+    }
+
+    /// The same for a member that is not a directory in the group's own, or is for the second time; None when there were too many of these.
+    pub fn jump(&self) -> Option<Ancestors> {
+        (self.jumps < MAX_JUMPS).then(|| Ancestors {
+            identities: self.identities.clone(),
+            jumps: self.jumps + 1,
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use super::names;
 use super::node::{Freshness, Node};
 use crate::array::group::{group_metadata, member_name, member_path, read_group, unregistered_members};
 use crate::error::{ErrorKind, Result};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,7 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
 /// The members that lie inside the source, under the names that they are shown by; of a group without registered members, the arrays and groups in it.
 fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec<(String, Node)>> {
     let mut shown = Vec::new();
+    let mut seen = HashSet::new();
     for name in unregistered_members(&context.engine, path)?.into_iter().flatten() {
         match context.object(&path.join(&name), above) {
             Ok(Some(node)) => shown.push((names::encode(name.as_bytes()), node)),
@@ -66,7 +68,16 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
             log::info!("{}: member {uri} is not shown: it lies elsewhere", path.display());
             continue;
         };
-        match context.object(&at, above) {
+        // Without these, every directory has one place in the tree.
+        let in_place = at.parent() == Some(path) && seen.insert(at.clone());
+        let Some(above) = in_place.then(|| above.clone()).or_else(|| above.jump()) else {
+            log::warn!(
+                "{}: member {uri} is not shown: it lies elsewhere, as did too many groups above it",
+                path.display()
+            );
+            continue;
+        };
+        match context.object(&at, &above) {
             Ok(Some(node)) => shown.push((names::encode(name), node)),
             Ok(None) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {

@@ -15,6 +15,7 @@ pub mod names;
 pub mod node;
 pub mod npy;
 mod root;
+pub mod walk;
 pub use errors::ErrorLog;
 pub use node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece};
 pub use root::{Options, Tree};

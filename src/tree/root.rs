@@ -53,7 +53,17 @@ impl Tree {
         let stats: Arc<Stats> = Arc::default();
         let storage = LocalStorage::new(source, options.follow_symlinks, stats.clone())?;
         let root_path = storage.root().to_path_buf();
-        let storage: Arc<dyn Storage> = Arc::new(storage);
+        Self::over(Arc::new(storage), root_path, options, stats).map_err(place)
+    }
+
+    /// The same over any storage. `root_path` is its own absolute path, which absolute URIs of group members are compared with;
+    /// `options.follow_symlinks` is the storage's affair.
+    pub fn over(
+        storage: Arc<dyn Storage>,
+        root_path: PathBuf,
+        options: &Options,
+        stats: Arc<Stats>,
+    ) -> Result<Tree> {
         let engine = Arc::new(Engine::new(
             storage,
             options.cache_size,
@@ -72,10 +82,10 @@ impl Tree {
             ObjectKind::Group => {}
             ObjectKind::Directory if holds_tiledb(&engine, top)? => {}
             ObjectKind::Directory => {
-                return Err(place(Error::new(
+                return Err(Error::new(
                     ErrorKind::InvalidInput,
                     "not TileDB: there is no array or group in it, at any depth",
-                )));
+                ));
             }
         }
         let inner = context

@@ -103,7 +103,8 @@ impl Footer {
         file_size: u64,
         last_word: [u8; 8],
     ) -> Result<FooterPosition> {
-        Self::locate_in(name_version, schema, file_size, last_word).map_err(|e| e.in_part("footer"))
+        Self::locate_in(name_version, schema, file_size, last_word)
+            .map_err(|e| e.at(file_size.saturating_sub(8)).in_part("footer"))
     }
 
     fn locate_in(
@@ -145,8 +146,8 @@ impl Footer {
     /// Reads only what stands before the non-empty domain, which takes no schema.
     ///
     /// `Corrupt` when the schema's name could lead out of the directory of schemas, `UnsupportedVersion` for versions that are not understood.
-    pub fn peek(footer: &[u8]) -> Result<FooterFront> {
-        FooterFront::parse(&mut Cursor::new(footer)).map_err(|e| e.in_part("footer"))
+    pub fn peek(c: &mut Cursor<'_>) -> Result<FooterFront> {
+        FooterFront::parse(c).map_err(|e| e.in_part("footer"))
     }
 
     /// Parses one footer with the fragment's own schema. Leaves the cursor behind it. `exact` says that the cursor holds this footer and nothing else, which

@@ -1,0 +1,251 @@
+//! Looking at everything in a tree without a mount, within bounds, and checking what must hold whatever the source holds. For tests and
+//! fuzzing.
+//!
+//! Checked of directories: that names are plain components of paths and differ, that each leads to a node of the kind listed, that the
+//! listing ends where it says. Of files: that the length before opening, after opening and that of the bytes read are one, that reads at any
+//! offset are parts of the whole. Of errors: that they name a file and are not bugs ([`ErrorKind::Internal`]).
+
+use super::node::{Directory, File, Freshness, Node, OpenFile};
+use crate::error::{Error, ErrorKind, Result};
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// How much of a tree is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Names of one directory, half of them the first, half the last.
+    pub entries: u64,
+    /// Bytes of one file; of a longer one its last bytes are read as well.
+    pub file_bytes: u64,
+    /// Bytes of all files.
+    pub total_bytes: u64,
+    /// Files and directories.
+    pub nodes: u64,
+    /// Directories in one another.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            entries: 64,
+            file_bytes: 4 << 20,
+            total_bytes: 256 << 20,
+            nodes: 20_000,
+            depth: 64,
+        }
+    }
+}
+
+/// What became of one file or directory.
+#[derive(Debug, Clone)]
+pub struct Visit {
+    /// Its path from where the walk began, components separated by `/`; the empty one is that node.
+    pub path: String,
+    /// Length and SHA-256 of what was read of a file, zeros for a directory; or the first error met.
+    pub outcome: Result<(u64, [u8; 32])>,
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Every file and directory, in the order in which they were met.
+    pub visits: Vec<Visit>,
+    /// What must never be, each with its path; empty unless there is a bug.
+    pub violations: Vec<String>,
+    /// Bytes read of all files.
+    pub bytes: u64,
+}
+
+/// Looks at `root` and all below it. Does not fail: errors are part of the report.
+pub fn walk(root: &Node, limits: &Limits) -> Report {
+    let mut walker = Walker {
+        limits,
+        report: Report::default(),
+    };
+    // A stack of its own: how deep a source is nested must not decide whether this ends.
+    let mut waiting = vec![(String::new(), root.clone(), 0usize)];
+    while let Some((path, node, depth)) = waiting.pop() {
+        if walker.report.visits.len() as u64 >= limits.nodes {
+            break;
+        }
+        let outcome = match &node {
+            Node::File(file) => walker.file(&path, &**file),
+            Node::Directory(directory) => walker.directory(&path, &**directory).map(|children| {
+                if depth < limits.depth {
+                    let join = |name: OsString| match path.as_str() {
+                        "" => name.to_string_lossy().into_owned(),
+                        above => format!("{above}/{}", name.to_string_lossy()),
+                    };
+                    let children = children.into_iter().rev();
+                    waiting.extend(children.map(|(name, node)| (join(name), node, depth + 1)));
+                }
+                (0, [0; 32])
+            }),
+        };
+        if let Err(error) = &outcome {
+            walker.check_error(&path, error);
+        }
+        walker.report.visits.push(Visit { path, outcome });
+    }
+    walker.report
+}
+
+struct Walker<'a> {
+    limits: &'a Limits,
+    report: Report,
+}
+
+impl Walker<'_> {
+    fn wrong(&mut self, path: &str, what: impl std::fmt::Display) {
+        self.report.violations.push(format!("{path:?}: {what}"));
+    }
+
+    fn check_error(&mut self, path: &str, error: &Error) {
+        match error.kind() {
+            ErrorKind::Internal | ErrorKind::InvalidInput => self.wrong(path, format!("{error:?}")),
+            ErrorKind::NotFound => self.wrong(path, format!("it is listed, but: {error:?}")),
+            _ if error.file().is_none() => self.wrong(path, format!("no file in the error: {error:?}")),
+            // There is no place in a file that is not there, and the operating system names none.
+            ErrorKind::Io(_) | ErrorKind::KeyRequired => {}
+            _ if error.offset().is_none() => {
+                self.wrong(path, format!("no place in the error: {error:?}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Lists a directory and looks up its names.
+    fn directory(&mut self, path: &str, directory: &dyn Directory) -> Result<Vec<(OsString, Node)>> {
+        let listing = directory.list()?;
+        let len = listing.len();
+        if listing.get(len).is_some() || listing.get(u64::MAX).is_some() {
+            self.wrong(path, format!("an entry behind the last of {len}"));
+        }
+        let half = self.limits.entries / 2;
+        let first = 0..len.min(half);
+        let last = first.end.max(len.saturating_sub(half))..len;
+        let (mut children, mut names) = (Vec::new(), HashSet::new());
+        for index in first.chain(last) {
+            let Some((name, kind)) = listing.get(index) else {
+                self.wrong(path, format!("no entry {index} of {len}"));
+                continue;
+            };
+            if !is_plain(&name) {
+                self.wrong(path, format!("a name that is no component of a path: {name:?}"));
+            }
+            if !names.insert(name.to_os_string()) {
+                self.wrong(path, format!("twice the name {name:?}"));
+            }
+            match directory.lookup(&name) {
+                Ok(Some(node)) if node.node_type() == kind => children.push((name.into_owned(), node)),
+                Ok(Some(_)) => self.wrong(path, format!("{name:?} is of another kind than listed")),
+                Ok(None) => self.wrong(path, format!("{name:?} is listed but not there")),
+                Err(error) => self.wrong(path, format!("{name:?} is listed but: {error:?}")),
+            }
+        }
+        for absent in [
+            "",
+            ".",
+            "..",
+            "no such name",
+            "18446744073709551616.data.bin",
+            "00.data.bin",
+        ] {
+            if let Ok(Some(_)) = directory.lookup(OsStr::new(absent)) {
+                self.wrong(path, format!("{absent:?} is not listed but there"));
+            }
+        }
+        Ok(children)
+    }
+
+    /// Reads a file from its start, and again at odd places.
+    fn file(&mut self, path: &str, file: &dyn File) -> Result<(u64, [u8; 32])> {
+        let live = file.freshness() == Freshness::Live;
+        let before = file.len();
+        let open = match (file.open(), &before) {
+            (Ok(open), Ok(before)) => {
+                if open.len() != *before && !live {
+                    let message = format!("{before} bytes, but {} once it is open", open.len());
+                    self.wrong(path, message);
+                }
+                open
+            }
+            (Ok(_), Err(error)) => return Err(error.clone()),
+            (Err(error), _) => return Err(error),
+        };
+        let len = open.len();
+        let left = self.limits.total_bytes.saturating_sub(self.report.bytes);
+        let wanted = len.min(self.limits.file_bytes).min(left);
+        let mut whole = Vec::new();
+        let mut scratch = Vec::new();
+        while (whole.len() as u64) < wanted {
+            let offset = whole.len() as u64;
+            let size = 128 << 10;
+            let piece = open.read(offset, size, &mut scratch)?;
+            let expected = (len - offset).min(size as u64);
+            if piece.len() as u64 != expected {
+                let message = format!("{} bytes at {offset} where {expected} are wanted", piece.len());
+                self.wrong(path, message);
+                break;
+            }
+            whole.extend_from_slice(&piece);
+        }
+        self.report.bytes = self.report.bytes.saturating_add(whole.len() as u64);
+        self.probe(path, &*open, &whole)?;
+        let mut digest = Sha256::new();
+        digest.update(&whole);
+        Ok((len, digest.finalize().into()))
+    }
+
+    /// Reads parts of a file whose beginning is `whole`.
+    fn probe(&mut self, path: &str, open: &dyn OpenFile, whole: &[u8]) -> Result<()> {
+        let (len, read) = (open.len(), whole.len() as u64);
+        let mut scratch = Vec::new();
+        let places = [
+            (0, 1),
+            (1, 7),
+            (7, 8),
+            (read / 2, 1),
+            (read / 3, 4097),
+            (read / 2 + 1, 65_537),
+            (read.saturating_sub(1), 100),
+        ];
+        for (offset, size) in places {
+            let piece = open.read(offset, size, &mut scratch)?;
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(whole.len());
+            let end = start.saturating_add(size).min(whole.len());
+            let known = whole.get(start..end).unwrap_or_default();
+            let expected = len.saturating_sub(offset).min(size as u64);
+            if piece.len() as u64 != expected || piece.get(..known.len()) != Some(known) {
+                let message = format!("{size} bytes at {offset} are no part of the whole");
+                self.wrong(path, message);
+            }
+        }
+        for offset in [len, len.saturating_add(1), u64::MAX] {
+            if !open.read(offset, 10, &mut scratch)?.is_empty() {
+                self.wrong(path, format!("bytes at {offset}, behind the end"));
+            }
+        }
+        // Of a file too long for the limits, the end too; whether that can be decoded is another matter than its beginning.
+        if len > read
+            && let Ok(piece) = open.read(len - 1, 10, &mut scratch)
+            && piece.len() != 1
+        {
+            self.wrong(path, format!("{} bytes at the last", piece.len()));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the kernel would take it as a name.
+fn is_plain(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    (1..=255).contains(&bytes.len())
+        && !bytes.contains(&b'/')
+        && !bytes.contains(&0)
+        && bytes != b"."
+        && bytes != b".."
+}

@@ -1,0 +1,42 @@
+//! The inputs that fuzzing once failed on, each given to its target again: `tests/regressions/<target>/<number>`.
+
+#[path = "../fuzz/src/lib.rs"]
+#[allow(dead_code)]
+mod targets;
+
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+#[test]
+fn what_fuzzing_found_stays_mended() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
+    let mut failed = Vec::new();
+    for directory in fs::read_dir(root).into_iter().flatten() {
+        let directory = directory.unwrap().path();
+        let name = directory.file_name().unwrap().to_str().unwrap();
+        let target = targets::TARGETS.iter().find(|(target, _)| *target == name);
+        let (_, run) = target.unwrap_or_else(|| panic!("no target is called {name}"));
+        for file in fs::read_dir(&directory).unwrap() {
+            let file = file.unwrap().path();
+            let (data, start) = (fs::read(&file).unwrap(), Instant::now());
+            if catch_unwind(|| run(&data)).is_err() || start.elapsed() > Duration::from_secs(10) {
+                failed.push(file);
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+fn every_target_takes_anything() {
+    for (name, run) in targets::TARGETS {
+        for length in [0, 1, 2, 7, 64, 300] {
+            for fill in [0, 1, 0x7f, 0xff] {
+                run(&vec![fill; length]);
+            }
+        }
+        println!("{name}");
+    }
+}

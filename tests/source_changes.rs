@@ -1,0 +1,326 @@
+//! What a mount shows while its source changes: files cut short, replaced and deleted, arrays written to, made and removed.
+
+mod common;
+
+use common::{errno, eventually};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tiledbfs::fuse::FileSystem;
+use tiledbfs::fuse::{MountOptions, Mounted, mount};
+use tiledbfs::tree::{ErrorLog, Options, Tree};
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/sample")
+        .join(name)
+}
+
+/// A mounted directory of copies of the sample arrays.
+struct Place {
+    mounted: Mounted,
+    mnt: TempDir,
+    source: TempDir,
+    errors: Arc<ErrorLog>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    fn with(prepare: impl FnOnce(&Path)) -> Self {
+        Self::following(false, prepare)
+    }
+
+    fn following(follow_symlinks: bool, prepare: impl FnOnce(&Path)) -> Self {
+        let (source, mnt) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        copy(&sample("weather"), &source.path().join("weather"));
+        prepare(source.path());
+        let options = Options {
+            cache_size: 1 << 20,
+            keys: Vec::new(),
+            follow_symlinks,
+        };
+        let tree = Tree::open(source.path(), &options).unwrap();
+        let errors = tree.errors.clone();
+        let mounted = mount(FileSystem::new(tree), mnt.path(), &MountOptions::default()).unwrap();
+        Place {
+            mounted,
+            mnt,
+            source,
+            errors,
+        }
+    }
+
+    fn shown(&self, path: &str) -> PathBuf {
+        self.mnt.path().join(path)
+    }
+
+    fn source(&self, path: &str) -> PathBuf {
+        self.source.path().join(path)
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let names = fs::read_dir(self.shown(path)).unwrap();
+        let mut names: Vec<_> = names
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn told(&self, part: &str) -> bool {
+        String::from_utf8(self.errors.snapshot().0)
+            .unwrap()
+            .contains(part)
+    }
+}
+
+/// The two fragments of the sample, the older first.
+const FRAGMENTS: [&str; 2] = [
+    "__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22",
+    "__1739491200000_1739491200000_0a683bb785d9d29f90fc8ddefc0bcac8_22",
+];
+
+fn data(fragment: &str) -> String {
+    format!("weather/fragments/{fragment}/columns/measured/data.bin")
+}
+
+fn within_a_second(what: &str, seen: impl Fn() -> bool) {
+    let start = Instant::now();
+    eventually(what, seen);
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{what}: {:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn a_data_file_cut_short_while_open_is_an_error_and_all_else_goes_on() {
+    let place = Place::new();
+    let intact = fs::read(sample("weather").join(format!("__fragments/{}/a3.tdb", FRAGMENTS[0]))).unwrap();
+    let file = File::open(place.shown(&data(FRAGMENTS[0]))).unwrap();
+    let len = file.metadata().unwrap().len();
+    let stored = place.source(&format!("weather/__fragments/{}/a3.tdb", FRAGMENTS[0]));
+    File::options()
+        .write(true)
+        .open(&stored)
+        .unwrap()
+        .set_len(20)
+        .unwrap();
+    for _ in 0..2 {
+        assert_eq!(errno(file.read_at(&mut [0; 100], len - 100)), libc::EIO);
+        assert_eq!(errno(fs::read(place.shown(&data(FRAGMENTS[0])))), libc::EIO);
+    }
+    assert!(place.told("a3.tdb"));
+    assert!(!fs::read(place.shown(&data(FRAGMENTS[1]))).unwrap().is_empty());
+    // Cut to nothing, it is no other.
+    File::options()
+        .write(true)
+        .open(&stored)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    assert_eq!(errno(file.read_at(&mut [0; 100], 0)), libc::EIO);
+    // Mended in place, it reads again.
+    fs::write(&stored, intact).unwrap();
+    assert_eq!(
+        fs::read(place.shown(&data(FRAGMENTS[0]))).unwrap().len() as u64,
+        len
+    );
+}
+
+#[test]
+fn a_replaced_data_file_stays_what_it_was_for_who_has_it_open() {
+    let place = Place::new();
+    let whole = fs::read(place.shown(&data(FRAGMENTS[0]))).unwrap();
+    drop(place);
+    let place = Place::new();
+    let file = File::open(place.shown(&data(FRAGMENTS[0]))).unwrap();
+    let stored = place.source(&format!("weather/__fragments/{}/a3.tdb", FRAGMENTS[0]));
+    fs::write(place.source("other"), b"not a tile").unwrap();
+    fs::rename(place.source("other"), &stored).unwrap();
+    let mut bytes = vec![0; whole.len()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes == whole);
+}
+
+#[test]
+fn a_fragment_vacuumed_while_a_reader_has_its_column_open() {
+    let place = Place::new();
+    let file = File::open(place.shown(&data(FRAGMENTS[0]))).unwrap();
+    let len = file.metadata().unwrap().len();
+    let mut before = vec![0; 100];
+    file.read_exact_at(&mut before, 0).unwrap();
+    fs::remove_file(place.source(&format!("weather/__commits/{}.wrt", FRAGMENTS[0]))).unwrap();
+    fs::remove_dir_all(place.source(&format!("weather/__fragments/{}", FRAGMENTS[0]))).unwrap();
+    within_a_second("the fragment is gone", || {
+        place.names("weather/fragments") == FRAGMENTS[1..]
+    });
+    // The open file is what it was, to the end.
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes[..100], before);
+    assert!(!fs::read(place.shown(&data(FRAGMENTS[1]))).unwrap().is_empty());
+}
+
+#[test]
+fn a_new_fragment_is_seen_and_what_is_open_stays() {
+    let place = Place::with(|source| {
+        for (directory, end) in [("__fragments", ""), ("__commits", ".wrt")] {
+            let name = |root: &Path| root.join(format!("weather/{directory}/{}{end}", FRAGMENTS[1]));
+            fs::create_dir_all(source.join("later/weather").join(directory)).unwrap();
+            fs::rename(name(source), name(&source.join("later"))).unwrap();
+        }
+    });
+    assert_eq!(place.names("weather/fragments"), FRAGMENTS[..1]);
+    let open = File::open(place.shown("weather/fragments.json")).unwrap();
+    let len = open.metadata().unwrap().len();
+    // As libtiledb does: the fragment first, then its commit.
+    for (directory, end) in [("__fragments", ""), ("__commits", ".wrt")] {
+        let name = |root: &str| place.source(&format!("{root}weather/{directory}/{}{end}", FRAGMENTS[1]));
+        fs::rename(name("later/"), name("")).unwrap();
+    }
+    within_a_second("the new fragment", || {
+        place.names("weather/fragments") == FRAGMENTS
+    });
+    within_a_second("its line", || {
+        fs::read_to_string(place.shown("weather/fragments.json"))
+            .unwrap()
+            .contains(FRAGMENTS[1])
+    });
+    let mut bytes = vec![0; len as usize];
+    open.read_exact_at(&mut bytes, 0).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(!text.contains(FRAGMENTS[1]) && text.ends_with("]\n"), "{text}");
+}
+
+#[test]
+fn a_new_schema_is_seen() {
+    let place = Place::new();
+    let [old] = &place.names("weather/schemas")[..] else {
+        panic!("several schemas");
+    };
+    let schemas = place.source("weather/__schema");
+    let new = "__1735689600000_1735689600000_0da010fa7c3c22221ad500aa4ef12456";
+    assert!(
+        fs::read_to_string(place.shown("weather/schema.json"))
+            .unwrap()
+            .contains(&old[..30])
+    );
+    fs::copy(
+        schemas.join(old.strip_suffix(".json").unwrap()),
+        schemas.join(new),
+    )
+    .unwrap();
+    within_a_second("the new schema", || place.names("weather/schemas").len() == 2);
+    within_a_second("in force", || {
+        fs::read_to_string(place.shown("weather/schema.json"))
+            .unwrap()
+            .contains(new)
+    });
+}
+
+#[test]
+fn arrays_come_and_go() {
+    let place = Place::new();
+    assert_eq!(place.names(""), [".tiledbfs", "weather"]);
+    copy(&sample("lightning"), &place.source("lightning"));
+    within_a_second("a new array", || {
+        place.names("") == [".tiledbfs", "lightning", "weather"]
+    });
+    assert!(
+        fs::read_to_string(place.shown("lightning/schema.json"))
+            .unwrap()
+            .contains("sparse")
+    );
+    let open = File::open(place.shown(&data(FRAGMENTS[0]))).unwrap();
+    fs::remove_dir_all(place.source("weather")).unwrap();
+    within_a_second("an array less", || place.names("") == [".tiledbfs", "lightning"]);
+    within_a_second("nothing under its name", || {
+        fs::metadata(place.shown("weather")).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT))
+    });
+    open.read_exact_at(&mut [0; 100], 0).unwrap();
+    // The same name, another array.
+    copy(&sample("lightning"), &place.source("weather"));
+    within_a_second("another array of the name", || {
+        fs::read_to_string(place.shown("weather/schema.json")).is_ok_and(|text| text.contains("sparse"))
+    });
+}
+
+#[test]
+fn the_source_goes_away() {
+    let place = Place::new();
+    let moved = place.source.path().with_extension("moved");
+    fs::rename(place.source.path(), &moved).unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    let listed: Result<Vec<_>, _> = fs::read_dir(place.mnt.path()).and_then(Iterator::collect);
+    // ENOENT, which the standard library takes for the end of a directory that was deleted.
+    assert!(
+        listed.as_ref().is_ok_and(Vec::is_empty) || listed.is_err(),
+        "{listed:?}"
+    );
+    assert!(fs::read(place.shown("weather/schema.json")).is_err());
+    assert!(fs::read(place.shown(".tiledbfs/version")).is_ok());
+    fs::rename(&moved, place.source.path()).unwrap();
+    within_a_second("it is back", || place.names("") == [".tiledbfs", "weather"]);
+    assert_eq!(place.mounted.mountpoint(), place.mnt.path());
+}
+
+#[test]
+fn links_that_lead_out_are_followed_only_when_asked() {
+    let outside = tempfile::tempdir().unwrap();
+    copy(&sample("lightning"), outside.path());
+    let prepare = |source: &Path| {
+        symlink(outside.path(), source.join("out")).unwrap();
+        symlink("weather", source.join("inside")).unwrap();
+        symlink("circle", source.join("circle")).unwrap();
+        symlink("b", source.join("a")).unwrap();
+        symlink("a", source.join("b")).unwrap();
+        fs::create_dir(source.join("deep")).unwrap();
+        symlink("..", source.join("deep/up")).unwrap();
+        copy(&sample("lightning"), &source.join("deep/lightning"));
+    };
+    let place = Place::with(prepare);
+    assert_eq!(place.names(""), [".tiledbfs", "deep", "inside", "weather"]);
+    assert_eq!(
+        place.names("deep"),
+        ["lightning"],
+        "a link to a directory above is no directory"
+    );
+    assert_eq!(errno(fs::metadata(place.shown("out"))), libc::ENOENT);
+    drop(place);
+    let place = Place::following(true, prepare);
+    assert_eq!(place.names(""), [".tiledbfs", "deep", "inside", "out", "weather"]);
+    assert_eq!(place.names("deep"), ["lightning"]);
+    assert!(
+        fs::read_to_string(place.shown("out/schema.json"))
+            .unwrap()
+            .contains("sparse")
+    );
+    // A link within an array is one as well.
+    drop(place);
+    let place = Place::with(|source| {
+        let stored = source.join(format!("weather/__fragments/{}/a3.tdb", FRAGMENTS[0]));
+        fs::remove_file(&stored).unwrap();
+        symlink("/etc/passwd", stored).unwrap();
+    });
+    assert_eq!(errno(fs::read(place.shown(&data(FRAGMENTS[0])))), libc::EIO);
+}
