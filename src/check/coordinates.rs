@@ -67,7 +67,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
     let average = all.map(Files::average_tile).sum();
     let runs: Vec<Range<u64>> = tile_runs(info.geometry.tile_num, average).collect();
     let work = Arc::new(Work {
-        order: Order::new(&info.schema),
+        order: Order::new(&info.schema, info.writer.library_version),
         total: Mutex::new(Total {
             summaries: vec![Some(Summary::default()); dimensions.len()],
             left: runs.len(),
@@ -112,7 +112,7 @@ impl Work {
                 }
                 dimension
                     .stored
-                    .check_tile(checker, &self.shared.info, number, &summary);
+                    .check_tile(checker, &self.shared.info, number, &summary.clone().into());
                 if let Some(sum) = sum {
                     sum.merge(summary);
                 }
@@ -129,7 +129,8 @@ impl Work {
         if total.left == 0 {
             for (dimension, total) in self.dimensions.iter().zip(&total.summaries) {
                 if let Some(total) = total {
-                    dimension.stored.check_fragment(checker, &self.shared, total);
+                    let total = total.clone().into();
+                    dimension.stored.check_fragment(checker, &self.shared, &total);
                 }
             }
         }
@@ -271,6 +272,8 @@ impl Work {
             }
             let field = &dimension.files.field;
             let wrong = match (&seen.texts, &seen.summary.values) {
+                // Libraries before format 6 wrote boxes of strings that are none.
+                (Some(_), _) if self.shared.info.writer.library_version < 6 => None,
                 (Some(texts), _) if texts != stored => Some("the box is not that of the values".to_owned()),
                 (None, Some(_)) => seen
                     .summary

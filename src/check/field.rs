@@ -5,7 +5,7 @@ use super::dense::{Grid, Window};
 use super::files::{Files, Tile};
 use super::fragment::Shared;
 use super::queue::Job;
-use super::statistics::{Class, Summary, Values};
+use super::statistics::{Class, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
@@ -41,7 +41,7 @@ struct Work {
 
 /// What the tiles that were done come to.
 struct Total {
-    summary: Summary,
+    summary: Summaries,
     /// Runs of tiles that are not done.
     left: usize,
     /// Whether every tile could be decoded.
@@ -60,7 +60,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
         stored: Stored::read(info, &field),
         enumeration: enumeration(&shared, &field),
         total: Mutex::new(Total {
-            summary: Summary::default(),
+            summary: Summaries::default(),
             left: runs.len(),
             complete: true,
         }),
@@ -89,7 +89,7 @@ fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
 impl Work {
     fn run(&self, checker: &Checker, tiles: Range<u64>) {
         let mut piece = Piece::default();
-        let mut summary = Summary::default();
+        let mut summary = Summaries::default();
         let mut complete = true;
         for number in tiles {
             let Some(tile) = self.files.tile(checker, number) else {
@@ -118,14 +118,17 @@ impl Work {
             if total.complete {
                 self.stored.check_fragment(checker, &self.shared, &total.summary);
             }
-            self.check_values(checker, &total.summary);
+            self.check_values(checker, &total.summary.inside);
         }
     }
 
     /// Decodes a tile. None where it has cells that are too long to be looked at.
-    fn tile(&self, checker: &Checker, tile: &Tile, piece: &mut Piece) -> Result<Option<Summary>> {
+    fn tile(&self, checker: &Checker, tile: &Tile, piece: &mut Piece) -> Result<Option<Summaries>> {
         let window = self.grid.as_ref().map(|grid| grid.window(tile.number));
-        let mut summary = Summary::default();
+        let mut summary = Summaries::default();
+        let mut padded = window.as_ref().is_some_and(|window| !window.is_full());
+        padded &= self.class != Class::Opaque;
+        summary.all = padded.then(Summary::default);
         let (mut first, mut known, mut odd) = (0, true, false);
         while first < tile.cells {
             piece.read(&self.files, tile, first, CELLS)?;
@@ -137,7 +140,10 @@ impl Work {
                 odd = true;
             }
             if !piece.too_long {
-                self.add(&mut summary, piece, window.as_ref());
+                self.add(&mut summary.inside, piece, window.as_ref());
+                if let Some(all) = &mut summary.all {
+                    self.add(all, piece, None);
+                }
             }
             if self.files.field.role == Role::DeleteConditionIndex {
                 self.check_conditions(checker, tile, piece);
@@ -146,7 +152,7 @@ impl Work {
         Ok(known.then_some(summary))
     }
 
-    /// Adds the cells of `piece` that are not padding.
+    /// Adds the cells of `piece` that are inside of `window`.
     fn add(&self, summary: &mut Summary, piece: &Piece, window: Option<&Window>) {
         let field = &self.files.field;
         let size = field.cell_size();

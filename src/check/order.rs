@@ -1,5 +1,6 @@
 //! The global order of cells: that of the tiles they lie in, and of the cells in a tile.
 
+use super::hilbert::Curve;
 use crate::format::datatype::Kind;
 use crate::format::enums::Layout;
 use crate::format::range::compare;
@@ -11,6 +12,8 @@ pub(super) struct Order {
     dimensions: Vec<Along>,
     column_tiles: bool,
     column_cells: bool,
+    /// In Hilbert order: there are no tiles in space, and cells at the same place are in row-major order.
+    curve: Option<Curve>,
 }
 
 /// One dimension.
@@ -21,13 +24,16 @@ struct Along {
 }
 
 impl Order {
-    /// The order of an array's cells; None for Hilbert order and tiles along dimensions of floats, whose places depend on how they are rounded.
-    pub(super) fn new(schema: &Schema) -> Option<Order> {
-        if schema.cell_order == Layout::Hilbert {
+    /// The order of the cells of a fragment that was written by a library of format `library_version`. None with tiles along dimensions of
+    /// floats, whose places depend on how they are rounded, and for the first form of the Hilbert curve, that of version 7.
+    pub(super) fn new(schema: &Schema, library_version: u32) -> Option<Order> {
+        let hilbert = schema.cell_order == Layout::Hilbert;
+        if hilbert && library_version < 8 {
             return None;
         }
         let along = |dimension: &Dimension| {
             let tiles = match (&dimension.domain, &dimension.tile_extent) {
+                _ if hilbert => None,
                 (Some(domain), Some(extent)) => Some((
                     number(dimension, &domain.lo)?,
                     number(dimension, extent).filter(|&extent| extent > 0)?,
@@ -43,6 +49,10 @@ impl Order {
             dimensions: schema.dimensions.iter().map(along).collect::<Option<_>>()?,
             column_tiles: schema.tile_order == Layout::ColMajor,
             column_cells: schema.cell_order == Layout::ColMajor,
+            curve: match hilbert {
+                true => Some(Curve::new(schema)?),
+                false => None,
+            },
         })
     }
 
@@ -59,7 +69,17 @@ impl Order {
             }
             _ => Ordering::Equal,
         };
-        self.first(self.column_tiles, tile)
+        let places = |curve: &Curve| Some(curve.place(a)?.cmp(&curve.place(b)?));
+        let places = match &self.curve {
+            Some(curve) => match places(curve) {
+                Some(order) => order,
+                // What cannot be told is taken for right.
+                None => return Ordering::Less,
+            },
+            None => Ordering::Equal,
+        };
+        places
+            .then_with(|| self.first(self.column_tiles, tile))
             .then_with(|| self.first(self.column_cells, cell))
     }
 
@@ -125,7 +145,7 @@ mod tests {
             });
             d.tile_extent = Some(vec![6]);
         }
-        Order::new(&schema).unwrap()
+        Order::new(&schema, 22).unwrap()
     }
 
     #[test]
@@ -150,9 +170,17 @@ mod tests {
     #[test]
     fn orders_that_depend_on_rounding_are_left_alone() {
         let mut strings = schema(22, true, &[var("s", Datatype::StringAscii)], &[]);
-        let order = Order::new(&strings).unwrap();
+        let order = Order::new(&strings, 22).unwrap();
         assert_eq!(order.compare(&[b"a\0b"], &[b"a\0a"]), Ordering::Greater);
         strings.cell_order = Layout::Hilbert;
-        assert!(Order::new(&strings).is_none());
+        let order = Order::new(&strings, 22).unwrap();
+        assert!(Order::new(&strings, 7).is_none());
+        assert_eq!(order.compare(&[b"b"], &[b"aa"]), Ordering::Greater);
+        assert_eq!(order.compare(&[b"\x80"], &[b"aa"]), Ordering::Less);
+        let mut floats = schema(22, true, &[field("f", Datatype::Float32)], &[]);
+        floats.dimensions[0].tile_extent = None;
+        assert!(Order::new(&floats, 22).is_some());
+        floats.dimensions[0].tile_extent = Some(1f32.to_le_bytes().to_vec());
+        assert!(Order::new(&floats, 22).is_none());
     }
 }

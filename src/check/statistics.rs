@@ -79,6 +79,42 @@ pub(super) struct Summary {
     pub nulls: u64,
 }
 
+/// The statistics of some cells of a dense fragment: writers before format 16, and at any time those that consolidate or write in global
+/// order, take padding for cells like any other.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Summaries {
+    /// Of the cells inside of the non-empty domain.
+    pub inside: Summary,
+    /// With the padding; None where there is none.
+    pub all: Option<Summary>,
+}
+
+impl Summaries {
+    /// What `check` finds wrong with the one, unless it finds nothing wrong with the other.
+    pub(super) fn wrong(&self, check: impl Fn(&Summary) -> Option<String>) -> Option<String> {
+        let wrong = check(&self.inside)?;
+        match &self.all {
+            Some(all) => check(all).map(|_| wrong),
+            None => Some(wrong),
+        }
+    }
+
+    /// Adds what other cells of the field come to.
+    pub(super) fn merge(&mut self, other: Summaries) {
+        if self.all.is_some() || other.all.is_some() {
+            let own = self.all.get_or_insert_with(|| self.inside.clone());
+            own.merge(other.all.unwrap_or_else(|| other.inside.clone()));
+        }
+        self.inside.merge(other.inside);
+    }
+}
+
+impl From<Summary> for Summaries {
+    fn from(inside: Summary) -> Self {
+        Summaries { inside, all: None }
+    }
+}
+
 /// Compares text as TileDB does.
 pub(super) fn text_order(a: &[u8], b: &[u8]) -> Ordering {
     for (x, y) in a.iter().zip(b) {
@@ -393,9 +429,10 @@ impl Summary {
                 let stored = f64::from_le_bytes(stored);
                 // Rounding depends on the order of the values, and grows with their number.
                 let tolerance = magnitude * (self.valid as f64 + 2.0) * f64::EPSILON;
-                match !odd && magnitude.is_finite() && !((stored - sum).abs() <= tolerance) {
-                    true => differ(stored.to_string(), sum.to_string()),
-                    false => None,
+                let close = (stored - sum).abs() <= tolerance;
+                match close || *odd || !magnitude.is_finite() {
+                    true => None,
+                    false => differ(stored.to_string(), sum.to_string()),
                 }
             }
             Some(Values::Text { .. }) => None,
@@ -405,5 +442,118 @@ impl Summary {
     /// How the stored null count differs.
     pub(super) fn wrong_null_count(&self, stored: u64) -> Option<String> {
         (stored != self.nulls).then(|| format!("{stored} nulls are stored, there are {}", self.nulls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INT16: (Class, Datatype) = (Class::Signed, Datatype::Int16);
+
+    fn numbers((class, datatype): (Class, Datatype), cells: &[u8], validity: &[u8]) -> Summary {
+        let mut summary = Summary::default();
+        summary.add_numbers(class, datatype, cells, validity);
+        summary
+    }
+
+    #[test]
+    fn nulls_count_for_the_null_count_alone() {
+        let cells = [-3i16, 500, 2].map(i16::to_le_bytes);
+        let summary = numbers(INT16, cells.as_flattened(), &[1, 0, 1]);
+        assert_eq!((summary.valid, summary.nulls), (2, 1));
+        assert_eq!(summary.wrong_min(Datatype::Int16, &(-3i16).to_le_bytes()), None);
+        assert_eq!(summary.wrong_max(Datatype::Int16, &2i16.to_le_bytes()), None);
+        assert!(
+            summary
+                .wrong_max(Datatype::Int16, &500i16.to_le_bytes())
+                .is_some()
+        );
+        assert!(
+            summary
+                .wrong_min(Datatype::Int16, &[])
+                .unwrap()
+                .contains("0 bytes")
+        );
+        assert_eq!(summary.wrong_sum((-1i64).to_le_bytes()), None);
+        assert!(summary.wrong_sum(499i64.to_le_bytes()).is_some());
+        assert_eq!(summary.wrong_null_count(1), None);
+        assert!(summary.wrong_null_count(0).is_some());
+        let nothing = numbers(INT16, &[0; 4], &[0, 0]);
+        assert_eq!(nothing.wrong_min(Datatype::Int16, &[9, 9]), None);
+    }
+
+    #[test]
+    fn sums_stick_at_their_bounds() {
+        let sum = |values: &[i64]| {
+            let cells: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            numbers((Class::Signed, Datatype::Int64), &cells, &[])
+        };
+        // Whether it stuck before the negative ones came is not to be known.
+        assert_eq!(sum(&[i64::MAX, 1, -5]).wrong_sum(i64::MAX.to_le_bytes()), None);
+        assert!(sum(&[i64::MAX - 1, 1]).wrong_sum(5i64.to_le_bytes()).is_some());
+        let cells = [u64::MAX, 7].map(u64::to_le_bytes);
+        let unsigned = numbers((Class::Unsigned, Datatype::Uint64), cells.as_flattened(), &[]);
+        assert_eq!(unsigned.wrong_sum(u64::MAX.to_le_bytes()), None);
+        assert!(unsigned.wrong_sum(6u64.to_le_bytes()).is_some());
+    }
+
+    #[test]
+    fn sums_of_floats_may_be_rounded() {
+        let sum = |values: &[f64]| {
+            let cells: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            numbers((Class::Float, Datatype::Float64), &cells, &[])
+        };
+        let summary = sum(&[0.1, 0.2, 0.3]);
+        assert_eq!(summary.wrong_sum(((0.3 + 0.2) + 0.1f64).to_le_bytes()), None);
+        assert!(summary.wrong_sum(0.600_001f64.to_le_bytes()).is_some());
+        assert!(summary.wrong_sum(f64::NAN.to_le_bytes()).is_some());
+        let odd = sum(&[f64::NAN, 1.0]);
+        assert_eq!(odd.wrong_sum(5f64.to_le_bytes()), None);
+        assert_eq!(odd.wrong_min(Datatype::Float64, &9f64.to_le_bytes()), None);
+        let zero = sum(&[-0.0]);
+        assert_eq!(zero.wrong_min(Datatype::Float64, &0f64.to_le_bytes()), None);
+    }
+
+    #[test]
+    fn text_ends_at_its_first_nul() {
+        assert_eq!(text_order(b"a\0b", b"a\0c"), Ordering::Equal);
+        assert_eq!(text_order(b"a\0b", b"a\0"), Ordering::Greater);
+        assert_eq!(text_order(b"a\xC3", b"az"), Ordering::Greater);
+        let mut summary = Summary::default();
+        for text in [b"b".as_slice(), b"", b"ba"] {
+            summary.add_text(text);
+        }
+        assert_eq!(summary.wrong_min(Datatype::StringAscii, b""), None);
+        assert_eq!(summary.wrong_max(Datatype::StringAscii, b"ba"), None);
+        assert!(summary.wrong_max(Datatype::StringAscii, b"b").is_some());
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let all = [-3i16, 500, 2, -700].map(i16::to_le_bytes);
+        let whole = numbers(INT16, all.as_flattened(), &[]);
+        let mut parts = numbers(INT16, all[..1].as_flattened(), &[]);
+        parts.merge(Summary::default());
+        parts.merge(numbers(INT16, all[1..].as_flattened(), &[]));
+        assert_eq!(parts, whole);
+    }
+
+    #[test]
+    fn padding_may_be_counted_or_not() {
+        let inside = numbers(INT16, &[5, 0], &[]);
+        let mut tile = Summaries {
+            all: Some(numbers(INT16, &[5, 0, 0, 0], &[])),
+            inside: inside.clone(),
+        };
+        let wrong = |tile: &Summaries, min: i16| {
+            tile.wrong(|s| s.wrong_min(Datatype::Int16, &min.to_le_bytes()))
+                .is_some()
+        };
+        assert!(!wrong(&tile, 5) && !wrong(&tile, 0) && wrong(&tile, 1));
+        // A tile without padding counts on both sides.
+        tile.merge(numbers(INT16, &[3, 0], &[]).into());
+        assert!(!wrong(&tile, 3) && !wrong(&tile, 0) && wrong(&tile, 5));
+        assert!(wrong(&inside.into(), 0));
     }
 }

@@ -18,7 +18,7 @@ pub mod range;
 mod read;
 pub mod schema;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 /// The newest format version that is understood; anything above is refused.
 pub const MAX_VERSION: u32 = 23;

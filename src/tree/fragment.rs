@@ -107,6 +107,8 @@ struct Lists {
     maxs: Option<MinMax>,
     sums: Option<Vec<u64>>,
     null_counts: Option<Vec<u64>>,
+    global_order_mins: Option<MinMax>,
+    global_order_maxs: Option<MinMax>,
 }
 
 fn tiles(info: &FragmentInfo) -> Result<Vec<u8>> {
@@ -132,6 +134,8 @@ fn tiles(info: &FragmentInfo) -> Result<Vec<u8>> {
             maxs: lists.maxs.as_ref(),
             sums: lists.sums.as_deref(),
             null_counts: lists.null_counts.as_deref(),
+            global_order_mins: lists.global_order_mins.as_ref(),
+            global_order_maxs: lists.global_order_maxs.as_ref(),
         });
     }
     Ok(writer.finish())
@@ -153,6 +157,12 @@ fn read_lists(info: &FragmentInfo, footer: &Footer, field: &StoredField) -> Resu
     }
     let list = |offsets: &[u64], part| parsed(info, offsets, field.slot, part, parse_u64_list);
     let bounds = |offsets: &[u64], part| parsed(info, offsets, field.slot, part, MinMax::parse);
+    // These lists are by dimension, not by slot.
+    let dimension = (0..info.slots.dimensions).find(|&i| info.slots.dimension(i) == Some(field.slot));
+    let of_dimension = |offsets: &[u64], part| match dimension {
+        Some(i) => parsed(info, offsets, i, part, MinMax::parse),
+        None => Ok(None),
+    };
     let offsets = &footer.offsets;
     let var = |list: &'_ [u64]| {
         if field.cell_val_num.is_var() {
@@ -171,6 +181,8 @@ fn read_lists(info: &FragmentInfo, footer: &Footer, field: &StoredField) -> Resu
         maxs: bounds(&offsets.tile_maxs, "tile maxs")?,
         sums: list(&offsets.tile_sums, "tile sums")?,
         null_counts: list(&nullable(&offsets.tile_null_counts), "tile null counts")?,
+        global_order_mins: of_dimension(&offsets.global_order_mins, "global-order minima")?,
+        global_order_maxs: of_dimension(&offsets.global_order_maxs, "global-order maxima")?,
     })
 }
 

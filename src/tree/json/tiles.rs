@@ -27,12 +27,16 @@ pub struct FieldTiles<'a> {
     pub sums: Option<&'a [u64]>,
     /// Numbers of null cells.
     pub null_counts: Option<&'a [u64]>,
+    /// The coordinates of the first cells in global order, of dimensions; from version 23.
+    pub global_order_mins: Option<&'a MinMax>,
+    /// The coordinates of the last cells.
+    pub global_order_maxs: Option<&'a MinMax>,
 }
 
 type List = fn(&FieldTiles) -> Value;
 
 /// The keys of a field and how each list is made.
-const LISTS: [(&str, List); 8] = [
+const LISTS: [(&str, List); 10] = [
     ("tile_offsets", |f| Value::from(f.tile_offsets)),
     ("tile_var_offsets", |f| {
         Value::from(f.tile_var_offsets.filter(|_| f.field.cell_val_num.is_var()))
@@ -48,6 +52,12 @@ const LISTS: [(&str, List); 8] = [
     ("sums", |f| sums_json(f.field, f.sums)),
     ("null_counts", |f| {
         Value::from(f.null_counts.filter(|_| f.field.nullable))
+    }),
+    ("global_order_mins", |f| {
+        min_max_json(f.field, f.global_order_mins)
+    }),
+    ("global_order_maxs", |f| {
+        min_max_json(f.field, f.global_order_maxs)
     }),
 ];
 
@@ -181,6 +191,8 @@ mod tests {
                 maxs: Some(&min_a),
                 sums: Some(&[u64::MAX, 5]),
                 null_counts: Some(&[]),
+                global_order_mins: None,
+                global_order_maxs: None,
             },
             FieldTiles {
                 field: &s,
@@ -192,6 +204,8 @@ mod tests {
                 maxs: Some(&none),
                 sums: Some(&[0, 0]),
                 null_counts: Some(&[1, 0]),
+                global_order_mins: Some(&min_s),
+                global_order_maxs: Some(&min_s),
             },
             FieldTiles {
                 field: &x,
@@ -203,6 +217,8 @@ mod tests {
                 maxs: None,
                 sums: Some(&floats),
                 null_counts: None,
+                global_order_mins: None,
+                global_order_maxs: None,
             },
         ];
         let json = tiles_json(&fields);
@@ -210,11 +226,11 @@ mod tests {
             json.to_string(),
             concat!(
                 r#"{"a":{"tile_offsets":[0,100],"tile_var_offsets":null,"tile_var_sizes":null,"tile_validity_offsets":null,"#,
-                r#""mins":[-1,2],"maxs":[-1,2],"sums":[-1,5],"null_counts":null},"#,
+                r#""mins":[-1,2],"maxs":[-1,2],"sums":[-1,5],"null_counts":null,"global_order_mins":null,"global_order_maxs":null},"#,
                 r#""s":{"tile_offsets":[0,10],"tile_var_offsets":[0,20],"tile_var_sizes":[30,40],"tile_validity_offsets":[0,50],"#,
-                r#""mins":["ab","z"],"maxs":null,"sums":null,"null_counts":[1,0]},"#,
+                r#""mins":["ab","z"],"maxs":null,"sums":null,"null_counts":[1,0],"global_order_mins":["ab","z"],"global_order_maxs":["ab","z"]},"#,
                 r#""x":{"tile_offsets":[],"tile_var_offsets":null,"tile_var_sizes":null,"tile_validity_offsets":null,"#,
-                r#""mins":null,"maxs":null,"sums":[1.5,"inf"],"null_counts":null}}"#,
+                r#""mins":null,"maxs":null,"sums":[1.5,"inf"],"null_counts":null,"global_order_mins":null,"global_order_maxs":null}}"#,
             )
         );
         for count in 0..=fields.len() {

@@ -1,0 +1,147 @@
+//! `tiledbfs check` as a command: its output and exit codes.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample")
+}
+
+fn run(source: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(env!("CARGO_BIN_EXE_tiledbfs"))
+        .arg("check")
+        .arg(source)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// An array with a commit that has no fragment, and a name that has to be escaped.
+fn damaged() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let array = place.path().join("two\nlines");
+    copy(&sample().join("lightning/__schema"), &array.join("__schema"));
+    fs::create_dir_all(array.join("__commits")).unwrap();
+    let commit = format!("__commits/__1_1_{}_22.wrt", "0".repeat(32));
+    fs::write(array.join(commit), b"").unwrap();
+    fs::write(array.join("__commits/odd.wrt"), b"").unwrap();
+    place
+}
+
+#[test]
+fn a_clean_source() {
+    let (code, stdout, stderr) = run(&sample(), &[]);
+    assert_eq!((code, stdout.as_str()), (Some(0), ""), "{stderr}");
+    // One line and no bar, for this is no terminal.
+    assert_eq!(stderr.lines().count(), 1, "{stderr:?}");
+    assert!(!stderr.contains(['\r', '\x1b']), "{stderr:?}");
+    assert!(
+        stderr.starts_with("checked 1 group, 2 arrays, 4 fragments, 22 columns, 102 tiles, 167.5 KiB ("),
+        "{stderr}"
+    );
+    assert!(stderr.ends_with(": 0 problems\n"), "{stderr}");
+    let (code, stdout, stderr) = run(
+        &sample().join("weather"),
+        &["--quiet", "--threads", "1", "--json"],
+    );
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn a_damaged_source() {
+    let place = damaged();
+    let (code, stdout, stderr) = run(place.path(), &[]);
+    assert_eq!(code, Some(1));
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{stdout}");
+    let commit = "two\\nlines/__commits/__1_1_";
+    assert!(
+        lines
+            .iter()
+            .any(|l| l.starts_with(commit) && l.ends_with("does not exist"))
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|l| l.starts_with("note: two\\nlines/__commits/odd.wrt: "))
+    );
+    assert!(stderr.ends_with(": 1 problem, 1 note\n"), "{stderr}");
+
+    let (code, stdout, _) = run(place.path(), &["--json"]);
+    assert_eq!(code, Some(1));
+    let objects: Vec<Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |level: &str| objects.iter().find(|o| o["level"] == level).unwrap();
+    assert_eq!(of("note")["kind"], "name");
+    let problem = of("problem").as_object().unwrap();
+    let keys: Vec<&String> = problem.keys().collect();
+    assert_eq!(keys, ["level", "kind", "path", "part", "offset", "message"]);
+    assert_eq!(
+        (&problem["kind"], &problem["part"]),
+        (&Value::from("commit"), &Value::Null)
+    );
+    assert!(
+        problem["path"]
+            .as_str()
+            .unwrap()
+            .starts_with("two\nlines/__commits/__1_1_")
+    );
+}
+
+#[test]
+fn what_cannot_be_checked() {
+    let place = tempfile::tempdir().unwrap();
+    for (source, message) in [("missing", "no such file"), ("", "no array or group")] {
+        let (code, stdout, stderr) = run(&place.path().join(source), &[]);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""));
+        assert!(
+            stderr.starts_with("tiledbfs: ") && stderr.contains(message),
+            "{stderr}"
+        );
+    }
+    let (code, _, stderr) = run(&sample(), &["--key-file", "/nonexistent"]);
+    assert_eq!(code, Some(2), "{stderr}");
+}
+
+#[test]
+fn an_encrypted_array_without_its_key_is_unchecked() {
+    let place = tempfile::tempdir().unwrap();
+    copy(&sample().join("lightning"), place.path());
+    for entry in fs::read_dir(place.path().join("__schema")).unwrap() {
+        // The type of encryption in the header of the generic tile.
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[29] = 1;
+        fs::write(path, bytes).unwrap();
+    }
+    let (code, stdout, stderr) = run(place.path(), &[]);
+    assert_eq!(code, Some(2));
+    assert_eq!(stdout.lines().count(), 3, "{stdout}");
+    assert!(
+        stdout.lines().all(|line| line.starts_with("unchecked: ")),
+        "{stdout}"
+    );
+    assert!(stderr.ends_with(": 0 problems, 3 unchecked\n"), "{stderr}");
+}
