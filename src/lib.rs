@@ -36,8 +36,9 @@
 //! kernel. Only the listing of an array can change; it alone is looked at again ([`array::listing`]).
 //!
 //! **One budget.** Decoded chunks and chunk indexes live in one LRU with a bound in bytes, which what is being decoded counts against;
-//! a chunk that several readers want is decoded once ([`array::cache`]). Where there is no filter nothing is cached: bytes go from the
-//! file straight into the reply.
+//! a chunk that several readers want is decoded once ([`array::cache`]). What sequential readers pass through takes up a small share
+//! of it only: the kernel keeps those pages, and memory that is used again and again costs no page faults. Where there is no filter
+//! nothing is cached: bytes go from the file straight into the reply.
 //!
 //! **Files are read with `pread`, not mapped.** A mapped file that somebody truncates is a SIGBUS; a short read is an error like any
 //! other. It costs one copy of the *stored* bytes, which decompression dwarfs, and keeps the crate free of `unsafe` where it meets

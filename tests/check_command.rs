@@ -24,16 +24,24 @@ fn run(source: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
 /// An array with a commit that has no fragment, and a name that has to be escaped.
 fn damaged() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let array = place.path().join("two\nlines");
-    fs::create_dir_all(array.join("__schema")).unwrap();
+    copy(&sample().join("lightning/__schema"), &array.join("__schema"));
     fs::create_dir_all(array.join("__commits")).unwrap();
-    for entry in fs::read_dir(sample().join("lightning/__schema")).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), array.join("__schema").join(entry.file_name())).unwrap();
-    }
     let commit = format!("__commits/__1_1_{}_22.wrt", "0".repeat(32));
     fs::write(array.join(commit), b"").unwrap();
     fs::write(array.join("__commits/odd.wrt"), b"").unwrap();
@@ -57,6 +65,20 @@ fn a_clean_source() {
         &["--quiet", "--threads", "1", "--json"],
     );
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn arrays_of_every_version_are_clean() {
+    let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/versions");
+    // One of them is encrypted.
+    let (code, stdout, stderr) = run(&versions, &[]);
+    assert_eq!(code, Some(2), "{stdout}");
+    assert!(stderr.contains(": 0 problems, "), "{stdout}{stderr}");
+    let mut lines = stdout.lines();
+    assert!(
+        lines.all(|line| line.starts_with("note: ") || line.starts_with("unchecked: v22/encrypted/")),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -115,4 +137,25 @@ fn what_cannot_be_checked() {
     }
     let (code, _, stderr) = run(&sample(), &["--key-file", "/nonexistent"]);
     assert_eq!(code, Some(2), "{stderr}");
+}
+
+#[test]
+fn an_encrypted_array_without_its_key_is_unchecked() {
+    let place = tempfile::tempdir().unwrap();
+    copy(&sample().join("lightning"), place.path());
+    for entry in fs::read_dir(place.path().join("__schema")).unwrap() {
+        // The type of encryption in the header of the generic tile.
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[29] = 1;
+        fs::write(path, bytes).unwrap();
+    }
+    let (code, stdout, stderr) = run(place.path(), &[]);
+    assert_eq!(code, Some(2));
+    assert_eq!(stdout.lines().count(), 3, "{stdout}");
+    assert!(
+        stdout.lines().all(|line| line.starts_with("unchecked: ")),
+        "{stdout}"
+    );
+    assert!(stderr.ends_with(": 0 problems, 3 unchecked\n"), "{stderr}");
 }

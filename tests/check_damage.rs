@@ -238,6 +238,35 @@ fn a_damaged_footer() {
     assert!(!sample.check().is_empty());
 }
 
+/// A count of tiles that nothing bears out must not be believed.
+#[test]
+fn a_footer_of_very_many_tiles() {
+    let sample = Sample::new();
+    let info = sample.info("lightning");
+    let FragmentMetadata::Footer(footer, position) = &info.metadata else {
+        panic!("a fragment without footer");
+    };
+    let file = info.metadata_path().to_str().unwrap().to_owned();
+    sample.change(&file, |bytes| {
+        let footer_bytes = &mut bytes[position.offset as usize..];
+        let mut set = |from: u64, to: u64| {
+            let places = footer_bytes.windows(8).position(|w| w == from.to_le_bytes());
+            let at = places.unwrap();
+            footer_bytes[at..at + 8].copy_from_slice(&to.to_le_bytes());
+        };
+        set(footer.sparse_tile_num, 1 << 58);
+        for &size in footer.file_sizes.iter().filter(|size| **size > 0) {
+            set(size, 1 << 62);
+        }
+    });
+    let found = sample.check();
+    assert!(
+        found.iter().any(|p| p.level == Level::Problem && p.path == file),
+        "{found:#?}"
+    );
+    assert!(found.len() < 100);
+}
+
 #[test]
 fn a_missing_metadata_file_and_a_missing_schema() {
     let sample = Sample::new();
@@ -506,4 +535,47 @@ fn loops_of_links_end() {
     fs::create_dir(sample.path("plain")).unwrap();
     std::os::unix::fs::symlink("../", sample.path("plain/above")).unwrap();
     assert_eq!(sample.check(), []);
+}
+
+/// All files below `directory`, relative to the sample.
+fn files(sample: &Sample, directory: &str, all: &mut Vec<String>) {
+    for entry in fs::read_dir(sample.path(directory)).unwrap().map(Result::unwrap) {
+        let path = format!("{directory}{}", entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            files(sample, &format!("{path}/"), all);
+        } else {
+            all.push(path);
+        }
+    }
+}
+
+#[test]
+fn damage_anywhere_is_no_reason_to_panic_and_mostly_found() {
+    let sample = Sample::new();
+    let mut all = Vec::new();
+    files(&sample, "", &mut all);
+    all.sort();
+    let (mut mutants, mut found) = (0, 0);
+    for (i, file) in all.iter().enumerate() {
+        let intact = fs::read(sample.path(file)).unwrap();
+        if intact.is_empty() {
+            continue;
+        }
+        let at = i * 7919 % intact.len();
+        let mut flipped = intact.clone();
+        flipped[at] ^= 1 << (i % 8);
+        for damaged in [&flipped[..], &intact[..at]] {
+            fs::write(sample.path(file), damaged).unwrap();
+            let problems = sample.check();
+            assert!(
+                problems.iter().all(|p| p.kind.name() != "internal"),
+                "{file}: {problems:?}"
+            );
+            mutants += 1;
+            found += usize::from(problems.iter().any(|p| p.level == Level::Problem));
+        }
+        fs::write(sample.path(file), intact).unwrap();
+    }
+    // What nothing covers, such as low bits of coordinates inside of their box, is not found.
+    assert!(mutants > 80 && found * 10 >= mutants * 9, "{found} of {mutants}");
 }

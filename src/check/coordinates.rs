@@ -63,13 +63,21 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
         return;
     }
     checker.tally.columns.add(dimensions.len() as u64);
-    let all = dimensions.iter().map(|d| &d.files).chain(&zipped);
-    let average = all.map(Files::average_tile).sum();
-    let runs: Vec<Range<u64>> = tile_runs(info.geometry.tile_num, average).collect();
+    let own = dimensions.iter().map(|d| &d.files);
+    let all: Vec<&Files> = match &zipped {
+        Some(zipped) => vec![zipped],
+        None => own.collect(),
+    };
+    let average = all
+        .iter()
+        .fold(0u64, |sum, files| sum.saturating_add(files.average_tile()));
+    let tiles = all.iter().map(|files| files.tiles()).max().unwrap_or(0);
+    let complete = tiles == info.geometry.tile_num;
+    let runs: Vec<Range<u64>> = tile_runs(tiles, average).collect();
     let work = Arc::new(Work {
         order: Order::new(&info.schema, info.writer.library_version),
         total: Mutex::new(Total {
-            summaries: vec![Some(Summary::default()); dimensions.len()],
+            summaries: vec![complete.then(Summary::default); dimensions.len()],
             left: runs.len(),
         }),
         zipped,

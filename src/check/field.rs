@@ -53,7 +53,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
     checker.tally.columns.add(1);
     let info = &shared.info;
     let files = Files::open(checker, info, &field);
-    let runs: Vec<Range<u64>> = tile_runs(info.geometry.tile_num, files.average_tile()).collect();
+    let runs: Vec<Range<u64>> = tile_runs(files.tiles(), files.average_tile()).collect();
     let work = Arc::new(Work {
         class: Class::of(field.datatype, field.cell_val_num),
         grid: Grid::new(info),
@@ -62,7 +62,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
         total: Mutex::new(Total {
             summary: Summaries::default(),
             left: runs.len(),
-            complete: true,
+            complete: files.tiles() == info.geometry.tile_num,
         }),
         files,
         shared,

@@ -91,6 +91,12 @@ impl Files {
             && (!self.field.nullable || self.validity.is_some())
     }
 
+    /// How many tiles its file has room for, each taking eight bytes at least: what the metadata says is believed no further.
+    pub(super) fn tiles(&self) -> u64 {
+        let room = self.fixed.as_ref().map_or(0, |part| part.blob.len() / 8);
+        room.min(self.info.geometry.tile_num)
+    }
+
     /// Bytes of a tile of values as stored, on average over all tiles and files; at least 1.
     pub(super) fn average_tile(&self) -> u64 {
         let files = [&self.fixed, &self.var, &self.validity];

@@ -8,6 +8,7 @@ use crate::array::field::Role;
 use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata, file_name};
 use crate::error::{Error, Result};
 use crate::filter::generic::read_generic_tile;
+use crate::format::datatype::Datatype;
 use crate::format::fragment::sections::{
     FragmentStatistics, parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
 };
@@ -54,13 +55,17 @@ fn check(checker: &Checker, array: Arc<Array>, path: PathBuf, name: TimestampedN
             let own = checker.show(&metadata_path);
             // What is wrong with a schema was reported where schemas are checked; here it is that this fragment cannot be read for it.
             let of_schema = e.file().is_some_and(|file| file != own);
+            let problem = Problem::from_error(&e, own.clone());
             checker.report(match of_schema {
-                true => Problem::new(
-                    Kind::Schema,
-                    own,
-                    format!("the fragment's schema cannot be read: {e}"),
-                ),
-                false => Problem::from_error(&e, own),
+                true => Problem {
+                    level: problem.level,
+                    ..Problem::new(
+                        Kind::Schema,
+                        own,
+                        format!("the fragment's schema cannot be read: {e}"),
+                    )
+                },
+                false => problem,
             });
             return;
         }
@@ -82,6 +87,7 @@ fn check(checker: &Checker, array: Arc<Array>, path: PathBuf, name: TimestampedN
                 info: &info,
                 footer,
             };
+            sections.check_sizes();
             sections.check_lists();
             shared.boxes = sections.boxes();
             shared.statistics = sections.statistics();
@@ -146,11 +152,43 @@ impl Sections<'_> {
         let path = self.info.metadata_path();
         let read = || {
             let blob = self.info.engine.open_immutable(&path)?;
-            let (_, body) = read_generic_tile(&*blob, offset, self.info.writer.key.as_ref())?;
+            let (tile, body) = read_generic_tile(&*blob, offset, self.info.writer.key.as_ref())?;
+            if tile.codec.cell_size != 1 || tile.codec.datatype != Datatype::Char {
+                return Err(
+                    Error::corrupt("a generic tile of other than single characters").in_file(blob.display())
+                );
+            }
             parse(&body).map_err(|e| e.in_file(blob.display()))
         };
         let result = read().map_err(|e: Error| e.in_part(format_args!("{what} at byte {offset}")));
         self.checker.take(result, &path)
+    }
+
+    /// Checks that files which fields do not have are stated to be empty.
+    fn check_sizes(&self) {
+        let footer = self.footer;
+        let fields = &self.info.fields;
+        let of_slot = |slot: usize| fields.iter().find(move |field| field.slot == slot);
+        let sizes = [
+            (&footer.file_sizes, Part::Fixed),
+            (&footer.file_var_sizes, Part::Var),
+            (&footer.file_validity_sizes, Part::Validity),
+        ];
+        for (sizes, part) in sizes {
+            for (slot, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 0) {
+                let wanted = of_slot(slot).is_some_and(|field| match part {
+                    Part::Fixed => true,
+                    Part::Var => field.cell_val_num.is_var(),
+                    Part::Validity => field.nullable,
+                });
+                if !wanted {
+                    let message = format!("{size} bytes of a file that there is not (slot {slot}, {part:?})");
+                    let path = self.checker.show(&self.info.metadata_path());
+                    self.checker
+                        .report(Problem::new(Kind::Size, path, message).in_part("footer"));
+                }
+            }
+        }
     }
 
     /// Decodes every list of every slot, those that no field uses too.

@@ -1,6 +1,6 @@
 //! Minima, maxima, sums and null counts: computed from values, and compared with what is stored.
 //!
-//! What is stored where (FORMAT: tile metadata, version 11 and later):
+//! What is stored where (tile metadata of a fragment, version 11 and later):
 //!
 //! | | minimum, maximum | sum | null count |
 //! |---|---|---|---|

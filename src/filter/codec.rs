@@ -71,7 +71,7 @@ pub struct TileCodec {
     pub pipeline: Pipeline,
     /// The type that the first filter saw.
     pub datatype: Datatype,
-    /// Bytes of a cell of the tile (FORMAT-NOTES 4.4); never 0.
+    /// Bytes of a cell of the tile , as the format has it for the part that the tile is of; never 0.
     pub cell_size: u64,
     /// Format version of the fragment, or of the generic tile.
     pub fragment_version: u32,

@@ -13,6 +13,7 @@ use crate::format::fragment::sections::{
     parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
 };
 use crate::format::fragment::{Footer, MinMax, RTree};
+use crate::format::range::Rect;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
         };
         let children: [(&str, Node); 6] = [
             ("footer.json", footer_document(fragment.clone())),
-            ("rtree.json", document(|info| Ok(render(&rtree(info)?)))),
+            ("rtree.json", document(rtree)),
             ("tiles.json", document(tiles)),
             ("statistics.json", document(|info| Ok(render(&statistics(info)?)))),
             ("conditions.json", document(|info| Ok(render(&conditions(info)?)))),
@@ -77,15 +78,20 @@ fn footer(info: &FragmentInfo) -> Value {
     }
 }
 
-fn rtree(info: &FragmentInfo) -> Result<Value> {
+fn rtree(info: &FragmentInfo) -> Result<Vec<u8>> {
     let dimensions = &info.schema.dimensions;
     match &info.metadata {
-        FragmentMetadata::Legacy(legacy) => Ok(json::rtree::legacy_rtree_json(&legacy.mbrs, dimensions)),
+        FragmentMetadata::Legacy(legacy) => {
+            let levels = [legacy.mbrs.as_slice()];
+            let levels = if legacy.mbrs.is_empty() { &[] } else { &levels[..] };
+            Ok(json::rtree::write_rtree(None, levels, dimensions))
+        }
         FragmentMetadata::Footer(footer, _) => {
             let body = info.section(Some(footer.offsets.rtree))?.unwrap_or_default();
             let rtree = RTree::parse(&body, footer.version, &info.schema)
                 .map_err(|e| e.in_part("R-tree").at(footer.offsets.rtree))?;
-            Ok(json::rtree::rtree_json(&rtree, dimensions))
+            let levels: Vec<&[Rect]> = rtree.levels.iter().map(Vec::as_slice).collect();
+            Ok(json::rtree::write_rtree(Some(rtree.fanout), &levels, dimensions))
         }
     }
 }

@@ -72,8 +72,10 @@ impl Tree {
         ));
         let context = Arc::new(Context::new(engine.clone(), root_path));
         let top = Path::new("");
+        // Held until its node holds it, so that its directories are read once.
+        let array = context.array(top);
         match classify(&engine, top)? {
-            ObjectKind::Array => match context.array(top).latest_schema() {
+            ObjectKind::Array => match array.latest_schema() {
                 Err(e) if e.kind() == ErrorKind::UnsupportedVersion => return Err(e),
                 _ => {}
             },
@@ -89,6 +91,7 @@ impl Tree {
         let inner = context
             .object(top, &Ancestors::default())?
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the source contains itself"))?;
+        drop(array);
         let errors: Arc<ErrorLog> = Arc::default();
         let own = own_directory(stats.clone(), errors.clone());
         let root = match inner {

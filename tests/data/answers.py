@@ -2,7 +2,7 @@
 
 The file has an object for each array or group, by path. `json` has facts under the paths and in the words of the tree's JSON (only those keys that
 the API tells); `fragments` the columns of each visible fragment: values and offsets of `cells`, in hexadecimal. `places` says where the cells of a
-dense fragment lie in its column files; without it, they are the cells of the files in order.
+dense fragment lie in its column files; without it, they are the cells of the files in order. `counts.json` counts the same for `tests/oracle/table.py`.
 """
 
 import json
@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE.parent / "oracle"))
 import names  # noqa: E402
 from capi import DATATYPES, Lib  # noqa: E402
 from compare import WEBP_FORMATS, shown  # noqa: E402
+from counts import Counts  # noqa: E402
 from facts import Raw, is_array, is_group, json_value  # noqa: E402
 from truth import FieldTruth, Reader, fragment_directory, has_file  # noqa: E402
 
@@ -133,7 +134,7 @@ def directories(fragment, schemas):
     return out
 
 
-def array(reader, path, relative):
+def array(reader, path, relative, counts):
     """The answers about one array."""
     keys = ["name", "format_version", "timestamp_range", "dense", "cell_num", "size", "schema_name", "non_empty_domain"]
     if relative in WITHOUT:
@@ -148,6 +149,8 @@ def array(reader, path, relative):
     for fragment in truth.fragments:
         if truth.schema["array_type"] == "dense" and not fragment.facts["dense"]:
             single_cells(reader, path, fragment)
+    truth.path = path
+    counts.array(truth, relative, relative in KEYED)
     documents = {"schema.json": schema(truth.schema), "metadata.json": metadata(truth.metadata)}
     documents |= {f"schemas/{name}.json": schema(facts) | {"name": name} for name, facts in truth.schemas.items()}
     documents |= {f"enumerations/{names.encode(name)}.json": enumeration(facts) for name, facts in truth.enumerations.items()}
@@ -189,17 +192,19 @@ def group(reader, path):
 
 def main():
     """Writes the file."""
-    answers = {}
+    answers, counts = {}, Counts()
     with Reader(Lib()) as reader:
         for folder, below, _ in sorted(os.walk(FOLDER)):
             below.sort()
             relative = os.path.relpath(folder, FOLDER)
             if is_array(folder):
-                answers[relative] = array(reader, folder, relative)
+                answers[relative] = array(reader, folder, relative, counts)
             elif is_group(folder):
                 answers[relative] = group(reader, folder)
+                counts.group(folder)
     lines = (f"{json.dumps(path)}: {json.dumps(answer, separators=(',', ':'))}" for path, answer in answers.items())
     (FOLDER / "answers.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    counts.write(FOLDER / "counts.json", "tests/data/versions")
     unread = [(p, f, x["unreadable"]) for p, a in answers.items() for f, x in a.get("fragments", {}).items() if x["unreadable"]]
     print(f"{len(answers)} arrays and groups; not readable: {unread or 'nothing'}")
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import names
 from capi import Lib
 from compare import UNREADABLE_ARRAYS, ArrayComparison, Report, compare_group
+from counts import Counts
 from facts import Facts, is_array, is_group
 from matrix import KEY
 from mount import mounted
@@ -55,7 +56,7 @@ class Oracle:
     """Compares all that a mount shows."""
 
     def __init__(self, args):
-        self.args, self.lib, self.report = args, Lib(), Report()
+        self.args, self.lib, self.report, self.counts = args, Lib(), Report(), Counts()
         self.passed = self.failed = 0
         self.visited = set()
 
@@ -92,14 +93,20 @@ class Oracle:
         label = os.path.relpath(path, family + "/arrays" if family else self.root)
         self.visited.add(label)
         if kind == "group":
+            before = len(self.report.failures)
             compare_group(folder, group, label, self.report)
+            if len(self.report.failures) == before:
+                self.counts.group(path)
             return
         if label in UNREADABLE_ARRAYS:
             self.unreadable(folder, label)
             return
         truth = reader.array(path, key)
         sidecar = load_sidecar(family, label) if family else None
+        before = len(self.report.failures)
         ArrayComparison(folder, truth, label, self.report, sidecar).run()
+        if len(self.report.failures) == before:
+            self.counts.array(truth, label, bool(key))
         for one in truth.schema["dimension_labels"]:
             where = os.path.join(path, one["uri"])
             below = folder / "labels" / names.encode(one["name"])
@@ -166,6 +173,7 @@ def main():
     parser.add_argument("--keep", help="write the matrix here, and leave it")
     parser.add_argument("--only", help="only arrays whose path contains this")
     parser.add_argument("--scratch", help="folder for scratch arrays")
+    parser.add_argument("--counts", help="write what was compared to this file, for table.py")
     parser.add_argument("--traceback", action="store_true")
     args = parser.parse_args()
     start, oracle = time.time(), Oracle(args)
@@ -180,6 +188,8 @@ def main():
     else:
         with tempfile.TemporaryDirectory(prefix="tiledbfs-matrix-", dir=args.scratch) as folder:
             oracle.write_and_compare(args.set, folder)
+    if args.counts:
+        oracle.counts.write(args.counts, args.set or ("arrays of other releases" if args.family else Path(args.source).name))
     sys.exit(oracle.summary(start))
 
 

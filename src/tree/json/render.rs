@@ -126,6 +126,22 @@ fn write_string(out: &mut Vec<u8>, text: &str) {
     let _ = serde_json::to_writer(out, text);
 }
 
+/// Writes an array at nesting `depth` whose items `write` writes, one a line: those that are neither scalars nor pairs of them.
+pub(super) fn write_list<T>(out: &mut Vec<u8>, items: &[T], depth: usize, write: impl Fn(&mut Vec<u8>, &T)) {
+    out.push(b'[');
+    for (i, item) in items.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        line(out, depth + 1);
+        write(out, item);
+    }
+    if !items.is_empty() {
+        line(out, depth);
+    }
+    out.push(b']');
+}
+
 /// Starts a line at nesting `depth`.
 fn line(out: &mut Vec<u8>, depth: usize) {
     out.push(b'\n');

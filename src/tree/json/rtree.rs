@@ -1,6 +1,6 @@
 //! `rtree.json`: the R-tree over the minimum bounding rectangles (MBRs) of a sparse fragment's tiles.
 
-use super::value;
+use super::{render, value};
 use crate::format::fragment::RTree;
 use crate::format::range::Rect;
 use crate::format::schema::Dimension;
@@ -23,6 +23,23 @@ pub fn legacy_rtree_json(mbrs: &[Rect], dimensions: &[Dimension]) -> Value {
         vec![level_json(mbrs, dimensions)]
     };
     json!({"fanout": null, "levels": levels})
+}
+
+/// The text that [`render`](super::render()) gives for [`rtree_json`] or, without a fanout, for [`legacy_rtree_json`] of `levels`, made
+/// one MBR at a time, so that those of a million tiles are not in memory as JSON values.
+pub fn write_rtree(fanout: Option<u32>, levels: &[&[Rect]], dimensions: &[Dimension]) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    render::key(&mut out, "fanout", 1);
+    render::write_value(&mut out, &Value::from(fanout), 1);
+    out.push(b',');
+    render::key(&mut out, "levels", 1);
+    render::write_list(&mut out, levels, 1, |out, level| {
+        render::write_list(out, level, 2, |out, mbr| {
+            render::write_value(out, &value::rect(dimensions, mbr), 3);
+        });
+    });
+    out.extend_from_slice(b"\n}\n");
+    out
 }
 
 fn level_json(level: &[Rect], dimensions: &[Dimension]) -> Value {
@@ -55,6 +72,19 @@ mod tests {
                 r#"{"fanout":10,"levels":[[[[1,4],["",{"hex":"ff"}]]],"#,
                 r#"[[[1,2],["a","b"]],[[3,4],["",{"hex":"ff"}]]]]}"#,
             )
+        );
+        let levels: Vec<&[Rect]> = rtree.levels.iter().map(Vec::as_slice).collect();
+        assert_eq!(
+            write_rtree(Some(10), &levels, &dimensions),
+            render::render(&rtree_json(&rtree, &dimensions))
+        );
+        assert_eq!(
+            write_rtree(None, &[&leaves], &dimensions),
+            render::render(&legacy_rtree_json(&leaves, &dimensions))
+        );
+        assert_eq!(
+            write_rtree(None, &[], &dimensions),
+            render::render(&legacy_rtree_json(&[], &dimensions))
         );
         assert_eq!(
             legacy_rtree_json(&leaves, &dimensions).to_string(),

@@ -1,0 +1,199 @@
+//! How much work reading takes, told by the counters: no chunk is decoded twice, and none that nobody asked for.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use tiledbfs::array::cache::{Keep, new_objects};
+use tiledbfs::array::engine::Engine;
+use tiledbfs::array::geometry::Geometry;
+use tiledbfs::array::part::{PartFile, Sink};
+use tiledbfs::array::sequence::Sequence;
+use tiledbfs::array::tile_list::TileList;
+use tiledbfs::error::Result;
+use tiledbfs::filter::TileCodec;
+use tiledbfs::format::datatype::Datatype;
+use tiledbfs::format::pipeline::{Filter, Pipeline};
+use tiledbfs::stats::Stats;
+use tiledbfs::storage::{Blob, LocalStorage};
+
+struct Memory(Vec<u8>);
+
+impl Blob for Memory {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        out.copy_from_slice(&self.0[offset as usize..][..out.len()]);
+        Ok(())
+    }
+
+    fn display(&self) -> &str {
+        "memory"
+    }
+}
+
+const CHUNK: u64 = 65_536;
+const CHUNKS_OF_A_TILE: u64 = 16;
+const TILES: u64 = 8;
+const CHUNKS: u64 = CHUNKS_OF_A_TILE * TILES;
+const TILE: u64 = CHUNK * CHUNKS_OF_A_TILE;
+const SIZE: u64 = TILE * TILES;
+
+fn plain(offset: u64) -> u8 {
+    (offset ^ offset >> 8 ^ offset >> 16).to_le_bytes()[0]
+}
+
+/// A file of bytes, byte-shuffled, which leaves bytes as they are but has to be undone.
+fn part(cache_size: u64) -> (PartFile, Arc<Stats>) {
+    let mut file = Vec::new();
+    let mut offsets = Vec::new();
+    for tile in 0..TILES {
+        offsets.push(file.len() as u64);
+        file.extend(CHUNKS_OF_A_TILE.to_le_bytes());
+        for chunk in 0..CHUNKS_OF_A_TILE {
+            file.extend(
+                [CHUNK as u32, CHUNK as u32, 8, 1, CHUNK as u32]
+                    .map(u32::to_le_bytes)
+                    .as_flattened(),
+            );
+            let start = tile * TILE + chunk * CHUNK;
+            file.extend((start..start + CHUNK).map(plain));
+        }
+    }
+    let stats: Arc<Stats> = Arc::default();
+    let storage = LocalStorage::new(Path::new("/"), false, stats.clone()).unwrap();
+    let part = PartFile {
+        engine: Arc::new(Engine::new(
+            Arc::new(storage),
+            cache_size,
+            Vec::new(),
+            stats.clone(),
+        )),
+        object: new_objects(1),
+        file_size: file.len() as u64,
+        blob: Arc::new(Memory(file)),
+        codec: TileCodec {
+            pipeline: Pipeline {
+                max_chunk_size: CHUNK as u32,
+                filters: vec![Filter::Byteshuffle],
+            },
+            datatype: Datatype::Uint8,
+            cell_size: 1,
+            fragment_version: 22,
+            propagates_types: true,
+            embeds_offsets: false,
+            key: None,
+        },
+        offsets: Arc::new(TileList::Memory(offsets)),
+        geometry: Geometry::new(TILES, TILE, TILE).unwrap(),
+    };
+    (part, stats)
+}
+
+/// Reads a range that may span tiles, and checks it.
+fn read(part: &PartFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
+    let mut sink = Sink::new(scratch, keep);
+    let mut position = range.start;
+    while position < range.end {
+        let tile = position / TILE;
+        let end = range.end.min((tile + 1) * TILE);
+        part.read(tile, TILE, position - tile * TILE..end - tile * TILE, &mut sink)
+            .unwrap();
+        position = end;
+    }
+    let piece = sink.finish();
+    assert_eq!(piece.len() as u64, range.end - range.start);
+    assert!(
+        piece
+            .iter()
+            .zip(range)
+            .all(|(byte, offset)| *byte == plain(offset))
+    );
+}
+
+/// Reads all of it in pieces that do not end where chunks do.
+fn read_all(part: &PartFile, piece: u64) {
+    let (sequence, mut scratch) = (Sequence::default(), Vec::new());
+    for start in (0..SIZE).step_by(piece as usize) {
+        let range = start..SIZE.min(start + piece);
+        let keep = sequence.next(&range);
+        read(part, range, keep, &mut scratch);
+    }
+}
+
+#[test]
+fn a_sequential_read_decodes_each_chunk_once() {
+    for (cache, piece) in [
+        (256 << 20, 1 << 20),
+        (256 << 20, 100_000),
+        (4 << 20, 131_072),
+        (4 << 20, 70_001),
+    ] {
+        let (part, stats) = part(cache);
+        read_all(&part, piece);
+        assert_eq!(stats.chunks_decoded.get(), CHUNKS, "{cache} {piece}");
+        assert_eq!(stats.tiles_opened.get(), TILES);
+        assert_eq!(stats.bytes_decoded.get(), SIZE);
+        assert!(stats.cache_bytes.get() <= cache);
+    }
+}
+
+#[test]
+fn sequential_reads_take_a_small_share_of_the_cache() {
+    let (part, stats) = part(64 << 20);
+    let mut scratch = Vec::new();
+    read(&part, 5..13, Keep::Staying, &mut scratch);
+    read_all(&part, 1 << 20);
+    // A sixteenth, the chunk that stays, and chunk indexes.
+    assert!(
+        stats.cache_bytes.get() < (4 << 20) + 2 * CHUNK,
+        "{}",
+        stats.cache_bytes.get()
+    );
+    let before = stats.chunks_decoded.get();
+    read(&part, 20..28, Keep::Staying, &mut scratch);
+    assert_eq!(stats.chunks_decoded.get(), before, "it was driven out");
+}
+
+#[test]
+fn eight_bytes_anywhere_decode_one_chunk() {
+    let (part, stats) = part(256 << 20);
+    let (sequence, mut scratch) = (Sequence::default(), Vec::new());
+    let mut random = 1u64;
+    let mut touched = std::collections::HashSet::new();
+    for _ in 0..500 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let start = (random >> 33) % (SIZE / 8) * 8;
+        let before = stats.chunks_decoded.get();
+        let range = start..start + 8;
+        let keep = sequence.next(&range);
+        read(&part, range, keep, &mut scratch);
+        assert!(stats.chunks_decoded.get() - before <= 1);
+        touched.insert(start / CHUNK);
+    }
+    assert!(stats.chunks_decoded.get() >= touched.len() as u64);
+    assert!(touched.len() as u64 > CHUNKS * 9 / 10);
+}
+
+#[test]
+fn sixteen_readers_of_one_column_decode_each_chunk_once() {
+    let (part, stats) = part(256 << 20);
+    // All at the same piece, as readers through the kernel's pages are.
+    let together = Barrier::new(16);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let mut scratch = Vec::new();
+                for start in (0..SIZE).step_by(1 << 20) {
+                    together.wait();
+                    read(&part, start..start + (1 << 20), Keep::Passing, &mut scratch);
+                }
+            });
+        }
+    });
+    assert_eq!(stats.chunks_decoded.get(), CHUNKS);
+    assert_eq!(stats.tiles_opened.get(), TILES);
+}
