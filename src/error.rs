@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub enum ErrorKind {
     /// A file or directory that should exist does not (ENOENT when it is the path asked for).
     NotFound,
+    /// A file that others refer to does not exist: what refers to it is damaged.
+    Missing,
     /// The bytes end before the structure that they hold.
     Truncated,
     /// The bytes contradict the format.

@@ -533,7 +533,7 @@ impl FragmentInfo {
 pub fn incomplete(engine: &Engine, fragment: &Path, error: Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound if engine.storage.metadata(fragment).is_ok() => {
-            error.with_kind(ErrorKind::Corrupt).at(0)
+            error.with_kind(ErrorKind::Missing).at(0)
         }
         _ => error,
     }

@@ -147,7 +147,7 @@ impl Array {
         let path = self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name);
         let (blob, body) = self.generic_file(&path).map_err(|e| match e.kind() {
             // The schema names it: it is the array that is incomplete.
-            ErrorKind::NotFound => e.with_kind(ErrorKind::Corrupt).at(0),
+            ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
             _ => e,
         })?;
         Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))

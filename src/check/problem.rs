@@ -63,7 +63,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Error(kind) => match kind {
-                ErrorKind::NotFound => "missing",
+                ErrorKind::NotFound | ErrorKind::Missing => "missing",
                 ErrorKind::Truncated => "truncated",
                 ErrorKind::Corrupt => "corrupt",
                 ErrorKind::ChecksumMismatch => "checksum",
