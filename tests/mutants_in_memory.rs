@@ -60,7 +60,7 @@ fn nothing_that_files_hold_makes_it_panic_hang_or_contradict_itself() {
     if let Some(more) = env::var_os("TILEDBFS_ARRAYS") {
         arrays.extend(sources(Path::new(&more)));
     }
-    let each = number("TILEDBFS_MUTANTS", if arrays.len() > 20 { 2 } else { 300 });
+    let each = number("TILEDBFS_MUTANTS", 2000_u64.div_ceil(arrays.len() as u64));
     let seed = number("TILEDBFS_SEED", 1);
     let limits = Limits {
         file_bytes: 1 << 20,

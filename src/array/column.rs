@@ -112,6 +112,9 @@ impl Column {
             Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot)?),
             _ => None,
         };
+        if let Some((_, list)) = &var_sizes {
+            list.hold()?;
+        }
         Ok(OpenColumn {
             len,
             content,
@@ -155,12 +158,16 @@ impl Column {
             .engine
             .open_immutable(&path)
             .map_err(|e| incomplete(&info.engine, &info.path, e))?;
+        let offsets = info.list(field.slot, list)?;
+        offsets
+            .hold()
+            .map_err(|e| incomplete(&info.engine, &info.path, e))?;
         Ok(PartFile {
             engine: info.engine.clone(),
             object: info.file_object(field.slot, part),
             blob,
             codec,
-            offsets: Arc::new(info.list(field.slot, list)?),
+            offsets: Arc::new(offsets),
             file_size: info.file_size(field.slot, part),
             geometry: info.geometry,
         })

@@ -7,8 +7,9 @@ use super::cache::{Item, Keep, Key};
 use super::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::filter::chunk::ChunkIndex;
+use crate::filter::chunk::{ChunkIndex, ChunkPosition};
 use crate::filter::generic::GenericTile;
+use crate::storage::Blob;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,8 @@ pub struct Section {
     key: Option<EncryptionKey>,
     object: u64,
     header: OnceLock<GenericTile>,
+    /// The file, once it is held.
+    held: OnceLock<Arc<dyn Blob>>,
 }
 
 impl Section {
@@ -39,6 +42,21 @@ impl Section {
             key,
             object,
             header: OnceLock::new(),
+            held: OnceLock::new(),
+        }
+    }
+
+    /// Keeps the file open from now on, so that deleting it does not matter.
+    pub fn hold(&self) -> Result<()> {
+        let blob = self.blob()?;
+        self.held.get_or_init(|| blob);
+        Ok(())
+    }
+
+    fn blob(&self) -> Result<Arc<dyn Blob>> {
+        match self.held.get() {
+            Some(blob) => Ok(blob.clone()),
+            None => self.engine.open_immutable(&self.path),
         }
     }
 
@@ -46,7 +64,7 @@ impl Section {
         if let Some(header) = self.header.get() {
             return Ok(header);
         }
-        let blob = self.engine.open_immutable(&self.path)?;
+        let blob = self.blob()?;
         let header = GenericTile::read_header(&*blob, self.offset, self.key.as_ref())?;
         Ok(self.header.get_or_init(|| header))
     }
@@ -58,8 +76,10 @@ impl Section {
 
     fn index(&self) -> Result<Arc<ChunkIndex>> {
         let header = self.header()?;
-        let blob = self.engine.open_immutable(&self.path)?;
-        let estimate = header.size / 65_536 * size_of::<crate::filter::chunk::ChunkPosition>() as u64;
+        let blob = self.blob()?;
+        // A chunk takes twelve bytes at the least, whatever size is declared.
+        let chunks = (header.size / 65_536).min(header.data_end.saturating_sub(header.data_start) / 12);
+        let estimate = chunks * size_of::<ChunkPosition>() as u64;
         let key = Key {
             object: self.object,
             tile: 0,
@@ -109,7 +129,7 @@ impl Section {
             .chunks()
             .get(chunk)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk that its index lacks"))?;
-        let blob = self.engine.open_immutable(&self.path)?;
+        let blob = self.blob()?;
         let key = Key {
             object: self.object,
             tile: 0,
@@ -153,6 +173,14 @@ pub enum TileList {
 }
 
 impl TileList {
+    /// Keeps the file that it is in open for as long as the list is used.
+    pub fn hold(&self) -> Result<()> {
+        match self {
+            TileList::Memory(_) => Ok(()),
+            TileList::Section(section) => section.hold(),
+        }
+    }
+
     /// The entries in `range`. `Corrupt` where the list does not have `tile_num` entries.
     pub fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
         let range = range.start.min(tile_num)..range.end.min(tile_num);
