@@ -216,7 +216,7 @@ fn a_missing_data_file() {
         let (array, name) = name.split_once('/').unwrap();
         let file = format!("{}/{name}", sample.fragment(array));
         fs::remove_file(sample.path(&file)).unwrap();
-        sample.finds("corrupt", &file, "No such file");
+        sample.finds("missing", &file, "No such file");
     }
 }
 
