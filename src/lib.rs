@@ -15,9 +15,9 @@
 //! | module | knows | must not know |
 //! |---|---|---|
 //! | [`storage`] | listing a directory, reading byte ranges of a file | TileDB |
-//! | [`format`] | how *unfiltered* bytes become plain structs: names, datatypes, pipelines, schemas, fragment metadata, commits, metadata, groups | files, the filters' algorithms, threads, caches, FUSE |
+//! | [`mod@format`] | how *unfiltered* bytes become plain structs: names, datatypes, pipelines, schemas, fragment metadata, commits, metadata, groups | files, the filters' algorithms, threads, caches, FUSE |
 //! | [`filter`] | undoing one filter on one chunk; the pipeline that chains them; chunked and generic tiles | schemas, fragments |
-//! | [`array`] | a source opened: its schemas and fragments, where a tile lies and how many cells it has; the cache; columns as seekable bytes | how anything is shown |
+//! | [`mod@array`] | a source opened: its schemas and fragments, where a tile lies and how many cells it has; the cache; columns as seekable bytes | how anything is shown |
 //! | [`tree`] | the virtual tree: nodes, names, exact sizes, JSON, NumPy headers | FUSE's types |
 //! | [`check`] | what can be compared in an array, and how it is done with all of it | how anything is shown |
 //! | [`fuse`] | inodes, replies, errno, kernel options | TileDB |

@@ -3,7 +3,7 @@
 //! A chunk is two streams, metadata and data. Undoing the filters from the last to the first, some take what
 //! they stored from the front of the metadata stream and leave the rest to the filters before them; the
 //! compressors and the encryption consume all of it and bring back the stream as it was before them (see
-//! [`framing`](super::framing)). After the first filter nothing must be left.
+//! `framing`). After the first filter nothing must be left.
 //!
 //! Example: through byteshuffle and then MD5, the metadata stream holds the digests first, then the part
 //! lengths of byteshuffle, which the digests cover as well.
