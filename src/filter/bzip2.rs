@@ -3,48 +3,28 @@
 //! Example: `42 5a 68 31 | 17 72 45 38 50 90 | 00 00 00 00` is the empty stream: `BZh1`, the end marker, and a
 //! checksum over nothing. The stream must end where the part ends.
 
-use super::element::{first_room, more_room, reserve};
-use crate::error::{Error, Result};
+use super::stream::{self, Stream};
+use crate::error::Result;
 use bzip2::{Decompress, Status};
+
+impl Stream for Decompress {
+    const NAME: &'static str = "bzip2";
+
+    fn consumed(&self) -> u64 {
+        self.total_in()
+    }
+
+    fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<bool, String> {
+        self.decompress_vec(input, out)
+            .map(|status| status == Status::StreamEnd)
+            .map_err(|e| e.to_string())
+    }
+}
 
 /// Appends the `length` bytes that the bzip2 stream `input` decodes to. Besides the output it takes a working
 /// area of at most 4 MB.
 pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
-    let mut stream = Decompress::new(false);
-    let start = out.len();
-    let mut room = first_room(length, input.len());
-    loop {
-        // One byte more than wanted: with room left over, a full vector never hides the end of the stream.
-        reserve(out, room.saturating_add(1))?;
-        let rest = usize::try_from(stream.total_in())
-            .ok()
-            .and_then(|n| input.get(n..))
-            .unwrap_or_default();
-        let status = stream
-            .decompress_vec(rest, out)
-            .map_err(|e| Error::corrupt(format!("not a bzip2 stream: {e}")))?;
-        let produced = out.len().saturating_sub(start);
-        if status == Status::StreamEnd && produced == length {
-            break;
-        }
-        if status == Status::StreamEnd || produced > length {
-            return Err(Error::corrupt(format!(
-                "the bzip2 stream decodes to {produced} bytes or more in place of {length}"
-            )));
-        }
-        if out.len() < out.capacity() {
-            return Err(Error::truncated(format!(
-                "the bzip2 stream ends early, after {produced} of {length} bytes"
-            )));
-        }
-        room = more_room(length, produced);
-    }
-    match (input.len() as u64).saturating_sub(stream.total_in()) {
-        0 => Ok(()),
-        n => Err(Error::corrupt(format!(
-            "{n} bytes after the end of the bzip2 stream"
-        ))),
-    }
+    stream::decode(&mut Decompress::new(false), input, length, out)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! Example: `78 9c | 63 64 60 60 60 44 c2 00 | 00 38 00 05` is four INT32 of value 1: the zlib header, one
 //! deflate block with fixed codes, and the checksum. The stream must end where the part ends.
 
-use super::element::{first_room, more_room, reserve};
-use crate::error::{Error, Result};
+use super::stream::{self, Stream};
+use crate::error::Result;
 use flate2::{Decompress, FlushDecompress, Status};
 use std::cell::Cell;
 
@@ -13,50 +13,28 @@ thread_local! {
     static INFLATE: Cell<Option<Decompress>> = const { Cell::new(None) };
 }
 
+impl Stream for Decompress {
+    const NAME: &'static str = "zlib";
+
+    fn consumed(&self) -> u64 {
+        self.total_in()
+    }
+
+    fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<bool, String> {
+        let status = self.decompress_vec(input, out, FlushDecompress::Finish);
+        status
+            .map(|status| status == Status::StreamEnd)
+            .map_err(|e| e.to_string())
+    }
+}
+
 /// Appends the `length` bytes that the zlib stream `input` decodes to.
 pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     let mut inflate = INFLATE.take().unwrap_or_else(|| Decompress::new(true));
-    let result = run(&mut inflate, input, length, out);
+    inflate.reset(true);
+    let result = stream::decode(&mut inflate, input, length, out);
     INFLATE.set(Some(inflate));
     result
-}
-
-fn run(inflate: &mut Decompress, input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
-    inflate.reset(true);
-    let start = out.len();
-    let mut room = first_room(length, input.len());
-    loop {
-        // One byte more than wanted: with room left over, a full vector never hides the end of the stream.
-        reserve(out, room.saturating_add(1))?;
-        let rest = usize::try_from(inflate.total_in())
-            .ok()
-            .and_then(|n| input.get(n..))
-            .unwrap_or_default();
-        let status = inflate
-            .decompress_vec(rest, out, FlushDecompress::Finish)
-            .map_err(|e| Error::corrupt(format!("not a zlib stream: {e}")))?;
-        let produced = out.len().saturating_sub(start);
-        if status == Status::StreamEnd && produced == length {
-            break;
-        }
-        if status == Status::StreamEnd || produced > length {
-            return Err(Error::corrupt(format!(
-                "the zlib stream decodes to {produced} bytes or more in place of {length}"
-            )));
-        }
-        if out.len() < out.capacity() {
-            return Err(Error::truncated(format!(
-                "the zlib stream ends early, after {produced} of {length} bytes"
-            )));
-        }
-        room = more_room(length, produced);
-    }
-    match (input.len() as u64).saturating_sub(inflate.total_in()) {
-        0 => Ok(()),
-        n => Err(Error::corrupt(format!(
-            "{n} bytes after the end of the zlib stream"
-        ))),
-    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod plan;
 mod positive_delta;
 mod rle;
 mod scale_float;
+mod stream;
 mod string_rle;
 #[cfg(test)]
 mod tests;

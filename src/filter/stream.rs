@@ -1,0 +1,62 @@
+//! Decoding a compressed stream piece by piece into memory that grows as bytes are really produced.
+
+use super::element::{first_room, more_room, reserve};
+use crate::error::{Error, Result};
+
+/// A decompressor in the middle of one stream.
+pub(super) trait Stream {
+    /// What messages call it.
+    const NAME: &'static str;
+
+    /// Bytes of input taken so far.
+    fn consumed(&self) -> u64;
+
+    /// Decodes from `input` on into the room that `out` has left. Says whether the stream has ended; an error is the
+    /// codec's own message.
+    fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<bool, String>;
+}
+
+/// Appends the `length` bytes that `stream` makes of `input`, which must hold that one stream and nothing else. `Corrupt` for another length, bytes left
+/// over and what the codec refuses, `Truncated` where the stream does not end.
+pub(super) fn decode<S: Stream>(
+    stream: &mut S,
+    input: &[u8],
+    length: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let name = S::NAME;
+    let start = out.len();
+    let mut room = first_room(length, input.len());
+    loop {
+        // One byte more than wanted: with room left over, a full vector never hides the end of the stream.
+        reserve(out, room.saturating_add(1))?;
+        let rest = usize::try_from(stream.consumed())
+            .ok()
+            .and_then(|n| input.get(n..))
+            .unwrap_or_default();
+        let ended = stream
+            .step(rest, out)
+            .map_err(|e| Error::corrupt(format!("not a {name} stream: {e}")))?;
+        let produced = out.len().saturating_sub(start);
+        if ended && produced == length {
+            break;
+        }
+        if ended || produced > length {
+            return Err(Error::corrupt(format!(
+                "the {name} stream decodes to {produced} bytes or more in place of {length}"
+            )));
+        }
+        if out.len() < out.capacity() {
+            return Err(Error::truncated(format!(
+                "the {name} stream ends early, after {produced} of {length} bytes"
+            )));
+        }
+        room = more_room(length, produced);
+    }
+    match (input.len() as u64).saturating_sub(stream.consumed()) {
+        0 => Ok(()),
+        n => Err(Error::corrupt(format!(
+            "{n} bytes after the end of the {name} stream"
+        ))),
+    }
+}
