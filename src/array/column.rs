@@ -9,7 +9,6 @@ use super::sequence::Sequence;
 use super::tile_list::{PrefixSums, TileList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
-use crate::format::pipeline::{Codec, Filter};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -178,14 +177,11 @@ impl Column {
         let Role::ZippedDimension(dimension) = self.field.role else {
             return None;
         };
-        let compressed = self.info.schema.coords_filters.filters.iter().any(|filter| {
-            matches!(filter, Filter::Compression { codec, .. } if !matches!(codec, Codec::Dictionary | Codec::Delta))
-        });
         Some(Zipped {
             dimension: dimension as u64,
             dimensions: self.info.schema.dimensions.len() as u64,
             // Only version 1 stored tuples, and only where it did not compress them.
-            split: self.info.version() > 1 || compressed,
+            split: self.info.version() > 1 || self.info.schema.coords_filters.has_compressor(),
         })
     }
 }

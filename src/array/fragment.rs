@@ -272,13 +272,7 @@ impl Fragment {
             Err(e) if e.kind() == ErrorKind::NotFound => true,
             Err(e) => return Err(e),
         };
-        let slots = Slots {
-            version: metadata.version,
-            attributes: schema.attributes.len(),
-            dimensions: schema.dimensions.len(),
-            has_timestamps: false,
-            has_delete_metadata: false,
-        };
+        let slots = metadata.slots(&schema);
         let geometry = match (dense, &metadata.non_empty_domain) {
             (true, Some(domain)) => Geometry::dense(&schema, domain)?,
             (true, None) => Geometry::new(0, 0, 0)?,

@@ -5,7 +5,7 @@ use super::listing::{list_or_empty, metadata_files, now, read_text, whole_name};
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::error::Result;
 use crate::filter::generic::read_generic_tile;
-use crate::format::commits::parse_lines;
+use crate::format::commits::{last_component, parse_lines};
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::metadata::MetadataEntry;
 use crate::format::name::TimestampedName;
@@ -94,7 +94,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
             Ok(bytes) => vacuumed.extend(
                 parse_lines(&bytes)
                     .iter()
-                    .map(|line| line.rsplit(|&b| b == b'/').next().unwrap_or(line).to_vec()),
+                    .map(|line| last_component(line).to_vec()),
             ),
             Err(e) => log::warn!("{e}"),
         }

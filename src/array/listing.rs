@@ -7,7 +7,7 @@ use super::fragment::{Fragment, METADATA_FILE};
 use super::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::MAX_VERSION;
-use crate::format::commits::{normalise_path, parse_consolidated, parse_lines};
+use crate::format::commits::{last_component, normalise_path, parse_consolidated, parse_lines};
 use crate::format::name::TimestampedName;
 use crate::storage::{DirEntry, EntryType, Metadata};
 use std::collections::{HashMap, HashSet};
@@ -185,15 +185,12 @@ pub fn read_text(engine: &Engine, path: &Path) -> Result<Vec<u8>> {
     blob.read(0, blob.len())
 }
 
-/// The last component of a stored path, and that without its extension.
-fn last_component(path: &[u8]) -> (&[u8], &[u8]) {
-    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    let stem = name
-        .iter()
+/// A file's name without its extension.
+fn stem(name: &[u8]) -> &[u8] {
+    name.iter()
         .rposition(|&b| b == b'.')
         .and_then(|dot| name.get(..dot))
-        .unwrap_or(name);
-    (name, stem)
+        .unwrap_or(name)
 }
 
 impl ArrayListing {
@@ -397,7 +394,7 @@ pub fn metadata_files(engine: &Engine, directory: &Path, now: u64) -> Result<Vec
                 vacuumed.extend(
                     parse_lines(&bytes)
                         .iter()
-                        .map(|line| last_component(line).0.to_vec()),
+                        .map(|line| last_component(line).to_vec()),
                 );
             }
             Ok(_) => {}
@@ -474,7 +471,7 @@ impl Visibility {
             ignored.extend(
                 parse_lines(&text(commit))
                     .iter()
-                    .map(|line| last_component(line).0.to_vec()),
+                    .map(|line| last_component(line).to_vec()),
             );
         }
         let mut committed: HashSet<Vec<u8>> = of_kind(CommitKind::Ok)
@@ -490,7 +487,7 @@ impl Visibility {
                 Ok(entries) => committed.extend(
                     entries
                         .iter()
-                        .map(|entry| last_component(&entry.path).0.to_vec())
+                        .map(|entry| last_component(&entry.path).to_vec())
                         .filter(|name| !ignored.contains(name)),
                 ),
                 Err(e) => {
@@ -506,10 +503,10 @@ impl Visibility {
                 .as_ref()
                 .is_some_and(|parsed| in_time(parsed, sparse, now));
             if in_time {
-                let stem = String::from_utf8_lossy(last_component(commit.name.as_bytes()).1).into_owned();
+                let stem = String::from_utf8_lossy(stem(commit.name.as_bytes())).into_owned();
                 for line in parse_lines(&text(commit)) {
                     let path = normalise_path(&line);
-                    vacuumed.insert(last_component(&path).0.to_vec(), stem.clone());
+                    vacuumed.insert(last_component(&path).to_vec(), stem.clone());
                 }
             }
         }

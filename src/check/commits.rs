@@ -8,7 +8,7 @@ use crate::array::listing::{ArrayListing, CommitFile, CommitKind, read_text};
 use crate::error::Result;
 use crate::filter::generic::read_generic_tile;
 use crate::format::MAX_VERSION;
-use crate::format::commits::{parse_consolidated, parse_lines};
+use crate::format::commits::{last_component, parse_consolidated, parse_lines};
 use crate::format::condition::Condition;
 use crate::format::enums::ConditionOp;
 use crate::format::name::TimestampedName;
@@ -84,10 +84,6 @@ pub(super) fn check(
 fn in_fragments(path: &Path) -> bool {
     path.parent()
         .is_some_and(|parent| parent.ends_with("__fragments"))
-}
-
-fn last_component(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 struct Commits<'a> {

@@ -57,6 +57,11 @@ pub fn parse_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// What follows the last slash of a stored path; all of it where there is none.
+pub fn last_component(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
 /// Reduces a path of a vacuum file (relative, with a leading slash, or an absolute URI of wherever the array once lay) to one relative to the array: from `__fragments` or `__meta` on, or else the last component.
 pub fn normalise_path(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);

@@ -32,6 +32,11 @@ pub struct LegacyMetadata {
 }
 
 impl LegacyMetadata {
+    /// The numbering of its lists; `schema` is the one that it was parsed with.
+    pub fn slots(&self, schema: &Schema) -> Slots {
+        legacy_slots(self.version, schema)
+    }
+
     /// Parses the unfiltered body of the metadata's generic tile with the array's schema.
     pub fn parse(body: &[u8], schema: &Schema) -> Result<LegacyMetadata> {
         read::whole("fragment metadata", body, |c| Self::parse_body(c, schema))
@@ -74,13 +79,7 @@ impl LegacyMetadata {
         let bounding_coords = (0..bounding_num)
             .map(|_| Ok([parse_cell(c, schema)?, parse_cell(c, schema)?]))
             .collect::<Result<_>>()?;
-        let slots = Slots {
-            version,
-            attributes: schema.attributes.len(),
-            dimensions: schema.dimensions.len(),
-            has_timestamps: false,
-            has_delete_metadata: false,
-        };
+        let slots = legacy_slots(version, schema);
         let tile_offsets = parse_lists(c, slots.fixed(), "tile_offsets")?;
         let tile_var_offsets = parse_lists(c, slots.var(), "tile_var_offsets")?;
         let tile_var_sizes = parse_lists(c, slots.var(), "tile_var_sizes")?;
@@ -122,6 +121,17 @@ fn parse_lists(c: &mut Cursor<'_>, count: usize, field: &str) -> Result<Vec<Vec<
             c.u64_list(length, field)
         })
         .collect()
+}
+
+/// These versions have none of the internal fields.
+fn legacy_slots(version: u32, schema: &Schema) -> Slots {
+    Slots {
+        version,
+        attributes: schema.attributes.len(),
+        dimensions: schema.dimensions.len(),
+        has_timestamps: false,
+        has_delete_metadata: false,
+    }
 }
 
 #[cfg(test)]

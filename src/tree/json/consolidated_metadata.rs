@@ -39,7 +39,7 @@ pub fn consolidated_metadata_json(files: &[ConsolidatedMetadata]) -> Value {
 }
 
 fn file_json(file: &ConsolidatedMetadata) -> Value {
-    let name = file.path.rsplit(|&b| b == b'/').next().unwrap_or(&file.path);
+    let name = crate::format::commits::last_component(&file.path);
     let fragments = file.fragments.as_ref();
     json!({
         "name": value::name(name),

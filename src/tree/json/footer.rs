@@ -3,7 +3,7 @@
 use super::fields::{StoredField, by_field, stored_fields};
 use super::value;
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, SectionOffsets, Slots};
+use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, SectionOffsets};
 use crate::format::schema::Schema;
 use crate::tree::names;
 use serde_json::{Map, Value, json};
@@ -78,7 +78,7 @@ pub fn legacy_json(
     tile_num: u64,
     cell_num: u64,
 ) -> Value {
-    let fields = stored_fields(schema, &legacy_slots(metadata, schema));
+    let fields = stored_fields(schema, &metadata.slots(schema));
     json!({
         "format_version": metadata.version,
         "array_schema_name": null,
@@ -96,17 +96,6 @@ pub fn legacy_json(
         "footer_size": null,
         "optional_sections": [],
     })
-}
-
-/// The numbering of the lists of legacy metadata.
-pub fn legacy_slots(metadata: &LegacyMetadata, schema: &Schema) -> Slots {
-    Slots {
-        version: metadata.version,
-        attributes: schema.attributes.len(),
-        dimensions: schema.dimensions.len(),
-        has_timestamps: false,
-        has_delete_metadata: false,
-    }
 }
 
 /// The file sizes of each field, null where it has no such file.
@@ -167,6 +156,7 @@ mod tests {
     use super::super::schema::tests::example;
     use super::*;
     use crate::format::fragment::OptionalSection;
+    use crate::format::fragment::Slots;
     use crate::format::range::Range;
 
     fn compact(text: &str) -> String {
