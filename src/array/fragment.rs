@@ -4,6 +4,7 @@ use super::cache::new_objects;
 use super::engine::Engine;
 use super::field::{Field, Role, Writer};
 use super::geometry::Geometry;
+use super::recent::RecentFragments;
 use super::schemas::Schemas;
 use super::tile_list::{PrefixSums, Section, TileList};
 use crate::cursor::Cursor;
@@ -20,7 +21,7 @@ use crate::storage::Blob;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// The name of every fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
@@ -37,7 +38,11 @@ pub struct Fragment {
     /// Its directory's name, parsed.
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
-    opened: OnceLock<Arc<FragmentInfo>>,
+    recent: Arc<RecentFragments>,
+    /// What the metadata says, as long as somebody holds it.
+    opened: Mutex<Weak<FragmentInfo>>,
+    /// The first of its numbers in the cache, which outlive what is parsed.
+    objects: OnceLock<u64>,
 }
 
 /// What the metadata of a fragment says, in the form of its version.
@@ -87,7 +92,8 @@ pub struct FragmentInfo {
     pub writer: Writer,
     /// Bytes of the metadata file.
     pub metadata_size: u64,
-    objects: u64,
+    /// The first of its numbers in the cache.
+    pub(super) objects: u64,
     var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
 }
 
@@ -95,15 +101,17 @@ pub struct FragmentInfo {
 struct Tail<'a> {
     blob: &'a dyn Blob,
     start: u64,
-    bytes: Vec<u8>,
+    bytes: &'a [u8],
 }
 
 impl Tail<'_> {
-    const SIZE: u64 = 8192;
+    const SIZE: usize = 8192;
 
-    fn new(blob: &dyn Blob) -> Result<Tail<'_>> {
-        let start = blob.len().saturating_sub(Self::SIZE);
-        let bytes = blob.read(start, blob.len() - start)?;
+    fn new<'a>(blob: &'a dyn Blob, room: &'a mut [u8; Tail::SIZE]) -> Result<Tail<'a>> {
+        let len = blob.len().min(Self::SIZE as u64);
+        let start = blob.len() - len;
+        let bytes = room.get_mut(..len as usize).unwrap_or_default();
+        blob.read_at(start, bytes)?;
         Ok(Tail { blob, start, bytes })
     }
 }
@@ -133,10 +141,11 @@ impl Blob for Tail<'_> {
 }
 
 impl Fragment {
-    /// A fragment directory at `path`. Reads nothing.
+    /// A fragment directory at `path`. Reads nothing. `recent` is that of the array.
     pub fn new(
         engine: Arc<Engine>,
         schemas: Arc<Schemas>,
+        recent: Arc<RecentFragments>,
         path: PathBuf,
         name: TimestampedName,
         key: Option<EncryptionKey>,
@@ -147,7 +156,9 @@ impl Fragment {
             path,
             name,
             key,
-            opened: OnceLock::new(),
+            recent,
+            opened: Mutex::default(),
+            objects: OnceLock::new(),
         }
     }
 
@@ -156,16 +167,42 @@ impl Fragment {
         self.path.join(METADATA_FILE)
     }
 
-    /// Reads the metadata, once; a failure is not remembered.
+    /// What the metadata says; read anew when it is no longer among what was used lately.
     pub fn open(&self) -> Result<Arc<FragmentInfo>> {
-        if let Some(info) = self.opened.get() {
-            return Ok(info.clone());
-        }
-        let path = self.metadata_path();
-        let info = self
-            .read()
-            .map_err(|e| self.incomplete(e).in_file(self.engine.storage.display(&path)))?;
-        Ok(self.opened.get_or_init(|| Arc::new(info)).clone())
+        let held = self.opened().upgrade();
+        let info = match held {
+            Some(info) => info,
+            None => {
+                let info = Arc::new(self.read_metadata()?);
+                let mut opened = self.opened();
+                match opened.upgrade() {
+                    Some(first) => first,
+                    None => {
+                        *opened = Arc::downgrade(&info);
+                        info
+                    }
+                }
+            }
+        };
+        self.recent.used(&info);
+        Ok(info)
+    }
+
+    /// The same for a look that does not count as use: very many fragments can be looked at without holding what they say in memory.
+    pub fn look(&self) -> Result<Arc<FragmentInfo>> {
+        let held = self.opened().upgrade();
+        held.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Weak<FragmentInfo>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_metadata(&self) -> Result<FragmentInfo> {
+        self.read().map_err(|e| {
+            let path = self.metadata_path();
+            self.incomplete(e).in_file(self.engine.storage.display(&path))
+        })
     }
 
     /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is not.
@@ -176,7 +213,8 @@ impl Fragment {
     fn read(&self) -> Result<FragmentInfo> {
         // Not among the files that are kept open: of very many fragments most are opened for a look at the footer.
         let file = self.engine.storage.open(&self.metadata_path())?;
-        let blob = Tail::new(&*file)?;
+        let mut room = [0; Tail::SIZE];
+        let blob = Tail::new(&*file, &mut room)?;
         let key = self.key.as_ref();
         if self.name.name_version <= 2 {
             let schema_name = super::schemas::LEGACY_SCHEMA;
@@ -351,7 +389,9 @@ impl Fragment {
             slots,
             writer,
             metadata_size: 0,
-            objects: new_objects(OBJECTS_PER_SLOT * slots.fixed() as u64),
+            objects: *self
+                .objects
+                .get_or_init(|| new_objects(OBJECTS_PER_SLOT * slots.fixed() as u64)),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }

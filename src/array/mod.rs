@@ -12,6 +12,7 @@ pub mod listing;
 pub mod open;
 pub mod part;
 pub mod piece;
+pub mod recent;
 pub mod schemas;
 pub mod sequence;
 pub mod source;
