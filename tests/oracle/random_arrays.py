@@ -22,10 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
+import names
 import random_lives
 from capi import Lib, library_path
 from compare import fragment_folders
+from facts import Facts
 from mount import binary, mounted
+from run import Oracle
+from truth import Reader
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "data"))
 from old_capi import OldLib  # noqa: E402
@@ -106,14 +110,7 @@ def write(library, uri, seed, index):
 
 def compare(folder, path, shown, point, key, group):
     """Compares one object of a mount with libtiledb."""
-    from run import Oracle
-    from truth import Reader
-
-    class Args:
-        only = family = scratch = None
-        traceback = False
-
-    oracle = Oracle(Args)
+    oracle = Oracle(argparse.Namespace(only=None, scratch=None, traceback=False))
     oracle.root = folder
     with Reader(oracle.lib, os.path.dirname(folder)) as reader:
         if group:
@@ -128,8 +125,8 @@ def compare(folder, path, shown, point, key, group):
 
 def slices(draw, folder):
     """Reads parts of column files past the page cache and compares them with the whole; (failures, number of reads)."""
-    names = (Path(at, n) for at, _, files in os.walk(folder) for n in sorted(files))
-    found = [p for p in names if p.suffix in (".bin", ".npy") and p.stat().st_size]
+    paths = (Path(at, n) for at, _, files in os.walk(folder) for n in sorted(files))
+    found = [p for p in paths if p.suffix in (".bin", ".npy") and p.stat().st_size]
     failures, reads = [], 0
     for path in draw.sample(found, min(len(found), 12)):
         try:
@@ -159,7 +156,7 @@ def beside(draw, source, point, options):
     done = subprocess.run([binary(), "ls", "-R", source, *options], capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:
         return [f"ls -R {source}: {done.stderr}"], 1
-    files = [Path(at, n) for at, _, names in os.walk(point) for n in sorted(names) if ".tiledbfs" not in at]
+    files = [Path(at, n) for at, _, found in os.walk(point) for n in sorted(found) if ".tiledbfs" not in at]
     for path in draw.sample(files, min(len(files), 6)):
         relative = os.path.relpath(path, point)
         if path.name not in done.stdout:
@@ -267,8 +264,10 @@ class Hunt:
             if name != "group":
                 yield "array", path, name
                 continue
-            import names
-            members = apart(lambda: [(m["uri"], m["name"]) for m in __import__("facts").Facts(Lib()).group(path)["members"]])[1]
+            outcome, members = apart(lambda: [(m["uri"], m["name"]) for m in Facts(Lib()).group(path)["members"]])  # noqa: B023
+            if outcome != "ok":
+                print(f"libtiledb cannot read the group of {folder}: {members}", flush=True)
+                continue
             yield "group", path, name
             for uri, called in members:
                 kind = "group" if os.path.basename(uri) == "inner" else "array"
@@ -299,7 +298,9 @@ def main():
     parser.add_argument("--library")
     parser.add_argument("--scratch")
     parser.add_argument("--keep")
+    parser.add_argument("--verbose", action="store_true", help="print totals after every batch")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leaves no mount behind
     start, hunt = time.time(), Hunt(args)
     ct.CDLL(hunt.library)
     if args.only is not None:
@@ -307,6 +308,8 @@ def main():
     else:
         for first in range(args.first, args.first + args.count, BATCH):
             hunt.batch(first, min(BATCH, args.first + args.count - first))
+            if args.verbose:
+                print(f"{first}: {hunt.total} {hunt.counts}", flush=True)
     for version, of in sorted(hunt.counts.items()):
         print(f"format version {version}: " + ", ".join(f"{n} {what}" for what, n in of.items()))
     print(f"libtiledb {hunt.release}, seed {args.seed}: " + ", ".join(f"{n} {what}" for what, n in hunt.total.items()) + f"; {time.time() - start:.0f} s")
