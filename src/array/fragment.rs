@@ -1,7 +1,6 @@
 //! A fragment: where its files lie, and what its metadata says.
 
-use super::cache::new_objects;
-use super::engine::Engine;
+use super::engine::{Engine, FragmentCell};
 use super::field::{Field, Role, Writer};
 use super::geometry::Geometry;
 use super::schemas::Schemas;
@@ -20,7 +19,7 @@ use crate::storage::Blob;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 /// The name of every fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
@@ -37,7 +36,7 @@ pub struct Fragment {
     /// Its directory's name, parsed.
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
-    opened: OnceLock<Arc<FragmentInfo>>,
+    opened: Arc<FragmentCell>,
 }
 
 /// What the metadata of a fragment says, in the form of its version.
@@ -57,9 +56,6 @@ pub enum ListKind {
     VarSizes = 2,
     ValidityOffsets = 3,
 }
-
-/// Numbers in the cache that each slot takes: four lists and three files.
-const OBJECTS_PER_SLOT: u64 = 8;
 
 /// An opened fragment.
 pub struct FragmentInfo {
@@ -87,7 +83,8 @@ pub struct FragmentInfo {
     pub writer: Writer,
     /// Bytes of the metadata file.
     pub metadata_size: u64,
-    objects: u64,
+    /// Which state of the metadata file it was read from.
+    metadata_version: (u64, u64, u64),
     var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
 }
 
@@ -147,7 +144,7 @@ impl Fragment {
             path,
             name,
             key,
-            opened: OnceLock::new(),
+            opened: Arc::default(),
         }
     }
 
@@ -156,16 +153,23 @@ impl Fragment {
         self.path.join(METADATA_FILE)
     }
 
-    /// Reads the metadata, once; a failure is not remembered.
+    /// Reads the metadata, or finds it still in memory; a failure is not remembered.
     pub fn open(&self) -> Result<Arc<FragmentInfo>> {
-        if let Some(info) = self.opened.get() {
+        let lock = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(info) = &*lock() {
             return Ok(info.clone());
         }
         let path = self.metadata_path();
         let info = self
             .read()
             .map_err(|e| self.incomplete(e).in_file(self.engine.storage.display(&path)))?;
-        Ok(self.opened.get_or_init(|| Arc::new(info)).clone())
+        let info = Arc::new(info);
+        if let Some(known) = &*lock() {
+            return Ok(known.clone());
+        }
+        *lock() = Some(info.clone());
+        self.engine.keep_fragment(&self.opened, info.memory());
+        Ok(info)
     }
 
     /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is not.
@@ -185,7 +189,7 @@ impl Fragment {
             let metadata =
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
             let info = self.legacy_info(schema, schema_name.to_owned(), metadata, &tile)?;
-            return Ok(info.with_metadata_size(blob.len()));
+            return Ok(info.with_file(&*file));
         }
         let legacy_schema = match self.name.name_version {
             ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
@@ -210,7 +214,7 @@ impl Fragment {
             .map_err(|e| e.at(position.offset))?;
         let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
         let info = self.footer_info(schema, schema_name, footer, position, &first)?;
-        Ok(info.with_metadata_size(blob.len()))
+        Ok(info.with_file(&*file))
     }
 
     /// The footer and where it lies. `schema` as [`Footer::locate`] takes it.
@@ -351,16 +355,45 @@ impl Fragment {
             slots,
             writer,
             metadata_size: 0,
-            objects: new_objects(OBJECTS_PER_SLOT * slots.fixed() as u64),
+            metadata_version: (0, 0, 0),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }
 }
 
 impl FragmentInfo {
-    fn with_metadata_size(mut self, size: u64) -> Self {
-        self.metadata_size = size;
+    /// Notes the metadata file that it was read from.
+    fn with_file(mut self, file: &dyn Blob) -> Self {
+        self.metadata_size = file.len();
+        self.metadata_version = file.version();
         self
+    }
+
+    /// Bytes that it takes in memory, about.
+    fn memory(&self) -> u64 {
+        const BASE: u64 = 1024;
+        const SLOT: u64 = 256;
+        let lists = match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => {
+                let lists = [
+                    &legacy.tile_offsets,
+                    &legacy.tile_var_offsets,
+                    &legacy.tile_var_sizes,
+                ];
+                let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
+                // Each tile has a bounding box and two cells.
+                let tile = self.schema.dimensions.len().saturating_mul(4 * SLOT as usize / 8);
+                let tiles = usize::try_from(self.geometry.tile_num).unwrap_or(usize::MAX);
+                entries.saturating_mul(8).saturating_add(match self.dense {
+                    true => 0,
+                    false => tiles.saturating_mul(tile),
+                })
+            }
+            FragmentMetadata::Footer(..) => 0,
+        };
+        let slots = self.var_sums.len().max(self.fields.len()) as u64;
+        BASE.saturating_add(slots.saturating_mul(SLOT))
+            .saturating_add(lists as u64)
     }
 
     /// Format version of the metadata.
@@ -476,7 +509,7 @@ impl FragmentInfo {
                     self.metadata_path(),
                     offset,
                     self.writer.key.clone(),
-                    self.object(slot, kind as u64),
+                    self.metadata_version,
                 )))
             }
         }
@@ -497,20 +530,6 @@ impl FragmentInfo {
             }
         };
         Ok((sums, list))
-    }
-
-    /// The number in the cache of a file (`part`) of a slot.
-    pub fn file_object(&self, slot: usize, part: Part) -> u64 {
-        let number = match part {
-            Part::Fixed => 4,
-            Part::Var => 5,
-            Part::Validity => 6,
-        };
-        self.object(slot, number)
-    }
-
-    fn object(&self, slot: usize, number: u64) -> u64 {
-        self.objects + slot as u64 * OBJECTS_PER_SLOT + number
     }
 
     /// The body of a section of the metadata, decoded whole. None where `offset` is None.

@@ -42,6 +42,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+impl Drop for Array {
+    /// Nobody looks at it any more: its files need not be kept open.
+    fn drop(&mut self) {
+        self.engine.close_below(&self.path);
+    }
+}
+
 impl Array {
     /// The array at `path`. Reads nothing.
     pub fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
