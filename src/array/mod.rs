@@ -12,7 +12,6 @@ pub mod listing;
 pub mod open;
 pub mod part;
 pub mod piece;
-pub mod recent;
 pub mod schemas;
 pub mod sequence;
 pub mod source;

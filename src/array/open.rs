@@ -3,7 +3,6 @@
 use super::engine::Engine;
 use super::fragment::Fragment;
 use super::listing::{ArrayListing, SchemaFile, now, stamp};
-use super::recent::RecentFragments;
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
@@ -34,7 +33,13 @@ pub struct Array {
     /// Its key, where one was given.
     pub key: Option<EncryptionKey>,
     listing: Mutex<Option<(Instant, Arc<ArrayListing>)>>,
-    recent: Arc<RecentFragments>,
+}
+
+impl Drop for Array {
+    /// Nobody looks at it any more: its files need not be kept open.
+    fn drop(&mut self) {
+        self.engine.close_below(&self.path);
+    }
 }
 
 impl Array {
@@ -48,7 +53,6 @@ impl Array {
             schemas,
             key,
             listing: Mutex::default(),
-            recent: Arc::default(),
         }
     }
 
@@ -89,7 +93,6 @@ impl Array {
                     None => Arc::new(Fragment::new(
                         self.engine.clone(),
                         self.schemas.clone(),
-                        self.recent.clone(),
                         path,
                         parsed,
                         self.key.clone(),
