@@ -210,6 +210,7 @@ impl Filesystem for FileSystem {
                         size: 0,
                         mtime: 0,
                         ttl: Duration::ZERO,
+                        mode: self.mode(&inode.node()),
                     };
                     let attributes = dots.to_fuse(number, self.owner);
                     let next = position.saturating_add(1);

@@ -3,7 +3,8 @@
 //! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would give SIGBUS;
 //! a file that is replaced or deleted stays readable through the handle.
 
-use super::{Blob, DirEntry, EntryType, Metadata, Storage};
+use super::permissions::Permissions;
+use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want};
 use crate::error::{Error, Result};
 use crate::stats::Stats;
 use nix::errno::Errno;
@@ -19,6 +20,7 @@ pub struct LocalStorage {
     /// Absolute, without symbolic links.
     root: PathBuf,
     follow_symlinks: bool,
+    permissions: Permissions,
     stats: Arc<Stats>,
 }
 
@@ -30,6 +32,7 @@ impl LocalStorage {
         Ok(LocalStorage {
             root,
             follow_symlinks,
+            permissions: Permissions::default(),
             stats,
         })
     }
@@ -166,6 +169,10 @@ impl Storage for LocalStorage {
         } else {
             path.display().to_string()
         }
+    }
+
+    fn audience(&self, path: &Path, want: Want) -> Audience {
+        self.permissions.audience(&self.root.join(path), want)
     }
 }
 

@@ -2,8 +2,11 @@
 //!
 //! [`Storage`] is the one door to the data, so that an object store can be a second backend. Paths are relative to the root of the source; the empty path is the root.
 
+pub mod audience;
 mod local;
 mod memory;
+mod permissions;
+pub use audience::{Audience, Want};
 pub use local::LocalStorage;
 pub use memory::{MemoryBlob, MemoryStorage};
 
@@ -57,6 +60,13 @@ pub trait Storage: Send + Sync {
 
     /// The path as messages should show it.
     fn display(&self, path: &Path) -> String;
+
+    /// Which users could do with `path` what is wanted, without this program: for mounts that other users may enter. An absolute
+    /// path is one of the local machine. Nobody, where the backend cannot tell.
+    fn audience(&self, path: &Path, want: Want) -> Audience {
+        let (_, _) = (path, want);
+        Audience::nobody()
+    }
 }
 
 /// An open file of the source: immutable bytes at offsets.

@@ -3,6 +3,7 @@
 use super::array::ArrayDirectory;
 use super::group::group;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::{Permissions, Sources};
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
@@ -160,6 +161,11 @@ impl Directory for PlainDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn permissions(&self) -> Permissions {
+        let sources = Sources::new(&self.context.engine);
+        sources.search(&self.path).listing(&self.path).permissions()
     }
 }
 
