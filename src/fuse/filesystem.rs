@@ -21,6 +21,9 @@ use std::time::Duration;
 /// The largest request, in bytes.
 pub(super) const MAX_REQUEST: u32 = 1 << 20;
 
+/// Bytes of the longest name.
+pub(super) const MAX_NAME: u32 = 255;
+
 /// Inode numbers are never used for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
 
@@ -187,6 +190,10 @@ impl FileSystem {
         let Node::Directory(directory) = parent.node() else {
             return Err(Errno::ENOTDIR);
         };
+        // The kernel itself refuses only what is longer than 1024 bytes.
+        if name.len() > MAX_NAME as usize {
+            return Err(Errno::ENAMETOOLONG);
+        }
         let entry_ttl = ttl(directory.freshness());
         match directory.lookup(name) {
             Ok(Some(node)) => {

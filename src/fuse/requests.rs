@@ -2,7 +2,7 @@
 //! happens.
 
 use super::attributes::{Attributes, absent, file_type};
-use super::filesystem::{FileSystem, Found, GENERATION, MAX_REQUEST};
+use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use crate::tree::{Node, NodeType};
 use fuser::{
@@ -250,7 +250,7 @@ impl Filesystem for FileSystem {
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
         // Full, as a read-only disk is; how large is not known without looking at everything.
         match self.guard("statfs", ino, || Ok(())) {
-            Ok(()) => reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096),
+            Ok(()) => reply.statfs(0, 0, 0, 0, 0, 4096, MAX_NAME, 4096),
             Err(errno) => reply.error(errno),
         }
     }
@@ -273,10 +273,12 @@ impl Filesystem for FileSystem {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        reply.error(self.refuse("getxattr", ino, Errno::ENODATA));
+        // No file has any. The kernel then asks no more, which `ls -l` has it do for every file, and answers EOPNOTSUPP itself.
+        reply.error(self.refuse("getxattr", ino, Errno::ENOSYS));
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        // An empty list, where ENOSYS would have `tar --xattrs` warn of every file.
         match self.guard("listxattr", ino, || Ok(())) {
             Ok(()) if size == 0 => reply.size(0),
             Ok(()) => reply.data(&[]),
