@@ -4,7 +4,7 @@ mod common;
 
 use common::{BrokenFile, Fault, TestMount, dir, errno, file};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Arc;

@@ -433,10 +433,14 @@ fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(
                 .unwrap_or_default();
             Err(Error::new(
                 ErrorKind::Io(libc::EPERM),
-                if message.is_empty() {
-                    format!("fusermount3 did not mount: {error}")
-                } else {
-                    message
+                match message {
+                    _ if message.is_empty() => format!("fusermount3 did not mount: {error}"),
+                    _ if message.contains("user_allow_other") => {
+                        "users other than root may give -o allow_other or allow_root only where /etc/fuse.conf has the line \
+                         `user_allow_other`: add it, or mount as root"
+                            .to_owned()
+                    }
+                    _ => message,
                 },
             ))
         }

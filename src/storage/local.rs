@@ -81,7 +81,12 @@ impl LocalStorage {
     }
 
     fn error(&self, error: &io::Error, path: &Path) -> Error {
-        Error::io(error).in_file(self.display(path))
+        let error = match error.raw_os_error() {
+            // It leads nowhere.
+            Some(libc::ELOOP) => Error::not_found("a loop of symbolic links"),
+            _ => Error::io(error),
+        };
+        error.in_file(self.display(path))
     }
 
     /// A listed name; None for what is left out.
@@ -146,6 +151,10 @@ impl Storage for LocalStorage {
                 nanoseconds,
             ),
         })
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        fs::symlink_metadata(self.root.join(path)).is_ok_and(|metadata| metadata.is_symlink())
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {

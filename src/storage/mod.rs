@@ -55,6 +55,12 @@ pub trait Storage: Send + Sync {
     /// What is at `path`; `NotFound` when there is nothing.
     fn metadata(&self, path: &Path) -> Result<Metadata>;
 
+    /// Whether the last component of `path` is a symbolic link.
+    fn is_link(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
+
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>>;
 

@@ -276,7 +276,15 @@ fn labels(context: &Arc<Context>, array: &Array, above: &Ancestors) -> Result<Ch
             );
             continue;
         }
-        match context.object(&array.path.join(Path::new(&*uri)), above) {
+        // The arrays of labels have no labels of their own that have labels of their own.
+        let Some(above) = above.jump() else {
+            log::warn!(
+                "{}: label {name} is not shown: it is nested too deeply",
+                array.path.display()
+            );
+            continue;
+        };
+        match context.object(&array.path.join(Path::new(&*uri)), &above) {
             Ok(Some(node)) => children.push((name.into(), node)),
             Ok(None) => {}
             Err(e) => log::warn!("{}: label {name} is not shown: {e}", array.path.display()),

@@ -81,7 +81,7 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
     let mut shown = Vec::new();
     let mut seen = HashSet::new();
     for name in unregistered_members(&context.engine, path)?.into_iter().flatten() {
-        match context.object(&path.join(&name), above) {
+        match context.child(&path.join(&name), above) {
             Ok(Some(node)) => shown.push((names::encode(name.as_bytes()), node)),
             Ok(None) => {}
             Err(e) => log::warn!("{}: {} is not shown: {e}", path.display(), name.display()),
@@ -94,7 +94,8 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
             continue;
         };
         // Without these, every directory has one place in the tree.
-        let in_place = at.parent() == Some(path) && seen.insert(at.clone());
+        let in_place =
+            at.parent() == Some(path) && seen.insert(at.clone()) && !context.engine.storage.is_link(&at);
         let Some(above) = in_place.then(|| above.clone()).or_else(|| above.jump()) else {
             log::warn!(
                 "{}: member {uri} is not shown: it lies elsewhere, as did too many groups above it",
