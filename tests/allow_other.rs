@@ -37,7 +37,9 @@ impl Place {
     fn mount(&self, options: &str, script: &str) -> Output {
         let script = format!(
             "mount --bind fuse.conf /etc/fuse.conf || exit 99
+             {{ [ -e fuse ] || mknod fuse c 10 229; }} && chmod 666 fuse && mount --bind fuse /dev/fuse || exit 98
              as() {{ setpriv --reuid=$1 --regid=$1 --clear-groups \"${{@:2}}\"; }}
+             trap 'umount -l mnt 2>/dev/null' EXIT
              as {USER} ./tiledbfs mount group mnt {options} || exit $?
              {script}
              as {USER} ./tiledbfs unmount mnt"
