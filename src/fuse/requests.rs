@@ -1,7 +1,7 @@
 //! The kernel's requests, each worked out inside [`FileSystem::guard`] and answered outside it, so that it is answered whatever
 //! happens.
 
-use super::attributes::{Attributes, absent, file_type};
+use super::attributes::{Attributes, Mode, absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
@@ -195,7 +195,7 @@ impl Filesystem for FileSystem {
                         size: 0,
                         mtime: 0,
                         ttl: Duration::ZERO,
-                        mode: self.mode(&inode.node()),
+                        mode: Mode { gid: 0, bits: 0 },
                     };
                     let attributes = dots.to_fuse(number, self.owner);
                     let next = position.saturating_add(1);
@@ -242,7 +242,7 @@ impl Filesystem for FileSystem {
 
     fn access(&self, _: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let result = self.guard("access", ino, || {
-            let directory = matches!(self.inode(ino)?.node(), Node::Directory(_));
+            let directory = matches!(self.node(&self.inode(ino)?)?, Node::Directory(_));
             if mask.contains(AccessFlags::W_OK) {
                 Err(Errno::EROFS)
             } else if mask.contains(AccessFlags::X_OK) && !directory {

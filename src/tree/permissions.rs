@@ -5,7 +5,7 @@ use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::fragment::Fragment;
 use crate::array::listing::{CommitKind, list_or_empty};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::storage::{Audience, EntryType, Want};
 use std::ffi::OsStr;
@@ -153,12 +153,14 @@ pub fn of_fragment(fragment: &Fragment) -> Permissions {
     let sources = Sources::new(fragment.engine())
         .key(fragment.key())
         .read(&fragment.metadata_path());
-    // What cannot be opened without the key shows no more than the footer.
-    let sources = match fragment.open() {
-        Ok(info) => sources.read(&fragment.schema_path(&info)),
-        Err(_) => sources,
-    };
-    sources.permissions()
+    match fragment.look() {
+        Ok(info) => sources.read(&fragment.schema_path(&info)).permissions(),
+        // What cannot be opened without the key shows no more than the footer.
+        Err(error) if matches!(error.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey) => {
+            sources.permissions()
+        }
+        Err(_) => Permissions::nobody(),
+    }
 }
 
 /// `node` with permissions of its own, worked out whenever they are asked for; nobody has any when that fails.
