@@ -396,7 +396,7 @@ fn a_panic_in_another_thread_comes_to_the_one_that_asked() {
     let rendered = std::panic::catch_unwind(|| {
         tiledbfs::tree::json::render_objects(&items, |item| {
             assert!(*item != 999, "in the last thread");
-            serde_json::json!({ "item": item })
+            [("item", serde_json::json!(item))]
         })
     });
     let panic = rendered.unwrap_err();

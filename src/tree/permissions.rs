@@ -126,7 +126,7 @@ impl<'a> Sources<'a> {
         for commit in &listing.commits {
             let says_something = !matches!(commit.kind, CommitKind::Ok | CommitKind::Write);
             if all_commits || says_something {
-                sources = sources.read(&commit.path);
+                sources = sources.read(&commit.path());
             }
         }
         Ok(sources)
