@@ -150,9 +150,24 @@ impl Fragment {
         }
     }
 
+    /// Shared state.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Its array's key, where one was given.
+    pub fn key(&self) -> Option<&EncryptionKey> {
+        self.key.as_ref()
+    }
+
     /// The path of the metadata file, relative to the source.
     pub fn metadata_path(&self) -> PathBuf {
         self.path.join(METADATA_FILE)
+    }
+
+    /// The path of the schema that it was written with, relative to the source.
+    pub fn schema_path(&self, info: &FragmentInfo) -> PathBuf {
+        self.schemas.path(&info.schema_name)
     }
 
     /// Reads the metadata, or finds it still in memory; a failure is not remembered.

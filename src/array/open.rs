@@ -129,8 +129,8 @@ impl Array {
             .collect()
     }
 
-    /// The enumeration stored in `file`, one of those that the schema names.
-    pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+    /// The path of the enumeration stored in `file`, relative to the source.
+    pub fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
         let name = std::str::from_utf8(file)
             .ok()
             .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")
@@ -140,7 +140,12 @@ impl Array {
                     file.escape_ascii().to_string()
                 ))
             })?;
-        let path = self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name);
+        Ok(self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name))
+    }
+
+    /// The enumeration stored in `file`, one of those that the schema names.
+    pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+        let path = self.enumeration_path(file)?;
         let (blob, body) = self.generic_file(&path).map_err(|e| match e.kind() {
             // The schema names it: it is the array that is incomplete.
             ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
