@@ -1,6 +1,6 @@
 //! What everything in an opened source shares: storage, cache, open files, keys, counters.
 
-use super::cache::ChunkCache;
+use super::cache::{ChunkCache, new_objects};
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::stats::Stats;
@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex};
 /// Files of committed fragments that are kept open between reads.
 const OPEN_FILES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
+/// Files whose numbers in the cache are remembered.
+const OBJECTS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+
 /// The shared state of an opened source.
 pub struct Engine {
     /// The files.
@@ -23,6 +26,7 @@ pub struct Engine {
     pub stats: Arc<Stats>,
     keys: Vec<(PathBuf, EncryptionKey)>,
     open_files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
+    objects: Mutex<LruCache<PathBuf, u64>>,
 }
 
 impl Engine {
@@ -39,6 +43,7 @@ impl Engine {
             stats,
             keys,
             open_files: Mutex::new(LruCache::new(OPEN_FILES)),
+            objects: Mutex::new(LruCache::new(OBJECTS)),
         }
     }
 
@@ -59,6 +64,15 @@ impl Engine {
         let blob = self.storage.open(path)?;
         self.files().put(path.to_path_buf(), blob.clone());
         Ok(blob)
+    }
+
+    /// The number in the cache of a file that is one generic tile and never changes once it exists.
+    pub fn object_of(&self, path: &Path) -> u64 {
+        let mut objects = self
+            .objects
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        *objects.get_or_insert(path.to_path_buf(), || new_objects(1))
     }
 
     fn files(&self) -> std::sync::MutexGuard<'_, LruCache<PathBuf, Arc<dyn Blob>>> {

@@ -9,7 +9,7 @@ use super::tile_list::{PrefixSums, Section, TileList};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::filter::generic::{GenericTile, read_generic_tile};
+use crate::filter::generic::{GenericTile, read_generic_tile_within};
 use crate::format::enums::{ArrayType, Encryption};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
@@ -26,7 +26,11 @@ use std::sync::{Arc, OnceLock};
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
 
 /// The most bytes of a footer: schemas of thousands of fields have footers of some hundred KiB.
-const MAX_FOOTER: u64 = 256 << 20;
+const MAX_FOOTER: u64 = 16 << 20;
+
+/// The most bytes of the metadata of versions 1 and 2, unfiltered: lists of a million tiles of eight fields. They are in memory as long as
+/// the array is.
+const MAX_LEGACY: u64 = 64 << 20;
 
 /// A fragment directory, opened when something about it is asked.
 pub struct Fragment {
@@ -58,8 +62,9 @@ pub enum ListKind {
     ValidityOffsets = 3,
 }
 
-/// Numbers in the cache that each slot takes: four lists and three files.
-const OBJECTS_PER_SLOT: u64 = 8;
+/// Numbers in the cache that each slot takes: four lists, three files and, from [`OTHER_LISTS`] on, the lists that are only shown.
+const OBJECTS_PER_SLOT: u64 = 16;
+const OTHER_LISTS: u64 = 8;
 
 /// An opened fragment.
 pub struct FragmentInfo {
@@ -181,7 +186,7 @@ impl Fragment {
         if self.name.name_version <= 2 {
             let schema_name = super::schemas::LEGACY_SCHEMA;
             let schema = self.schemas.get(schema_name)?;
-            let (tile, body) = read_generic_tile(&blob, 0, key)?;
+            let (tile, body) = read_generic_tile_within(&blob, 0, key, MAX_LEGACY)?;
             let metadata =
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
             let info = self.legacy_info(schema, schema_name.to_owned(), metadata, &tile)?;
@@ -276,11 +281,9 @@ impl Fragment {
         let geometry = match (dense, &metadata.non_empty_domain) {
             (true, Some(domain)) => Geometry::dense(&schema, domain)?,
             (true, None) => Geometry::new(0, 0, 0)?,
-            (false, _) => Geometry::sparse(
-                metadata.mbrs.len() as u64,
-                schema.capacity,
-                metadata.last_tile_cell_num,
-            )?,
+            (false, _) => {
+                Geometry::sparse(metadata.mbrs.len(), schema.capacity, metadata.last_tile_cell_num)?
+            }
         };
         let writer = self.writer(metadata.version, tile);
         Ok(self.info(
@@ -351,7 +354,8 @@ impl Fragment {
             slots,
             writer,
             metadata_size: 0,
-            objects: new_objects(OBJECTS_PER_SLOT * slots.fixed() as u64),
+            // One more for the R-tree.
+            objects: new_objects((OBJECTS_PER_SLOT * slots.fixed() as u64).saturating_add(1)),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -471,13 +475,9 @@ impl FragmentInfo {
                     ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
                 };
                 let offset = *lists.get(slot).ok_or_else(missing)?;
-                Ok(TileList::Section(Section::new(
-                    self.engine.clone(),
-                    self.metadata_path(),
-                    offset,
-                    self.writer.key.clone(),
-                    self.object(slot, kind as u64),
-                )))
+                Ok(TileList::Section(
+                    self.section_at(offset, self.object(slot, kind as u64)),
+                ))
             }
         }
     }
@@ -492,11 +492,39 @@ impl FragmentInfo {
         let sums = match cell.get() {
             Some(sums) => sums.clone(),
             None => {
+                self.check_tiles(slot)?;
                 let sums = Arc::new(PrefixSums::new(&list, self.geometry.tile_num)?);
                 cell.get_or_init(|| sums).clone()
             }
         };
         Ok((sums, list))
+    }
+
+    /// Fails where there are very many tiles and the file of a slot is too small for them, whatever the metadata says its size is.
+    fn check_tiles(&self, slot: usize) -> Result<()> {
+        /// Fewer are counted before the file is looked at.
+        const MANY: u64 = 1 << 20;
+        let field = self.fields.iter().find(|field| field.slot == slot);
+        if self.geometry.tile_num <= MANY {
+            return Ok(());
+        }
+        let Some(field) = field else { return Ok(()) };
+        let path = self.file_path(field, Part::Fixed)?;
+        let size = self
+            .engine
+            .storage
+            .metadata(&path)
+            .map_err(|e| incomplete(&self.engine, &self.path, e))?
+            .len;
+        if size / 8 < self.geometry.tile_num {
+            return Err(Error::corrupt(format!(
+                "{} tiles in a data file of {size} bytes",
+                self.geometry.tile_num
+            ))
+            .at(0)
+            .in_file(self.engine.storage.display(&path)));
+        }
+        Ok(())
     }
 
     /// The number in the cache of a file (`part`) of a slot.
@@ -513,13 +541,34 @@ impl FragmentInfo {
         self.objects + slot as u64 * OBJECTS_PER_SLOT + number
     }
 
-    /// The body of a section of the metadata, decoded whole. None where `offset` is None.
+    /// A list of tiles that [`FragmentInfo::list`] does not give: the `number`th (below 8) of those of a slot, which lies at `offset`.
+    pub fn other_list(&self, slot: usize, number: u64, offset: u64) -> Section {
+        self.section_at(offset, self.object(slot, OTHER_LISTS.saturating_add(number)))
+    }
+
+    /// The section of the R-tree, which lies at `offset`.
+    pub fn rtree_section(&self, offset: u64) -> Section {
+        self.section_at(offset, self.object(self.slots.fixed(), 0))
+    }
+
+    fn section_at(&self, offset: u64, object: u64) -> Section {
+        Section::new(
+            self.engine.clone(),
+            self.metadata_path(),
+            offset,
+            self.writer.key.clone(),
+            object,
+        )
+    }
+
+    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for more than the cache allows to
+    /// be decoded at once.
     pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;
-        Ok(Some(
-            read_generic_tile(&*blob, offset, self.writer.key.as_ref())?.1,
-        ))
+        let tile = GenericTile::read_header(&*blob, offset, self.writer.key.as_ref())?;
+        self.engine.cache.check_size(tile.size)?;
+        Ok(Some(tile.decode_within(&*blob, tile.size)?))
     }
 }
 
