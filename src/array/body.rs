@@ -35,8 +35,8 @@ impl GenericFile {
         if tile.size <= Self::SMALL {
             return tile.decode(&*blob).map(GenericFile::Whole);
         }
-        let object = engine.object_of(path);
-        let section = Section::new(engine.clone(), path.to_path_buf(), 0, key.cloned(), object);
+        let version = blob.version();
+        let section = Section::new(engine.clone(), path.to_path_buf(), 0, key.cloned(), version);
         Ok(GenericFile::Section(if hold {
             section.held(blob)
         } else {

@@ -15,14 +15,13 @@ use crate::filter::chunk::ChunkIndex;
 use crate::stats::Stats;
 use lru::LruCache;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// What may be decoded at once beyond the size of the cache, and with the smallest cache.
 const ALLOWANCE: u64 = 32 << 20;
 const LEAST: u64 = 32 << 20;
 
-/// What a cache entry is of. `object` comes from [`new_objects`]; `tile` and `chunk` count within it.
+/// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     /// A file of tiles, or a generic tile.
@@ -36,12 +35,6 @@ pub struct Key {
 impl Key {
     /// In place of a chunk's number: the tile's chunk index.
     pub const INDEX: u32 = u32::MAX;
-}
-
-/// The first of `count` consecutive numbers for objects whose chunks are to be cached; never given twice.
-pub fn new_objects(count: u64) -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(count, Ordering::Relaxed)
 }
 
 /// For how long an entry is of use.
@@ -360,7 +353,7 @@ impl Drop for Landing<'_> {
 mod tests {
     use super::*;
     use std::sync::Barrier;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     fn key(tile: u64) -> Key {
         Key {

@@ -31,6 +31,9 @@ pub struct Column {
     field: Field,
 }
 
+/// The tiles of a data file, in the cache's numbering of what is in a file; generic tiles are numbered by their offsets.
+const TILES: u64 = u64::MAX;
+
 fn overflow() -> Error {
     Error::limit("a column of more than 2^64 bytes")
 }
@@ -163,7 +166,7 @@ impl Column {
             .map_err(|e| incomplete(&info.engine, &info.path, e))?;
         Ok(PartFile {
             engine: info.engine.clone(),
-            object: info.file_object(field.slot, part),
+            object: info.engine.object(&*blob, TILES),
             blob,
             codec,
             offsets: Arc::new(offsets),
@@ -219,6 +222,14 @@ impl OpenColumn {
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Differs between two states of its files.
+    pub fn version(&self) -> u64 {
+        [&self.fixed, &self.var, &self.validity]
+            .into_iter()
+            .flatten()
+            .fold(0, |version: u64, part| version.rotate_left(1) ^ part.object)
     }
 
     /// Whether it has no bytes.

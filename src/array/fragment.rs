@@ -1,7 +1,6 @@
 //! A fragment: where its files lie, and what its metadata says.
 
-use super::cache::new_objects;
-use super::engine::Engine;
+use super::engine::{Engine, FragmentCell};
 use super::field::{Field, Role, Writer};
 use super::geometry::Geometry;
 use super::schemas::Schemas;
@@ -20,7 +19,7 @@ use crate::storage::Blob;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// The name of every fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
@@ -41,7 +40,7 @@ pub struct Fragment {
     /// Its directory's name, parsed.
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
-    opened: OnceLock<Arc<FragmentInfo>>,
+    opened: Arc<FragmentCell>,
 }
 
 /// What the metadata of a fragment says, in the form of its version.
@@ -61,10 +60,6 @@ pub enum ListKind {
     VarSizes = 2,
     ValidityOffsets = 3,
 }
-
-/// Numbers in the cache that each slot takes: four lists, three files and, from [`OTHER_LISTS`] on, the lists that are only shown.
-const OBJECTS_PER_SLOT: u64 = 16;
-const OTHER_LISTS: u64 = 8;
 
 /// An opened fragment.
 pub struct FragmentInfo {
@@ -92,7 +87,8 @@ pub struct FragmentInfo {
     pub writer: Writer,
     /// Bytes of the metadata file.
     pub metadata_size: u64,
-    objects: u64,
+    /// Which state of the metadata file it was read from.
+    metadata_version: (u64, u64, u64),
     var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
 }
 
@@ -100,15 +96,17 @@ pub struct FragmentInfo {
 struct Tail<'a> {
     blob: &'a dyn Blob,
     start: u64,
-    bytes: Vec<u8>,
+    bytes: &'a [u8],
 }
 
 impl Tail<'_> {
-    const SIZE: u64 = 8192;
+    const SIZE: usize = 8192;
 
-    fn new(blob: &dyn Blob) -> Result<Tail<'_>> {
-        let start = blob.len().saturating_sub(Self::SIZE);
-        let bytes = blob.read(start, blob.len() - start)?;
+    fn new<'a>(blob: &'a dyn Blob, room: &'a mut [u8; Tail::SIZE]) -> Result<Tail<'a>> {
+        let len = blob.len().min(Self::SIZE as u64);
+        let start = blob.len() - len;
+        let bytes = room.get_mut(..len as usize).unwrap_or_default();
+        blob.read_at(start, bytes)?;
         Ok(Tail { blob, start, bytes })
     }
 }
@@ -152,7 +150,7 @@ impl Fragment {
             path,
             name,
             key,
-            opened: OnceLock::new(),
+            opened: Arc::default(),
         }
     }
 
@@ -161,16 +159,37 @@ impl Fragment {
         self.path.join(METADATA_FILE)
     }
 
-    /// Reads the metadata, once; a failure is not remembered.
+    /// Reads the metadata, or finds it still in memory; a failure is not remembered.
     pub fn open(&self) -> Result<Arc<FragmentInfo>> {
-        if let Some(info) = self.opened.get() {
+        if let Some(info) = &*self.opened() {
             return Ok(info.clone());
         }
-        let path = self.metadata_path();
-        let info = self
-            .read()
-            .map_err(|e| self.incomplete(e).in_file(self.engine.storage.display(&path)))?;
-        Ok(self.opened.get_or_init(|| Arc::new(info)).clone())
+        let info = Arc::new(self.read_metadata()?);
+        let mut opened = self.opened();
+        if let Some(first) = &*opened {
+            return Ok(first.clone());
+        }
+        *opened = Some(info.clone());
+        drop(opened);
+        self.engine.keep_fragment(&self.opened, info.memory());
+        Ok(info)
+    }
+
+    /// The same for a look that does not count as use: very many fragments can be looked at without holding what they say in memory.
+    pub fn look(&self) -> Result<Arc<FragmentInfo>> {
+        let known = self.opened().clone();
+        known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Option<Arc<FragmentInfo>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_metadata(&self) -> Result<FragmentInfo> {
+        self.read().map_err(|e| {
+            let path = self.metadata_path();
+            self.incomplete(e).in_file(self.engine.storage.display(&path))
+        })
     }
 
     /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is not.
@@ -181,7 +200,8 @@ impl Fragment {
     fn read(&self) -> Result<FragmentInfo> {
         // Not among the files that are kept open: of very many fragments most are opened for a look at the footer.
         let file = self.engine.storage.open(&self.metadata_path())?;
-        let blob = Tail::new(&*file)?;
+        let mut room = [0; Tail::SIZE];
+        let blob = Tail::new(&*file, &mut room)?;
         let key = self.key.as_ref();
         if self.name.name_version <= 2 {
             let schema_name = super::schemas::LEGACY_SCHEMA;
@@ -190,7 +210,7 @@ impl Fragment {
             let metadata =
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
             let info = self.legacy_info(schema, schema_name.to_owned(), metadata, &tile)?;
-            return Ok(info.with_metadata_size(blob.len()));
+            return Ok(info.with_file(&*file));
         }
         let legacy_schema = match self.name.name_version {
             ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
@@ -215,7 +235,7 @@ impl Fragment {
             .map_err(|e| e.at(position.offset))?;
         let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
         let info = self.footer_info(schema, schema_name, footer, position, &first)?;
-        Ok(info.with_metadata_size(blob.len()))
+        Ok(info.with_file(&*file))
     }
 
     /// The footer and where it lies. `schema` as [`Footer::locate`] takes it.
@@ -354,17 +374,45 @@ impl Fragment {
             slots,
             writer,
             metadata_size: 0,
-            // One more for the R-tree.
-            objects: new_objects((OBJECTS_PER_SLOT * slots.fixed() as u64).saturating_add(1)),
+            metadata_version: (0, 0, 0),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }
 }
 
 impl FragmentInfo {
-    fn with_metadata_size(mut self, size: u64) -> Self {
-        self.metadata_size = size;
+    /// Notes the metadata file that it was read from.
+    fn with_file(mut self, file: &dyn Blob) -> Self {
+        self.metadata_size = file.len();
+        self.metadata_version = file.version();
         self
+    }
+
+    /// Bytes that it takes in memory, about.
+    fn memory(&self) -> u64 {
+        const BASE: u64 = 1024;
+        const SLOT: u64 = 256;
+        let lists = match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => {
+                let lists = [
+                    &legacy.tile_offsets,
+                    &legacy.tile_var_offsets,
+                    &legacy.tile_var_sizes,
+                ];
+                let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
+                // Each tile has a bounding box and two cells.
+                let tile = self.schema.dimensions.len().saturating_mul(4 * SLOT as usize / 8);
+                let tiles = usize::try_from(self.geometry.tile_num).unwrap_or(usize::MAX);
+                entries.saturating_mul(8).saturating_add(match self.dense {
+                    true => 0,
+                    false => tiles.saturating_mul(tile),
+                })
+            }
+            FragmentMetadata::Footer(..) => 0,
+        };
+        let slots = self.var_sums.len().max(self.fields.len()) as u64;
+        BASE.saturating_add(slots.saturating_mul(SLOT))
+            .saturating_add(lists as u64)
     }
 
     /// Format version of the metadata.
@@ -475,9 +523,7 @@ impl FragmentInfo {
                     ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
                 };
                 let offset = *lists.get(slot).ok_or_else(missing)?;
-                Ok(TileList::Section(
-                    self.section_at(offset, self.object(slot, kind as u64)),
-                ))
+                Ok(TileList::Section(self.section_reader(offset)))
             }
         }
     }
@@ -527,37 +573,14 @@ impl FragmentInfo {
         Ok(())
     }
 
-    /// The number in the cache of a file (`part`) of a slot.
-    pub fn file_object(&self, slot: usize, part: Part) -> u64 {
-        let number = match part {
-            Part::Fixed => 4,
-            Part::Var => 5,
-            Part::Validity => 6,
-        };
-        self.object(slot, number)
-    }
-
-    fn object(&self, slot: usize, number: u64) -> u64 {
-        self.objects + slot as u64 * OBJECTS_PER_SLOT + number
-    }
-
-    /// A list of tiles that [`FragmentInfo::list`] does not give: the `number`th (below 8) of those of a slot, which lies at `offset`.
-    pub fn other_list(&self, slot: usize, number: u64, offset: u64) -> Section {
-        self.section_at(offset, self.object(slot, OTHER_LISTS.saturating_add(number)))
-    }
-
-    /// The section of the R-tree, which lies at `offset`.
-    pub fn rtree_section(&self, offset: u64) -> Section {
-        self.section_at(offset, self.object(self.slots.fixed(), 0))
-    }
-
-    fn section_at(&self, offset: u64, object: u64) -> Section {
+    /// The section at `offset`, to be read by ranges.
+    pub fn section_reader(&self, offset: u64) -> Section {
         Section::new(
             self.engine.clone(),
             self.metadata_path(),
             offset,
             self.writer.key.clone(),
-            object,
+            self.metadata_version,
         )
     }
 

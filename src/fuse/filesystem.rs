@@ -122,6 +122,16 @@ impl FileSystem {
         self.inodes.get(number.0).ok_or(Errno::ESTALE)
     }
 
+    /// The node of an inode. ESTALE where there is nothing under its path any more: the kernel then looks the path up anew.
+    pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Node, Errno> {
+        match self.inodes.node(inode) {
+            Ok(Some(node)) => Ok(node),
+            Ok(None) => Err(Errno::ESTALE),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ESTALE),
+            Err(error) => Err(self.reporter.inside(&inode.path(), &error)),
+        }
+    }
+
     pub(super) fn handle(&self, handle: FuseHandle) -> Result<Arc<Handle>, Errno> {
         self.handles.get(handle.0).ok_or(Errno::EBADF)
     }
@@ -161,7 +171,7 @@ impl FileSystem {
 
     pub(super) fn do_lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Found, Errno> {
         let parent = self.inode(parent)?;
-        let Node::Directory(directory) = parent.node() else {
+        let Node::Directory(directory) = self.node(&parent)? else {
             return Err(Errno::ENOTDIR);
         };
         let entry_ttl = ttl(directory.freshness());
@@ -189,7 +199,7 @@ impl FileSystem {
         handle: Option<FuseHandle>,
     ) -> Result<(Duration, FileAttr), Errno> {
         let inode = self.inode(number)?;
-        let node = inode.node();
+        let node = self.node(&inode)?;
         let mut attributes = None;
         if let (Some(handle), Node::File(file)) = (handle, &node)
             && let Some(handle) = self.handles.get(handle.0)
@@ -216,7 +226,7 @@ impl FileSystem {
             return Err(Errno::EROFS);
         }
         let inode = self.inode(number)?;
-        let Node::File(file) = inode.node() else {
+        let Node::File(file) = self.node(&inode)? else {
             return Err(Errno::EISDIR);
         };
         let open = file
@@ -242,23 +252,20 @@ impl FileSystem {
     /// How a file just opened at `state` (version, length) goes through the page cache: whether at all, and the flags to answer with.
     fn caching(&self, inode: &Inode, file: &dyn File, state: (u64, u64)) -> (bool, FopenFlags) {
         let freshness = file.freshness();
-        let mut pages = inode.pages();
-        let same = pages.state == Some(state);
-        // The pages belong to all who have the file open. One who has it open in another state goes around them.
-        let other_state = freshness == Freshness::Listing && pages.users > 0 && !same;
-        if self.direct_mmap && (freshness == Freshness::Live || other_state) {
-            return (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
-        }
-        pages.state = Some(state);
-        pages.users = pages.users.saturating_add(1);
-        let keep = match freshness {
-            Freshness::Immutable => true,
-            Freshness::Listing => same,
-            Freshness::Live => false,
-        };
-        let mut flags = FopenFlags::FOPEN_NOFLUSH;
-        flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
-        (true, flags)
+        inode.pages(|pages| {
+            let same = pages.state == Some(state);
+            // The pages belong to all who have the file open. One who has it open in another state goes around them.
+            let other_state = freshness != Freshness::Live && pages.users > 0 && !same;
+            if self.direct_mmap && (freshness == Freshness::Live || other_state) {
+                return (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
+            }
+            pages.state = Some(state);
+            pages.users = pages.users.saturating_add(1);
+            let keep = freshness != Freshness::Live && same;
+            let mut flags = FopenFlags::FOPEN_NOFLUSH;
+            flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
+            (true, flags)
+        })
     }
 
     /// The part of an open file that a request asks for, in `scratch` or shared.
@@ -298,7 +305,7 @@ impl FileSystem {
             return Err(Errno::EISDIR);
         }
         let inode = self.inode(number)?;
-        let Node::Directory(directory) = inode.node() else {
+        let Node::Directory(directory) = self.node(&inode)? else {
             return Err(Errno::ENOTDIR);
         };
         let flags = match directory.freshness() {
@@ -344,7 +351,7 @@ impl FileSystem {
         match &*held {
             Some(listing) if offset > 0 => Ok(listing.clone()),
             _ => {
-                let Node::Directory(directory) = handle.inode.node() else {
+                let Node::Directory(directory) = self.node(&handle.inode)? else {
                     return Err(Errno::ENOTDIR);
                 };
                 let listing = directory.list().map_err(|error| {
@@ -368,7 +375,7 @@ impl FileSystem {
         position: u64,
         name: &OsStr,
     ) -> Result<bool, Errno> {
-        let Node::Directory(directory) = parent.node() else {
+        let Node::Directory(directory) = self.node(parent)? else {
             return Err(Errno::ENOTDIR);
         };
         let node = match directory.lookup(name) {

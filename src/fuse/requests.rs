@@ -256,7 +256,7 @@ impl Filesystem for FileSystem {
 
     fn access(&self, _: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let result = self.guard("access", ino, || {
-            let directory = matches!(self.inode(ino)?.node(), Node::Directory(_));
+            let directory = matches!(self.node(&self.inode(ino)?)?, Node::Directory(_));
             if mask.contains(AccessFlags::W_OK) {
                 Err(Errno::EROFS)
             } else if mask.contains(AccessFlags::X_OK) && !directory {

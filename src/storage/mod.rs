@@ -70,6 +70,16 @@ pub trait Blob: Send + Sync {
     /// The path as messages should show it.
     fn display(&self) -> &str;
 
+    /// What differs between two files, and between two states of one, as [`Metadata::version`]; all 0 where files never change.
+    fn version(&self) -> (u64, u64, u64) {
+        (0, 0, 0)
+    }
+
+    /// Whether it still is as it was when it was opened.
+    fn is_unchanged(&self) -> bool {
+        true
+    }
+
     /// Whether it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -275,7 +275,7 @@ fn fragments_json(array: &Array) -> Result<Vec<u8>> {
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files);
     Ok(json::render_objects(&listing.fragments, |entry| {
-        json::fragments::entry_json(&fragment_entry(entry, &consolidated))
+        json::fragments::members(&fragment_entry(entry, &consolidated))
     }))
 }
 
@@ -295,7 +295,7 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
         visible: entry.hidden.is_none(),
         reason: entry.hidden.clone(),
     };
-    match entry.fragment.open().and_then(|info| Ok((size(&info)?, info))) {
+    match entry.fragment.look().and_then(|info| Ok((size(&info)?, info))) {
         Ok((size, info)) => {
             out.format_version = Some(info.version());
             out.dense = Some(info.dense);

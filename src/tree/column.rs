@@ -139,6 +139,10 @@ impl OpenFile for OpenColumnFile {
         self.column.len().saturating_add(self.header.len() as u64)
     }
 
+    fn version(&self) -> u64 {
+        self.column.version()
+    }
+
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let range = clamp(self.len(), offset, size);
         let header = self.header.len() as u64;

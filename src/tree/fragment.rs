@@ -8,8 +8,8 @@ use super::json::tiles::{TileList, TileLists};
 use super::json::{self, render};
 use super::node::{Freshness, Node};
 use super::segments::Segments;
-use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata, ListKind};
-use crate::array::tile_list::{Section, TileList as TileListSource};
+use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata};
+use crate::array::tile_list::Section;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
 use crate::format::fragment::RTree;
@@ -101,7 +101,7 @@ fn rtree(info: &Arc<FragmentInfo>) -> Result<Segments> {
         }
         FragmentMetadata::Footer(footer, _) => {
             let offset = footer.offsets.rtree;
-            let section = info.rtree_section(offset);
+            let section = info.section_reader(offset);
             section.hold()?;
             let rtree = RTree::parse(&section, footer.version, &schema)
                 .map_err(|e| e.in_part("R-tree").at(offset))?;
@@ -153,31 +153,24 @@ impl Lists {
             return None;
         };
         let (info, o) = (&self.info, &footer.offsets);
-        let kind = |kind, offsets: &[u64]| {
-            let offset = *offsets.get(field.slot)?;
-            match info.list(field.slot, kind) {
-                Ok(TileListSource::Section(section)) => Some((offset, section)),
-                _ => None,
-            }
-        };
-        let other = |number, offsets: &[u64], index: Option<usize>| {
+        let section = |offsets: &[u64], index: Option<usize>| {
             let offset = *offsets.get(index?)?;
-            Some((offset, info.other_list(field.slot, number, offset)))
+            Some((offset, info.section_reader(offset)))
         };
         let slot = Some(field.slot);
         // Those of the global order are by dimension, not by slot.
         let dimension = || (0..info.slots.dimensions).find(|&i| info.slots.dimension(i) == slot);
         match list {
-            TileList::TileOffsets => kind(ListKind::TileOffsets, &o.tile_offsets),
-            TileList::TileVarOffsets => kind(ListKind::VarOffsets, &o.tile_var_offsets),
-            TileList::TileVarSizes => kind(ListKind::VarSizes, &o.tile_var_sizes),
-            TileList::TileValidityOffsets => kind(ListKind::ValidityOffsets, &o.tile_validity_offsets),
-            TileList::Mins => other(0, &o.tile_mins, slot),
-            TileList::Maxs => other(1, &o.tile_maxs, slot),
-            TileList::Sums => other(2, &o.tile_sums, slot),
-            TileList::NullCounts => other(3, &o.tile_null_counts, slot),
-            TileList::GlobalOrderMins => other(4, &o.global_order_mins, dimension()),
-            TileList::GlobalOrderMaxs => other(5, &o.global_order_maxs, dimension()),
+            TileList::TileOffsets => section(&o.tile_offsets, slot),
+            TileList::TileVarOffsets => section(&o.tile_var_offsets, slot),
+            TileList::TileVarSizes => section(&o.tile_var_sizes, slot),
+            TileList::TileValidityOffsets => section(&o.tile_validity_offsets, slot),
+            TileList::Mins => section(&o.tile_mins, slot),
+            TileList::Maxs => section(&o.tile_maxs, slot),
+            TileList::Sums => section(&o.tile_sums, slot),
+            TileList::NullCounts => section(&o.tile_null_counts, slot),
+            TileList::GlobalOrderMins => section(&o.global_order_mins, dimension()),
+            TileList::GlobalOrderMaxs => section(&o.global_order_maxs, dimension()),
         }
     }
 }

@@ -4,12 +4,13 @@
 //! covers. The text goes through the cache, as decoded chunks do.
 
 use super::node::{OpenFile, Piece, clamp};
-use crate::array::cache::{Item, Key, new_objects};
+use crate::array::cache::{Item, Key};
 use crate::array::engine::Engine;
 use crate::array::sequence::Sequence;
 use crate::error::{Error, ErrorKind, Result};
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a segment's text is to have, about, in bytes.
@@ -169,7 +170,7 @@ impl Segments {
         const EACH: usize = 4;
         let next = AtomicUsize::new(0);
         let failed = Mutex::new(None);
-        let total = std::sync::atomic::AtomicU64::new(0);
+        let total = AtomicU64::new(0);
         let work = || {
             let mut lengths = Vec::new();
             let mut text = Vec::new();
@@ -248,9 +249,10 @@ impl OpenSegments {
         }
     }
 
-    /// A number for [`OpenSegments::new`] that no other document has.
+    /// A number for [`OpenSegments::new`] that no other document has: 64 bits of a keyed hash, as the numbers of files are.
     pub fn object() -> u64 {
-        new_objects(1)
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        RandomState::new().hash_one(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     fn text(

@@ -128,9 +128,9 @@ pub fn schema_lookup(schema: &Schema) -> impl Fn(&[u8]) -> Option<(Datatype, Cel
     }
 }
 
-/// An entry of the document. Conditions are shown as a tree and as text, their constants typed
+/// The members of an entry of the document. Conditions are shown as a tree and as text, their constants typed
 /// as `lookup` tells and in hexadecimal where it does not.
-pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> Value {
+pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> [(&'static str, Value); 12] {
     let (entries, condition, values, error) = match &entry.content {
         CommitContent::Marker => (None, None, None, None),
         CommitContent::Consolidated(commits) => {
@@ -147,20 +147,32 @@ pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> Value {
         CommitContent::Damaged(error) => (None, None, None, Some(error)),
     };
     let is_delete = entry.commit_type == CommitType::Del && condition.is_some();
-    json!({
-        "name": value::name(&entry.name),
-        "path": value::name(&entry.path),
-        "type": entry.commit_type.name(),
-        "timestamp_range": entry.timestamp_range.map(|(start, end)| [start, end]),
-        "format_version": entry.format_version,
-        "size": entry.size,
-        "entries": entries,
-        "condition": condition.map(|condition| condition_json(condition, lookup)),
-        "text": condition.map(|condition| condition_text(condition, lookup)),
-        "keeps": is_delete.then_some(KEEPS),
-        "values": values.map(|values| values_json(values, lookup)),
-        "error": error,
-    })
+    [
+        ("name", value::name(&entry.name)),
+        ("path", value::name(&entry.path)),
+        ("type", json!(entry.commit_type.name())),
+        (
+            "timestamp_range",
+            json!(entry.timestamp_range.map(|(start, end)| [start, end])),
+        ),
+        ("format_version", json!(entry.format_version)),
+        ("size", json!(entry.size)),
+        ("entries", Value::from(entries)),
+        (
+            "condition",
+            Value::from(condition.map(|condition| condition_json(condition, lookup))),
+        ),
+        (
+            "text",
+            Value::from(condition.map(|condition| condition_text(condition, lookup))),
+        ),
+        ("keeps", json!(is_delete.then_some(KEEPS))),
+        (
+            "values",
+            Value::from(values.map(|values| values_json(values, lookup))),
+        ),
+        ("error", json!(error)),
+    ]
 }
 
 fn values_json(values: &[UpdateValue], lookup: &FieldLookup) -> Value {
@@ -472,7 +484,7 @@ mod tests {
     }
 
     fn shown(entry: &CommitEntry) -> Value {
-        entry_json(entry, &schema_lookup(&example()))
+        Value::from_iter(entry_json(entry, &schema_lookup(&example())))
     }
 
     #[test]
