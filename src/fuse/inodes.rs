@@ -137,6 +137,8 @@ pub(super) struct Inodes {
     slots: RwLock<HashMap<u64, Slot>>,
     /// Those whose nodes are held, in the order in which they may be let go; some have been forgotten meanwhile.
     held: Mutex<VecDeque<Weak<Inode>>>,
+    /// How many that may be: [`HELD`], but for tests.
+    pub(super) most_held: usize,
     stats: Arc<Stats>,
 }
 
@@ -148,6 +150,7 @@ impl Inodes {
         Inodes {
             slots: RwLock::new(HashMap::from([(ROOT, Slot { inode, lookups: 1 })])),
             held: Mutex::default(),
+            most_held: HELD,
             stats,
         }
     }
@@ -228,8 +231,8 @@ impl Inodes {
         let mut held = lock(&self.held);
         held.push_back(Arc::downgrade(inode));
         // Twice, because each may be spared once.
-        for _ in 0..2 * HELD {
-            if held.len() <= HELD {
+        for _ in 0..self.most_held.saturating_mul(2) {
+            if held.len() <= self.most_held {
                 break;
             }
             let Some(oldest) = held.pop_front() else { break };

@@ -19,6 +19,8 @@ mod filesystem;
 mod guard;
 mod handles;
 mod inodes;
+#[cfg(test)]
+mod model;
 mod mount;
 pub mod mountinfo;
 mod requests;
