@@ -121,7 +121,7 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
         ))),
         Ok(Event::Signal(signal)) => {
             log::info!("signal {signal}: unmounting");
-            let result = mounted.unmount();
+            let result = mounted.end();
             result.map_err(|error| {
                 Failure::new(format!(
                     "cannot unmount {}: {error}",
