@@ -328,7 +328,9 @@ fn the_terminal_goes_away() {
     let place = Place::new();
     let mut terminal = in_terminal(&place, "\"$TILEDBFS\" mount \"$SOURCE\" \"$MNT\"; sleep 100");
     within("it is mounted", || place.column().is_file());
-    within("the one that was called has ended", || place.processes().len() == 1);
+    within("the one that was called has ended", || {
+        place.processes().len() == 1
+    });
     terminal.kill().unwrap();
     terminal.wait().unwrap();
     sleep(Duration::from_millis(300));
