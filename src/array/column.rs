@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Which bytes of a field.
@@ -47,6 +48,21 @@ impl Column {
     /// Its field.
     pub fn field(&self) -> &Field {
         &self.field
+    }
+
+    /// The paths of its files, relative to the source.
+    pub fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut parts = vec![Part::Fixed];
+        if self.field.cell_val_num.is_var() {
+            parts.push(Part::Var);
+        }
+        if self.field.nullable {
+            parts.push(Part::Validity);
+        }
+        let paths = parts
+            .into_iter()
+            .map(|part| self.info.file_path(&self.field, part));
+        paths.collect()
     }
 
     /// Number of tiles.

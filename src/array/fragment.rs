@@ -19,7 +19,7 @@ use crate::storage::Blob;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// The name of every fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
@@ -92,15 +92,17 @@ pub struct FragmentInfo {
 struct Tail<'a> {
     blob: &'a dyn Blob,
     start: u64,
-    bytes: Vec<u8>,
+    bytes: &'a [u8],
 }
 
 impl Tail<'_> {
-    const SIZE: u64 = 8192;
+    const SIZE: usize = 8192;
 
-    fn new(blob: &dyn Blob) -> Result<Tail<'_>> {
-        let start = blob.len().saturating_sub(Self::SIZE);
-        let bytes = blob.read(start, blob.len() - start)?;
+    fn new<'a>(blob: &'a dyn Blob, room: &'a mut [u8; Tail::SIZE]) -> Result<Tail<'a>> {
+        let len = blob.len().min(Self::SIZE as u64);
+        let start = blob.len() - len;
+        let bytes = room.get_mut(..len as usize).unwrap_or_default();
+        blob.read_at(start, bytes)?;
         Ok(Tail { blob, start, bytes })
     }
 }
@@ -148,28 +150,57 @@ impl Fragment {
         }
     }
 
+    /// Shared state.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Its array's key, where one was given.
+    pub fn key(&self) -> Option<&EncryptionKey> {
+        self.key.as_ref()
+    }
+
     /// The path of the metadata file, relative to the source.
     pub fn metadata_path(&self) -> PathBuf {
         self.path.join(METADATA_FILE)
     }
 
+    /// The path of the schema that it was written with, relative to the source.
+    pub fn schema_path(&self, info: &FragmentInfo) -> PathBuf {
+        self.schemas.path(&info.schema_name)
+    }
+
     /// Reads the metadata, or finds it still in memory; a failure is not remembered.
     pub fn open(&self) -> Result<Arc<FragmentInfo>> {
-        let lock = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(info) = &*lock() {
+        if let Some(info) = &*self.opened() {
             return Ok(info.clone());
         }
-        let path = self.metadata_path();
-        let info = self
-            .read()
-            .map_err(|e| self.incomplete(e).in_file(self.engine.storage.display(&path)))?;
-        let info = Arc::new(info);
-        if let Some(known) = &*lock() {
-            return Ok(known.clone());
+        let info = Arc::new(self.read_metadata()?);
+        let mut opened = self.opened();
+        if let Some(first) = &*opened {
+            return Ok(first.clone());
         }
-        *lock() = Some(info.clone());
+        *opened = Some(info.clone());
+        drop(opened);
         self.engine.keep_fragment(&self.opened, info.memory());
         Ok(info)
+    }
+
+    /// The same for a look that does not count as use: very many fragments can be looked at without holding what they say in memory.
+    pub fn look(&self) -> Result<Arc<FragmentInfo>> {
+        let known = self.opened().clone();
+        known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Option<Arc<FragmentInfo>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_metadata(&self) -> Result<FragmentInfo> {
+        self.read().map_err(|e| {
+            let path = self.metadata_path();
+            self.incomplete(e).in_file(self.engine.storage.display(&path))
+        })
     }
 
     /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is not.
@@ -180,7 +211,8 @@ impl Fragment {
     fn read(&self) -> Result<FragmentInfo> {
         // Not among the files that are kept open: of very many fragments most are opened for a look at the footer.
         let file = self.engine.storage.open(&self.metadata_path())?;
-        let blob = Tail::new(&*file)?;
+        let mut room = [0; Tail::SIZE];
+        let blob = Tail::new(&*file, &mut room)?;
         let key = self.key.as_ref();
         if self.name.name_version <= 2 {
             let schema_name = super::schemas::LEGACY_SCHEMA;

@@ -12,9 +12,8 @@ use crate::format::enums::ArrayType;
 use crate::format::metadata::{MetadataEntry, parse_metadata};
 use crate::format::schema::Schema;
 use crate::storage::Blob;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a listing is taken as it is, without a look at the directories.
@@ -34,12 +33,6 @@ pub struct Array {
     /// Its key, where one was given.
     pub key: Option<EncryptionKey>,
     listing: Mutex<Option<(Instant, Arc<ArrayListing>)>>,
-    /// By path; kept across listings so that what was read of a fragment is read once.
-    fragments: Mutex<HashMap<PathBuf, Arc<Fragment>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Drop for Array {
@@ -60,13 +53,12 @@ impl Array {
             schemas,
             key,
             listing: Mutex::default(),
-            fragments: Mutex::default(),
         }
     }
 
     /// What its directory holds; at most a tenth of a second old.
     pub fn listing(&self) -> Result<Arc<ArrayListing>> {
-        let mut known = lock(&self.listing);
+        let mut known = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((checked, listing)) = &mut *known {
             if checked.elapsed() < TRUSTED {
                 return Ok(listing.clone());
@@ -77,15 +69,15 @@ impl Array {
                 return Ok(listing.clone());
             }
         }
-        let listing = Arc::new(self.read_listing()?);
+        let before = known.as_ref().map(|(_, listing)| &**listing);
+        let listing = Arc::new(self.read_listing(before)?);
         *known = Some((Instant::now(), listing.clone()));
         Ok(listing)
     }
 
-    fn read_listing(&self) -> Result<ArrayListing> {
-        let mut before = std::mem::take(&mut *lock(&self.fragments));
-        let mut after = HashMap::new();
-        let listing = ArrayListing::read(
+    /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of one is read once.
+    fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+        ArrayListing::read(
             &self.engine,
             &self.path,
             |schemas| {
@@ -94,23 +86,20 @@ impl Array {
                     .and_then(|file| self.schemas.get(&file.name).ok())
                     .is_some_and(|schema| schema.array_type == ArrayType::Sparse)
             },
-            |path, _, parsed| {
-                let fragment = before.remove(&path).unwrap_or_else(|| {
-                    let (engine, schemas) = (self.engine.clone(), self.schemas.clone());
-                    Arc::new(Fragment::new(
-                        engine,
-                        schemas,
-                        path.clone(),
+            |path, name, parsed| {
+                let known = before.and_then(|listing| listing.fragment(name));
+                match known.filter(|known| known.fragment.path == path) {
+                    Some(known) => known.fragment.clone(),
+                    None => Arc::new(Fragment::new(
+                        self.engine.clone(),
+                        self.schemas.clone(),
+                        path,
                         parsed,
                         self.key.clone(),
-                    ))
-                });
-                after.insert(path, fragment.clone());
-                fragment
+                    )),
+                }
             },
-        );
-        *lock(&self.fragments) = after;
-        listing
+        )
     }
 
     /// The file of the schema that a reader opening the array now would get.
@@ -140,8 +129,8 @@ impl Array {
             .collect()
     }
 
-    /// The enumeration stored in `file`, one of those that the schema names.
-    pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+    /// The path of the enumeration stored in `file`, relative to the source.
+    pub fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
         let name = std::str::from_utf8(file)
             .ok()
             .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")
@@ -151,7 +140,12 @@ impl Array {
                     file.escape_ascii().to_string()
                 ))
             })?;
-        let path = self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name);
+        Ok(self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name))
+    }
+
+    /// The enumeration stored in `file`, one of those that the schema names.
+    pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+        let path = self.enumeration_path(file)?;
         let (blob, body) = self.generic_file(&path).map_err(|e| match e.kind() {
             // The schema names it: it is the array that is incomplete.
             ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),

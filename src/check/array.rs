@@ -49,11 +49,7 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
     for entry in &listing.fragments {
         let directory = &entry.fragment.path;
         if committed.contains(&entry.name) {
-            jobs.push(fragment::job(
-                array.clone(),
-                directory.clone(),
-                entry.fragment.name.clone(),
-            ));
+            jobs.push(fragment::job(array.clone(), entry.fragment.clone()));
         } else {
             let message = "a fragment without a commit: readers do not see it, and it is not checked";
             checker.report(Problem::new(Kind::Commit, checker.show(directory), message).noted());

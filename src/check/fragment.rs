@@ -16,7 +16,6 @@ use crate::format::fragment::{Footer, MinMax};
 use crate::format::name::{Part, TimestampedName};
 use crate::storage::EntryType;
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the checks of a fragment's fields share.
@@ -33,23 +32,15 @@ pub(super) struct Shared {
     pub conditions: Option<u64>,
 }
 
-/// A job that checks the fragment at `path`.
-pub(super) fn job(array: Arc<Array>, path: PathBuf, name: TimestampedName) -> Job {
-    Box::new(move |checker| check(checker, array, path, name))
+/// A job that checks a fragment of `array`.
+pub(super) fn job(array: Arc<Array>, fragment: Arc<Fragment>) -> Job {
+    Box::new(move |checker| check(checker, array, &fragment))
 }
 
-fn check(checker: &Checker, array: Arc<Array>, path: PathBuf, name: TimestampedName) {
+fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
     checker.tally.fragments.add(1);
-    // Not the one in the array's listing: that would keep the metadata of all fragments in memory.
-    let fragment = Fragment::new(
-        array.engine.clone(),
-        array.schemas.clone(),
-        path,
-        name,
-        array.key.clone(),
-    );
     let metadata_path = fragment.metadata_path();
-    let info = match fragment.open() {
+    let info = match fragment.look() {
         Ok(info) => info,
         Err(e) => {
             let own = checker.show(&metadata_path);

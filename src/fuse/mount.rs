@@ -145,9 +145,10 @@ impl Ended {
 /// Mounts `filesystem` on the directory `mountpoint` and serves it in the background.
 ///
 /// Errors say what is wrong and how to mend it: `/dev/fuse` or `fusermount3` missing, no permission.
-pub fn mount(filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
+pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
     let mountpoint = fs::canonicalize(mountpoint)
         .map_err(|error| Error::io(&error).in_file(mountinfo::printable(mountpoint.as_os_str())))?;
+    filesystem.set_access(options.access);
     let (device, helper) = attach(&mountpoint, options)?;
     let entry = mountinfo::mounted_at(&mountpoint)
         .map_err(|error| Error::io(&error))?
@@ -466,10 +467,14 @@ fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(
                 .unwrap_or_default();
             Err(Error::new(
                 ErrorKind::Io(libc::EPERM),
-                if message.is_empty() {
-                    format!("fusermount3 did not mount: {error}")
-                } else {
-                    message
+                match message {
+                    _ if message.is_empty() => format!("fusermount3 did not mount: {error}"),
+                    _ if message.contains("user_allow_other") => {
+                        "users other than root may give -o allow_other or allow_root only where /etc/fuse.conf has the line \
+                         `user_allow_other`: add it, or mount as root"
+                            .to_owned()
+                    }
+                    _ => message,
                 },
             ))
         }

@@ -7,10 +7,11 @@ use super::fragment::fragment;
 use super::json::{self, render};
 use super::names;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::{Permissions, Sources, restricted};
 use crate::array::Array;
 use crate::array::fragment::FragmentInfo;
 use crate::array::listing::FragmentEntry;
-use crate::array::schemas::LEGACY_SCHEMA;
+use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -96,9 +97,50 @@ impl ArrayDirectory {
         ];
         children
             .into_iter()
-            .map(|(name, node)| (OsString::from(name), node))
+            .map(|(name, node)| {
+                let array = array.clone();
+                let node = restricted(node, move || permissions(&array, name));
+                (OsString::from(name), node)
+            })
             .collect()
     }
+}
+
+/// Who may see the child `name` of an array's directory.
+fn permissions(array: &Array, name: &str) -> Result<Permissions> {
+    let sources = Sources::of_array(array);
+    let of_files = |sources: Sources<'_>, paths: &mut dyn Iterator<Item = &Path>| {
+        paths
+            .fold(sources, |sources, path| sources.read(path))
+            .permissions()
+    };
+    Ok(match name {
+        "schema.json" | "enumerations" | "labels" => sources.latest_schema(array)?.permissions(),
+        "metadata.json" => {
+            let listing = array.listing()?;
+            let sources = sources.names(&array.path.join("__meta"));
+            of_files(sources, &mut listing.metadata.iter().map(|file| &*file.path))
+        }
+        "schemas" => {
+            let directory = array.path.join(SCHEMA_DIRECTORY);
+            let sources = sources.search(&directory).listing(&directory);
+            sources.listing(&array.path).permissions()
+        }
+        "fragments" => {
+            let directory = array.path.join("__fragments");
+            let sources = sources.search(&directory).listing(&directory);
+            sources.listing(&array.path).permissions()
+        }
+        "commits.json" => {
+            let sources = sources.array_listing(array, true)?;
+            sources.latest_schema(array)?.permissions()
+        }
+        // "fragments.json", "consolidated_metadata.json"
+        _ => {
+            let sources = sources.array_listing(array, false)?;
+            sources.all_fragments(array)?.permissions()
+        }
+    })
 }
 
 impl Directory for ArrayDirectory {
@@ -127,6 +169,12 @@ impl Directory for ArrayDirectory {
     fn freshness(&self) -> Freshness {
         Freshness::Listing
     }
+
+    fn permissions(&self) -> Permissions {
+        Sources::of_array(&self.array)
+            .listing(&self.array.path)
+            .permissions()
+    }
 }
 
 fn schema_json(array: &Array) -> Result<serde_json::Value> {
@@ -153,12 +201,19 @@ fn schemas(array: &Arc<Array>) -> Result<Children> {
         } else {
             Freshness::Immutable
         };
+        let array_again = array.clone();
         let (array, name) = (array.clone(), file.name.clone());
         let node = Document::node(file.mtime, freshness, move || {
             Ok(render(&json::schema::schema_json(
                 &*array.schemas.get(&name)?,
                 &name,
             )))
+        });
+        let (array, name) = (array_again, file.name.clone());
+        let node = restricted(node, move || {
+            Ok(Sources::of_array(&array)
+                .read(&array.schemas.path(&name))
+                .permissions())
         });
         (OsString::from(format!("{}.json", file.name)), node)
     });
@@ -183,11 +238,17 @@ fn enumerations(array: &Arc<Array>) -> Result<Children> {
             .map(|e| names::encode_within(&e.name, 250)),
     );
     let nodes = schema.enumerations.iter().map(|reference| {
+        let (of_array, of_file) = (array.clone(), reference.file.clone());
         let (array, file) = (array.clone(), reference.file.clone());
-        Document::node(mtime, Freshness::Immutable, move || {
+        let node = Document::node(mtime, Freshness::Immutable, move || {
             Ok(render(&json::enumeration::enumeration_json(
                 &array.enumeration(&file)?,
             )))
+        });
+        restricted(node, move || {
+            let path = of_array.enumeration_path(&of_file)?;
+            let sources = Sources::of_array(&of_array).latest_schema(&of_array)?;
+            Ok(sources.read(&path).permissions())
         })
     });
     Ok(names.zip(nodes).collect())
@@ -215,7 +276,15 @@ fn labels(context: &Arc<Context>, array: &Array, above: &Ancestors) -> Result<Ch
             );
             continue;
         }
-        match context.object(&array.path.join(Path::new(&*uri)), above) {
+        // The arrays of labels have no labels of their own that have labels of their own.
+        let Some(above) = above.jump() else {
+            log::warn!(
+                "{}: label {name} is not shown: it is nested too deeply",
+                array.path.display()
+            );
+            continue;
+        };
+        match context.object(&array.path.join(Path::new(&*uri)), &above) {
             Ok(Some(node)) => children.push((name.into(), node)),
             Ok(None) => {}
             Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => children.push((name.into(), unreadable(e))),
@@ -271,7 +340,7 @@ fn fragments_json(array: &Array) -> Result<Vec<u8>> {
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files);
     Ok(json::render_objects(&listing.fragments, |entry| {
-        json::fragments::entry_json(&fragment_entry(entry, &consolidated))
+        json::fragments::members(&fragment_entry(entry, &consolidated))
     }))
 }
 
@@ -291,7 +360,7 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
         visible: entry.hidden.is_none(),
         reason: entry.hidden.clone(),
     };
-    match entry.fragment.open().and_then(|info| Ok((size(&info)?, info))) {
+    match entry.fragment.look().and_then(|info| Ok((size(&info)?, info))) {
         Ok((size, info)) => {
             out.format_version = Some(info.version());
             out.dense = Some(info.dense);

@@ -30,7 +30,8 @@ pub fn commits_json(array: &Array) -> Result<Value> {
 }
 
 fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
-    let relative = commit.path.strip_prefix(&array.path).unwrap_or(&commit.path);
+    let path = commit.path();
+    let relative = path.strip_prefix(&array.path).unwrap_or(&path);
     CommitEntry {
         name: commit.name.clone().into_bytes(),
         path: relative.as_os_str().as_bytes().to_vec(),
@@ -48,7 +49,7 @@ fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
         size: array
             .engine
             .storage
-            .metadata(&commit.path)
+            .metadata(&commit.path())
             .ok()
             .map(|metadata| metadata.len),
         content: content(array, commit).unwrap_or_else(|e| {
@@ -59,11 +60,11 @@ fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
 }
 
 fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
-    let place = |e: Error| e.in_file(array.engine.storage.display(&commit.path));
+    let place = |e: Error| e.in_file(array.engine.storage.display(&commit.path()));
     match commit.kind {
         CommitKind::Ok | CommitKind::Write => Ok(CommitContent::Marker),
         CommitKind::Ignore | CommitKind::Vacuum => {
-            let lines = parse_lines(&read_text(&array.engine, &commit.path)?);
+            let lines = parse_lines(&read_text(&array.engine, &commit.path())?);
             let paths = lines.into_iter().map(|path| ListedPath {
                 normalised: normalise_path(&path),
                 path,
@@ -71,9 +72,9 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
             Ok(CommitContent::Paths(paths.collect()))
         }
         CommitKind::Consolidated => {
-            let bytes = read_text(&array.engine, &commit.path)?;
+            let bytes = read_text(&array.engine, &commit.path())?;
             let entries = parse_consolidated(&bytes).map_err(place)?;
-            let embedded = array.engine.storage.open(&commit.path)?;
+            let embedded = array.engine.storage.open(&commit.path())?;
             let entries = entries.into_iter().map(|entry| ConsolidatedCommit {
                 condition: entry.payload.map(|(offset, _)| {
                     embedded_condition(array, &*embedded, offset, entry.path.ends_with(b".upd"))
@@ -84,12 +85,12 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
             Ok(CommitContent::Consolidated(entries.collect()))
         }
         CommitKind::Delete => {
-            let (_, body) = array.generic_file(&commit.path)?;
+            let (_, body) = array.generic_file(&commit.path())?;
             let condition = Condition::parse(&body).map_err(|e| place(e.in_part("condition")))?;
             Ok(CommitContent::Condition(condition, None))
         }
         CommitKind::Update => {
-            let (_, body) = array.generic_file(&commit.path)?;
+            let (_, body) = array.generic_file(&commit.path())?;
             let (condition, values) =
                 Condition::parse_update(&body).map_err(|e| place(e.in_part("condition")))?;
             Ok(CommitContent::Condition(condition, Some(values)))

@@ -145,7 +145,7 @@ fn own_footer(array: &Array, name: &[u8]) -> Result<(Arc<FragmentInfo>, Vec<u8>,
         .ok()
         .and_then(|name| listing.fragment(name))
         .ok_or_else(|| Error::corrupt("there is no such fragment"))?;
-    let info = entry.fragment.open()?;
+    let info = entry.fragment.look()?;
     let FragmentMetadata::Footer(footer, position) = &info.metadata else {
         return Err(Error::corrupt("a fragment of this version has no footer"));
     };
