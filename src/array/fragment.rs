@@ -395,6 +395,13 @@ impl Fragment {
     }
 }
 
+impl Drop for FragmentInfo {
+    /// Nobody looks at it any more: its files need not be kept open.
+    fn drop(&mut self) {
+        self.engine.close_below(&self.path);
+    }
+}
+
 impl FragmentInfo {
     /// Notes the metadata file that it was read from.
     fn with_file(mut self, file: &dyn Blob) -> Self {

@@ -1,7 +1,7 @@
 //! The directory of an array, down to its fragments.
 
 use super::context::{Ancestors, Context};
-use super::directory::{Children, ListedDirectory};
+use super::directory::{Children, ListedDirectory, unreadable};
 use super::document::{Content, Document, large};
 use super::fragment::fragment;
 use super::json::{self, render};
@@ -292,6 +292,7 @@ fn labels(context: &Arc<Context>, array: &Array, above: &Ancestors) -> Result<Ch
         match context.object(&array.path.join(Path::new(&*uri)), &above) {
             Ok(Some(node)) => children.push((name.into(), node)),
             Ok(None) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => children.push((name.into(), unreadable(e))),
             Err(e) => log::warn!("{}: label {name} is not shown: {e}", array.path.display()),
         }
     }
