@@ -229,24 +229,7 @@ impl Window<'_> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-
-    struct Memory(Vec<u8>);
-
-    impl Blob for Memory {
-        fn len(&self) -> u64 {
-            self.0.len() as u64
-        }
-
-        fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-            let start = offset as usize;
-            out.copy_from_slice(&self.0[start..start + out.len()]);
-            Ok(())
-        }
-
-        fn display(&self) -> &str {
-            "memory"
-        }
-    }
+    use crate::storage::MemoryBlob;
 
     fn tile(chunks: &[(u32, &[u8], &[u8])]) -> Vec<u8> {
         let mut out = (chunks.len() as u64).to_le_bytes().to_vec();
@@ -261,7 +244,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8], expected: u64) -> Result<ChunkIndex> {
-        ChunkIndex::read(&Memory(bytes.to_vec()), 0, bytes.len() as u64, expected)
+        ChunkIndex::read(&MemoryBlob::new(bytes, "memory"), 0, bytes.len() as u64, expected)
     }
 
     #[test]
