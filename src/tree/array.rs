@@ -281,15 +281,17 @@ fn labels(context: &Arc<Context>, array: &Array, above: &Ancestors) -> Result<Ch
             );
             continue;
         }
-        // The arrays of labels have no labels of their own that have labels of their own.
-        let Some(above) = above.jump() else {
+        let at = array.path.join(Path::new(&*uri));
+        let below = at.ancestors().take_while(|path| *path != array.path);
+        let in_place = !below.into_iter().any(|path| context.engine.storage.is_link(path));
+        let Some(above) = in_place.then(|| above.clone()).or_else(|| above.jump()) else {
             log::warn!(
-                "{}: label {name} is not shown: it is nested too deeply",
+                "{}: label {name} is not shown: it lies behind too many links",
                 array.path.display()
             );
             continue;
         };
-        match context.object(&array.path.join(Path::new(&*uri)), &above) {
+        match context.object(&at, &above) {
             Ok(Some(node)) => children.push((name.into(), node)),
             Ok(None) => {}
             Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => children.push((name.into(), unreadable(e))),
