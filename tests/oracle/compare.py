@@ -26,6 +26,22 @@ WEBP_FORMATS = ("NONE", "RGB", "BGR", "RGBA", "BGRA")
 INTERNAL = ("__timestamps", "__delete_timestamps", "__delete_condition_index")
 
 
+def pipeline_json(facts):
+    """A pipeline in the words of the tree; only the options that the API tells."""
+    filters = []
+    for one in facts["filters"]:
+        one = dict(one)
+        if "window" in one:
+            one["max_window_size"] = one.pop("window")
+        if "reinterpret" in one:
+            number = one.pop("reinterpret")
+            one["reinterpret_datatype"] = None if DATATYPES[number] == "ANY" else DATATYPES[number]
+        if "format" in one:
+            one |= {"format": WEBP_FORMATS[one["format"]], "lossless": bool(one["lossless"])}
+        filters.append(one)
+    return {"max_chunk_size": facts["max_chunk_size"], "filters": filters}
+
+
 class Report:
     """Counts checks and keeps what failed."""
 
@@ -34,6 +50,8 @@ class Report:
         self.counts = collections.defaultdict(collections.Counter)
         self.exceptions = []
         self.checks = 0
+        self.read = {}
+        """SHA-256 of each column file read, by path."""
 
     def fail(self, message):
         """Notes a failure; False."""
@@ -163,17 +181,7 @@ class ArrayComparison:
     def pipeline(self, where, got, want):
         """A pipeline, with the options that the API tells."""
         self.report.equal(f"{where} max_chunk_size", got["max_chunk_size"], want["max_chunk_size"])
-        expected = []
-        for one in want["filters"]:
-            one = dict(one)
-            if "window" in one:
-                one["max_window_size"] = one.pop("window")
-            if "reinterpret" in one:
-                number = one.pop("reinterpret")
-                one["reinterpret_datatype"] = None if DATATYPES[number] == "ANY" else DATATYPES[number]
-            if "format" in one:
-                one |= {"format": WEBP_FORMATS[one["format"]], "lossless": bool(one["lossless"])}
-            expected.append(one)
+        expected = pipeline_json(want)["filters"]
         seen = [{k: v for k, v in g.items() if k in w or k == "type"} for g, w in zip(got["filters"], expected)]
         self.report.equal(f"{where} number of filters", len(got["filters"]), len(expected))
         self.report.equal(where, seen, expected)
