@@ -12,8 +12,11 @@ pub(super) struct Order {
     dimensions: Vec<Along>,
     column_tiles: bool,
     column_cells: bool,
-    /// In Hilbert order: there are no tiles in space, and cells at the same place are in row-major order.
+    /// In Hilbert order: there are no tiles in space.
     curve: Option<Curve>,
+    /// Whether cells at the same place of the curve are in row-major order. Those of libraries before format 22 are in column-major order,
+    /// or in this one.
+    tied: bool,
 }
 
 /// One dimension.
@@ -56,6 +59,7 @@ impl Order {
                 true => Some(Curve::new(schema)?),
                 false => None,
             },
+            tied: library_version >= 22,
         })
     }
 
@@ -75,6 +79,7 @@ impl Order {
         let places = |curve: &Curve| Some(curve.place(a)?.cmp(&curve.place(b)?));
         let places = match &self.curve {
             Some(curve) => match places(curve) {
+                Some(Ordering::Equal) if !self.tied => return Ordering::Equal,
                 Some(order) => order,
                 // What cannot be told is taken for right.
                 None => return Ordering::Less,
