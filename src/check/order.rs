@@ -119,7 +119,7 @@ fn mask(dimension: &Dimension) -> u64 {
 }
 
 /// Whether the library numbered the tiles of a signed dimension wrongly: before format 5 in the dimension's own type, whatever the width of the
-/// domain; in format 5 in f64; from 9 to 13 in C's int where the type is narrower, on both sides of zero.
+/// domain; from 5 to 8 in f64; from 9 to 13 in C's int where the type is narrower, on both sides of zero.
 fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> bool {
     let kind = dimension.datatype.kind();
     let signed = matches!(kind, Kind::Signed | Kind::Datetime | Kind::Time);
@@ -128,7 +128,7 @@ fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> b
     signed
         && match library_version {
             0..=4 => width & sign != 0,
-            5 => width >> f64::MANTISSA_DIGITS != 0,
+            5..=8 => width >> f64::MANTISSA_DIGITS != 0,
             9..=13 => dimension.datatype.size() < 4 && lo & sign != 0 && hi & sign == 0,
             _ => false,
         }

@@ -145,8 +145,8 @@ def dense_dims(d, release):
         count = d.randint(1 << 20, 1 << (8 * np_type(datatype).itemsize - 3)) if huge else min(d.upto(limit), 100)if np_type(datatype).itemsize == 1 else d.upto(limit)
         extent = d.choice([count, d.randint(1, count), d.randint(1, min(count, 5)), min(count, 4)]) if not huge else d.randint(1, max(limit // 4, 1))
         lo = span(d, datatype, count, extent)
-        if release < (2, 1) and np_type(datatype).itemsize == 8:
-            # 2.0 and before number tiles in f64.
+        if release < (2, 3) and np_type(datatype).itemsize == 8:
+            # Up to 2.2, tiles are numbered in f64.
             count = min(count, 1 << 50)
             lo, extent = d.randint(-1000 if datatype != "UINT64" else 0, 1000), min(extent, count)
         dims.append(Dim(name_of(d, taken, release), datatype, lo, lo + count - 1, extent))
