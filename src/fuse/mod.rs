@@ -23,6 +23,8 @@ mod filesystem;
 mod guard;
 mod handles;
 mod inodes;
+#[cfg(test)]
+mod model;
 mod mount;
 pub mod mountinfo;
 mod requests;

@@ -1,9 +1,10 @@
 //! The directory of a group.
 
 use super::context::{Ancestors, Context};
-use super::directory::{Children, ListedDirectory};
-use super::document::Document;
+use super::directory::{Children, ListedDirectory, unreadable};
+use super::document::{Document, large};
 use super::json::{self, render};
+use super::metadata::metadata;
 use super::names;
 use super::node::{Freshness, Node};
 use super::permissions::{Permissions, Sources, restricted};
@@ -37,12 +38,19 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
         };
         let metadata = {
             let (context, path) = (context.clone(), path.clone());
-            Document::node(mtime, Freshness::Listing, move || {
-                let files = group_metadata(&context.engine, &path)?;
-                Ok(render(&json::metadata::metadata_json(&json::metadata::merge(
-                    files,
-                ))))
+            large(mtime, Freshness::Listing, move || {
+                let paths = group_metadata(&context.engine, &path)?;
+                metadata(&context.engine, &paths, context.engine.key_for(&path))
             })
+        };
+        let members = match members(&context, &path, &above) {
+            // A source that fails says nothing of what there is.
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => return Err(e),
+            Err(e) => {
+                log::warn!("{e}");
+                Vec::new()
+            }
+            Ok(members) => members,
         };
         let (names, nodes): (Vec<String>, Vec<Node>) = [
             ("group.json".to_owned(), restricted(details, from_details.clone())),
@@ -52,10 +60,7 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
             ),
         ]
         .into_iter()
-        .chain(members(&context, &path, &above).unwrap_or_else(|e| {
-            log::warn!("{e}");
-            Vec::new()
-        }))
+        .chain(members)
         .unzip();
         Ok(names::unique(names, 255)
             .into_iter()
@@ -84,6 +89,9 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
         match context.child(&path.join(&name), above) {
             Ok(Some(node)) => shown.push((names::encode(name.as_bytes()), node)),
             Ok(None) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => {
+                shown.push((names::encode(name.as_bytes()), unreadable(e)));
+            }
             Err(e) => log::warn!("{}: {} is not shown: {e}", path.display(), name.display()),
         }
     }
@@ -106,6 +114,9 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
         match context.object(&at, &above) {
             Ok(Some(node)) => shown.push((names::encode(name), node)),
             Ok(None) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => {
+                shown.push((names::encode(name), unreadable(e)))
+            }
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 log::info!("{}: member {uri} is not shown: it is missing", path.display());
             }

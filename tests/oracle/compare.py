@@ -50,6 +50,8 @@ class Report:
         self.counts = collections.defaultdict(collections.Counter)
         self.exceptions = []
         self.checks = 0
+        self.read = {}
+        """SHA-256 of each column file read, by path."""
 
     def fail(self, message):
         """Notes a failure; False."""
