@@ -200,13 +200,20 @@ fn all_operations(plus: bool) -> BTreeSet<&'static str> {
     });
     // Those whose callers are not told. Opened beforehand, so that only the closing is met.
     let closing = File::open(&f).unwrap();
-    on.panic_in("release", || Ok(drop(closing))).unwrap();
+    on.panic_in("release", || {
+        drop(closing);
+        Ok(())
+    })
+    .unwrap();
     let closing = File::open(&root).unwrap();
-    on.panic_in("releasedir", || Ok(drop(closing))).unwrap();
+    on.panic_in("releasedir", || {
+        drop(closing);
+        Ok(())
+    })
+    .unwrap();
     on.panic_in("forget", || fs::write("/proc/sys/vm/drop_caches", "2"))
         .unwrap();
-    let seen = on.seen.lock().unwrap().clone();
-    seen
+    injected.seen.into_inner().unwrap()
 }
 
 #[test]

@@ -388,7 +388,9 @@ fn attributes_of_any_name_through_a_mount() {
     };
     let (mut one, mut other) = (vec![b'x'; 300], vec![b'x'; 300]);
     (one[299], other[299]) = (b'1', b'2');
-    let pairs: [(&[u8], &[u8], Option<[&str; 2]>); 9] = [
+    /// Two names, and how they are shown.
+    type Pair<'a> = (&'a [u8], &'a [u8], Option<[&'a str; 2]>);
+    let pairs: [Pair; 9] = [
         (b"..", b".", Some(["%2E.", "%2E"])),
         (b"a/b", b"a%2Fb", Some(["a%2Fb", "a%252Fb"])),
         (b"", b"__attr", None),

@@ -7,7 +7,8 @@
 //! copy. It gets a small share, so that it neither drives out what may be read again nor touches new memory all the time: page faults would cost
 //! half as much as decoding.
 //!
-//! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be waiting for.
+//! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be waiting for. What is made of other
+//! entries, such as the text of documents, is asked for with [`ChunkCache::derive`], whose loader holds none.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::chunk::ChunkIndex;
@@ -223,12 +224,37 @@ impl ChunkCache {
         keep: Keep,
         load: impl FnOnce() -> Result<Item>,
     ) -> Result<Item> {
-        // Of large entries, which take many requests to read, too few would fit.
-        let keep = if estimate > self.passing_share() / PASSING_ENTRIES {
+        self.fetch(key, estimate, self.kept(estimate, keep), load)
+    }
+
+    /// The same for what `load` makes of other entries of the cache, which has `size` bytes in the end: little, since it is counted only
+    /// when it is there.
+    pub fn derive(
+        &self,
+        key: Key,
+        size: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<Item>,
+    ) -> Result<Item> {
+        self.fetch(key, 0, self.kept(size, keep), load)
+    }
+
+    /// Of large entries, which take many requests to read, too few would fit into the share of what passes.
+    fn kept(&self, size: u64, keep: Keep) -> Keep {
+        if size > self.passing_share() / PASSING_ENTRIES {
             Keep::Staying
         } else {
             keep
-        };
+        }
+    }
+
+    fn fetch(
+        &self,
+        key: Key,
+        estimate: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<Item>,
+    ) -> Result<Item> {
         let flight = Arc::new(Flight::default());
         let mut state = lock(&self.state);
         loop {

@@ -8,7 +8,7 @@ use super::tile_list::{PrefixSums, Section, TileList};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::filter::generic::{GenericTile, read_generic_tile};
+use crate::filter::generic::{GenericTile, read_generic_tile_within};
 use crate::format::enums::{ArrayType, Encryption};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
@@ -25,7 +25,11 @@ use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
 
 /// The most bytes of a footer: schemas of thousands of fields have footers of some hundred KiB.
-const MAX_FOOTER: u64 = 256 << 20;
+const MAX_FOOTER: u64 = 16 << 20;
+
+/// The most bytes of the metadata of versions 1 and 2, unfiltered: lists of a million tiles of eight fields. They are in memory as long as
+/// the array is.
+const MAX_LEGACY: u64 = 64 << 20;
 
 /// A fragment directory, opened when something about it is asked.
 pub struct Fragment {
@@ -217,7 +221,7 @@ impl Fragment {
         if self.name.name_version <= 2 {
             let schema_name = super::schemas::LEGACY_SCHEMA;
             let schema = self.schemas.get(schema_name)?;
-            let (tile, body) = read_generic_tile(&blob, 0, key)?;
+            let (tile, body) = read_generic_tile_within(&blob, 0, key, MAX_LEGACY)?;
             let metadata =
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
             let info = self.legacy_info(schema, schema_name.to_owned(), metadata, &tile)?;
@@ -312,11 +316,9 @@ impl Fragment {
         let geometry = match (dense, &metadata.non_empty_domain) {
             (true, Some(domain)) => Geometry::dense(&schema, domain)?,
             (true, None) => Geometry::new(0, 0, 0)?,
-            (false, _) => Geometry::sparse(
-                metadata.mbrs.len() as u64,
-                schema.capacity,
-                metadata.last_tile_cell_num,
-            )?,
+            (false, _) => {
+                Geometry::sparse(metadata.mbrs.len(), schema.capacity, metadata.last_tile_cell_num)?
+            }
         };
         let writer = self.writer(metadata.version, tile);
         Ok(self.info(
@@ -543,13 +545,7 @@ impl FragmentInfo {
                     ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
                 };
                 let offset = *lists.get(slot).ok_or_else(missing)?;
-                Ok(TileList::Section(Section::new(
-                    self.engine.clone(),
-                    self.metadata_path(),
-                    offset,
-                    self.writer.key.clone(),
-                    self.metadata_version,
-                )))
+                Ok(TileList::Section(self.section_reader(offset)))
             }
         }
     }
@@ -564,6 +560,7 @@ impl FragmentInfo {
         let sums = match cell.get() {
             Some(sums) => sums.clone(),
             None => {
+                self.check_tiles(slot)?;
                 let sums = Arc::new(PrefixSums::new(&list, self.geometry.tile_num)?);
                 cell.get_or_init(|| sums).clone()
             }
@@ -571,13 +568,52 @@ impl FragmentInfo {
         Ok((sums, list))
     }
 
-    /// The body of a section of the metadata, decoded whole. None where `offset` is None.
+    /// Fails where there are very many tiles and the file of a slot is too small for them, whatever the metadata says its size is.
+    fn check_tiles(&self, slot: usize) -> Result<()> {
+        /// Fewer are counted before the file is looked at.
+        const MANY: u64 = 1 << 20;
+        let field = self.fields.iter().find(|field| field.slot == slot);
+        if self.geometry.tile_num <= MANY {
+            return Ok(());
+        }
+        let Some(field) = field else { return Ok(()) };
+        let path = self.file_path(field, Part::Fixed)?;
+        let size = self
+            .engine
+            .storage
+            .metadata(&path)
+            .map_err(|e| incomplete(&self.engine, &self.path, e))?
+            .len;
+        if size / 8 < self.geometry.tile_num {
+            return Err(Error::corrupt(format!(
+                "{} tiles in a data file of {size} bytes",
+                self.geometry.tile_num
+            ))
+            .at(0)
+            .in_file(self.engine.storage.display(&path)));
+        }
+        Ok(())
+    }
+
+    /// The section at `offset`, to be read by ranges.
+    pub fn section_reader(&self, offset: u64) -> Section {
+        Section::new(
+            self.engine.clone(),
+            self.metadata_path(),
+            offset,
+            self.writer.key.clone(),
+            self.metadata_version,
+        )
+    }
+
+    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for more than the cache allows to
+    /// be decoded at once.
     pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;
-        Ok(Some(
-            read_generic_tile(&*blob, offset, self.writer.key.as_ref())?.1,
-        ))
+        let tile = GenericTile::read_header(&*blob, offset, self.writer.key.as_ref())?;
+        self.engine.cache.check_size(tile.size)?;
+        Ok(Some(tile.decode_within(&*blob, tile.size)?))
     }
 }
 

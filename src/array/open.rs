@@ -1,15 +1,15 @@
 //! An array, opened.
 
+use super::body::GenericFile;
 use super::engine::Engine;
 use super::fragment::Fragment;
 use super::listing::{ArrayListing, SchemaFile, now, stamp};
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::filter::generic::read_generic_tile;
+use crate::filter::generic::GenericTile;
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
-use crate::format::metadata::{MetadataEntry, parse_metadata};
 use crate::format::schema::Schema;
 use crate::storage::Blob;
 use std::path::{Path, PathBuf};
@@ -127,14 +127,17 @@ impl Array {
         self.schemas.get(&self.latest_schema_file()?.name)
     }
 
-    /// The records of all metadata files in force, file by file, oldest first.
-    pub fn metadata(&self) -> Result<Vec<Vec<MetadataEntry>>> {
-        let listing = self.listing()?;
-        listing
-            .metadata
-            .iter()
-            .map(|file| read_metadata(&self.engine, &file.path, self.key.as_ref()))
-            .collect()
+    /// The enumeration stored in `file`, one of those that the schema names.
+    pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+        let path = self.enumeration_path(file)?;
+        let (blob, body) = self.generic_file(&path).map_err(missing)?;
+        Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
+    }
+
+    /// The same, to be read by ranges.
+    pub fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
+        let path = self.enumeration_path(file)?;
+        GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(missing)
     }
 
     /// The path of the enumeration stored in `file`, relative to the source.
@@ -151,32 +154,20 @@ impl Array {
         Ok(self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name))
     }
 
-    /// The enumeration stored in `file`, one of those that the schema names.
-    pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
-        let path = self.enumeration_path(file)?;
-        let (blob, body) = self.generic_file(&path).map_err(|e| match e.kind() {
-            // The schema names it: it is the array that is incomplete.
-            ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
-            _ => e,
-        })?;
-        Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
-    }
-
-    /// The body of a file that is one generic tile, with the file.
+    /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache allows to be decoded at once.
     pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
-        let (_, body) = read_generic_tile(&*blob, 0, self.key.as_ref())?;
+        let tile = GenericTile::read_header(&*blob, 0, self.key.as_ref())?;
+        self.engine.cache.check_size(tile.size)?;
+        let body = tile.decode_within(&*blob, tile.size)?;
         Ok((blob, body))
     }
 }
 
-/// The records of one metadata file of an array or group.
-pub fn read_metadata(
-    engine: &Engine,
-    path: &Path,
-    key: Option<&EncryptionKey>,
-) -> Result<Vec<MetadataEntry>> {
-    let blob = engine.storage.open(path)?;
-    let (_, body) = read_generic_tile(&*blob, 0, key)?;
-    parse_metadata(&body).map_err(|e| e.in_part("metadata").in_file(blob.display()))
+/// A missing enumeration, which the schema names: it is the array that is incomplete.
+fn missing(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => error.with_kind(ErrorKind::Missing).at(0),
+        _ => error,
+    }
 }

@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::chunk::{ChunkIndex, ChunkPosition};
 use crate::filter::generic::GenericTile;
+use crate::format::body::Body;
 use crate::storage::Blob;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -46,6 +47,13 @@ impl Section {
             header: OnceLock::new(),
             held: OnceLock::new(),
         }
+    }
+
+    /// The same, read from `blob`, its file, which is held.
+    #[must_use]
+    pub fn held(self, blob: Arc<dyn Blob>) -> Self {
+        self.held.get_or_init(|| blob);
+        self
     }
 
     /// Keeps the file open from now on, so that deleting it does not matter.
@@ -153,22 +161,22 @@ impl Section {
             tile: 0,
             chunk: u32::try_from(chunk).unwrap_or(Key::INDEX - 1),
         };
+        let estimate = header
+            .codec
+            .working_memory(u64::from(position.original_length), position.stored_length());
         self.engine
             .cache
-            .check_size(u64::from(position.original_length))
+            .check_size(estimate)
             .map_err(|e| self.place(e))?;
-        let item = self
-            .engine
-            .cache
-            .get(key, u64::from(position.original_length), Keep::Staying, || {
-                let data = header.decode_chunk(&*blob, index, chunk)?;
-                self.engine.stats.metadata_chunks_decoded.add(1);
-                self.engine.stats.bytes_decoded.add(data.len() as u64);
-                Ok(Item::Chunk {
-                    data: Arc::new(data),
-                    offsets: None,
-                })
-            })?;
+        let item = self.engine.cache.get(key, estimate, Keep::Staying, || {
+            let data = header.decode_chunk(&*blob, index, chunk)?;
+            self.engine.stats.metadata_chunks_decoded.add(1);
+            self.engine.stats.bytes_decoded.add(data.len() as u64);
+            Ok(Item::Chunk {
+                data: Arc::new(data),
+                offsets: None,
+            })
+        })?;
         match item {
             Item::Chunk { data, .. } => Ok((data, position.original_offset)),
             Item::Index(_) => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),
@@ -179,6 +187,16 @@ impl Section {
         error
             .at(self.offset)
             .in_file(self.engine.storage.display(&self.path))
+    }
+}
+
+impl Body for Section {
+    fn size(&self) -> Result<u64> {
+        Section::size(self)
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        Section::read(self, range, out)
     }
 }
 

@@ -3,12 +3,13 @@
 use super::queue::Job;
 use super::{Checker, Kind, Problem, commits, consolidated, fragment, walk};
 use crate::array::Array;
+use crate::array::body::GenericFile;
 use crate::array::listing::{list_or_empty, read_text};
-use crate::array::open::read_metadata;
 use crate::array::schemas::SCHEMA_DIRECTORY;
 use crate::error::ErrorKind;
 use crate::filter::EncryptionKey;
 use crate::format::commits::parse_lines;
+use crate::format::metadata::each_record;
 use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
 use crate::storage::EntryType;
@@ -145,7 +146,13 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
                 check_paths(checker, &file, &text);
             }
         } else {
-            checker.take(read_metadata(&checker.engine, &file, key), &file);
+            let read = || {
+                let body = GenericFile::open(&checker.engine, &file, key, true)?;
+                each_record(&body, |_| Ok(()))
+                    .and_then(|()| body.decode())
+                    .map_err(|e| e.in_file(checker.show(&file)))
+            };
+            checker.take(read(), &file);
         }
     }
 }

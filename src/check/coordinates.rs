@@ -274,7 +274,7 @@ impl Work {
         let Some(stored) = self.shared.boxes.as_ref().and_then(|boxes| boxes.tile(number)) else {
             return;
         };
-        for ((dimension, seen), stored) in self.dimensions.iter().zip(seen).zip(stored) {
+        for ((dimension, seen), stored) in self.dimensions.iter().zip(seen).zip(&stored) {
             if seen.failed {
                 continue;
             }

@@ -7,7 +7,7 @@ use crate::array::Array;
 use crate::array::field::Role;
 use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata, file_name};
 use crate::error::{Error, Result};
-use crate::filter::generic::read_generic_tile;
+use crate::filter::generic::GenericTile;
 use crate::format::datatype::Datatype;
 use crate::format::fragment::sections::{
     FragmentStatistics, parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
@@ -143,7 +143,9 @@ impl Sections<'_> {
         let path = self.info.metadata_path();
         let read = || {
             let blob = self.info.engine.open_immutable(&path)?;
-            let (tile, body) = read_generic_tile(&*blob, offset, self.info.writer.key.as_ref())?;
+            let tile = GenericTile::read_header(&*blob, offset, self.info.writer.key.as_ref())?;
+            self.info.engine.cache.check_size(tile.size)?;
+            let body = tile.decode_within(&*blob, tile.size)?;
             if tile.codec.cell_size != 1 || tile.codec.datatype != Datatype::Char {
                 return Err(
                     Error::corrupt("a generic tile of other than single characters").in_file(blob.display())
@@ -223,10 +225,11 @@ impl Sections<'_> {
     fn boxes(&self) -> Option<Boxes> {
         let offset = self.footer.offsets.rtree;
         let (version, schema) = (self.footer.version, &self.info.schema);
-        let rtree = self.section("R-tree", offset, |body| {
-            crate::format::fragment::RTree::parse(body, version, schema)
+        let (rtree, body) = self.section("R-tree", offset, |body| {
+            let body = body.to_vec();
+            crate::format::fragment::RTree::parse(&body, version, schema).map(|rtree| (rtree, body))
         })?;
-        Boxes::of_rtree(self.checker, self.info, rtree)
+        Boxes::of_rtree(self.checker, self.info, rtree, body)
     }
 
     fn statistics(&self) -> Option<Vec<FragmentStatistics>> {

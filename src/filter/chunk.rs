@@ -16,6 +16,9 @@ use crate::storage::Blob;
 /// Bytes of a chunk's three lengths.
 const HEADER: u64 = 12;
 
+/// The most chunks of a tile: of 64 KiB each they hold 64 GiB.
+const MAX_CHUNKS: u64 = 1 << 20;
+
 /// Bytes read at once while walking from header to header: small chunks share a read, large ones waste little.
 const WINDOW: u64 = 512;
 
@@ -62,7 +65,7 @@ impl ChunkIndex {
         };
         let stored_chunks = Cursor::with_base(window.at(start, 8)?, start).u64("number of chunks")?;
         let mut position = start + 8;
-        if stored_chunks > (end - position) / HEADER {
+        if stored_chunks > ((end - position) / HEADER).min(MAX_CHUNKS) {
             return Err(place(
                 blob,
                 start,
@@ -136,6 +139,7 @@ impl ChunkIndex {
                 )),
             ));
         }
+        index.chunks.shrink_to_fit();
         Ok(index)
     }
 

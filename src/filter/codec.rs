@@ -118,6 +118,19 @@ impl TileCodec {
         !self.embeds_offsets && plan::stages(self, 0, None).is_ok_and(|stages| stages.is_empty())
     }
 
+    /// Bytes of memory that decoding a chunk takes, the result among them, when it is of `original` bytes and stored in `stored`. Of
+    /// ordinary chunks, the result alone: the rest is used again and again.
+    pub fn working_memory(&self, original: u64, stored: u64) -> u64 {
+        /// Chunks are seldom larger.
+        const ORDINARY: u64 = 1 << 20;
+        if original.max(stored) <= ORDINARY {
+            return original;
+        }
+        // The result, and the streams between filters.
+        let streams = self.pipeline.filters.len().clamp(1, 3) as u64;
+        original.saturating_mul(streams).saturating_add(stored)
+    }
+
     /// The same with AES-256-GCM as the last filter, and its key where there is one.
     #[must_use]
     pub fn encrypted_with(mut self, key: Option<EncryptionKey>) -> Self {

@@ -2,9 +2,10 @@
 
 use super::context::{Ancestors, Context};
 use super::directory::{Children, ListedDirectory, unreadable};
-use super::document::Document;
+use super::document::{Content, Document, large};
 use super::fragment::fragment;
 use super::json::{self, render};
+use super::metadata::metadata;
 use super::names;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::{Permissions, Sources, restricted};
@@ -74,24 +75,30 @@ impl ArrayDirectory {
                 "schema.json",
                 self.document(schema_mtime, |_, array| schema_json(array)),
             ),
-            (
-                "metadata.json",
-                self.document(mtime, |_, array| metadata_json(array)),
-            ),
+            ("metadata.json", {
+                let array = array.clone();
+                large(mtime, Freshness::Listing, move || {
+                    let listing = array.listing()?;
+                    let paths: Vec<PathBuf> = listing.metadata.iter().map(|file| file.path.clone()).collect();
+                    metadata(&array.engine, &paths, array.key.as_ref())
+                })
+            }),
             ("fragments.json", {
                 let array = array.clone();
                 Document::node(mtime, Freshness::Listing, move || fragments_json(&array))
             }),
-            (
-                "commits.json",
-                self.document(mtime, |_, array| super::commits::commits_json(array)),
-            ),
-            (
-                "consolidated_metadata.json",
-                self.document(mtime, |_, array| {
-                    super::consolidated_metadata::consolidated_metadata_json(array)
-                }),
-            ),
+            ("commits.json", {
+                let array = array.clone();
+                Document::node(mtime, Freshness::Listing, move || {
+                    super::commits::commits_json(&array)
+                })
+            }),
+            ("consolidated_metadata.json", {
+                let array = array.clone();
+                large(mtime, Freshness::Listing, move || {
+                    super::consolidated_metadata::consolidated_metadata(&array)
+                })
+            }),
             ("schemas", schemas),
             ("enumerations", enumerations),
             ("labels", labels),
@@ -190,12 +197,6 @@ fn schema_json(array: &Array) -> Result<serde_json::Value> {
     ))
 }
 
-fn metadata_json(array: &Array) -> Result<serde_json::Value> {
-    Ok(json::metadata::metadata_json(&json::metadata::merge(
-        array.metadata()?,
-    )))
-}
-
 /// `schemas/`: every schema ever written.
 fn schemas(array: &Arc<Array>) -> Result<Children> {
     let listing = array.listing()?;
@@ -245,10 +246,14 @@ fn enumerations(array: &Arc<Array>) -> Result<Children> {
     let nodes = schema.enumerations.iter().map(|reference| {
         let (of_array, of_file) = (array.clone(), reference.file.clone());
         let (array, file) = (array.clone(), reference.file.clone());
-        let node = Document::node(mtime, Freshness::Immutable, move || {
-            Ok(render(&json::enumeration::enumeration_json(
-                &array.enumeration(&file)?,
-            )))
+        let node = large(mtime, Freshness::Immutable, move || {
+            let body = array.enumeration_body(&file)?;
+            let display = || array.engine.storage.display(&array.path);
+            let segments = json::enumeration::enumeration_segments(body).map_err(|e| {
+                e.in_part(format_args!("enumeration `{}`", file.escape_ascii()))
+                    .in_file(display())
+            })?;
+            Content::of(&array.engine, segments)
         });
         restricted(node, move || {
             let path = of_array.enumeration_path(&of_file)?;
@@ -281,15 +286,17 @@ fn labels(context: &Arc<Context>, array: &Array, above: &Ancestors) -> Result<Ch
             );
             continue;
         }
-        // The arrays of labels have no labels of their own that have labels of their own.
-        let Some(above) = above.jump() else {
+        let at = array.path.join(Path::new(&*uri));
+        let below = at.ancestors().take_while(|path| *path != array.path);
+        let in_place = !below.into_iter().any(|path| context.engine.storage.is_link(path));
+        let Some(above) = in_place.then(|| above.clone()).or_else(|| above.jump()) else {
             log::warn!(
-                "{}: label {name} is not shown: it is nested too deeply",
+                "{}: label {name} is not shown: it lies behind too many links",
                 array.path.display()
             );
             continue;
         };
-        match context.object(&array.path.join(Path::new(&*uri)), &above) {
+        match context.object(&at, &above) {
             Ok(Some(node)) => children.push((name.into(), node)),
             Ok(None) => {}
             Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => children.push((name.into(), unreadable(e))),

@@ -1,32 +1,34 @@
 //! `commits.json`: every commit file of an array, decoded.
 
 use super::json::commits::{
-    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, EmbeddedCondition, ListedPath,
-    commits_json as json, schema_lookup,
+    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, EmbeddedCondition, ListedPath, entry_json,
+    schema_lookup,
 };
+use super::json::render_objects;
 use crate::array::Array;
 use crate::array::listing::{CommitFile, CommitKind, read_text};
 use crate::error::{Error, Result};
-use crate::filter::generic::read_generic_tile;
+use crate::filter::generic::read_generic_tile_within;
 use crate::format::commits::{normalise_path, parse_consolidated, parse_lines};
 use crate::format::condition::Condition;
 use crate::storage::Blob;
-use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 
-/// The document. A file that cannot be decoded is in it with the reason.
-pub fn commits_json(array: &Array) -> Result<Value> {
+/// The most bytes of a condition, unfiltered: those of 100,000 numbers that are to be deleted.
+const MAX_CONDITION: u64 = 2 << 20;
+
+/// The document, made one entry after the other on each core. A file that cannot be decoded is in it with the reason.
+pub fn commits_json(array: &Array) -> Result<Vec<u8>> {
     let listing = array.listing()?;
-    let entries: Vec<CommitEntry> = listing
-        .commits
-        .iter()
-        .map(|commit| entry(array, commit))
-        .collect();
     // Constants of conditions are shown in the types of the current schema's fields; without a schema, as bytes.
-    match array.latest_schema() {
-        Ok(schema) => Ok(json(&entries, &schema_lookup(&schema))),
-        Err(_) => Ok(json(&entries, &|_| None)),
-    }
+    let schema = array.latest_schema().ok();
+    Ok(render_objects(&listing.commits, |commit| {
+        let entry = entry(array, commit);
+        match &schema {
+            Some(schema) => entry_json(&entry, &schema_lookup(schema)),
+            None => entry_json(&entry, &|_| None),
+        }
+    }))
 }
 
 fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
@@ -85,17 +87,22 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
             Ok(CommitContent::Consolidated(entries.collect()))
         }
         CommitKind::Delete => {
-            let (_, body) = array.generic_file(&commit.path())?;
+            let body = condition(array, &*array.engine.storage.open(&commit.path())?, 0)?;
             let condition = Condition::parse(&body).map_err(|e| place(e.in_part("condition")))?;
             Ok(CommitContent::Condition(condition, None))
         }
         CommitKind::Update => {
-            let (_, body) = array.generic_file(&commit.path())?;
+            let body = condition(array, &*array.engine.storage.open(&commit.path())?, 0)?;
             let (condition, values) =
                 Condition::parse_update(&body).map_err(|e| place(e.in_part("condition")))?;
             Ok(CommitContent::Condition(condition, Some(values)))
         }
     }
+}
+
+/// The body of the condition at `offset`.
+fn condition(array: &Array, blob: &dyn Blob, offset: u64) -> Result<Vec<u8>> {
+    Ok(read_generic_tile_within(blob, offset, array.key.as_ref(), MAX_CONDITION)?.1)
 }
 
 /// The condition in the copy of a delete or update file that a consolidated commit file has at `offset`.
@@ -105,7 +112,7 @@ fn embedded_condition(
     offset: u64,
     is_update: bool,
 ) -> Result<EmbeddedCondition> {
-    let (_, body) = read_generic_tile(blob, offset, array.key.as_ref())?;
+    let body = condition(array, blob, offset)?;
     let parsed = if is_update {
         Condition::parse_update(&body).map(|(condition, values)| (condition, Some(values)))
     } else {

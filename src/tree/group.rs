@@ -2,8 +2,9 @@
 
 use super::context::{Ancestors, Context};
 use super::directory::{Children, ListedDirectory, unreadable};
-use super::document::Document;
+use super::document::{Document, large};
 use super::json::{self, render};
+use super::metadata::metadata;
 use super::names;
 use super::node::{Freshness, Node};
 use super::permissions::{Permissions, Sources, restricted};
@@ -37,11 +38,9 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
         };
         let metadata = {
             let (context, path) = (context.clone(), path.clone());
-            Document::node(mtime, Freshness::Listing, move || {
-                let files = group_metadata(&context.engine, &path)?;
-                Ok(render(&json::metadata::metadata_json(&json::metadata::merge(
-                    files,
-                ))))
+            large(mtime, Freshness::Listing, move || {
+                let paths = group_metadata(&context.engine, &path)?;
+                metadata(&context.engine, &paths, context.engine.key_for(&path))
             })
         };
         let members = match members(&context, &path, &above) {

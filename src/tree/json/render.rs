@@ -1,5 +1,6 @@
 //! JSON text that reads well in `cat`.
 
+use super::value;
 use serde_json::Value;
 use std::io::Write;
 
@@ -70,7 +71,11 @@ pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
             line(out, depth);
             out.push(b']');
         }
-        Value::Object(entries) if entries.is_empty() || is_atom(value) => write_inline(out, value),
+        Value::Object(entries)
+            if entries.is_empty() || is_atom(value) || value::rendered_text(entries).is_some() =>
+        {
+            write_inline(out, value)
+        }
         Value::Object(entries) => {
             let members = entries.iter().map(|(key, value)| (key.as_str(), value));
             write_members(out, members, depth);
@@ -115,6 +120,9 @@ fn write_inline(out: &mut Vec<u8>, value: &Value) {
             out.push(b']');
         }
         Value::Object(entries) => {
+            if let Some(text) = value::rendered_text(entries) {
+                return out.extend_from_slice(text.as_bytes());
+            }
             out.push(b'{');
             for (i, (key, item)) in entries.iter().enumerate() {
                 if i > 0 {
@@ -130,29 +138,13 @@ fn write_inline(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// Writes a string with its quotes and escapes.
-fn write_string(out: &mut Vec<u8>, text: &str) {
+pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
     // Neither writing to a Vec nor serializing a string can fail.
     let _ = serde_json::to_writer(out, text);
 }
 
-/// Writes an array at nesting `depth` whose items `write` writes, one a line: those that are neither scalars nor pairs of them.
-pub(super) fn write_list<T>(out: &mut Vec<u8>, items: &[T], depth: usize, write: impl Fn(&mut Vec<u8>, &T)) {
-    out.push(b'[');
-    for (i, item) in items.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        line(out, depth + 1);
-        write(out, item);
-    }
-    if !items.is_empty() {
-        line(out, depth);
-    }
-    out.push(b']');
-}
-
 /// Starts a line at nesting `depth`.
-fn line(out: &mut Vec<u8>, depth: usize) {
+pub(super) fn line(out: &mut Vec<u8>, depth: usize) {
     out.push(b'\n');
     out.resize(out.len() + 2 * depth, b' ');
 }
