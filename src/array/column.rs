@@ -120,12 +120,16 @@ impl Column {
         let len = self.len(content, tile)?;
         let var = self.field.cell_val_num.is_var();
         let embeds = self.field.may_embed_offsets(&self.info.schema);
+        // Old libraries made fragments of no cells, which have no files.
+        let stored = self.info.geometry.tile_num > 0;
         let needs_fixed = match content {
             Content::Data => !var || embeds,
             Content::Offsets => true,
             Content::Validity => false,
         };
+        let needs_fixed = needs_fixed && stored;
         let needs_var = content == Content::Data && var || content == Content::Offsets && embeds;
+        let needs_var = needs_var && stored;
         let var_sizes = match content {
             Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot)?),
             _ => None,
@@ -147,7 +151,7 @@ impl Column {
             } else {
                 None
             },
-            validity: if content == Content::Validity {
+            validity: if content == Content::Validity && stored {
                 Some(self.part(Part::Validity)?)
             } else {
                 None
