@@ -73,7 +73,7 @@ fn a_fragment_without_cells_needs_no_files() {
     }
     assert_eq!(numbers(&read("no_cells", "s/offsets.bin")), [0]);
     let npy = read("no_cells", "a/data.npy");
-    assert!(npy.starts_with(b"\x93NUMPY") && npy.len() % 64 == 0);
+    assert!(npy.starts_with(b"\x93NUMPY") && npy.len().is_multiple_of(64));
 }
 
 #[test]

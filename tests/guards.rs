@@ -362,7 +362,8 @@ fn item() -> Item {
 
 #[test]
 fn those_who_wait_for_a_load_that_panics_are_let_go() {
-    let cache = ChunkCache::new(1 << 20, Arc::<Stats>::default());
+    let stats = Arc::<Stats>::default();
+    let cache = ChunkCache::new(1 << 20, stats.clone());
     let key = Key {
         object: 1,
         tile: 0,
@@ -375,7 +376,6 @@ fn those_who_wait_for_a_load_that_panics_are_let_go() {
             .map(|_| {
                 scope.spawn(|| {
                     started.wait();
-                    std::thread::sleep(Duration::from_millis(20));
                     cache.get(key, 10, Keep::Staying, || Ok(item()))
                 })
             })
@@ -383,7 +383,7 @@ fn those_who_wait_for_a_load_that_panics_are_let_go() {
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             cache.get(key, 10, Keep::Staying, || {
                 started.wait();
-                std::thread::sleep(Duration::from_millis(100));
+                eventually("all wait", || stats.cache_hits.get() == WAITING as u64);
                 panic!("while others wait")
             })
         }));

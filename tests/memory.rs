@@ -526,7 +526,7 @@ fn bombs_take_little_memory() {
     expected.push(("condition/commits.json".into(), true));
     let mut list = Bytes::default()
         .u8(1)
-        .u8(10)
+        .u8(6)
         .text32("a")
         .u64(400_000)
         .raw(&vec![1; 400_000]);

@@ -46,7 +46,7 @@ pub struct Fragment {
 /// What the metadata of a fragment says, in the form of its version.
 pub enum FragmentMetadata {
     /// Versions 1 and 2.
-    Legacy(LegacyMetadata),
+    Legacy(Box<LegacyMetadata>),
     /// Version 3 and later.
     Footer(Box<Footer>, FooterPosition),
 }
@@ -324,7 +324,7 @@ impl Fragment {
         Ok(self.info(
             schema,
             schema_name,
-            FragmentMetadata::Legacy(metadata),
+            FragmentMetadata::Legacy(Box::new(metadata)),
             dense,
             geometry,
             slots,

@@ -75,6 +75,14 @@ impl Array {
         Ok(listing)
     }
 
+    /// Has the next listing look at the directories, however young the last one is.
+    pub fn look_again(&self) {
+        let mut known = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some((checked, _)), Some(before)) = (&mut *known, Instant::now().checked_sub(TRUSTED)) {
+            *checked = before;
+        }
+    }
+
     /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of one is read once.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         ArrayListing::read(

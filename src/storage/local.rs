@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -84,6 +85,9 @@ impl LocalStorage {
         let error = match error.raw_os_error() {
             // It leads nowhere.
             Some(libc::ELOOP) => Error::not_found("a loop of symbolic links"),
+            // Nothing can be there.
+            Some(libc::ENAMETOOLONG) => Error::not_found("too long a path"),
+            _ if path.as_os_str().as_bytes().contains(&0) => Error::not_found("a path with a NUL byte"),
             _ => Error::io(error),
         };
         error.in_file(self.display(path))

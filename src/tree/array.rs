@@ -43,7 +43,12 @@ impl ArrayDirectory {
     ) -> Node {
         let (context, array) = (self.context.clone(), self.array.clone());
         Document::node(mtime, Freshness::Listing, move || {
-            Ok(render(&content(&context, &array)?))
+            let value = content(&context, &array).or_else(|_| {
+                // The listing may be a moment older than the files that it names.
+                array.look_again();
+                content(&context, &array)
+            });
+            Ok(render(&value?))
         })
     }
 

@@ -314,3 +314,48 @@ impl OpenFile for OpenText {
         Ok(Piece::Scratch(piece.unwrap_or_default()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_held_reads_as_it_was() {
+        for len in [0, 1, Held::PLAIN, Held::PLAIN + 1, 3 * Held::BLOCK, 200_001] {
+            let text: Vec<u8> = (0..len).map(|i| ((i * i) >> 5) as u8).collect();
+            let open = OpenText(Arc::new(Held::new(text.clone(), 7).unwrap()));
+            assert_eq!((open.len(), open.version()), (len as u64, 7));
+            let mut scratch = Vec::new();
+            for offset in [
+                0,
+                1,
+                Held::BLOCK - 1,
+                Held::BLOCK,
+                Held::BLOCK + 1,
+                len.saturating_sub(1),
+                len,
+                len + 5,
+            ] {
+                for size in [0, 1, 2, Held::BLOCK, Held::BLOCK + 1, 1 << 20] {
+                    let expected = text.get(offset.min(len)..len.min(offset + size)).unwrap();
+                    assert!(*open.read(offset as u64, size, &mut scratch).unwrap() == *expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_opens_one_state_shares_it() {
+        let text = || -> Vec<u8> {
+            (0..500_000u32)
+                .flat_map(|i| i.wrapping_mul(0x9e37_79b9).to_be_bytes())
+                .collect()
+        };
+        let Node::File(file) = Document::node(0, Freshness::Listing, move || Ok(text())) else {
+            unreachable!()
+        };
+        // Noise, which does not get shorter: of 40 copies there would be too much.
+        let all: Vec<_> = (0..40).map(|_| file.open().unwrap()).collect();
+        assert!(all.iter().all(|open| open.version() == all[0].version()));
+    }
+}

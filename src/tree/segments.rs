@@ -33,7 +33,9 @@ pub struct Cutter {
     starts: Vec<(usize, u64)>,
     /// Items of each part.
     counts: Vec<u64>,
+    /// About the bytes of the segment under way, and of all.
     weight: u64,
+    total: u64,
 }
 
 impl Cutter {
@@ -46,6 +48,7 @@ impl Cutter {
             starts: vec![(0, 0)],
             counts: Vec::new(),
             weight: 0,
+            total: 0,
         }
     }
 
@@ -59,12 +62,15 @@ impl Cutter {
         self.counts.push(0);
     }
 
-    /// Adds `count` items to the part, each of about `bytes` bytes of text.
-    pub fn items(&mut self, count: u64, bytes: u64) {
+    /// Adds `count` items to the part, each of about `bytes` bytes of text. Fails where that is far beyond what a document may have.
+    pub fn items(&mut self, count: u64, bytes: u64) -> Result<()> {
         let bytes = bytes.max(1);
+        self.total = self.total.saturating_add(count.saturating_mul(bytes));
+        // Guesses are sometimes too high.
+        check_length(self.total / 16)?;
         let part = self.counts.len().saturating_sub(1);
         let Some(have) = self.counts.last_mut() else {
-            return;
+            return Ok(());
         };
         let end = have.saturating_add(count);
         while *have < end {
@@ -80,18 +86,17 @@ impl Cutter {
             *have = have.saturating_add(taken);
             self.weight = self.weight.saturating_add(taken.saturating_mul(bytes));
         }
+        Ok(())
     }
 
-    /// The segments of the document that `parts` writes. Fails where it has more items than it may have bytes.
-    pub fn finish(self, parts: impl Parts + 'static) -> Result<Segments> {
-        let items = self.counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        check_length(items)?;
-        Ok(Segments {
+    /// The segments of the document that `parts` writes.
+    pub fn finish(self, parts: impl Parts + 'static) -> Segments {
+        Segments {
             identity: 0,
             parts: Box::new(parts),
             starts: self.starts,
             counts: self.counts,
-        })
+        }
     }
 }
 
@@ -324,5 +329,142 @@ impl OpenFile for OpenSegments {
             }
         }
         Ok(Piece::Scratch(scratch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Stats;
+    use crate::storage::MemoryStorage;
+
+    fn engine(cache: u64) -> Arc<Engine> {
+        let stats: Arc<Stats> = Arc::default();
+        Arc::new(Engine::new(
+            Arc::new(MemoryStorage::default()),
+            cache,
+            Vec::new(),
+            stats,
+        ))
+    }
+
+    /// Parts of these numbers of items, each part in brackets, each item its number and commas up to a length of its own.
+    struct Numbers(Vec<u64>);
+
+    impl Parts for Numbers {
+        fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+            let count = self.0[part];
+            assert!(items.start <= items.end && items.end <= count);
+            if items.start == 0 {
+                out.push(b'[');
+            }
+            for item in items.clone() {
+                out.extend(format!("{item}").bytes());
+                out.resize(out.len() + (item * item % 50_000) as usize, b',');
+            }
+            if items.end == count {
+                out.push(b']');
+            }
+            Ok(())
+        }
+    }
+
+    fn segments(counts: &[u64], bytes: u64) -> Segments {
+        let mut cutter = Cutter::new();
+        for count in counts {
+            cutter.part();
+            cutter.items(*count, bytes).unwrap();
+        }
+        cutter.finish(Numbers(counts.to_vec()))
+    }
+
+    fn whole(counts: &[u64]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (part, count) in counts.iter().enumerate() {
+            Numbers(counts.to_vec())
+                .write(part, 0..*count, &mut text)
+                .unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn segments_together_are_the_document() {
+        for counts in [&[0][..], &[1], &[5, 0, 0, 7], &[300], &[0, 90, 1, 2, 200, 0]] {
+            for bytes in [1, 1000, 60_000, 1 << 25] {
+                let segments = segments(counts, bytes);
+                assert!(
+                    segments.render().unwrap() == whole(counts),
+                    "{counts:?} of {bytes}"
+                );
+                let ends = segments.measure().unwrap();
+                assert_eq!(ends.len(), segments.count());
+                assert_eq!(ends.last().copied(), Some(whole(counts).len() as u64));
+            }
+        }
+        assert_eq!(segments(&[3, 3, 3], 60_000).count(), 4);
+        assert_eq!(segments(&vec![0; 5000], 1).count(), 3);
+    }
+
+    #[test]
+    fn a_read_gives_what_lies_there_whatever_the_segments() {
+        let counts = [0, 90, 1, 2, 60, 0];
+        let text = whole(&counts);
+        // Room for all segments, for few and for none.
+        for cache in [64 << 20, 1 << 20, 1] {
+            let segments = segments(&counts, 60_000);
+            let ends = segments.measure().unwrap();
+            assert!(ends.len() > 50);
+            let open = OpenSegments::new(engine(cache), segments, ends.clone(), 7);
+            assert_eq!(open.len(), text.len() as u64);
+            let mut scratch = Vec::new();
+            let mut check = |offset: u64, size: usize| {
+                let end = text.len().min(offset as usize + size);
+                let expected = text.get(offset as usize..end).unwrap_or(&[]);
+                assert!(
+                    *open.read(offset, size, &mut scratch).unwrap() == *expected,
+                    "{size} at {offset}"
+                );
+            };
+            let edges = [0].into_iter().chain(ends.iter().copied());
+            for edge in edges.step_by(if cache == 1 { 9 } else { 1 }) {
+                for offset in edge.saturating_sub(2)..edge + 3 {
+                    for size in [0, 1, 2, 3, 4, 5, 100_000, 1 << 20] {
+                        check(offset, size);
+                    }
+                }
+            }
+            check(0, text.len() * 2);
+            check(text.len() as u64 + 10, 5);
+        }
+    }
+
+    #[test]
+    fn a_document_of_very_many_items_is_refused() {
+        let mut cutter = Cutter::new();
+        cutter.part();
+        let refused = cutter.items(1 << 60, 1).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn the_first_error_of_a_document_is_its_error() {
+        struct Broken;
+        impl Parts for Broken {
+            fn write(&self, part: usize, _: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+                out.push(b'x');
+                match part {
+                    0..20 => Ok(()),
+                    part => Err(Error::corrupt(format!("part {part}"))),
+                }
+            }
+        }
+        let mut cutter = Cutter::new();
+        for _ in 0..40 {
+            cutter.part();
+            cutter.items(1, TARGET).unwrap();
+        }
+        let error = cutter.finish(Broken).measure().unwrap_err();
+        assert_eq!(error.message(), "part 20");
     }
 }

@@ -53,15 +53,15 @@ pub fn consolidated_metadata_segments(
     let mut cutter = Cutter::new();
     for file in &files {
         cutter.part();
-        cutter.items(count(file), FOOTER);
+        cutter.items(count(file), FOOTER)?;
     }
     if files.is_empty() {
         cutter.part();
     }
-    cutter.finish(Document {
+    Ok(cutter.finish(Document {
         files,
         footers: Box::new(footers),
-    })
+    }))
 }
 
 fn count(file: &ConsolidatedMetadata) -> u64 {

@@ -72,11 +72,11 @@ pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
     let mut cutter = Cutter::new();
     cutter.part();
     values.cut(&body, &mut cutter)?;
-    cutter.finish(Document {
+    Ok(cutter.finish(Document {
         before,
         values,
         body: Box::new(body),
-    })
+    }))
 }
 
 fn name(c: &mut BodyCursor<'_>, field: &str) -> Result<Vec<u8>> {

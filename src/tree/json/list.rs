@@ -105,13 +105,9 @@ impl ValueList {
     pub fn cut(&self, body: &dyn Body, cutter: &mut Cutter) -> Result<()> {
         let text = |bytes: u64| bytes.saturating_mul(2).saturating_add(8);
         match self.place {
-            Place::Stride(stride) => {
-                cutter.items(self.count, text(stride));
-                Ok(())
-            }
+            Place::Stride(stride) => cutter.items(self.count, text(stride)),
             Place::Starts(_) => self.each_length(body, |length| {
-                cutter.items(1, text(check_value(length.unwrap_or(0))?));
-                Ok(())
+                cutter.items(1, text(check_value(length.unwrap_or(0))?))
             }),
         }
     }

@@ -105,7 +105,7 @@ impl Pairs {
         if pairs.is_empty() {
             cutter.part();
         }
-        cutter.finish(Document { bodies, pairs })
+        Ok(cutter.finish(Document { bodies, pairs }))
     }
 }
 
@@ -134,7 +134,7 @@ impl Shown {
             _ => SMALL,
         };
         if size <= in_one_item {
-            cutter.items(1, size.saturating_mul(2));
+            cutter.items(1, size.saturating_mul(2))?;
             return Ok(Shown::Cell(cells));
         }
         match kind {
@@ -147,7 +147,7 @@ impl Shown {
                     Kind::Text => LongString::text(body, place.data.clone())?,
                     _ => LongString::hex(place.data.clone()),
                 };
-                string.cut(cutter);
+                string.cut(cutter)?;
                 Ok(Shown::Text(Box::new(string)))
             }
             _ => {

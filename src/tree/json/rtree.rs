@@ -33,16 +33,16 @@ pub fn rtree_segments(
             let next = at.saturating_add(level.step()).min(level.len());
             let bytes = level.bytes_before(next).saturating_sub(level.bytes_before(at));
             let boxes = next.saturating_sub(at).max(1);
-            cutter.items(boxes, (bytes / boxes).saturating_mul(2).saturating_add(16));
+            cutter.items(boxes, (bytes / boxes).saturating_mul(2).saturating_add(16))?;
             at = next;
         }
     }
-    cutter.finish(RTreeParts {
+    Ok(cutter.finish(RTreeParts {
         fanout,
         levels,
         body,
         schema,
-    })
+    }))
 }
 
 struct RTreeParts {
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn levels_are_listed_from_the_root() {
         let leaves = vec![mbr([1, 2], [b"a", b"b"]), mbr([3, 4], [b"", b"\xFF"])];
-        let levels = vec![vec![mbr([1, 4], [b"", b"\xFF"])], leaves];
+        let levels = [vec![mbr([1, 4], [b"", b"\xFF"])], leaves];
         let schema = example();
         for count in 0..=2 {
             let levels = &levels[..count];

@@ -40,8 +40,8 @@ impl LongString {
     }
 
     /// Tells `cutter` how long the items are, about.
-    pub fn cut(&self, cutter: &mut Cutter) {
-        cutter.items(self.count(), if self.text { BLOCK } else { 2 * BLOCK });
+    pub fn cut(&self, cutter: &mut Cutter) -> Result<()> {
+        cutter.items(self.count(), if self.text { BLOCK } else { 2 * BLOCK })
     }
 
     /// Appends the items in `items`, with what stands before the first and after the last.

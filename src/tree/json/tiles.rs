@@ -126,11 +126,11 @@ pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static)
     if fields.is_empty() {
         cutter.part();
     }
-    cutter.finish(TileParts {
+    Ok(cutter.finish(TileParts {
         fields,
         lists: Box::new(lists),
         found,
-    })
+    }))
 }
 
 struct TileParts {
@@ -345,7 +345,7 @@ mod tests {
         ];
         let tiles = 30_000u64;
         let offsets: Vec<u64> = (0..tiles).map(|i| i * i).collect();
-        let mins: Vec<u8> = (0..tiles * 6).map(|i| (i * 7 >> 3) as u8).collect();
+        let mins: Vec<u8> = (0..tiles * 6).map(|i| ((i * 7) >> 3) as u8).collect();
         let texts: Vec<u8> = (0..tiles * 2).map(|i| b'!' + (i % 90) as u8).collect();
         let at: Vec<u64> = (0..tiles).map(|i| i * 2 - i % 2).collect();
         let mut lists = Lists::default();
