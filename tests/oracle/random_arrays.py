@@ -1,6 +1,6 @@
 """Hunts for wrong bytes with random arrays: `python3 random_arrays.py --seed N --count N [--library PATH] [--keep FOLDER]`.
 
-Array `i` of a seed is always the same (but for identifiers in names): schema, values and life come from `random_lives.py`. Each one is written
+Array `i` of a seed is always the same (but for identifiers in names): schema, values and life come from `random_schemas.py` and `random_lives.py`. Each one is written
 in a process of its own, because libtiledb may crash on what it is given; those arrays are thrown away. Then a mount of a batch is compared with
 libtiledb 2.30 as `run.py` does it, `tiledbfs check` must find nothing, `ls` and `cat` must show what the mount shows, and parts of columns, read
 past the page cache at random places, must be parts of the whole. Arrays with differences stay in the folder given with `--keep`, and `--only I`
@@ -21,14 +21,13 @@ import time
 import traceback
 from pathlib import Path
 
-import numpy as np
-
 import names
 import random_lives
 from capi import Lib, library_path
 from compare import fragment_folders
 from facts import Facts
 from mount import binary, mounted
+from random_schemas import Draw, Refused
 from run import Oracle
 from truth import Reader
 
@@ -71,7 +70,7 @@ def apart(function, *args):
         signal.alarm(SECONDS)
         try:
             out = ["ok", function(*args)]
-        except random_lives.Refused:
+        except Refused:
             out = ["refused", None]
         except BaseException:  # noqa: BLE001 - the parent is to hear of it
             out = ["error", traceback.format_exc()]
@@ -96,7 +95,7 @@ def secret(draw, release):
 def write(library, uri, seed, index):
     """Writes one array; its life."""
     lib = PiecesLib(library)
-    draw = random_lives.Draw(seed, index)
+    draw = Draw(seed, index)
     life = random_lives.Life(lib, uri, draw, lib.release, KEY if secret(draw, lib.release) else None)
     try:
         life.live()
@@ -200,7 +199,7 @@ class Hunt:
 
     def group(self, folder, first):
         """A group with some of the batch in it."""
-        draw = random_lives.Draw(self.args.seed, first + 1_000_000)
+        draw = Draw(self.args.seed, first + 1_000_000)
         members = draw.sample(sorted(os.listdir(folder)), min(4, len(os.listdir(folder))))
         os.mkdir(folder + "/group")
         for name in members:
@@ -211,7 +210,7 @@ class Hunt:
 
     def look(self, top, folder, logs, first):
         """Compares the batch."""
-        draw = random_lives.Draw(self.args.seed, first + 2_000_000)
+        draw = Draw(self.args.seed, first + 2_000_000)
         key = os.path.join(top, "key")
         Path(key).write_bytes(KEY)
         options = ["--key-file", key] if any(log[-1] == "encrypted" for log in logs.values()) else []
