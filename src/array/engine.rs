@@ -89,6 +89,9 @@ impl Engine {
     /// Closes the files below `path` that are kept open between reads.
     pub fn close_below(&self, path: &Path) {
         let mut files = lock(&self.open_files);
+        if files.is_empty() {
+            return;
+        }
         let below: Vec<PathBuf> = files
             .iter()
             .map(|(file, _)| file)

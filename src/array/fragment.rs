@@ -154,9 +154,24 @@ impl Fragment {
         }
     }
 
+    /// Shared state.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Its array's key, where one was given.
+    pub fn key(&self) -> Option<&EncryptionKey> {
+        self.key.as_ref()
+    }
+
     /// The path of the metadata file, relative to the source.
     pub fn metadata_path(&self) -> PathBuf {
         self.path.join(METADATA_FILE)
+    }
+
+    /// The path of the schema that it was written with, relative to the source.
+    pub fn schema_path(&self, info: &FragmentInfo) -> PathBuf {
+        self.schemas.path(&info.schema_name)
     }
 
     /// Reads the metadata, or finds it still in memory; a failure is not remembered.
@@ -377,6 +392,13 @@ impl Fragment {
             metadata_version: (0, 0, 0),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
+    }
+}
+
+impl Drop for FragmentInfo {
+    /// Nobody looks at it any more: its files need not be kept open.
+    fn drop(&mut self) {
+        self.engine.close_below(&self.path);
     }
 }
 

@@ -75,6 +75,14 @@ impl Array {
         Ok(listing)
     }
 
+    /// Has the next listing look at the directories, however young the last one is.
+    pub fn look_again(&self) {
+        let mut known = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some((checked, _)), Some(before)) = (&mut *known, Instant::now().checked_sub(TRUSTED)) {
+            *checked = before;
+        }
+    }
+
     /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of one is read once.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         ArrayListing::read(
@@ -132,7 +140,8 @@ impl Array {
         GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(missing)
     }
 
-    fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
+    /// The path of the enumeration stored in `file`, relative to the source.
+    pub fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
         let name = std::str::from_utf8(file)
             .ok()
             .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")

@@ -6,6 +6,7 @@ use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
 use crate::array::fragment::{FragmentInfo, FragmentMetadata};
 use crate::error::Result;
+use crate::format::datatype::Datatype;
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
 
@@ -36,14 +37,16 @@ impl Stored {
             return stored;
         };
         let class = Class::of(field.datatype, field.cell_val_num);
+        // Statistics are those of the values that were written.
+        let lossy = field.is_lossy(&info.schema);
         let attribute = matches!(field.role, Role::Attribute(_));
         let reads = Reads {
             info,
             slot: field.slot,
         };
-        // Writers of dense fragments look for var-sized bounds in memory that they have let go of.
+        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count other cells' nulls.
         let garbage = info.dense && field.cell_val_num.is_var();
-        if attribute && class != Class::Opaque && !garbage {
+        if attribute && class != Class::Opaque && !garbage && !lossy {
             let read = |offsets: &[u64]| {
                 let section = reads.section(offsets, MinMax::parse)?;
                 let empty = section.content.fixed.is_empty();
@@ -56,10 +59,10 @@ impl Stored {
             let empty = section.content.is_empty();
             (!empty).then_some(section)
         };
-        if matches!(class, Class::Signed | Class::Unsigned | Class::Float) {
+        if matches!(class, Class::Signed | Class::Unsigned | Class::Float) && !lossy {
             stored.sums = numbers(&footer.offsets.tile_sums);
         }
-        if field.nullable && class != Class::Opaque {
+        if field.nullable && class != Class::Opaque && !garbage {
             stored.null_counts = numbers(&footer.offsets.tile_null_counts);
         }
         stored
@@ -110,7 +113,9 @@ impl Stored {
         };
         let datatype = self.field.datatype;
         let mut wrong = Vec::new();
-        if self.bounds.is_some() {
+        // That of text takes the bounds of a tile of nulls, which are none, for values.
+        let text = summary.tile_of_nulls && matches!(datatype, Datatype::Char | Datatype::StringAscii);
+        if self.bounds.is_some() && !text {
             wrong.extend(summary.wrong(|s| s.wrong_min(datatype, &stored.min)));
             wrong.extend(summary.wrong(|s| s.wrong_max(datatype, &stored.max)));
         }

@@ -22,6 +22,7 @@ use crate::format::pipeline::{Codec, Filter, Pipeline};
 use std::cell::Cell;
 use std::fmt;
 use std::mem;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A 32-byte AES-256 key, made ready for use. Shows nothing of itself when printed.
@@ -30,16 +31,33 @@ pub struct EncryptionKey(Arc<Key>);
 
 struct Key {
     bytes: [u8; 32],
+    /// The absolute path of the file that it comes from.
+    file: Option<PathBuf>,
     cipher: aes_256_gcm::Cipher,
 }
 
 impl EncryptionKey {
     /// Wraps the raw key.
     pub fn new(key: [u8; 32]) -> Self {
+        Self::make(key, None)
+    }
+
+    /// The same, noting that it comes from the file at the absolute path `file`: who may not read that may not see what the key decodes.
+    pub fn from_file(key: [u8; 32], file: PathBuf) -> Self {
+        Self::make(key, Some(file))
+    }
+
+    fn make(key: [u8; 32], file: Option<PathBuf>) -> Self {
         EncryptionKey(Arc::new(Key {
             cipher: aes_256_gcm::Cipher::new(&key),
             bytes: key,
+            file,
         }))
+    }
+
+    /// The absolute path of the file that it comes from, where it comes from one.
+    pub fn file(&self) -> Option<&Path> {
+        self.0.file.as_deref()
     }
 
     /// The raw key.

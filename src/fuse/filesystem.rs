@@ -1,9 +1,10 @@
 //! The file system: what a request comes to.
 
-use super::attributes::{Attributes, Owner, ttl};
+use super::attributes::{Attributes, MODE_TTL, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes};
+use super::mount::Access;
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
 use crate::tree::node::clamp;
@@ -20,6 +21,9 @@ use std::time::Duration;
 /// The largest request, in bytes.
 pub(super) const MAX_REQUEST: u32 = 1 << 20;
 
+/// Bytes of the longest name.
+pub(super) const MAX_NAME: u32 = 255;
+
 /// Inode numbers are never used for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
 
@@ -34,6 +38,7 @@ pub struct FileSystem {
     pub(super) inodes: Inodes,
     pub(super) handles: Handles,
     pub(super) owner: Owner,
+    access: Access,
     probe: Option<Probe>,
     pub(super) readdirplus: bool,
     /// Whether a file open for direct I/O can be mapped.
@@ -64,6 +69,7 @@ impl FileSystem {
                 uid: nix::unistd::geteuid().as_raw(),
                 gid: nix::unistd::getegid().as_raw(),
             },
+            access: Access::default(),
             probe: None,
             readdirplus: false,
             direct_mmap: false,
@@ -85,6 +91,11 @@ impl FileSystem {
     pub fn with_readdirplus(mut self, enabled: bool) -> Self {
         self.readdirplus = enabled;
         self
+    }
+
+    /// Tells whom the kernel lets in, which permissions are then for.
+    pub(super) fn set_access(&mut self, access: Access) {
+        self.access = access;
     }
 
     /// Where the session's notifier is to be put once there is one.
@@ -138,16 +149,18 @@ impl FileSystem {
 
     /// What `stat` says of a node. A file whose length cannot be told still stats, as an empty one: opening it gives the error.
     fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> Attributes {
+        let mode = self.mode(node);
         match node {
             Node::Directory(directory) => Attributes {
                 kind: NodeType::Directory,
                 size: 0,
                 mtime: directory.mtime(),
-                ttl: ttl(directory.freshness()),
+                ttl: self.attributes_ttl(directory.freshness()),
+                mode,
             },
             Node::File(file) => {
                 let (size, ttl) = match file.len() {
-                    Ok(len) => (len, ttl(file.freshness())),
+                    Ok(len) => (len, self.attributes_ttl(file.freshness())),
                     Err(error) => {
                         self.reporter.report(&path(), &error);
                         (0, Duration::ZERO)
@@ -158,8 +171,21 @@ impl FileSystem {
                     size,
                     mtime: file.mtime(),
                     ttl,
+                    mode,
                 }
             }
+        }
+    }
+
+    fn mode(&self, node: &Node) -> Mode {
+        Mode::of(node, self.access, self.owner)
+    }
+
+    /// How long the kernel may keep attributes.
+    fn attributes_ttl(&self, freshness: Freshness) -> Duration {
+        match self.access {
+            Access::Owner | Access::OwnerAndRoot => ttl(freshness),
+            Access::All => ttl(freshness).min(MODE_TTL),
         }
     }
 
@@ -174,6 +200,10 @@ impl FileSystem {
         let Node::Directory(directory) = self.node(&parent)? else {
             return Err(Errno::ENOTDIR);
         };
+        // The kernel itself refuses only what is longer than 1024 bytes.
+        if name.len() > MAX_NAME as usize {
+            return Err(Errno::ENAMETOOLONG);
+        }
         let entry_ttl = ttl(directory.freshness());
         match directory.lookup(name) {
             Ok(Some(node)) => {
@@ -210,7 +240,8 @@ impl FileSystem {
                 kind: NodeType::File,
                 size: handle.open.len(),
                 mtime: file.mtime(),
-                ttl: ttl(file.freshness()),
+                ttl: self.attributes_ttl(file.freshness()),
+                mode: self.mode(&node),
             });
         }
         let attributes = attributes.unwrap_or_else(|| self.attributes(&node, || inode.path()));

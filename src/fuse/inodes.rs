@@ -137,6 +137,8 @@ pub(super) struct Inodes {
     slots: RwLock<HashMap<u64, Slot>>,
     /// Those whose nodes are held, in the order in which they may be let go; some have been forgotten meanwhile.
     held: Mutex<VecDeque<Weak<Inode>>>,
+    /// How many that may be: [`HELD`], but for tests.
+    pub(super) most_held: usize,
     stats: Arc<Stats>,
 }
 
@@ -148,6 +150,7 @@ impl Inodes {
         Inodes {
             slots: RwLock::new(HashMap::from([(ROOT, Slot { inode, lookups: 1 })])),
             held: Mutex::default(),
+            most_held: HELD,
             stats,
         }
     }
@@ -228,8 +231,8 @@ impl Inodes {
         let mut held = lock(&self.held);
         held.push_back(Arc::downgrade(inode));
         // Twice, because each may be spared once.
-        for _ in 0..2 * HELD {
-            if held.len() <= HELD {
+        for _ in 0..self.most_held.saturating_mul(2) {
+            if held.len() <= self.most_held {
                 break;
             }
             let Some(oldest) = held.pop_front() else { break };
@@ -372,6 +375,53 @@ mod tests {
         assert!(inodes.get(ROOT).is_some());
         assert!(inodes.get(number).is_none());
         assert_eq!(stats.inodes.get(), 1);
+    }
+
+    /// A directory in which every name is found, each a directory that shares one thing.
+    struct Endless(Arc<()>);
+
+    impl Directory for Endless {
+        fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+            Ok(Some(Node::Directory(Arc::new(Endless(self.0.clone())))))
+        }
+        fn list(&self) -> Result<Arc<dyn Listing>> {
+            Ok(Arc::new(Vec::new()))
+        }
+        fn mtime(&self) -> u64 {
+            0
+        }
+        fn freshness(&self) -> Freshness {
+            Freshness::Immutable
+        }
+    }
+
+    #[test]
+    fn few_nodes_are_held_however_many_inodes_are_remembered() {
+        let shared = Arc::new(());
+        let node = || Node::Directory(Arc::new(Endless(shared.clone())));
+        let stats = Arc::new(Stats::default());
+        let inodes = Inodes::new(node(), stats.clone());
+        let top = inodes.remember(&inodes.get(ROOT).unwrap(), OsStr::new("top"), node());
+        for i in 0..3 * HELD {
+            inodes.remember(&top, OsStr::new(&format!("{i}")), node());
+        }
+        assert_eq!(stats.inodes.get() as usize, 3 * HELD + 2);
+        assert!(Arc::strong_count(&shared) <= HELD + 3);
+        // Looked up again, and held again.
+        let first = inodes.get(inodes.number_of(&top, OsStr::new("0"))).unwrap();
+        assert!(lock(&first.node).is_none());
+        assert!(inodes.node(&first).unwrap().is_some());
+        assert!(lock(&first.node).is_some());
+        // What the kernel remembers costs little.
+        assert!(size_of::<Inode>() <= 112, "{}", size_of::<Inode>());
+        let numbers: Vec<u64> = inodes.slots.read().unwrap().keys().copied().collect();
+        for number in numbers {
+            inodes.forget(number, 1);
+        }
+        drop((first, top));
+        // The root's and that of the test.
+        assert_eq!(Arc::strong_count(&shared), 2);
+        assert!(inodes.slots.read().unwrap().capacity() < HELD);
     }
 
     #[test]

@@ -3,13 +3,15 @@
 //! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would give SIGBUS; one that is written to is an
 //! error as well, so that old and new bytes are never mixed. A file that is replaced or deleted stays readable through the handle.
 
-use super::{Blob, DirEntry, EntryType, Metadata, Storage};
+use super::permissions::Permissions;
+use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want};
 use crate::error::{Error, Result};
 use crate::stats::Stats;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +21,7 @@ pub struct LocalStorage {
     /// Absolute, without symbolic links.
     root: PathBuf,
     follow_symlinks: bool,
+    permissions: Permissions,
     stats: Arc<Stats>,
 }
 
@@ -30,6 +33,7 @@ impl LocalStorage {
         Ok(LocalStorage {
             root,
             follow_symlinks,
+            permissions: Permissions::default(),
             stats,
         })
     }
@@ -78,7 +82,15 @@ impl LocalStorage {
     }
 
     fn error(&self, error: &io::Error, path: &Path) -> Error {
-        Error::io(error).in_file(self.display(path))
+        let error = match error.raw_os_error() {
+            // It leads nowhere.
+            Some(libc::ELOOP) => Error::not_found("a loop of symbolic links"),
+            // Nothing can be there.
+            Some(libc::ENAMETOOLONG) => Error::not_found("too long a path"),
+            _ if path.as_os_str().as_bytes().contains(&0) => Error::not_found("a path with a NUL byte"),
+            _ => Error::io(error),
+        };
+        error.in_file(self.display(path))
     }
 
     /// A listed name; None for what is left out.
@@ -135,6 +147,10 @@ impl Storage for LocalStorage {
         })
     }
 
+    fn is_link(&self, path: &Path) -> bool {
+        fs::symlink_metadata(self.root.join(path)).is_ok_and(|metadata| metadata.is_symlink())
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         let file = self.open_inside(path, OFlag::O_RDONLY)?;
         let metadata = file.metadata().map_err(|e| self.error(&e, path))?;
@@ -156,6 +172,10 @@ impl Storage for LocalStorage {
         } else {
             path.display().to_string()
         }
+    }
+
+    fn audience(&self, path: &Path, want: Want) -> Audience {
+        self.permissions.audience(&self.root.join(path), want)
     }
 }
 

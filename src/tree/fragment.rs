@@ -7,6 +7,7 @@ use super::json::fields::{StoredField, stored_fields};
 use super::json::tiles::{TileList, TileLists};
 use super::json::{self, render};
 use super::node::{Freshness, Node};
+use super::permissions::{Sources, of_fragment, restricted};
 use super::segments::Segments;
 use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata};
 use crate::array::tile_list::Section;
@@ -22,7 +23,8 @@ use std::sync::Arc;
 /// The node of a fragment.
 pub fn fragment(fragment: Arc<Fragment>) -> Node {
     let mtime = fragment.name.timestamps.1;
-    ListedDirectory::node(mtime, Freshness::Immutable, move || {
+    let of_directory = fragment.clone();
+    let directory = ListedDirectory::node(mtime, Freshness::Immutable, move || {
         let document = |content: fn(&FragmentInfo) -> Result<Vec<u8>>| {
             let fragment = fragment.clone();
             Document::node(mtime, Freshness::Immutable, move || {
@@ -49,8 +51,19 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
         ];
         Ok(children
             .into_iter()
-            .map(|(name, node)| (name.into(), node))
+            .map(|(name, node)| {
+                let fragment = fragment.clone();
+                (name.into(), restricted(node, move || Ok(of_fragment(&fragment))))
+            })
             .collect::<Children>())
+    });
+    restricted(directory, move || {
+        let fragment = &of_directory;
+        let sources = Sources::new(fragment.engine()).key(fragment.key());
+        Ok(sources
+            .search(&fragment.path)
+            .listing(&fragment.path)
+            .permissions())
     })
 }
 

@@ -50,6 +50,8 @@ class Report:
         self.counts = collections.defaultdict(collections.Counter)
         self.exceptions = []
         self.checks = 0
+        self.read = {}
+        """SHA-256 of each column file read, by path."""
 
     def fail(self, message):
         """Notes a failure; False."""
@@ -290,6 +292,9 @@ class Fragment:
             return
         for name, lists in got.items():
             for key, entries in lists.items():
+                if entries and entries[-1] == 0 and self.facts["dense"] and self.facts["format_version"] in (7, 8) and len(entries) == self.fragment.tile_num + 1:
+                    # libtiledb 2.2, writing in global order, put a tile of nothing behind the last one.
+                    entries = entries[:-1]
                 if entries is not None and not (self.facts["dense"] and name not in self.fragment.fields):
                     self.report.equal(f"{self.label} tiles.json {name} {key} length", len(entries), self.fragment.tile_num)
                 if entries and key.endswith("offsets"):
@@ -423,12 +428,12 @@ def compare_group(folder, truth, label, report):
 
 
 def fragment_folders(path):
-    """Names of all fragment directories of an array, committed or not."""
+    """Names of all fragment directories of an array, committed or not, those included that hold no metadata because writing them failed."""
     found = []
     for folder in (path, os.path.join(path, "__fragments")):
         if os.path.isdir(folder):
-            inside = (e for e in os.scandir(folder) if e.is_dir() and e.name.startswith("__"))
-            found += [e.name for e in inside if os.path.exists(os.path.join(e.path, "__fragment_metadata.tdb"))]
+            inside = (e for e in os.scandir(folder) if e.is_dir() and re.match(r"__(\d+_\d+_)?[0-9a-f]{32}(_|$)", e.name))
+            found += [e.name for e in inside]
     return found
 
 
