@@ -433,7 +433,7 @@ fn bombs_take_little_memory() {
         let of_metadata = filter;
         // The runs of data are of four bytes.
         let filter = if filter == RLE { ZSTD } else { filter };
-        for (size, fine) in [(8 * MIB, true), (100 * MIB, false)] {
+        for (size, fine) in [(20 * MIB, true), (100 * MIB, false)] {
             let array = format!("{name}-{size}");
             let path = of_one_chunk(&root.join(&array), filter, size);
             expected.push((format!("{array}/{path}/columns/a/data.bin"), fine));

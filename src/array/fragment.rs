@@ -612,7 +612,10 @@ impl FragmentInfo {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;
         let tile = GenericTile::read_header(&*blob, offset, self.writer.key.as_ref())?;
-        self.engine.cache.check_size(tile.size)?;
+        self.engine
+            .cache
+            .check_size(tile.size)
+            .map_err(|e| e.at(offset))?;
         Ok(Some(tile.decode_within(&*blob, tile.size)?))
     }
 }

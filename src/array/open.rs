@@ -158,7 +158,10 @@ impl Array {
     pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
         let tile = GenericTile::read_header(&*blob, 0, self.key.as_ref())?;
-        self.engine.cache.check_size(tile.size)?;
+        let cache = &self.engine.cache;
+        cache
+            .check_size(tile.size)
+            .map_err(|e| e.at(0).in_file(blob.display()))?;
         let body = tile.decode_within(&*blob, tile.size)?;
         Ok((blob, body))
     }
