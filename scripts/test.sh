@@ -57,18 +57,6 @@ install_all() {
     ensure_venv
 }
 
-unpack_arrays() {
-    local archive=$TILEDBFS_ARRAYS/public.tar.zst sum
-    arrays=$TARGET/arrays
-    [ -f "$archive" ] || die "TILEDBFS_ARRAYS is set, but there is no $archive"
-    sum=$(sha256sum <"$archive")
-    [ "$(cat "$arrays/.unpacked" 2>/dev/null)" != "$sum" ] || return 0
-    rm -rf "$arrays"
-    mkdir -p "$arrays"
-    tar --zstd -xf "$archive" -C "$arrays"
-    printf '%s\n' "$sum" >"$arrays/.unpacked"
-}
-
 # Functions that set variables or PATH run outside of `run`, whose commands are in a pipeline.
 stage="install"
 install_all

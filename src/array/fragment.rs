@@ -184,7 +184,9 @@ impl Fragment {
             let (tile, body) = read_generic_tile(&blob, 0, key)?;
             let metadata =
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
-            let info = self.legacy_info(schema, schema_name.to_owned(), metadata, &tile)?;
+            let info = self
+                .legacy_info(schema, schema_name.to_owned(), metadata, &tile)
+                .map_err(|e| e.at(0))?;
             return Ok(info.with_metadata_size(blob.len()));
         }
         let legacy_schema = match self.name.name_version {
@@ -440,6 +442,7 @@ impl FragmentInfo {
                 "a field whose file would be called {:?}",
                 String::from_utf8_lossy(&name)
             ))
+            .at(0)
             .in_file(self.engine.storage.display(&self.path)));
         }
         Ok(self.path.join(OsString::from_vec(name)))
@@ -451,6 +454,7 @@ impl FragmentInfo {
             Error::corrupt(format!(
                 "the fragment's metadata has no list of {kind:?} for slot {slot}"
             ))
+            .at(0)
             .in_file(self.engine.storage.display(&self.metadata_path()))
         };
         match &self.metadata {

@@ -116,7 +116,7 @@ fn parse_index(c: &mut Cursor<'_>) -> Result<Vec<ConsolidatedFooter>> {
                 "footer {i} at byte {} of {end}, before {least} or behind the end",
                 footer.offset
             );
-            return Err(Error::corrupt(message).in_part("`footer_offset`"));
+            return Err(Error::corrupt(message).at(0).in_part("`footer_offset`"));
         }
         least = footer.offset + 1;
     }
