@@ -135,6 +135,7 @@ impl Array {
 
     /// The enumeration stored in `file`, one of those that the schema names.
     pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+        let directory = self.path.join(SCHEMA_DIRECTORY).join("__enumerations");
         let name = std::str::from_utf8(file)
             .ok()
             .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")
@@ -143,8 +144,10 @@ impl Array {
                     "an enumeration in a file called {:?}",
                     file.escape_ascii().to_string()
                 ))
+                .at(0)
+                .in_file(self.engine.storage.display(&directory))
             })?;
-        let path = self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name);
+        let path = directory.join(name);
         let (blob, body) = self.generic_file(&path).map_err(|e| match e.kind() {
             // The schema names it: it is the array that is incomplete.
             ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),

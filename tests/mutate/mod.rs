@@ -1,6 +1,9 @@
 //! Damaging arrays, the same way each time for the same seed.
 #![allow(dead_code)]
 
+pub mod checking;
+pub mod places;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiledbfs::storage::MemoryStorage;
