@@ -28,7 +28,9 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
     let mut schemas = Vec::new();
     for file in &listing.schemas {
         let parsed = array.schemas.get(&file.name);
-        schemas.extend(checker.take(parsed, &array.schemas.path(&file.name)));
+        let path = array.schemas.path(&file.name);
+        schemas.extend(checker.take(parsed, &path));
+        checker.check_end(&path, array.key.as_ref());
     }
     if listing.schemas.is_empty() {
         let path = checker.show(&array.path.join(SCHEMA_DIRECTORY));
@@ -99,6 +101,7 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
         let Some(enumeration) = checker.take(array.enumeration(&file), &path) else {
             continue;
         };
+        checker.check_end(&path, array.key.as_ref());
         if name.is_some_and(|name| name != enumeration.name) || enumeration.file != file {
             let message = format!(
                 "the file says that it is enumeration `{}` in file {}",
@@ -150,6 +153,7 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
             }
         } else {
             checker.take(read_metadata(&checker.engine, &file, key), &file);
+            checker.check_end(&file, key);
         }
     }
 }
