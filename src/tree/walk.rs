@@ -155,7 +155,13 @@ impl Walker<'_> {
             "00.data.bin",
         ] {
             // A source may hold anything, also an array of such a name.
-            let is_listed = || (0..len).any(|i| listing.get(i).is_some_and(|(name, _)| name == absent));
+            let is_listed = || {
+                (0..len).any(|i| {
+                    listing
+                        .get(i)
+                        .is_some_and(|(name, _)| *name == *OsStr::new(absent))
+                })
+            };
             if let Ok(Some(_)) = directory.lookup(OsStr::new(absent))
                 && !is_listed()
             {
