@@ -122,18 +122,14 @@ impl Work {
         }
     }
 
-    /// Decodes a tile. None where its statistics cannot be told: it has cells that are too long to be looked at, or it is a dense tile, of nullable
-    /// cells of text or of variable size, that libtiledb fills in several pieces or only in part: it goes by the validity of the tile's first cells
-    /// then, whichever cells it counts.
+    /// Decodes a tile. None where it has cells that are too long to be looked at.
     fn tile(&self, checker: &Checker, tile: &Tile, piece: &mut Piece) -> Result<Option<Summaries>> {
         let window = self.grid.as_ref().map(|grid| grid.window(tile.number));
         let mut summary = Summaries::default();
-        let partial = window.as_ref().is_some_and(|window| !window.is_full());
-        summary.all = (partial && self.class != Class::Opaque).then(Summary::default);
-        let field = &self.files.field;
-        let misread = field.nullable && (field.cell_size().is_none() || self.class == Class::Text);
-        let pieces = window.is_some() && self.shared.info.schema.dimensions.len() > 1;
-        let (mut first, mut known, mut odd) = (0, !(misread && (partial || pieces)), false);
+        let mut padded = window.as_ref().is_some_and(|window| !window.is_full());
+        padded &= self.class != Class::Opaque;
+        summary.all = padded.then(Summary::default);
+        let (mut first, mut known, mut odd) = (0, true, false);
         while first < tile.cells {
             piece.read(&self.files, tile, first, CELLS)?;
             checker.tally.bytes.add(piece.bytes);

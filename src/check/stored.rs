@@ -8,6 +8,7 @@ use crate::array::fragment::{FragmentInfo, FragmentMetadata};
 use crate::error::Result;
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
+use crate::format::pipeline::Filter;
 
 /// What is stored of one field, and which parts of it say something.
 pub(super) struct Stored {
@@ -41,9 +42,12 @@ impl Stored {
             info,
             slot: field.slot,
         };
-        // Writers of dense fragments look for var-sized bounds in memory that they have let go of.
-        let garbage = info.dense && field.cell_val_num.is_var();
-        if attribute && class != Class::Opaque && !garbage {
+        // Writers of dense fragments look for var-sized bounds in memory that they have let go of, and for the validity of text among the first cells
+        // of a tile where they fill it in pieces or only in part.
+        let misread = info.dense && field.nullable && (field.cell_val_num.is_var() || class == Class::Text);
+        let garbage = info.dense && field.cell_val_num.is_var() || misread;
+        let lossy = is_lossy(info, field);
+        if attribute && class != Class::Opaque && !garbage && !lossy {
             let read = |offsets: &[u64]| {
                 let section = reads.section(offsets, MinMax::parse)?;
                 let empty = section.content.fixed.is_empty();
@@ -56,10 +60,10 @@ impl Stored {
             let empty = section.content.is_empty();
             (!empty).then_some(section)
         };
-        if matches!(class, Class::Signed | Class::Unsigned | Class::Float) {
+        if matches!(class, Class::Signed | Class::Unsigned | Class::Float) && !lossy {
             stored.sums = numbers(&footer.offsets.tile_sums);
         }
-        if field.nullable && class != Class::Opaque {
+        if field.nullable && class != Class::Opaque && !misread {
             stored.null_counts = numbers(&footer.offsets.tile_null_counts);
         }
         stored
@@ -134,6 +138,17 @@ impl Stored {
         let path = info.engine.storage.display(&info.metadata_path());
         Problem::new(Kind::Statistics, path, message)
     }
+}
+
+/// Whether the values of a field may not be read as they were written, which is what statistics are about.
+fn is_lossy(info: &FragmentInfo, field: &Field) -> bool {
+    let pipeline = match field.role {
+        Role::Attribute(i) => info.schema.attributes.get(i).map(|attribute| &attribute.filters),
+        Role::Dimension(i) => Some(info.schema.dimension_filters(i)),
+        _ => None,
+    };
+    let lossy = |filter: &Filter| matches!(filter, Filter::ScaleFloat { .. } | Filter::Webp { .. });
+    pipeline.is_some_and(|pipeline| pipeline.filters.iter().any(lossy))
 }
 
 struct Reads<'a> {
