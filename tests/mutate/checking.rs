@@ -8,6 +8,19 @@ use tiledbfs::filter::EncryptionKey;
 
 /// The problems in the source at `path`, with the key of that place in [`KEYS`]; notes and what is unchecked left out.
 pub fn problems(path: &Path, key: usize) -> Vec<Problem> {
+    let mut found = findings(path, key);
+    found.retain(|problem| problem.level == Level::Problem);
+    found
+}
+
+/// The directories of the fragments at `path` that are not committed, and so belong to no array.
+pub fn uncommitted(path: &Path, key: usize) -> Vec<String> {
+    let mut found = findings(path, key);
+    found.retain(|problem| problem.message.starts_with("a fragment without a commit"));
+    found.into_iter().map(|problem| problem.path).collect()
+}
+
+fn findings(path: &Path, key: usize) -> Vec<Problem> {
     let found: Arc<Mutex<Vec<Problem>>> = Arc::default();
     let options = Options {
         cache_size: 1 << 20,
@@ -19,7 +32,6 @@ pub fn problems(path: &Path, key: usize) -> Vec<Problem> {
     let report = Box::new(move |problem| report.lock().unwrap().push(problem));
     let outcome = check(path, &options, report, Arc::new(Tally::default()));
     let mut found = std::mem::take(&mut *found.lock().unwrap());
-    found.retain(|problem| problem.level == Level::Problem);
     // Where there is nothing to check any more, that is what the command says.
     if let Err(error) = outcome {
         found.push(Problem::from_error(&error, ""));
