@@ -65,10 +65,11 @@ def columns(folder, name, size):
     return cached(folder, f"{name}-{size // MIB}", lambda path: column(path, dtype, filters, kind, size))
 
 
-def many_columns(folder, size, attributes=16):
-    """One array of several attributes with ZSTD."""
-    make = lambda path: column(path, "float64", [tiledb.ZstdFilter()], "measurements", size, attributes)
-    return cached(folder, f"attributes-{attributes}-{size // MIB}", make)
+def many_columns(folder, codec, size, attributes=16):
+    """One array of several attributes with ZSTD or BZIP2."""
+    codec_filter = {"zstd": tiledb.ZstdFilter, "bzip2": tiledb.Bzip2Filter}[codec]
+    make = lambda path: column(path, "float64", [codec_filter()], "measurements", size, attributes)
+    return cached(folder, f"attributes-{attributes}-{codec}-{size // MIB}", make)
 
 
 def sparse_schema(capacity):

@@ -5,12 +5,11 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::io::Write;
-use tiledbfs::error::Result;
 use tiledbfs::filter::TileCodec;
 use tiledbfs::filter::chunk::ChunkIndex;
 use tiledbfs::format::datatype::Datatype;
 use tiledbfs::format::pipeline::{Codec, Filter, Pipeline};
-use tiledbfs::storage::Blob;
+use tiledbfs::storage::{Blob, MemoryBlob};
 
 /// Bytes of a chunk, and its values of eight bytes.
 const CHUNK: usize = 65_536;
@@ -142,24 +141,6 @@ fn decoders(c: &mut Criterion) {
     group.finish();
 }
 
-struct Memory(Vec<u8>);
-
-impl Blob for Memory {
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let start = offset as usize;
-        out.copy_from_slice(&self.0[start..start + out.len()]);
-        Ok(())
-    }
-
-    fn display(&self) -> &str {
-        "memory"
-    }
-}
-
 fn chunk_index(c: &mut Criterion) {
     let mut group = c.benchmark_group("chunk index");
     for count in [16u64, 1024] {
@@ -168,7 +149,7 @@ fn chunk_index(c: &mut Criterion) {
             tile.extend(words(&[CHUNK as u32, 8000, 16]));
             tile.resize(tile.len() + 8016, 0);
         }
-        let blob = Memory(tile);
+        let blob = MemoryBlob::new(tile, "memory");
         let size = count * CHUNK as u64;
         let read = || ChunkIndex::read(&blob, 0, blob.len(), size).expect("a tile as the format has it");
         group.throughput(Throughput::Elements(count));

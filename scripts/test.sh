@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs all of them. Stops at the first stage that fails; the last line counts the checks.
-# TILEDBFS_ARRAYS may name a folder with public.tar.zst, arrays written by many releases of TileDB, which are then read too.
+# TILEDBFS_ARRAYS may name a folder with public.tar.zst, arrays written by many releases of TileDB, which are then read too;
+# TILEDBFS_LOAD_SECONDS is how long 64 threads then read them at once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -77,7 +78,9 @@ run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
-    run "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json"
+    run "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json" --hashes "$TARGET/family.sha256"
+    run "load" env TILEDBFS_LOAD_SOURCE="$arrays/arrays" TILEDBFS_LOAD_HASHES="$TARGET/family.sha256" \
+        TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" cargo test --quiet --release --test load -- --nocapture many_readers
     "$PYTHON" tests/oracle/table.py --output "$TARGET/VERIFIED.md" "$TARGET"/{core,filters,family}.json
     cmp -s "$TARGET/VERIFIED.md" tests/VERIFIED.md || summary+=("tests/VERIFIED.md is not what these runs verified: copy $TARGET/VERIFIED.md")
 else

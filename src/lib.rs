@@ -33,7 +33,11 @@
 //! **Sizes come from metadata alone.** `stat` of any file is exact and decodes no data tile.
 //!
 //! **Immutability is the cache contract.** A committed fragment never changes, so its bytes are cached without expiry, here and by the
-//! kernel. Only the listing of an array can change; it alone is looked at again ([`array::listing`]).
+//! kernel. Only the listing of an array can change; it alone is looked at again ([`array::listing`]). Who breaks the contract and writes to a file of a
+//! fragment does not get its states mixed: chunks and pages belong to one state of one file, and what has it open meanwhile fails.
+//!
+//! **What is remembered is little.** The kernel remembers hundreds of thousands of names, and so does the file system: some 200 bytes each. Nodes, arrays and the
+//! metadata of fragments are held for what was used last, and found again by their path (`fuse/inodes.rs`, [`array::engine`]).
 //!
 //! **One budget.** Decoded chunks and chunk indexes live in one LRU with a bound in bytes, which what is being decoded counts against;
 //! a chunk that several readers want is decoded once ([`array::cache`]). What sequential readers pass through takes up a small share

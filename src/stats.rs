@@ -50,6 +50,8 @@ counters! {
     inodes,
     /// Gauge: files and directories that are open.
     open_handles,
+    /// Gauge: files of the source that are kept open between reads.
+    kept_files,
 }
 
 /// One counter, safe to change from any thread.

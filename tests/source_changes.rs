@@ -182,6 +182,141 @@ fn a_fragment_vacuumed_while_a_reader_has_its_column_open() {
 }
 
 #[test]
+fn a_data_file_written_to_is_never_mixed_with_what_it_was() {
+    for column in ["temperature", "wind", "measured", "sky", "note"] {
+        let place = Place::new();
+        let path = place.shown(&format!(
+            "weather/fragments/{}/columns/{column}/data.bin",
+            FRAGMENTS[0]
+        ));
+        let old = fs::read(&path).unwrap();
+        let (open, unread) = (File::open(&path).unwrap(), File::open(&path).unwrap());
+        let slot = ["temperature", "rain", "wind", "measured", "sky", "note"]
+            .iter()
+            .position(|name| *name == column);
+        let end = if column == "note" { "_var" } else { "" };
+        let stored = place.source(&format!(
+            "weather/__fragments/{}/a{}{end}.tdb",
+            FRAGMENTS[0],
+            slot.unwrap()
+        ));
+        // The same length, and another last byte, which is part of a value or of what it is compressed to.
+        let mut bytes = fs::read(&stored).unwrap();
+        *bytes.last_mut().unwrap() ^= 0x5a;
+        let file = File::options().write(true).open(&stored).unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        // Whoever opens it now gets nothing of what it was out of some cache.
+        let new = fs::read(&path);
+        assert!(new.as_ref().map_or(true, |new| *new != old), "{column}");
+        for open in [&open, &unread] {
+            let mut bytes = vec![0; old.len()];
+            match open.read_exact_at(&mut bytes, 0) {
+                Ok(()) => assert!(bytes == old, "{column}"),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EIO), "{column}"),
+            }
+        }
+        // In the meantime too, for as long as they are open.
+        for _ in 0..2 {
+            let again = fs::read(&path);
+            assert_eq!(
+                again.map_err(|e| e.raw_os_error()),
+                new.as_ref().map(Vec::clone).map_err(|e| e.raw_os_error())
+            );
+        }
+        drop((open, unread));
+        let again = fs::read(&path);
+        assert_eq!(
+            again.map_err(|e| e.raw_os_error()),
+            new.as_ref().map(Vec::clone).map_err(|e| e.raw_os_error())
+        );
+        // The other fragment has nothing to do with it.
+        let other = format!("weather/fragments/{}/columns/{column}/data.bin", FRAGMENTS[1]);
+        assert!(!fs::read(place.shown(&other)).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_is_open_and_was_never_read_outlives_a_vacuum() {
+    let place = Place::new();
+    let columns = format!("weather/fragments/{}/columns", FRAGMENTS[0]);
+    let mut files = Vec::new();
+    for column in place.names(&columns) {
+        for name in place.names(&format!("{columns}/{column}")) {
+            if name != "tiles" {
+                files.push(format!("{columns}/{column}/{name}"));
+            }
+        }
+    }
+    let wanted: Vec<_> = files
+        .iter()
+        .map(|path| fs::read(place.shown(path)).unwrap())
+        .collect();
+    drop(place);
+    let place = Place::new();
+    let open: Vec<_> = files
+        .iter()
+        .map(|path| File::open(place.shown(path)).unwrap())
+        .collect();
+    fs::remove_file(place.source(&format!("weather/__commits/{}.wrt", FRAGMENTS[0]))).unwrap();
+    fs::remove_dir_all(place.source(&format!("weather/__fragments/{}", FRAGMENTS[0]))).unwrap();
+    within_a_second("the fragment is gone", || {
+        place.names("weather/fragments") == FRAGMENTS[1..]
+    });
+    assert!(files.len() >= 16, "{files:?}");
+    for ((file, wanted), path) in open.iter().zip(&wanted).zip(&files) {
+        let mut bytes = vec![0; wanted.len()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == *wanted, "{path}");
+        assert_eq!(
+            file.read_at(&mut [0; 8], wanted.len() as u64).unwrap(),
+            0,
+            "{path}"
+        );
+        assert_eq!(file.metadata().unwrap().len(), wanted.len() as u64, "{path}");
+    }
+}
+
+#[test]
+fn documents_that_change_are_seen_within_a_second_however_warm_the_caches() {
+    let place = Place::new();
+    let documents = ["fragments.json", "commits.json", "metadata.json", "schema.json"];
+    let read = |name: &str| fs::read_to_string(place.shown(&format!("weather/{name}"))).unwrap();
+    for _ in 0..3 {
+        for name in documents {
+            read(name);
+        }
+    }
+    let before = documents.map(read);
+    fs::remove_file(place.source(&format!("weather/__commits/{}.wrt", FRAGMENTS[0]))).unwrap();
+    fs::remove_dir_all(place.source(&format!("weather/__fragments/{}", FRAGMENTS[0]))).unwrap();
+    fs::remove_dir_all(place.source("weather/__meta")).unwrap();
+    let schemas = place.source("weather/__schema");
+    let schema = fs::read_dir(&schemas)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .find(|entry| entry.file_type().unwrap().is_file())
+        .unwrap();
+    fs::copy(
+        schema.path(),
+        schemas.join("__1735689600000_1735689600000_0da010fa7c3c22221ad500aa4ef12456"),
+    )
+    .unwrap();
+    let changed = Instant::now();
+    for (name, before) in documents.iter().zip(&before) {
+        let path = place.shown(&format!("weather/{name}"));
+        // Asked for all the time, so that what the kernel keeps is always fresh.
+        while read(name) == *before {
+            assert!(changed.elapsed() < Duration::from_secs(1), "{name}");
+        }
+        let text = read(name);
+        while fs::metadata(&path).unwrap().len() != text.len() as u64 {
+            assert!(changed.elapsed() < Duration::from_secs(1), "size of {name}");
+        }
+        assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{name}");
+    }
+}
+
+#[test]
 fn a_new_fragment_is_seen_and_what_is_open_stays() {
     let place = Place::with(|source| {
         for (directory, end) in [("__fragments", ""), ("__commits", ".wrt")] {

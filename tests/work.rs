@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
-use tiledbfs::array::cache::{Keep, new_objects};
+use tiledbfs::array::cache::Keep;
 use tiledbfs::array::engine::Engine;
 use tiledbfs::array::geometry::Geometry;
 use tiledbfs::array::part::{PartFile, Sink};
@@ -70,7 +70,7 @@ fn part(cache_size: u64) -> (PartFile, Arc<Stats>) {
             Vec::new(),
             stats.clone(),
         )),
-        object: new_objects(1),
+        object: 1,
         file_size: file.len() as u64,
         blob: Arc::new(Memory(file)),
         codec: TileCodec {

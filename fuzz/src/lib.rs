@@ -23,12 +23,13 @@ use tiledbfs::format::condition::Condition;
 use tiledbfs::format::datatype::Datatype;
 use tiledbfs::format::enumeration::Enumeration;
 use tiledbfs::format::fragment::footer::FooterPosition;
-use tiledbfs::format::fragment::{Footer, LegacyMetadata, MinMax, RTree, sections};
+use tiledbfs::format::fragment::{Boxes, Footer, LegacyMetadata, MinMax, RTree, sections};
 use tiledbfs::format::group::GroupDetails;
 use tiledbfs::format::metadata::parse_metadata;
 use tiledbfs::format::name::TimestampedName;
 use tiledbfs::format::schema::Schema;
 use tiledbfs::storage::{MemoryBlob, MemoryStorage};
+use tiledbfs::tree::json::metadata::Pairs;
 use tiledbfs::tree::json::{self, render};
 use tiledbfs::tree::walk::{Limits, walk};
 use tiledbfs::tree::{Options, Tree};
@@ -129,7 +130,8 @@ pub fn fragment_metadata(data: &[u8]) {
         0 => {
             if let Ok(legacy) = placed(LegacyMetadata::parse(rest, &schema)) {
                 render(&json::footer::legacy_json(&legacy, &schema, false, 0, 0));
-                render(&json::rtree::legacy_rtree_json(&legacy.mbrs, &schema.dimensions));
+                let boxes = legacy.mbrs;
+                render_rtree(None, vec![boxes.boxes], &boxes.body, &schema);
             }
         }
         1 | 2 => {
@@ -153,8 +155,8 @@ pub fn fragment_metadata(data: &[u8]) {
             }
         }
         3 => {
-            if let Ok(rtree) = placed(RTree::parse(rest, version, &schema)) {
-                render(&json::rtree::rtree_json(&rtree, &schema.dimensions));
+            if let Ok(rtree) = placed(RTree::parse(&rest, version, &schema)) {
+                render_rtree(Some(rtree.fanout), rtree.levels, rest, &schema);
             }
         }
         4 => {
@@ -179,9 +181,14 @@ pub fn fragment_metadata(data: &[u8]) {
         }
         _ => {
             let _ = placed(sections::parse_processed_conditions(rest));
-            let _ = placed(commits::parse_consolidated_metadata(rest));
+            let _ = placed(commits::parse_consolidated_metadata(&rest));
         }
     }
+}
+
+fn render_rtree(fanout: Option<u32>, levels: Vec<Boxes>, body: &[u8], schema: &Schema) {
+    let (body, schema) = (Arc::new(body.to_vec()), Arc::new(schema.clone()));
+    let _ = json::rtree::rtree_segments(fanout, levels, body, schema).and_then(|document| document.render());
 }
 
 /// Which parser, then a consolidated commit file, lines, the body of a delete or update condition, or a name.
@@ -222,8 +229,12 @@ pub fn commits(data: &[u8]) {
 
 /// The body of a metadata file.
 pub fn metadata(data: &[u8]) {
-    if let Ok(entries) = placed(parse_metadata(data)) {
-        render(&json::metadata::metadata_json(&json::metadata::merge([entries])));
+    let _ = placed(parse_metadata(data));
+    let mut pairs = Pairs::new();
+    if placed(pairs.replay(&data.to_vec())).is_ok() {
+        let _ = pairs
+            .document(vec![Box::new(data.to_vec())])
+            .and_then(|document| document.render());
     }
 }
 
@@ -237,9 +248,11 @@ pub fn group(data: &[u8]) {
 
 /// The body of an enumeration.
 pub fn enumeration(data: &[u8]) {
-    if let Ok(enumeration) = placed(Enumeration::parse(data)) {
-        render(&json::enumeration::enumeration_json(&enumeration));
-    }
+    let parsed = placed(Enumeration::parse(data));
+    let shown = json::enumeration::enumeration_segments(data.to_vec());
+    // Both parsers take the same enumerations, but for names and values too long to be shown.
+    assert!(parsed.is_ok() || shown.is_err());
+    let _ = shown.and_then(|document| document.render());
 }
 
 /// A whole source as one slice: for each file the length of its path u16, the path, its length u32, its bytes.

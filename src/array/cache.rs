@@ -7,21 +7,21 @@
 //! copy. It gets a small share, so that it neither drives out what may be read again nor touches new memory all the time: page faults would cost
 //! half as much as decoding.
 //!
-//! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be waiting for.
+//! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be waiting for. What is made of other
+//! entries, such as the text of documents, is asked for with [`ChunkCache::derive`], whose loader holds none.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::chunk::ChunkIndex;
 use crate::stats::Stats;
 use lru::LruCache;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// What may be decoded at once beyond the size of the cache, and with the smallest cache.
 const ALLOWANCE: u64 = 32 << 20;
 const LEAST: u64 = 32 << 20;
 
-/// What a cache entry is of. `object` comes from [`new_objects`]; `tile` and `chunk` count within it.
+/// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     /// A file of tiles, or a generic tile.
@@ -35,12 +35,6 @@ pub struct Key {
 impl Key {
     /// In place of a chunk's number: the tile's chunk index.
     pub const INDEX: u32 = u32::MAX;
-}
-
-/// The first of `count` consecutive numbers for objects whose chunks are to be cached; never given twice.
-pub fn new_objects(count: u64) -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(count, Ordering::Relaxed)
 }
 
 /// For how long an entry is of use.
@@ -230,12 +224,37 @@ impl ChunkCache {
         keep: Keep,
         load: impl FnOnce() -> Result<Item>,
     ) -> Result<Item> {
-        // Of large entries, which take many requests to read, too few would fit.
-        let keep = if estimate > self.passing_share() / PASSING_ENTRIES {
+        self.fetch(key, estimate, self.kept(estimate, keep), load)
+    }
+
+    /// The same for what `load` makes of other entries of the cache, which has `size` bytes in the end: little, since it is counted only
+    /// when it is there.
+    pub fn derive(
+        &self,
+        key: Key,
+        size: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<Item>,
+    ) -> Result<Item> {
+        self.fetch(key, 0, self.kept(size, keep), load)
+    }
+
+    /// Of large entries, which take many requests to read, too few would fit into the share of what passes.
+    fn kept(&self, size: u64, keep: Keep) -> Keep {
+        if size > self.passing_share() / PASSING_ENTRIES {
             Keep::Staying
         } else {
             keep
-        };
+        }
+    }
+
+    fn fetch(
+        &self,
+        key: Key,
+        estimate: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<Item>,
+    ) -> Result<Item> {
         let flight = Arc::new(Flight::default());
         let mut state = lock(&self.state);
         loop {
@@ -334,7 +353,7 @@ impl Drop for Landing<'_> {
 mod tests {
     use super::*;
     use std::sync::Barrier;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     fn key(tile: u64) -> Key {
         Key {

@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Which bytes of a field.
@@ -31,6 +32,9 @@ pub struct Column {
     field: Field,
 }
 
+/// The tiles of a data file, in the cache's numbering of what is in a file; generic tiles are numbered by their offsets.
+const TILES: u64 = u64::MAX;
+
 fn overflow() -> Error {
     Error::limit("a column of more than 2^64 bytes").at(0)
 }
@@ -44,6 +48,21 @@ impl Column {
     /// Its field.
     pub fn field(&self) -> &Field {
         &self.field
+    }
+
+    /// The paths of its files, relative to the source.
+    pub fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut parts = vec![Part::Fixed];
+        if self.field.cell_val_num.is_var() {
+            parts.push(Part::Var);
+        }
+        if self.field.nullable {
+            parts.push(Part::Validity);
+        }
+        let paths = parts
+            .into_iter()
+            .map(|part| self.info.file_path(&self.field, part));
+        paths.collect()
     }
 
     /// Number of tiles.
@@ -101,12 +120,16 @@ impl Column {
         let len = self.len(content, tile)?;
         let var = self.field.cell_val_num.is_var();
         let embeds = self.field.may_embed_offsets(&self.info.schema);
+        // Old libraries made fragments of no cells, which have no files.
+        let stored = self.info.geometry.tile_num > 0;
         let needs_fixed = match content {
             Content::Data => !var || embeds,
             Content::Offsets => true,
             Content::Validity => false,
         };
+        let needs_fixed = needs_fixed && stored;
         let needs_var = content == Content::Data && var || content == Content::Offsets && embeds;
+        let needs_var = needs_var && stored;
         let var_sizes = match content {
             Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot)?),
             _ => None,
@@ -128,7 +151,7 @@ impl Column {
             } else {
                 None
             },
-            validity: if content == Content::Validity {
+            validity: if content == Content::Validity && stored {
                 Some(self.part(Part::Validity)?)
             } else {
                 None
@@ -163,7 +186,7 @@ impl Column {
             .map_err(|e| incomplete(&info.engine, &info.path, e))?;
         Ok(PartFile {
             engine: info.engine.clone(),
-            object: info.file_object(field.slot, part),
+            object: info.engine.object(&*blob, TILES),
             blob,
             codec,
             offsets: Arc::new(offsets),
@@ -219,6 +242,14 @@ impl OpenColumn {
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Differs between two states of its files.
+    pub fn version(&self) -> u64 {
+        [&self.fixed, &self.var, &self.validity]
+            .into_iter()
+            .flatten()
+            .fold(0, |version: u64, part| version.rotate_left(1) ^ part.object)
     }
 
     /// Whether it has no bytes.

@@ -1,17 +1,33 @@
 //! What everything in an opened source shares: storage, cache, open files, keys, counters.
 
 use super::cache::ChunkCache;
+use super::fragment::FragmentInfo;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::stats::Stats;
 use crate::storage::{Blob, Storage};
 use lru::LruCache;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Files of committed fragments that are kept open between reads.
 const OPEN_FILES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// Bytes of what is kept of fragments' metadata, about.
+const FRAGMENT_BYTES: u64 = 24 << 20;
+
+/// Where a fragment keeps its metadata once it is read.
+pub type FragmentCell = Mutex<Option<Arc<FragmentInfo>>>;
+
+/// The fragments whose metadata is kept, in the order in which it was read, with the bytes that it takes.
+#[derive(Default)]
+struct KeptFragments {
+    fragments: VecDeque<(Weak<FragmentCell>, u64)>,
+    bytes: u64,
+}
 
 /// The shared state of an opened source.
 pub struct Engine {
@@ -23,6 +39,8 @@ pub struct Engine {
     pub stats: Arc<Stats>,
     keys: Vec<(PathBuf, EncryptionKey)>,
     open_files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
+    fragments: Mutex<KeptFragments>,
+    objects: RandomState,
 }
 
 impl Engine {
@@ -39,6 +57,8 @@ impl Engine {
             stats,
             keys,
             open_files: Mutex::new(LruCache::new(OPEN_FILES)),
+            fragments: Mutex::default(),
+            objects: RandomState::new(),
         }
     }
 
@@ -51,19 +71,63 @@ impl Engine {
             .map(|(_, key)| key)
     }
 
-    /// Opens a file that never changes once it exists, or finds it still open.
+    /// Opens a file that never changes once it exists, or finds it still open. One that has changed nevertheless is opened anew.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        if let Some(blob) = self.files().get(path) {
-            return Ok(blob.clone());
+        let known = lock(&self.open_files).get(path).cloned();
+        if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {
+            return Ok(blob);
         }
         let blob = self.storage.open(path)?;
-        self.files().put(path.to_path_buf(), blob.clone());
+        let mut files = lock(&self.open_files);
+        let replaced = files.push(path.to_path_buf(), blob.clone());
+        self.stats.kept_files.set(files.len() as u64);
+        drop(files);
+        drop(replaced);
         Ok(blob)
     }
 
-    fn files(&self) -> std::sync::MutexGuard<'_, LruCache<PathBuf, Arc<dyn Blob>>> {
-        self.open_files
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Closes the files below `path` that are kept open between reads.
+    pub fn close_below(&self, path: &Path) {
+        let mut files = lock(&self.open_files);
+        if files.is_empty() {
+            return;
+        }
+        let below: Vec<PathBuf> = files
+            .iter()
+            .map(|(file, _)| file)
+            .filter(|file| file.starts_with(path))
+            .cloned()
+            .collect();
+        let closed: Vec<_> = below.iter().filter_map(|file| files.pop(file)).collect();
+        self.stats.kept_files.set(files.len() as u64);
+        drop(files);
+        drop(closed);
     }
+
+    /// The number in the cache of what is called `number` in a file. Another state of the file gives another, so that chunks of two states are
+    /// never mixed: 64 bits of a keyed hash, which no file can aim at.
+    pub fn object(&self, blob: &dyn Blob, number: u64) -> u64 {
+        self.objects.hash_one((blob.display(), blob.version(), number))
+    }
+
+    /// Notes that the metadata of a fragment, of `bytes` bytes, was read and put into `cell`, and lets go of what was read longest ago.
+    pub fn keep_fragment(&self, cell: &Arc<FragmentCell>, bytes: u64) {
+        let mut kept = lock(&self.fragments);
+        kept.fragments.push_back((Arc::downgrade(cell), bytes));
+        kept.bytes = kept.bytes.saturating_add(bytes);
+        let mut let_go = Vec::new();
+        while kept.bytes > FRAGMENT_BYTES && kept.fragments.len() > 1 {
+            let Some((cell, bytes)) = kept.fragments.pop_front() else {
+                break;
+            };
+            kept.bytes = kept.bytes.saturating_sub(bytes);
+            let_go.push(cell.upgrade().and_then(|cell| lock(&cell).take()));
+        }
+        drop(kept);
+        drop(let_go);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -159,6 +159,17 @@ impl Field {
             && matches!(codec, Codec::Rle | Codec::Dictionary)
     }
 
+    /// Whether its filters lose something of its values, so that readers get others than were written.
+    pub fn is_lossy(&self, schema: &Schema) -> bool {
+        let lossy = |filter: &Filter| {
+            matches!(
+                filter,
+                Filter::ScaleFloat { .. } | Filter::Webp { lossless: false, .. }
+            )
+        };
+        self.data_filters(schema).filters.iter().any(lossy)
+    }
+
     /// How the tiles of one of its files are filtered. `None` for a validity file in a schema without validity filters.
     pub fn codec(&self, schema: &Schema, part: Part, writer: &Writer) -> Option<TileCodec> {
         let (pipeline, datatype, cell_size) = match (part, self.cell_size()) {

@@ -1,7 +1,6 @@
 //! A fragment: where its files lie, and what its metadata says.
 
-use super::cache::new_objects;
-use super::engine::Engine;
+use super::engine::{Engine, FragmentCell};
 use super::field::{Field, Role, Writer};
 use super::geometry::Geometry;
 use super::schemas::Schemas;
@@ -9,7 +8,7 @@ use super::tile_list::{PrefixSums, Section, TileList};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::filter::generic::{GenericTile, read_generic_tile};
+use crate::filter::generic::{GenericTile, read_generic_tile_within};
 use crate::format::enums::{ArrayType, Encryption};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
@@ -20,13 +19,17 @@ use crate::storage::Blob;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// The name of every fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
 
 /// The most bytes of a footer: schemas of thousands of fields have footers of some hundred KiB.
-const MAX_FOOTER: u64 = 256 << 20;
+const MAX_FOOTER: u64 = 16 << 20;
+
+/// The most bytes of the metadata of versions 1 and 2, unfiltered: lists of a million tiles of eight fields. They are in memory as long as
+/// the array is.
+const MAX_LEGACY: u64 = 64 << 20;
 
 /// A fragment directory, opened when something about it is asked.
 pub struct Fragment {
@@ -37,13 +40,13 @@ pub struct Fragment {
     /// Its directory's name, parsed.
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
-    opened: OnceLock<Arc<FragmentInfo>>,
+    opened: Arc<FragmentCell>,
 }
 
 /// What the metadata of a fragment says, in the form of its version.
 pub enum FragmentMetadata {
     /// Versions 1 and 2.
-    Legacy(LegacyMetadata),
+    Legacy(Box<LegacyMetadata>),
     /// Version 3 and later.
     Footer(Box<Footer>, FooterPosition),
 }
@@ -57,9 +60,6 @@ pub enum ListKind {
     VarSizes = 2,
     ValidityOffsets = 3,
 }
-
-/// Numbers in the cache that each slot takes: four lists and three files.
-const OBJECTS_PER_SLOT: u64 = 8;
 
 /// An opened fragment.
 pub struct FragmentInfo {
@@ -87,7 +87,8 @@ pub struct FragmentInfo {
     pub writer: Writer,
     /// Bytes of the metadata file.
     pub metadata_size: u64,
-    objects: u64,
+    /// Which state of the metadata file it was read from.
+    metadata_version: (u64, u64, u64),
     var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
 }
 
@@ -95,15 +96,17 @@ pub struct FragmentInfo {
 struct Tail<'a> {
     blob: &'a dyn Blob,
     start: u64,
-    bytes: Vec<u8>,
+    bytes: &'a [u8],
 }
 
 impl Tail<'_> {
-    const SIZE: u64 = 8192;
+    const SIZE: usize = 8192;
 
-    fn new(blob: &dyn Blob) -> Result<Tail<'_>> {
-        let start = blob.len().saturating_sub(Self::SIZE);
-        let bytes = blob.read(start, blob.len() - start)?;
+    fn new<'a>(blob: &'a dyn Blob, room: &'a mut [u8; Tail::SIZE]) -> Result<Tail<'a>> {
+        let len = blob.len().min(Self::SIZE as u64);
+        let start = blob.len() - len;
+        let bytes = room.get_mut(..len as usize).unwrap_or_default();
+        blob.read_at(start, bytes)?;
         Ok(Tail { blob, start, bytes })
     }
 }
@@ -147,8 +150,18 @@ impl Fragment {
             path,
             name,
             key,
-            opened: OnceLock::new(),
+            opened: Arc::default(),
         }
+    }
+
+    /// Shared state.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Its array's key, where one was given.
+    pub fn key(&self) -> Option<&EncryptionKey> {
+        self.key.as_ref()
     }
 
     /// The path of the metadata file, relative to the source.
@@ -156,16 +169,42 @@ impl Fragment {
         self.path.join(METADATA_FILE)
     }
 
-    /// Reads the metadata, once; a failure is not remembered.
+    /// The path of the schema that it was written with, relative to the source.
+    pub fn schema_path(&self, info: &FragmentInfo) -> PathBuf {
+        self.schemas.path(&info.schema_name)
+    }
+
+    /// Reads the metadata, or finds it still in memory; a failure is not remembered.
     pub fn open(&self) -> Result<Arc<FragmentInfo>> {
-        if let Some(info) = self.opened.get() {
+        if let Some(info) = &*self.opened() {
             return Ok(info.clone());
         }
-        let path = self.metadata_path();
-        let info = self
-            .read()
-            .map_err(|e| self.incomplete(e).in_file(self.engine.storage.display(&path)))?;
-        Ok(self.opened.get_or_init(|| Arc::new(info)).clone())
+        let info = Arc::new(self.read_metadata()?);
+        let mut opened = self.opened();
+        if let Some(first) = &*opened {
+            return Ok(first.clone());
+        }
+        *opened = Some(info.clone());
+        drop(opened);
+        self.engine.keep_fragment(&self.opened, info.memory());
+        Ok(info)
+    }
+
+    /// The same for a look that does not count as use: very many fragments can be looked at without holding what they say in memory.
+    pub fn look(&self) -> Result<Arc<FragmentInfo>> {
+        let known = self.opened().clone();
+        known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Option<Arc<FragmentInfo>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_metadata(&self) -> Result<FragmentInfo> {
+        self.read().map_err(|e| {
+            let path = self.metadata_path();
+            self.incomplete(e).in_file(self.engine.storage.display(&path))
+        })
     }
 
     /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is not.
@@ -176,18 +215,19 @@ impl Fragment {
     fn read(&self) -> Result<FragmentInfo> {
         // Not among the files that are kept open: of very many fragments most are opened for a look at the footer.
         let file = self.engine.storage.open(&self.metadata_path())?;
-        let blob = Tail::new(&*file)?;
+        let mut room = [0; Tail::SIZE];
+        let blob = Tail::new(&*file, &mut room)?;
         let key = self.key.as_ref();
         if self.name.name_version <= 2 {
             let schema_name = super::schemas::LEGACY_SCHEMA;
             let schema = self.schemas.get(schema_name)?;
-            let (tile, body) = read_generic_tile(&blob, 0, key)?;
+            let (tile, body) = read_generic_tile_within(&blob, 0, key, MAX_LEGACY)?;
             let metadata =
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
             let info = self
                 .legacy_info(schema, schema_name.to_owned(), metadata, &tile)
                 .map_err(|e| e.at(0))?;
-            return Ok(info.with_metadata_size(blob.len()));
+            return Ok(info.with_file(&*file));
         }
         let legacy_schema = match self.name.name_version {
             ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
@@ -212,7 +252,7 @@ impl Fragment {
             .map_err(|e| e.at(position.offset))?;
         let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
         let info = self.footer_info(schema, schema_name, footer, position, &first)?;
-        Ok(info.with_metadata_size(blob.len()))
+        Ok(info.with_file(&*file))
     }
 
     /// The footer and where it lies. `schema` as [`Footer::locate`] takes it.
@@ -278,17 +318,15 @@ impl Fragment {
         let geometry = match (dense, &metadata.non_empty_domain) {
             (true, Some(domain)) => Geometry::dense(&schema, domain)?,
             (true, None) => Geometry::new(0, 0, 0)?,
-            (false, _) => Geometry::sparse(
-                metadata.mbrs.len() as u64,
-                schema.capacity,
-                metadata.last_tile_cell_num,
-            )?,
+            (false, _) => {
+                Geometry::sparse(metadata.mbrs.len(), schema.capacity, metadata.last_tile_cell_num)?
+            }
         };
         let writer = self.writer(metadata.version, tile);
         Ok(self.info(
             schema,
             schema_name,
-            FragmentMetadata::Legacy(metadata),
+            FragmentMetadata::Legacy(Box::new(metadata)),
             dense,
             geometry,
             slots,
@@ -353,16 +391,52 @@ impl Fragment {
             slots,
             writer,
             metadata_size: 0,
-            objects: new_objects(OBJECTS_PER_SLOT * slots.fixed() as u64),
+            metadata_version: (0, 0, 0),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }
 }
 
+impl Drop for FragmentInfo {
+    /// Nobody looks at it any more: its files need not be kept open.
+    fn drop(&mut self) {
+        self.engine.close_below(&self.path);
+    }
+}
+
 impl FragmentInfo {
-    fn with_metadata_size(mut self, size: u64) -> Self {
-        self.metadata_size = size;
+    /// Notes the metadata file that it was read from.
+    fn with_file(mut self, file: &dyn Blob) -> Self {
+        self.metadata_size = file.len();
+        self.metadata_version = file.version();
         self
+    }
+
+    /// Bytes that it takes in memory, about.
+    fn memory(&self) -> u64 {
+        const BASE: u64 = 1024;
+        const SLOT: u64 = 256;
+        let lists = match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => {
+                let lists = [
+                    &legacy.tile_offsets,
+                    &legacy.tile_var_offsets,
+                    &legacy.tile_var_sizes,
+                ];
+                let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
+                // Each tile has a bounding box and two cells.
+                let tile = self.schema.dimensions.len().saturating_mul(4 * SLOT as usize / 8);
+                let tiles = usize::try_from(self.geometry.tile_num).unwrap_or(usize::MAX);
+                entries.saturating_mul(8).saturating_add(match self.dense {
+                    true => 0,
+                    false => tiles.saturating_mul(tile),
+                })
+            }
+            FragmentMetadata::Footer(..) => 0,
+        };
+        let slots = self.var_sums.len().max(self.fields.len()) as u64;
+        BASE.saturating_add(slots.saturating_mul(SLOT))
+            .saturating_add(lists as u64)
     }
 
     /// Format version of the metadata.
@@ -475,13 +549,7 @@ impl FragmentInfo {
                     ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
                 };
                 let offset = *lists.get(slot).ok_or_else(missing)?;
-                Ok(TileList::Section(Section::new(
-                    self.engine.clone(),
-                    self.metadata_path(),
-                    offset,
-                    self.writer.key.clone(),
-                    self.object(slot, kind as u64),
-                )))
+                Ok(TileList::Section(self.section_reader(offset)))
             }
         }
     }
@@ -496,6 +564,7 @@ impl FragmentInfo {
         let sums = match cell.get() {
             Some(sums) => sums.clone(),
             None => {
+                self.check_tiles(slot)?;
                 let sums = Arc::new(PrefixSums::new(&list, self.geometry.tile_num)?);
                 cell.get_or_init(|| sums).clone()
             }
@@ -503,27 +572,52 @@ impl FragmentInfo {
         Ok((sums, list))
     }
 
-    /// The number in the cache of a file (`part`) of a slot.
-    pub fn file_object(&self, slot: usize, part: Part) -> u64 {
-        let number = match part {
-            Part::Fixed => 4,
-            Part::Var => 5,
-            Part::Validity => 6,
-        };
-        self.object(slot, number)
+    /// Fails where there are very many tiles and the file of a slot is too small for them, whatever the metadata says its size is.
+    fn check_tiles(&self, slot: usize) -> Result<()> {
+        /// Fewer are counted before the file is looked at.
+        const MANY: u64 = 1 << 20;
+        let field = self.fields.iter().find(|field| field.slot == slot);
+        if self.geometry.tile_num <= MANY {
+            return Ok(());
+        }
+        let Some(field) = field else { return Ok(()) };
+        let path = self.file_path(field, Part::Fixed)?;
+        let size = self
+            .engine
+            .storage
+            .metadata(&path)
+            .map_err(|e| incomplete(&self.engine, &self.path, e))?
+            .len;
+        if size / 8 < self.geometry.tile_num {
+            return Err(Error::corrupt(format!(
+                "{} tiles in a data file of {size} bytes",
+                self.geometry.tile_num
+            ))
+            .at(0)
+            .in_file(self.engine.storage.display(&path)));
+        }
+        Ok(())
     }
 
-    fn object(&self, slot: usize, number: u64) -> u64 {
-        self.objects + slot as u64 * OBJECTS_PER_SLOT + number
+    /// The section at `offset`, to be read by ranges.
+    pub fn section_reader(&self, offset: u64) -> Section {
+        Section::new(
+            self.engine.clone(),
+            self.metadata_path(),
+            offset,
+            self.writer.key.clone(),
+            self.metadata_version,
+        )
     }
 
-    /// The body of a section of the metadata, decoded whole. None where `offset` is None.
+    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for more than the cache allows to
+    /// be decoded at once.
     pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;
-        Ok(Some(
-            read_generic_tile(&*blob, offset, self.writer.key.as_ref())?.1,
-        ))
+        let tile = GenericTile::read_header(&*blob, offset, self.writer.key.as_ref())?;
+        self.engine.cache.check_size(tile.size)?;
+        Ok(Some(tile.decode_within(&*blob, tile.size)?))
     }
 }
 

@@ -3,11 +3,10 @@
 use super::engine::Engine;
 use super::listing::{list_or_empty, metadata_files, now, read_text, whole_name};
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filter::generic::read_generic_tile;
 use crate::format::commits::{last_component, parse_lines};
 use crate::format::group::{GroupDetails, GroupMember};
-use crate::format::metadata::MetadataEntry;
 use crate::format::name::TimestampedName;
 use crate::storage::EntryType;
 use std::collections::{HashMap, HashSet};
@@ -78,6 +77,10 @@ pub fn unregistered_members(engine: &Engine, path: &Path) -> Result<Option<Vec<O
     Ok(Some(members.collect()))
 }
 
+/// Bytes of memory that a member takes besides its names, and the most that those of a group may take together: some 100,000 members.
+const MEMBER: u64 = 256;
+const MAX_MEMBERS: u64 = 32 << 20;
+
 /// Reads the details of the group at `path`. A group without any has no members: so do those of a time before members were registered,
 /// for which see [`unregistered_members`].
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
@@ -121,20 +124,29 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
         .last()
         .is_some_and(|(latest, _)| latest.version.is_none_or(|version| version == 1));
     let from = if snapshot { files.len() - 1 } else { 0 };
+    let mut memory = 0u64;
     let details = files.iter().skip(from).map(|(_, name)| {
         let blob = engine.storage.open(&directory.join(name))?;
         let (_, body) = read_generic_tile(&*blob, 0, engine.key_for(path))?;
-        GroupDetails::parse(&body).map_err(|e| e.in_part("group details").in_file(blob.display()))
+        let place = |e: Error| e.in_part("group details").in_file(blob.display());
+        let members = GroupDetails::count(&body).map_err(place)?;
+        memory = memory
+            .saturating_add(members.saturating_mul(MEMBER))
+            .saturating_add(body.len() as u64);
+        if memory > MAX_MEMBERS {
+            return Err(place(Error::limit(format!(
+                "{members} members; all together take more than {MAX_MEMBERS} bytes"
+            ))));
+        }
+        GroupDetails::parse(&body).map_err(place)
     });
     Ok(replay(details.collect::<Result<Vec<_>>>()?))
 }
 
-/// The records of a group's metadata files in force, file by file, oldest first.
-pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<Vec<MetadataEntry>>> {
-    metadata_files(engine, &path.join("__meta"), now())?
-        .iter()
-        .map(|file| super::open::read_metadata(engine, &file.path, engine.key_for(path)))
-        .collect()
+/// The paths of a group's metadata files in force, oldest first.
+pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
+    let files = metadata_files(engine, &path.join("__meta"), now())?;
+    Ok(files.into_iter().map(|file| file.path).collect())
 }
 
 /// Where a member of the group at `group` lies, relative to the source; None where that is outside of it. `root` is the source's own path, which absolute

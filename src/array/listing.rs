@@ -10,6 +10,7 @@ use crate::format::MAX_VERSION;
 use crate::format::commits::{last_component, normalise_path, parse_consolidated, parse_lines};
 use crate::format::name::TimestampedName;
 use crate::storage::{DirEntry, EntryType, Metadata};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ const DIRECTORIES: [&str; 8] = [
     "__schema/__enumerations",
     "__labels",
 ];
+
+/// A directory of more bytes than this is worth a thread that lists it.
+const LARGE_DIRECTORY: u64 = 64 << 10;
 
 /// The most bytes of a commit, ignore or vacuum file.
 const MAX_TEXT: u64 = 256 << 20;
@@ -94,12 +98,19 @@ impl CommitKind {
 pub struct CommitFile {
     /// Its name.
     pub name: String,
-    /// Its path relative to the source.
-    pub path: PathBuf,
+    /// The directory that it is in, relative to the source.
+    pub directory: Arc<Path>,
     /// What it is.
     pub kind: CommitKind,
     /// Its name, parsed; None where it follows no grammar.
     pub parsed: Option<TimestampedName>,
+}
+
+impl CommitFile {
+    /// Its path relative to the source.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
 }
 
 /// A file of metadata (key-value pairs).
@@ -123,8 +134,8 @@ pub struct ArrayListing {
     pub metadata: Vec<MetadataFile>,
     /// Paths of consolidated fragment metadata files.
     pub consolidated_metadata: Vec<PathBuf>,
-    /// Index into `fragments` by name.
-    by_name: HashMap<String, usize>,
+    /// Indices into `fragments` in the order of names.
+    by_name: Vec<usize>,
     /// The newest timestamp of all, in milliseconds.
     pub mtime: u64,
     /// What the directories looked like before they were read.
@@ -205,16 +216,26 @@ impl ArrayListing {
     ) -> Result<ArrayListing> {
         let read_at = now();
         let (stamp, _) = stamp(engine, array)?;
-        let root = engine.storage.list(array)?;
-        let commits_directory = list_or_empty(engine, &array.join("__commits"))?;
-        let schemas = schema_files(engine, array, &root)?;
-        let commits = commit_files(array, &root, &commits_directory);
+        let directory = array.join("__fragments");
+        let list_fragments = || list_or_empty(engine, &directory);
+        let (root, schemas, commits, listed) = std::thread::scope(|scope| {
+            let large = matches!(stamp.get(3), Some(Some((_, len, _))) if *len > LARGE_DIRECTORY);
+            let listed = large.then(|| scope.spawn(list_fragments));
+            let root = engine.storage.list(array)?;
+            let commits_directory = list_or_empty(engine, &array.join("__commits"))?;
+            let schemas = schema_files(engine, array, &root)?;
+            let commits = commit_files(array, &root, &commits_directory);
+            let listed = match listed.map(|thread| thread.join()) {
+                None => list_fragments()?,
+                Some(Ok(listed)) => listed?,
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+            };
+            Ok((root, schemas, commits, listed))
+        })?;
         let visibility = Visibility::read(engine, &commits, read_at, sparse_latest(&schemas));
 
         let mut fragments = Vec::new();
         let in_root = root.iter().map(|entry| (array.to_path_buf(), entry, false));
-        let directory = array.join("__fragments");
-        let listed = list_or_empty(engine, &directory)?;
         let in_directory = listed.iter().map(|entry| (directory.clone(), entry, true));
         for (parent, entry, in_fragments) in in_root.chain(in_directory) {
             let Some((name, parsed)) = fragment_name(&parent, entry, in_fragments) else {
@@ -231,11 +252,13 @@ impl ArrayListing {
         // Stable: ties keep the order of names, root first, as libtiledb has it.
         fragments.sort_by_key(|entry| entry.fragment.name.timestamps.0);
 
-        let by_name = fragments
-            .iter()
-            .enumerate()
-            .map(|(i, f)| (f.name.clone(), i))
-            .collect();
+        let name = |i: &usize| {
+            fragments
+                .get(*i)
+                .map(|fragment: &FragmentEntry| fragment.name.as_str())
+        };
+        let mut by_name: Vec<usize> = (0..fragments.len()).collect();
+        by_name.sort_by_key(name);
         let metadata = metadata_files(engine, &array.join("__meta"), read_at)?;
         let consolidated_metadata = consolidated_metadata_files(engine, array, &root)?;
         let mtime = schemas
@@ -260,7 +283,11 @@ impl ArrayListing {
 
     /// The fragment whose directory is called `name`.
     pub fn fragment(&self, name: &str) -> Option<&FragmentEntry> {
-        self.fragments.get(*self.by_name.get(name)?)
+        let named = |i: &usize| self.fragments.get(*i).map(|fragment| fragment.name.as_str());
+        // Of two with one name, in the array's directory and in `__fragments`, the latter.
+        let after = self.by_name.partition_point(|i| named(i) <= Some(name));
+        let last = self.by_name.get(after.checked_sub(1)?)?;
+        self.fragments.get(*last).filter(|fragment| fragment.name == name)
     }
 
     /// The schema that a reader opening the array now would get: the last by name of those whose time has come, or else the first.
@@ -310,15 +337,16 @@ pub fn whole_name(name: &str) -> Result<TimestampedName> {
 }
 
 fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]) -> Vec<CommitFile> {
-    let directory = array.join("__commits");
-    let in_root = root.iter().map(|entry| (array, entry));
+    let directory: Arc<Path> = array.join("__commits").into();
+    let root_directory: Arc<Path> = array.into();
+    let in_root = root.iter().map(|entry| (&root_directory, entry));
     in_root
-        .chain(commits.iter().map(|entry| (directory.as_path(), entry)))
+        .chain(commits.iter().map(|entry| (&directory, entry)))
         .filter(|(_, entry)| entry.entry_type == EntryType::File)
         .filter_map(|(parent, entry)| {
             let name = utf8(entry)?;
             let Some(kind) = CommitKind::of(name) else {
-                let known = parent == array && is_of_array(name);
+                let known = **parent == *array && is_of_array(name);
                 if !known {
                     log::info!("{}: passed over: no file of TileDB", parent.join(name).display());
                 }
@@ -327,7 +355,7 @@ fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]) -> Vec<Co
             let parsed = TimestampedName::parse(name.as_bytes()).ok();
             Some(CommitFile {
                 name: name.to_owned(),
-                path: parent.join(name),
+                directory: parent.clone(),
                 kind,
                 parsed,
             })
@@ -356,24 +384,24 @@ fn fragment_name<'a>(
     if !in_fragments && utf8(entry).is_some_and(|name| DIRECTORIES.contains(&name) || name == "__group") {
         return None;
     }
-    let path = parent.join(&entry.name);
+    let path = || parent.join(&entry.name);
     let name = utf8(entry).filter(|name| name.starts_with("__") && !name.contains('.'));
     let Some(name) = name else {
-        log::info!("{}: passed over: no fragment", path.display());
+        log::info!("{}: passed over: no fragment", path().display());
         return None;
     };
     match TimestampedName::parse(name.as_bytes()) {
         Ok(parsed) if parsed.name_version > MAX_VERSION => {
             log::warn!(
                 "{}: passed over: format version {} is newer than {MAX_VERSION}",
-                path.display(),
+                path().display(),
                 parsed.name_version
             );
             None
         }
         Ok(parsed) => Some((name, parsed)),
         Err(e) => {
-            log::info!("{}: passed over: {e}", path.display());
+            log::info!("{}: passed over: {e}", path().display());
             None
         }
     }
@@ -445,9 +473,9 @@ fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry])
 }
 
 /// What the commit files say of fragments.
-struct Visibility {
+struct Visibility<'a> {
     /// Names of commit files (`<fragment>.ok`, `<fragment>.wrt`) that exist or that a consolidated commit file contains.
-    committed: HashSet<Vec<u8>>,
+    committed: HashSet<Cow<'a, [u8]>>,
     /// Names of commit files that an ignore file takes out of consolidated ones.
     ignored: HashSet<Vec<u8>>,
     /// Fragments that a vacuum file lists, and the name of that file without extension.
@@ -459,11 +487,11 @@ struct Visibility {
     now: u64,
 }
 
-impl Visibility {
-    fn read(engine: &Engine, commits: &[CommitFile], now: u64, sparse: bool) -> Visibility {
+impl<'a> Visibility<'a> {
+    fn read(engine: &Engine, commits: &'a [CommitFile], now: u64, sparse: bool) -> Visibility<'a> {
         let of_kind = |kind: CommitKind| commits.iter().filter(move |c| c.kind == kind);
         let text = |commit: &CommitFile| {
-            read_text(engine, &commit.path)
+            read_text(engine, &commit.path())
                 .map_err(|e| log::warn!("{e}"))
                 .unwrap_or_default()
         };
@@ -475,21 +503,22 @@ impl Visibility {
                     .map(|line| last_component(line).to_vec()),
             );
         }
-        let mut committed: HashSet<Vec<u8>> = of_kind(CommitKind::Ok)
+        let mut committed: HashSet<Cow<[u8]>> = of_kind(CommitKind::Ok)
             .chain(of_kind(CommitKind::Write))
-            .map(|commit| commit.name.clone().into_bytes())
+            .map(|commit| Cow::Borrowed(commit.name.as_bytes()))
             .collect();
         let mut damaged = None;
         for commit in of_kind(CommitKind::Consolidated) {
-            let entries = read_text(engine, &commit.path).and_then(|bytes| {
-                parse_consolidated(&bytes).map_err(|e| e.in_file(engine.storage.display(&commit.path)))
+            let entries = read_text(engine, &commit.path()).and_then(|bytes| {
+                parse_consolidated(&bytes).map_err(|e| e.in_file(engine.storage.display(&commit.path())))
             });
             match entries {
                 Ok(entries) => committed.extend(
                     entries
                         .iter()
                         .map(|entry| last_component(&entry.path).to_vec())
-                        .filter(|name| !ignored.contains(name)),
+                        .filter(|name| !ignored.contains(name))
+                        .map(Cow::Owned),
                 ),
                 Err(e) => {
                     log::warn!("{e}");

@@ -1,20 +1,19 @@
 //! An array, opened.
 
+use super::body::GenericFile;
 use super::engine::Engine;
 use super::fragment::Fragment;
 use super::listing::{ArrayListing, SchemaFile, now, stamp};
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::filter::generic::read_generic_tile;
+use crate::filter::generic::GenericTile;
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
-use crate::format::metadata::{MetadataEntry, parse_metadata};
 use crate::format::schema::Schema;
 use crate::storage::Blob;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a listing is taken as it is, without a look at the directories.
@@ -34,12 +33,13 @@ pub struct Array {
     /// Its key, where one was given.
     pub key: Option<EncryptionKey>,
     listing: Mutex<Option<(Instant, Arc<ArrayListing>)>>,
-    /// By path; kept across listings so that what was read of a fragment is read once.
-    fragments: Mutex<HashMap<PathBuf, Arc<Fragment>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+impl Drop for Array {
+    /// Nobody looks at it any more: its files need not be kept open.
+    fn drop(&mut self) {
+        self.engine.close_below(&self.path);
+    }
 }
 
 impl Array {
@@ -53,13 +53,12 @@ impl Array {
             schemas,
             key,
             listing: Mutex::default(),
-            fragments: Mutex::default(),
         }
     }
 
     /// What its directory holds; at most a tenth of a second old.
     pub fn listing(&self) -> Result<Arc<ArrayListing>> {
-        let mut known = lock(&self.listing);
+        let mut known = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((checked, listing)) = &mut *known {
             if checked.elapsed() < TRUSTED {
                 return Ok(listing.clone());
@@ -70,15 +69,23 @@ impl Array {
                 return Ok(listing.clone());
             }
         }
-        let listing = Arc::new(self.read_listing()?);
+        let before = known.as_ref().map(|(_, listing)| &**listing);
+        let listing = Arc::new(self.read_listing(before)?);
         *known = Some((Instant::now(), listing.clone()));
         Ok(listing)
     }
 
-    fn read_listing(&self) -> Result<ArrayListing> {
-        let mut before = std::mem::take(&mut *lock(&self.fragments));
-        let mut after = HashMap::new();
-        let listing = ArrayListing::read(
+    /// Has the next listing look at the directories, however young the last one is.
+    pub fn look_again(&self) {
+        let mut known = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some((checked, _)), Some(before)) = (&mut *known, Instant::now().checked_sub(TRUSTED)) {
+            *checked = before;
+        }
+    }
+
+    /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of one is read once.
+    fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+        ArrayListing::read(
             &self.engine,
             &self.path,
             |schemas| {
@@ -87,23 +94,20 @@ impl Array {
                     .and_then(|file| self.schemas.get(&file.name).ok())
                     .is_some_and(|schema| schema.array_type == ArrayType::Sparse)
             },
-            |path, _, parsed| {
-                let fragment = before.remove(&path).unwrap_or_else(|| {
-                    let (engine, schemas) = (self.engine.clone(), self.schemas.clone());
-                    Arc::new(Fragment::new(
-                        engine,
-                        schemas,
-                        path.clone(),
+            |path, name, parsed| {
+                let known = before.and_then(|listing| listing.fragment(name));
+                match known.filter(|known| known.fragment.path == path) {
+                    Some(known) => known.fragment.clone(),
+                    None => Arc::new(Fragment::new(
+                        self.engine.clone(),
+                        self.schemas.clone(),
+                        path,
                         parsed,
                         self.key.clone(),
-                    ))
-                });
-                after.insert(path, fragment.clone());
-                fragment
+                    )),
+                }
             },
-        );
-        *lock(&self.fragments) = after;
-        listing
+        )
     }
 
     /// The file of the schema that a reader opening the array now would get.
@@ -123,18 +127,21 @@ impl Array {
         self.schemas.get(&self.latest_schema_file()?.name)
     }
 
-    /// The records of all metadata files in force, file by file, oldest first.
-    pub fn metadata(&self) -> Result<Vec<Vec<MetadataEntry>>> {
-        let listing = self.listing()?;
-        listing
-            .metadata
-            .iter()
-            .map(|file| read_metadata(&self.engine, &file.path, self.key.as_ref()))
-            .collect()
-    }
-
     /// The enumeration stored in `file`, one of those that the schema names.
     pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+        let path = self.enumeration_path(file)?;
+        let (blob, body) = self.generic_file(&path).map_err(missing)?;
+        Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
+    }
+
+    /// The same, to be read by ranges.
+    pub fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
+        let path = self.enumeration_path(file)?;
+        GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(missing)
+    }
+
+    /// The path of the enumeration stored in `file`, relative to the source.
+    pub fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
         let directory = self.path.join(SCHEMA_DIRECTORY).join("__enumerations");
         let name = std::str::from_utf8(file)
             .ok()
@@ -147,30 +154,23 @@ impl Array {
                 .at(0)
                 .in_file(self.engine.storage.display(&directory))
             })?;
-        let path = directory.join(name);
-        let (blob, body) = self.generic_file(&path).map_err(|e| match e.kind() {
-            // The schema names it: it is the array that is incomplete.
-            ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
-            _ => e,
-        })?;
-        Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
+        Ok(directory.join(name))
     }
 
-    /// The body of a file that is one generic tile, with the file.
+    /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache allows to be decoded at once.
     pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
-        let (_, body) = read_generic_tile(&*blob, 0, self.key.as_ref())?;
+        let tile = GenericTile::read_header(&*blob, 0, self.key.as_ref())?;
+        self.engine.cache.check_size(tile.size)?;
+        let body = tile.decode_within(&*blob, tile.size)?;
         Ok((blob, body))
     }
 }
 
-/// The records of one metadata file of an array or group.
-pub fn read_metadata(
-    engine: &Engine,
-    path: &Path,
-    key: Option<&EncryptionKey>,
-) -> Result<Vec<MetadataEntry>> {
-    let blob = engine.storage.open(path)?;
-    let (_, body) = read_generic_tile(&*blob, 0, key)?;
-    parse_metadata(&body).map_err(|e| e.in_part("metadata").in_file(blob.display()))
+/// A missing enumeration, which the schema names: it is the array that is incomplete.
+fn missing(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => error.with_kind(ErrorKind::Missing).at(0),
+        _ => error,
+    }
 }

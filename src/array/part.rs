@@ -130,7 +130,10 @@ impl PartFile {
             true => self.geometry.cells_of(tile).saturating_mul(16),
             false => 0,
         };
-        let estimate = u64::from(position.original_length).saturating_add(offsets);
+        let estimate = self
+            .codec
+            .working_memory(u64::from(position.original_length), position.stored_length())
+            .saturating_add(offsets);
         self.engine
             .cache
             .check_size(estimate)

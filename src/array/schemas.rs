@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter::EncryptionKey;
-use crate::filter::generic::read_generic_tile;
+use crate::filter::generic::read_generic_tile_within;
 use crate::format::schema::Schema;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ pub const LEGACY_SCHEMA: &str = "__array_schema.tdb";
 
 /// The directory of schemas from version 10 on.
 pub const SCHEMA_DIRECTORY: &str = "__schema";
+
+/// The most bytes of a schema, unfiltered: those of 100,000 attributes. It is in memory as long as the array is.
+const MAX_SCHEMA: u64 = 4 << 20;
 
 /// How long a schema is taken as it is, without a look at its file.
 const TRUSTED: Duration = Duration::from_millis(100);
@@ -77,7 +80,7 @@ impl Schemas {
             return Ok(known.schema.clone());
         }
         let blob = self.engine.storage.open(&path)?;
-        let (_, body) = read_generic_tile(&*blob, 0, self.key.as_ref())?;
+        let (_, body) = read_generic_tile_within(&*blob, 0, self.key.as_ref(), MAX_SCHEMA)?;
         let schema = Arc::new(Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))?);
         let known = Known {
             schema: schema.clone(),

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::storage::EntryType;
 use std::path::Path;
 
@@ -21,18 +21,20 @@ pub enum ObjectKind {
     Directory,
 }
 
-/// Tells what the directory at `path` is.
+/// Tells what the directory at `path` is. A source that fails is an error: it does not make an array a plain directory.
 pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
-    let is = |name: &str, wanted: EntryType| {
-        engine
-            .storage
-            .metadata(&path.join(name))
-            .is_ok_and(|m| m.entry_type == wanted)
+    let is = |name: &str, wanted: EntryType| match engine.storage.metadata(&path.join(name)) {
+        Ok(metadata) => Ok(metadata.entry_type == wanted),
+        Err(e) => match e.kind() {
+            // What may not be looked into shows nothing.
+            ErrorKind::Io(code) if ![libc::EACCES, libc::EPERM, libc::ELOOP].contains(&code) => Err(e),
+            _ => Ok(false),
+        },
     };
-    if is(SCHEMA_DIRECTORY, EntryType::Directory) || is(LEGACY_SCHEMA, EntryType::File) {
+    if is(SCHEMA_DIRECTORY, EntryType::Directory)? || is(LEGACY_SCHEMA, EntryType::File)? {
         return Ok(ObjectKind::Array);
     }
-    if is(GROUP_DIRECTORY, EntryType::Directory) || is(GROUP_FILE, EntryType::File) {
+    if is(GROUP_DIRECTORY, EntryType::Directory)? || is(GROUP_FILE, EntryType::File)? {
         return Ok(ObjectKind::Group);
     }
     engine.storage.metadata(path)?;

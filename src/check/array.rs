@@ -3,12 +3,13 @@
 use super::queue::Job;
 use super::{Checker, Kind, Problem, commits, consolidated, fragment, walk};
 use crate::array::Array;
+use crate::array::body::GenericFile;
 use crate::array::listing::{list_or_empty, read_text};
-use crate::array::open::read_metadata;
 use crate::array::schemas::SCHEMA_DIRECTORY;
 use crate::error::ErrorKind;
 use crate::filter::EncryptionKey;
 use crate::format::commits::parse_lines;
+use crate::format::metadata::each_record;
 use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
 use crate::storage::EntryType;
@@ -51,11 +52,7 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
     for entry in &listing.fragments {
         let directory = &entry.fragment.path;
         if committed.contains(&entry.name) {
-            jobs.push(fragment::job(
-                array.clone(),
-                directory.clone(),
-                entry.fragment.name.clone(),
-            ));
+            jobs.push(fragment::job(array.clone(), entry.fragment.clone()));
         } else {
             let message = "a fragment without a commit: readers do not see it, and it is not checked";
             checker.report(Problem::new(Kind::Commit, checker.show(directory), message).noted());
@@ -152,7 +149,13 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
                 check_paths(checker, &file, &text);
             }
         } else {
-            checker.take(read_metadata(&checker.engine, &file, key), &file);
+            let read = || {
+                let body = GenericFile::open(&checker.engine, &file, key, true)?;
+                each_record(&body, |_| Ok(()))
+                    .and_then(|()| body.decode())
+                    .map_err(|e| e.in_file(checker.show(&file)))
+            };
+            checker.take(read(), &file);
             checker.check_end(&file, key);
         }
     }

@@ -35,12 +35,12 @@ pub(super) fn check(
     for commit in &listing.commits {
         if commit.parsed.is_none() {
             let message = "the name is not that of a commit file: it is passed over";
-            checker.report(Problem::new(Kind::Name, checker.show(&commit.path), message).noted());
+            checker.report(Problem::new(Kind::Name, checker.show(&commit.path()), message).noted());
         }
     }
     for commit in listing.commits.iter().filter(|c| c.kind == CommitKind::Ignore) {
         if let Some(text) = commits.text(commit) {
-            check_paths(checker, &commit.path, &text);
+            check_paths(checker, &commit.path(), &text);
             commits.ignored.extend(
                 parse_lines(&text)
                     .iter()
@@ -51,19 +51,22 @@ pub(super) fn check(
     for commit in &listing.commits {
         match commit.kind {
             CommitKind::Ignore => {}
-            CommitKind::Ok | CommitKind::Write => commits.marker(commit.name.as_bytes(), &commit.path),
+            CommitKind::Ok | CommitKind::Write => commits.marker(commit.name.as_bytes(), &commit.path()),
             CommitKind::Vacuum => {
                 if let Some(text) = commits.text(commit) {
-                    check_paths(checker, &commit.path, &text);
+                    check_paths(checker, &commit.path(), &text);
                 }
             }
             CommitKind::Consolidated => commits.consolidated(commit),
             CommitKind::Delete => {
-                checker.take(commits.condition(&commit.path, Condition::parse), &commit.path);
+                checker.take(
+                    commits.condition(&commit.path(), Condition::parse),
+                    &commit.path(),
+                );
             }
             CommitKind::Update => {
                 let parse = |body: &[u8]| Condition::parse_update(body).map(|(condition, _)| condition);
-                checker.take(commits.condition(&commit.path, parse), &commit.path);
+                checker.take(commits.condition(&commit.path(), parse), &commit.path());
             }
         }
     }
@@ -100,7 +103,7 @@ struct Commits<'a> {
 impl Commits<'_> {
     fn text(&self, commit: &CommitFile) -> Option<Vec<u8>> {
         self.checker
-            .take(read_text(&self.checker.engine, &commit.path), &commit.path)
+            .take(read_text(&self.checker.engine, &commit.path()), &commit.path())
     }
 
     /// What commits a fragment: the file called `name`, or an entry of that name in the consolidated commit file at `path`.
@@ -132,17 +135,17 @@ impl Commits<'_> {
 
     fn consolidated(&mut self, commit: &CommitFile) {
         let Some(text) = self.text(commit) else { return };
-        let Some(entries) = self.checker.take(parse_consolidated(&text), &commit.path) else {
+        let Some(entries) = self.checker.take(parse_consolidated(&text), &commit.path()) else {
             return;
         };
         for entry in entries {
             let name = last_component(&entry.path);
             match entry.payload {
                 Some((offset, length)) => {
-                    let result = self.embedded(&commit.path, name, offset, length);
-                    self.checker.take(result, &commit.path);
+                    let result = self.embedded(&commit.path(), name, offset, length);
+                    self.checker.take(result, &commit.path());
                 }
-                None if !self.ignored.contains(name) => self.marker(name, &commit.path),
+                None if !self.ignored.contains(name) => self.marker(name, &commit.path()),
                 None => {}
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
-use crate::array::fragment::{Fragment, FragmentMetadata};
+use crate::array::fragment::FragmentMetadata;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};
@@ -38,15 +38,10 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
         let Some(entry) = listing.fragment(name) else {
             continue;
         };
-        let fragment = Fragment::new(
-            array.engine.clone(),
-            array.schemas.clone(),
-            entry.fragment.path.clone(),
-            entry.fragment.name.clone(),
-            array.key.clone(),
-        );
         // What is wrong with the fragment is found where it is checked itself.
-        let Ok(info) = fragment.open() else { continue };
+        let Ok(info) = entry.fragment.look() else {
+            continue;
+        };
         let FragmentMetadata::Footer(own, _) = &info.metadata else {
             continue;
         };

@@ -30,6 +30,8 @@ struct Dimension {
     files: Files,
     class: Class,
     stored: Stored,
+    /// Whether other coordinates were written than there are now, so that boxes and order are not theirs.
+    lossy: bool,
 }
 
 struct Total {
@@ -49,6 +51,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
                 files: Files::open(checker, &info, field),
                 class: Class::of(field.datatype, field.cell_val_num),
                 stored: Stored::read(&info, field),
+                lossy: field.is_lossy(&info.schema),
             }),
             _ => {}
         }
@@ -75,7 +78,8 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
     let complete = tiles == info.geometry.tile_num;
     let runs: Vec<Range<u64>> = tile_runs(tiles, average).collect();
     let work = Arc::new(Work {
-        order: Order::new(&info.schema, info.writer.library_version),
+        order: Order::new(&info.schema, info.writer.library_version)
+            .filter(|_| !dimensions.iter().any(|d| d.lossy)),
         total: Mutex::new(Total {
             summaries: vec![complete.then(Summary::default); dimensions.len()],
             left: runs.len(),
@@ -274,8 +278,8 @@ impl Work {
         let Some(stored) = self.shared.boxes.as_ref().and_then(|boxes| boxes.tile(number)) else {
             return;
         };
-        for ((dimension, seen), stored) in self.dimensions.iter().zip(seen).zip(stored) {
-            if seen.failed {
+        for ((dimension, seen), stored) in self.dimensions.iter().zip(seen).zip(&stored) {
+            if seen.failed || dimension.lossy {
                 continue;
             }
             let field = &dimension.files.field;

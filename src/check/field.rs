@@ -149,6 +149,7 @@ impl Work {
                 self.check_conditions(checker, tile, piece);
             }
         }
+        summary.tile_of_nulls = summary.inside.valid == 0;
         Ok(known.then_some(summary))
     }
 

@@ -1,8 +1,7 @@
 //! Places of cells on the Hilbert curve.
 //!
 //! With D dimensions each coordinate becomes one of 2^b buckets, b = 63 / D. A number's bucket is
-//! `(coordinate - low) / (high - low) * (2^b - 1)`, the differences in the dimension's own type, the rest in f64, rounded down; a
-//! text's is made of its first bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
+//! `(coordinate - low) / (high - low) * (2^b - 1)`, all of it in f64, rounded down; a text's is made of its first bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
 
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::schema::{Dimension, Schema};
@@ -13,42 +12,26 @@ pub(super) struct Curve {
     dimensions: Vec<Dimension>,
 }
 
-/// A coordinate less the lower bound of its domain, and the domain's width, as libtiledb computes both. None where that overflows.
-fn distances(datatype: Datatype, coordinate: &[u8], lo: &[u8], hi: &[u8]) -> Option<(f64, f64)> {
-    macro_rules! integers {
-        ($type:ty) => {{
-            let number = |bytes: &[u8]| Some(<$type>::from_le_bytes(bytes.try_into().ok()?));
-            let (v, lo, hi) = (number(coordinate)?, number(lo)?, number(hi)?);
-            Some((v.checked_sub(lo)? as f64, hi.checked_sub(lo)? as f64))
-        }};
-    }
-    /// Types below the width of C's int, which differences are promoted to.
-    macro_rules! promoted {
-        ($type:ty) => {{
-            let number = |bytes: &[u8]| Some(i32::from(<$type>::from_le_bytes(bytes.try_into().ok()?)));
-            let (v, lo, hi) = (number(coordinate)?, number(lo)?, number(hi)?);
-            Some((f64::from(v - lo), f64::from(hi - lo)))
-        }};
+/// A coordinate, or a bound of a domain, as libtiledb takes it into its computations: rounded to f64 before anything else.
+fn number(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
+    macro_rules! number {
+        ($type:ty) => {
+            bytes
+                .first_chunk()
+                .map(|bytes| <$type>::from_le_bytes(*bytes))
+        };
     }
     match (datatype.kind(), datatype.size()) {
-        (Kind::Signed, 1) => promoted!(i8),
-        (Kind::Signed, 2) => promoted!(i16),
-        (Kind::Unsigned, 1) => promoted!(u8),
-        (Kind::Unsigned, 2) => promoted!(u16),
-        (Kind::Signed, 4) => integers!(i32),
-        (Kind::Unsigned, 4) => integers!(u32),
-        (Kind::Signed | Kind::Datetime | Kind::Time, 8) => integers!(i64),
-        (Kind::Unsigned, 8) => integers!(u64),
-        (Kind::Float, 4) => {
-            let number = |bytes: &[u8]| Some(f32::from_le_bytes(bytes.try_into().ok()?));
-            let (v, lo, hi) = (number(coordinate)?, number(lo)?, number(hi)?);
-            Some((f64::from(v - lo), f64::from(hi - lo)))
-        }
-        (Kind::Float, 8) => {
-            let number = |bytes: &[u8]| Some(f64::from_le_bytes(bytes.try_into().ok()?));
-            let (v, lo, hi) = (number(coordinate)?, number(lo)?, number(hi)?);
-            Some((v - lo, hi - lo))
-        }
+        (Kind::Signed, 1) => number!(i8).map(f64::from),
+        (Kind::Signed, 2) => number!(i16).map(f64::from),
+        (Kind::Signed, 4) => number!(i32).map(f64::from),
+        (Kind::Signed | Kind::Datetime | Kind::Time, 8) => number!(i64).map(|v| v as f64),
+        (Kind::Unsigned, 1) => number!(u8).map(f64::from),
+        (Kind::Unsigned, 2) => number!(u16).map(f64::from),
+        (Kind::Unsigned, 4) => number!(u32).map(f64::from),
+        (Kind::Unsigned, 8) => number!(u64).map(|v| v as f64),
+        (Kind::Float, 4) => number!(f32).map(f64::from),
+        (Kind::Float, 8) => number!(f64),
         _ => None,
     }
 }
@@ -63,12 +46,16 @@ impl Curve {
         })
     }
 
-    /// Where a cell lies on the curve. None where a distance overflows its type, and for text that is not ASCII: there
+    /// Where a cell lies on the curve. None where a distance is not finite, and for text that is not ASCII: there
     /// it depends on the machine that wrote the cell.
     pub(super) fn place(&self, cell: &[&[u8]]) -> Option<u64> {
         let axes = self.dimensions.iter().zip(cell);
         let buckets: Option<Vec<u64>> = axes.map(|(d, v)| self.bucket(d, v)).collect();
         let mut axes = buckets.filter(|axes| axes.len() == self.dimensions.len())?;
+        // A line is its own curve. Its last bucket is rounded up to 2^63, which takes one bit more than the others.
+        if let [only] = axes.as_slice() {
+            return Some(*only);
+        }
         transpose(&mut axes, self.bits);
         let mut place = 0u64;
         for bit in (0..self.bits).rev() {
@@ -94,7 +81,12 @@ impl Curve {
             let text = bytes.iter().fold(0, |text, &byte| text << 8 | u64::from(byte));
             return Some(text >> (64 - self.bits));
         };
-        let (distance, width) = distances(dimension.datatype, value, &domain.lo, &domain.hi)?;
+        let number = |bytes: &[u8]| number(dimension.datatype, bytes);
+        let (lo, hi) = (number(&domain.lo)?, number(&domain.hi)?);
+        let (distance, width) = (number(value)? - lo, hi - lo);
+        if !width.is_finite() {
+            return None;
+        }
         let bucket = distance / width * largest as f64;
         // Rounding may lead one above the largest.
         bucket.is_finite().then_some(bucket as u64)
@@ -175,6 +167,38 @@ mod tests {
             let ([x, y], [u, v]) = (pair[0].1, pair[1].1);
             assert_eq!((x - u).abs() + (y - v).abs(), 1, "{pair:?}");
         }
+    }
+
+    #[test]
+    fn a_line_ends_at_its_last_bucket() {
+        let mut schema = schema(22, true, &[field("x", Datatype::Uint32)], &[]);
+        schema.dimensions[0].domain = Some(Range {
+            lo: vec![0; 4],
+            hi: 238u32.to_le_bytes().to_vec(),
+        });
+        let curve = Curve::new(&schema).unwrap();
+        let place = |v: u32| curve.place(&[&v.to_le_bytes()]).unwrap();
+        assert!(place(0) < place(1) && place(1) < place(237) && place(237) < place(238));
+    }
+
+    #[test]
+    fn distances_are_those_of_rounded_numbers() {
+        let mut schema = schema(
+            22,
+            true,
+            &[field("x", Datatype::Int64), field("y", Datatype::Int8)],
+            &[],
+        );
+        let lo = i64::MAX - 4000;
+        schema.dimensions[0].domain = Some(Range {
+            lo: lo.to_le_bytes().to_vec(),
+            hi: (lo + 3000).to_le_bytes().to_vec(),
+        });
+        let curve = Curve::new(&schema).unwrap();
+        let bucket = |v: i64| curve.bucket(&curve.dimensions[0], &v.to_le_bytes()).unwrap();
+        // Numbers below 2^63 are multiples of 1024 in f64.
+        assert_eq!(bucket(lo + 1), 0);
+        assert_eq!(bucket(lo + 3000), (1 << 31) - 1);
     }
 
     #[test]

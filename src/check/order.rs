@@ -25,10 +25,10 @@ struct Along {
 
 impl Order {
     /// The order of the cells of a fragment that was written by a library of format `library_version`. None with tiles along dimensions of
-    /// floats, whose places depend on how they are rounded, and for the first form of the Hilbert curve, that of version 7.
+    /// floats, whose places depend on how they are rounded, and for the first form of the Hilbert curve, that of versions 7 and 8.
     pub(super) fn new(schema: &Schema, library_version: u32) -> Option<Order> {
         let hilbert = schema.cell_order == Layout::Hilbert;
-        if hilbert && library_version < 8 {
+        if hilbert && library_version < 9 {
             return None;
         }
         let along = |dimension: &Dimension| {

@@ -2,27 +2,35 @@
 
 use super::{Checker, Kind, Problem};
 use crate::array::fragment::FragmentInfo;
-use crate::format::fragment::RTree;
-use crate::format::range::{Range, Rect, compare};
+use crate::error::Result;
+use crate::format::fragment::boxes::to_rect;
+use crate::format::fragment::{Boxes as StoredList, RTree, StoredBoxes};
+use crate::format::range::{Range as Interval, Rect, compare};
 use crate::format::schema::Schema;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// The bounding box of each tile of a sparse fragment, as stored.
-pub(super) struct Boxes(Vec<Rect>);
+pub(super) struct Boxes(StoredBoxes);
 
 impl Boxes {
     /// Those of versions 1 and 2, which have no tree.
-    pub(super) fn of_legacy(checker: &Checker, info: &FragmentInfo, boxes: &[Rect]) -> Option<Boxes> {
+    pub(super) fn of_legacy(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) -> Option<Boxes> {
         if info.dense {
             return None;
         }
         check_domain(checker, info, boxes);
-        Some(Boxes(boxes.to_vec()))
+        Some(Boxes(boxes.clone()))
     }
 
-    /// The leaves of an R-tree: as many as tiles, each inner node the union of its children, and the root the non-empty domain. None where
-    /// they cannot be told apart, and for dense fragments.
-    pub(super) fn of_rtree(checker: &Checker, info: &FragmentInfo, mut rtree: RTree) -> Option<Boxes> {
+    /// The leaves of an R-tree, whose boxes lie in `body`: as many as tiles, each inner node the union of its children, and the root the
+    /// non-empty domain. None where they cannot be told apart, and for dense fragments.
+    pub(super) fn of_rtree(
+        checker: &Checker,
+        info: &FragmentInfo,
+        mut rtree: RTree,
+        body: Vec<u8>,
+    ) -> Option<Boxes> {
         let problem = |message: String| {
             Problem::new(Kind::RTree, checker.show(&info.metadata_path()), message).in_part("R-tree")
         };
@@ -33,39 +41,50 @@ impl Boxes {
             }
             return None;
         }
-        let (leaves, tiles) = (rtree.leaves().len() as u64, info.geometry.tile_num);
-        if leaves != tiles {
-            checker.report(problem(format!("{leaves} leaves in a fragment of {tiles} tiles")));
+        let leaves = rtree.levels.pop();
+        let (number, tiles) = (leaves.as_ref().map_or(0, |l| l.len()), info.geometry.tile_num);
+        if number != tiles {
+            checker.report(problem(format!("{number} leaves in a fragment of {tiles} tiles")));
             return None;
         }
-        let fanout = usize::try_from(rtree.fanout).unwrap_or(usize::MAX).max(1);
+        let leaves = StoredBoxes { boxes: leaves?, body };
         // Libraries before format 6 wrote boxes of strings that are none.
         if info.writer.library_version < 6 && !info.schema.all_dimensions_fixed() {
-            return Some(Boxes(rtree.levels.pop().unwrap_or_default()));
+            return Some(Boxes(leaves));
         }
-        for (i, (parents, children)) in rtree.levels.iter().zip(rtree.levels.iter().skip(1)).enumerate() {
-            for (node, (parent, below)) in parents.iter().zip(children.chunks(fanout)).enumerate() {
-                if let Some(d) =
-                    union(&info.schema, below).and_then(|all| differs(&info.schema, parent, &all))
-                {
+        let fanout = u64::from(rtree.fanout).max(1);
+        let below = rtree.levels.iter().skip(1).chain([&leaves.boxes]);
+        for (i, (parents, children)) in rtree.levels.iter().zip(below).enumerate() {
+            let compared = parents.visit(&leaves.body, 0..parents.len(), |node, parent| {
+                let first = node.saturating_mul(fanout);
+                let all = union(
+                    &info.schema,
+                    &leaves.body,
+                    children,
+                    first..first.saturating_add(fanout),
+                )?;
+                if let Some(d) = all.and_then(|all| differs(&info.schema, &to_rect(parent), &all)) {
                     let message = format!("dimension {d} of a node is not the union of its children");
                     checker.report(problem(message).in_part(format_args!("level {i}, node {node}")));
                 }
+                Ok(())
+            });
+            if let Err(error) = compared {
+                checker.report(problem(error.to_string()));
             }
         }
-        let leaves = rtree.levels.pop().unwrap_or_default();
         check_domain(checker, info, &leaves);
         Some(Boxes(leaves))
     }
 
     /// The box of a tile.
-    pub(super) fn tile(&self, tile: u64) -> Option<&Rect> {
-        self.0.get(usize::try_from(tile).ok()?)
+    pub(super) fn tile(&self, tile: u64) -> Option<Rect> {
+        self.0.get(tile)
     }
 }
 
 /// The non-empty domain of a sparse fragment is the union of its tiles' boxes.
-fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &[Rect]) {
+fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) {
     let stored = info.non_empty_domain();
     // Libraries before format 10 left tiles out of the domain of strings.
     if info.writer.library_version < 10 && !info.schema.all_dimensions_fixed() {
@@ -78,38 +97,47 @@ fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &[Rect]) {
             message,
         ));
     };
-    match (stored, union(&info.schema, boxes)) {
-        (Some(stored), Some(all)) => {
+    match (
+        stored,
+        union(&info.schema, &boxes.body, &boxes.boxes, 0..boxes.len()),
+    ) {
+        (Some(stored), Ok(Some(all))) => {
             if let Some(d) = differs(&info.schema, stored, &all) {
                 problem(format!(
                     "dimension {d} of the non-empty domain is not the union of the tiles' bounding boxes"
                 ));
             }
         }
-        (None, Some(_)) => problem("no non-empty domain, but there are tiles".into()),
-        (_, None) => {}
+        (None, Ok(Some(_))) => problem("no non-empty domain, but there are tiles".into()),
+        (_, Ok(None)) => {}
+        (_, Err(error)) => problem(error.to_string()),
     }
 }
 
-/// The smallest box that holds all of `boxes`; None for no boxes. Bounds that cannot be compared (NaN) are passed over.
-fn union(schema: &Schema, boxes: &[Rect]) -> Option<Rect> {
-    let (first, rest) = boxes.split_first()?;
-    let mut all = first.clone();
-    for next in rest {
-        for ((d, all), next) in schema.dimensions.iter().zip(&mut all).zip(next) {
-            if compare(d.datatype, d.cell_val_num, &next.lo, &all.lo) == Some(Ordering::Less) {
-                all.lo.clone_from(&next.lo);
+/// The smallest box that holds those in `range` of `boxes`, which lie in `body`; None for no boxes. Bounds that cannot be compared (NaN) are
+/// passed over.
+fn union(schema: &Schema, body: &[u8], boxes: &StoredList, range: Range<u64>) -> Result<Option<Rect>> {
+    let mut union: Option<Rect> = None;
+    boxes.visit(&body, range, |_, bounds| {
+        let Some(all) = &mut union else {
+            union = Some(to_rect(bounds));
+            return Ok(());
+        };
+        for ((d, all), (lo, hi)) in schema.dimensions.iter().zip(all).zip(bounds) {
+            if compare(d.datatype, d.cell_val_num, lo, &all.lo) == Some(Ordering::Less) {
+                all.lo = lo.to_vec();
             }
-            if compare(d.datatype, d.cell_val_num, &next.hi, &all.hi) == Some(Ordering::Greater) {
-                all.hi.clone_from(&next.hi);
+            if compare(d.datatype, d.cell_val_num, hi, &all.hi) == Some(Ordering::Greater) {
+                all.hi = hi.to_vec();
             }
         }
-    }
-    Some(all)
+        Ok(())
+    })?;
+    Ok(union)
 }
 
 /// The first dimension in which two boxes differ.
-fn differs(schema: &Schema, a: &[Range], b: &[Range]) -> Option<usize> {
+fn differs(schema: &Schema, a: &[Interval], b: &[Interval]) -> Option<usize> {
     let mut dimensions = schema.dimensions.iter().zip(a.iter().zip(b));
     dimensions.position(|(d, (a, b))| {
         let unequal = |a: &[u8], b: &[u8]| {
@@ -123,15 +151,15 @@ fn differs(schema: &Schema, a: &[Range], b: &[Range]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::format::datatype::Datatype;
-    use crate::format::testing::{field, schema, var};
+    use crate::format::testing::{Bytes, field, schema, var};
 
     fn rect(x: (i16, i16), s: (&str, &str)) -> Rect {
         vec![
-            Range {
+            Interval {
                 lo: x.0.to_le_bytes().to_vec(),
                 hi: x.1.to_le_bytes().to_vec(),
             },
-            Range {
+            Interval {
                 lo: s.0.into(),
                 hi: s.1.into(),
             },
@@ -142,12 +170,30 @@ mod tests {
     fn unions_follow_the_types() {
         let dimensions = [field("x", Datatype::Int16), var("s", Datatype::StringAscii)];
         let schema = schema(22, true, &dimensions, &[]);
-        let boxes = [rect((-1, 2), ("b", "c")), rect((-300, 1), ("bb", "d"))];
-        let all = union(&schema, &boxes).unwrap();
+        let mut tree = Bytes::default().u32(2).count32(2);
+        let root = rect((-300, 2), ("b", "d"));
+        for level in [
+            &[root][..],
+            &[rect((-1, 2), ("b", "c")), rect((-300, 1), ("bb", "d"))],
+        ] {
+            tree = tree.count64(level.len());
+            for rect in level {
+                tree = tree.raw(&rect[0].lo).raw(&rect[0].hi);
+                let (lo, hi) = (&rect[1].lo, &rect[1].hi);
+                tree = tree
+                    .count64(lo.len() + hi.len())
+                    .count64(lo.len())
+                    .raw(lo)
+                    .raw(hi);
+            }
+        }
+        let rtree = RTree::parse(&tree.bytes, 22, &schema).unwrap();
+        let union = |range| union(&schema, &tree.bytes, &rtree.levels[1], range).unwrap();
+        let all = union(0..2).unwrap();
         assert_eq!(all, rect((-300, 2), ("b", "d")));
         assert_eq!(differs(&schema, &all, &rect((-300, 2), ("b", "d"))), None);
         assert_eq!(differs(&schema, &all, &rect((-300, 3), ("b", "d"))), Some(0));
         assert_eq!(differs(&schema, &all, &rect((-300, 2), ("", "d"))), Some(1));
-        assert_eq!(union(&schema, &[]), None);
+        assert_eq!(union(2..4), None);
     }
 }

@@ -87,6 +87,8 @@ pub(super) struct Summaries {
     pub inside: Summary,
     /// With the padding; None where there is none.
     pub all: Option<Summary>,
+    /// Whether all cells of one of the tiles are null.
+    pub tile_of_nulls: bool,
 }
 
 impl Summaries {
@@ -106,12 +108,17 @@ impl Summaries {
             own.merge(other.all.unwrap_or_else(|| other.inside.clone()));
         }
         self.inside.merge(other.inside);
+        self.tile_of_nulls |= other.tile_of_nulls;
     }
 }
 
 impl From<Summary> for Summaries {
     fn from(inside: Summary) -> Self {
-        Summaries { inside, all: None }
+        Summaries {
+            inside,
+            all: None,
+            tile_of_nulls: false,
+        }
     }
 }
 
@@ -545,6 +552,7 @@ mod tests {
         let mut tile = Summaries {
             all: Some(numbers(INT16, &[5, 0, 0, 0], &[])),
             inside: inside.clone(),
+            tile_of_nulls: false,
         };
         let wrong = |tile: &Summaries, min: i16| {
             tile.wrong(|s| s.wrong_min(Datatype::Int16, &min.to_le_bytes()))

@@ -6,9 +6,9 @@ use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
 use crate::array::fragment::{FragmentInfo, FragmentMetadata};
 use crate::error::Result;
+use crate::format::datatype::Datatype;
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
-use crate::format::pipeline::Filter;
 
 /// What is stored of one field, and which parts of it say something.
 pub(super) struct Stored {
@@ -37,16 +37,16 @@ impl Stored {
             return stored;
         };
         let class = Class::of(field.datatype, field.cell_val_num);
+        // Statistics are those of the values that were written.
+        let lossy = field.is_lossy(&info.schema);
         let attribute = matches!(field.role, Role::Attribute(_));
         let reads = Reads {
             info,
             slot: field.slot,
         };
-        // Writers of dense fragments look for var-sized bounds in memory that they have let go of, and for the validity of text among the first cells
-        // of a tile where they fill it in pieces or only in part.
-        let misread = info.dense && field.nullable && (field.cell_val_num.is_var() || class == Class::Text);
-        let garbage = info.dense && field.cell_val_num.is_var() || misread;
-        let lossy = is_lossy(info, field);
+        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count other cells' nulls, also those of text.
+        let text = field.nullable && class == Class::Text;
+        let garbage = info.dense && (field.cell_val_num.is_var() || text);
         if attribute && class != Class::Opaque && !garbage && !lossy {
             let read = |offsets: &[u64]| {
                 let section = reads.section(offsets, MinMax::parse)?;
@@ -63,7 +63,7 @@ impl Stored {
         if matches!(class, Class::Signed | Class::Unsigned | Class::Float) && !lossy {
             stored.sums = numbers(&footer.offsets.tile_sums);
         }
-        if field.nullable && class != Class::Opaque && !misread {
+        if field.nullable && class != Class::Opaque && !garbage {
             stored.null_counts = numbers(&footer.offsets.tile_null_counts);
         }
         stored
@@ -114,7 +114,9 @@ impl Stored {
         };
         let datatype = self.field.datatype;
         let mut wrong = Vec::new();
-        if self.bounds.is_some() {
+        // That of text takes the bounds of a tile of nulls, which are none, for values.
+        let text = summary.tile_of_nulls && matches!(datatype, Datatype::Char | Datatype::StringAscii);
+        if self.bounds.is_some() && !text {
             wrong.extend(summary.wrong(|s| s.wrong_min(datatype, &stored.min)));
             wrong.extend(summary.wrong(|s| s.wrong_max(datatype, &stored.max)));
         }
@@ -138,17 +140,6 @@ impl Stored {
         let path = info.engine.storage.display(&info.metadata_path());
         Problem::new(Kind::Statistics, path, message)
     }
-}
-
-/// Whether the values of a field may not be read as they were written, which is what statistics are about.
-fn is_lossy(info: &FragmentInfo, field: &Field) -> bool {
-    let pipeline = match field.role {
-        Role::Attribute(i) => info.schema.attributes.get(i).map(|attribute| &attribute.filters),
-        Role::Dimension(i) => Some(info.schema.dimension_filters(i)),
-        _ => None,
-    };
-    let lossy = |filter: &Filter| matches!(filter, Filter::ScaleFloat { .. } | Filter::Webp { .. });
-    pipeline.is_some_and(|pipeline| pipeline.filters.iter().any(lossy))
 }
 
 struct Reads<'a> {

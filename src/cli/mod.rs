@@ -96,7 +96,8 @@ struct CheckArgs {
 
 const MOUNT_EXAMPLES: &str = "\
 Mount options (-o, separated by commas):
-  allow_other        let all users read the mount (other users than root need user_allow_other in /etc/fuse.conf)
+  allow_other        let all users in, each to read what they could read in SOURCE; what a key was needed for, only who may
+                     read its file (other users than root need user_allow_other in /etc/fuse.conf)
   allow_root         let root read the mount as well
   auto_unmount       have fusermount3 unmount should the daemon be killed
   follow_symlinks    follow symbolic links in SOURCE that lead out of it

@@ -7,7 +7,7 @@ use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
 use crate::tree::Options;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -73,6 +73,8 @@ enum Event {
 /// Checks, opens and mounts.
 fn start(args: &MountArgs, flags: &MountFlags) -> Result<(Mounted, Receiver<Event>), Failure> {
     let source = check_source(&args.source)?;
+    // Held until it is mounted: two that start at once would both find the place free.
+    let _lock = lock_mountpoint(&args.mountpoint)?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
     check_nesting(&source, &mountpoint)?;
     let options: Options = args.source_args.options(flags.follow_symlinks)?;
@@ -121,7 +123,7 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
         ))),
         Ok(Event::Signal(signal)) => {
             log::info!("signal {signal}: unmounting");
-            let result = mounted.unmount();
+            let result = mounted.end();
             result.map_err(|error| {
                 Failure::new(format!(
                     "cannot unmount {}: {error}",
@@ -130,6 +132,22 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
             })
         }
         Err(_) => Err(Failure::new("all that could end the mount is gone")),
+    }
+}
+
+/// Keeps other processes of this program from mounting on MOUNTPOINT as long as the result lives. None where it cannot be locked, for
+/// reasons that are told elsewhere.
+fn lock_mountpoint(mountpoint: &Path) -> Result<Option<File>, Failure> {
+    let Ok(directory) = File::open(mountpoint) else {
+        return Ok(None);
+    };
+    match directory.try_lock() {
+        Ok(()) => Ok(Some(directory)),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
+            "another process is about to mount on {}",
+            show_path(mountpoint)
+        ))),
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

@@ -198,7 +198,9 @@ fn read_key(path: &Path) -> Result<EncryptionKey, Failure> {
         }
         _ => return Err(not_a_key(path)),
     }
-    Ok(EncryptionKey::new(key))
+    let file = std::path::absolute(path)
+        .map_err(|error| Failure::new(format!("key file {}: {error}", super::show_path(path))))?;
+    Ok(EncryptionKey::from_file(key, file))
 }
 
 fn not_a_key(path: &Path) -> Failure {

@@ -72,12 +72,10 @@ fn undo_block(width: usize, block: &[u8], out: &mut [u8]) {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use crate::filter::vectors::undo_parts;
 
     fn run(parts: &[u32], width: usize, data: &[u8]) -> Result<Vec<u8>> {
-        let bytes: Vec<u8> = parts.iter().flat_map(|n| n.to_le_bytes()).collect();
-        let mut out = vec![];
-        undo(&mut Cursor::new(&bytes), width, data, &mut out)?;
-        Ok(out)
+        undo_parts(undo, parts, width, data)
     }
 
     /// Bit by bit, as the module documentation has it.

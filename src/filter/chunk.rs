@@ -16,6 +16,9 @@ use crate::storage::Blob;
 /// Bytes of a chunk's three lengths.
 const HEADER: u64 = 12;
 
+/// The most chunks of a tile: of 64 KiB each they hold 64 GiB.
+const MAX_CHUNKS: u64 = 1 << 20;
+
 /// Bytes read at once while walking from header to header: small chunks share a read, large ones waste little.
 const WINDOW: u64 = 512;
 
@@ -62,7 +65,7 @@ impl ChunkIndex {
         };
         let stored_chunks = Cursor::with_base(window.at(start, 8)?, start).u64("number of chunks")?;
         let mut position = start + 8;
-        if stored_chunks > (end - position) / HEADER {
+        if stored_chunks > ((end - position) / HEADER).min(MAX_CHUNKS) {
             return Err(place(
                 blob,
                 start,
@@ -136,6 +139,7 @@ impl ChunkIndex {
                 )),
             ));
         }
+        index.chunks.shrink_to_fit();
         Ok(index)
     }
 
@@ -229,24 +233,7 @@ impl Window<'_> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-
-    struct Memory(Vec<u8>);
-
-    impl Blob for Memory {
-        fn len(&self) -> u64 {
-            self.0.len() as u64
-        }
-
-        fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-            let start = offset as usize;
-            out.copy_from_slice(&self.0[start..start + out.len()]);
-            Ok(())
-        }
-
-        fn display(&self) -> &str {
-            "memory"
-        }
-    }
+    use crate::storage::MemoryBlob;
 
     fn tile(chunks: &[(u32, &[u8], &[u8])]) -> Vec<u8> {
         let mut out = (chunks.len() as u64).to_le_bytes().to_vec();
@@ -261,7 +248,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8], expected: u64) -> Result<ChunkIndex> {
-        ChunkIndex::read(&Memory(bytes.to_vec()), 0, bytes.len() as u64, expected)
+        ChunkIndex::read(&MemoryBlob::new(bytes, "memory"), 0, bytes.len() as u64, expected)
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::format::pipeline::{Codec, Filter, Pipeline};
 use std::cell::Cell;
 use std::fmt;
 use std::mem;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A 32-byte AES-256 key, made ready for use. Shows nothing of itself when printed.
@@ -30,16 +31,33 @@ pub struct EncryptionKey(Arc<Key>);
 
 struct Key {
     bytes: [u8; 32],
+    /// The absolute path of the file that it comes from.
+    file: Option<PathBuf>,
     cipher: aes_256_gcm::Cipher,
 }
 
 impl EncryptionKey {
     /// Wraps the raw key.
     pub fn new(key: [u8; 32]) -> Self {
+        Self::make(key, None)
+    }
+
+    /// The same, noting that it comes from the file at the absolute path `file`: who may not read that may not see what the key decodes.
+    pub fn from_file(key: [u8; 32], file: PathBuf) -> Self {
+        Self::make(key, Some(file))
+    }
+
+    fn make(key: [u8; 32], file: Option<PathBuf>) -> Self {
         EncryptionKey(Arc::new(Key {
             cipher: aes_256_gcm::Cipher::new(&key),
             bytes: key,
+            file,
         }))
+    }
+
+    /// The absolute path of the file that it comes from, where it comes from one.
+    pub fn file(&self) -> Option<&Path> {
+        self.0.file.as_deref()
     }
 
     /// The raw key.
@@ -98,6 +116,19 @@ impl TileCodec {
     /// Whether decoded bytes are the stored ones, and nothing is there to check.
     pub fn is_identity(&self) -> bool {
         !self.embeds_offsets && plan::stages(self, 0, None).is_ok_and(|stages| stages.is_empty())
+    }
+
+    /// Bytes of memory that decoding a chunk takes, the result among them, when it is of `original` bytes and stored in `stored`. Of
+    /// ordinary chunks, the result alone: the rest is used again and again.
+    pub fn working_memory(&self, original: u64, stored: u64) -> u64 {
+        /// Chunks are seldom larger.
+        const ORDINARY: u64 = 1 << 20;
+        if original.max(stored) <= ORDINARY {
+            return original;
+        }
+        // The result, and the streams between filters.
+        let streams = self.pipeline.filters.len().clamp(1, 3) as u64;
+        original.saturating_mul(streams).saturating_add(stored)
     }
 
     /// The same with AES-256-GCM as the last filter, and its key where there is one.

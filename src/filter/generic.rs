@@ -27,8 +27,8 @@ const HEADER: u64 = 34;
 /// The most that a pipeline may take: libtiledb writes 18 to 23 bytes.
 const MAX_PIPELINE: u32 = 64 * 1024;
 
-/// The most that is decoded at once, whatever a header declares. Fragment metadata sections can be larger; they are read chunk by chunk.
-const MAX_WHOLE: u64 = 512 << 20;
+/// The most bytes of a body that is decoded whole where nothing else is said. What can honestly be larger is read chunk by chunk.
+pub const MAX_WHOLE: u64 = 16 << 20;
 
 /// The header of a generic tile, and what it takes to decode it.
 #[derive(Debug, Clone)]
@@ -140,12 +140,20 @@ impl GenericTile {
         Ok(decoded.data)
     }
 
-    /// Decodes the whole body.
+    /// Decodes the whole body. `LimitExceeded` where it has more than [`MAX_WHOLE`] bytes.
     pub fn decode(&self, blob: &dyn Blob) -> Result<Vec<u8>> {
-        if self.size > MAX_WHOLE {
-            return Err(Error::limit(format!("a generic tile of {} bytes", self.size))
-                .at(self.data_start)
-                .in_file(blob.display()));
+        self.decode_within(blob, MAX_WHOLE)
+    }
+
+    /// The same with another limit.
+    pub fn decode_within(&self, blob: &dyn Blob, most: u64) -> Result<Vec<u8>> {
+        if self.size > most {
+            return Err(Error::limit(format!(
+                "a generic tile of {} bytes, where {most} are taken",
+                self.size
+            ))
+            .at(self.data_start)
+            .in_file(blob.display()));
         }
         let index = self.index(blob)?;
         let mut out = Vec::new();
@@ -156,13 +164,23 @@ impl GenericTile {
     }
 }
 
-/// Decodes the generic tile at `offset` whole.
+/// Decodes the generic tile at `offset` whole, which has at most [`MAX_WHOLE`] bytes.
 pub fn read_generic_tile(
     blob: &dyn Blob,
     offset: u64,
     key: Option<&EncryptionKey>,
 ) -> Result<(GenericTile, Vec<u8>)> {
+    read_generic_tile_within(blob, offset, key, MAX_WHOLE)
+}
+
+/// The same for a tile of at most `most` bytes.
+pub fn read_generic_tile_within(
+    blob: &dyn Blob,
+    offset: u64,
+    key: Option<&EncryptionKey>,
+    most: u64,
+) -> Result<(GenericTile, Vec<u8>)> {
     let tile = GenericTile::read_header(blob, offset, key)?;
-    let body = tile.decode(blob)?;
+    let body = tile.decode_within(blob, most)?;
     Ok((tile, body))
 }

@@ -2,13 +2,21 @@
 //!
 //! Example: `78 9c | 63 64 60 60 60 44 c2 00 | 00 38 00 05` is four INT32 of value 1: the zlib header, one
 //! deflate block with fixed codes, and the checksum. The stream must end where the part ends.
+//!
+//! Parts are decoded by libdeflate, which decodes whole buffers and is the fastest there is. What it does not decode to exactly the declared
+//! length goes through zlib piece by piece, which tells what is wrong and makes room only for what is really produced.
 
+use super::element::{extend_zeroed, first_room};
 use super::stream::{self, Stream};
 use crate::error::Result;
 use flate2::{Decompress, FlushDecompress, Status};
+use libdeflater::{Decompressor, adler32};
 use std::cell::Cell;
 
 thread_local! {
+    /// Its tables are kept from part to part.
+    static WHOLE: Cell<Option<Decompressor>> = const { Cell::new(None) };
+
     /// Its window and tables are kept from part to part.
     static INFLATE: Cell<Option<Decompress>> = const { Cell::new(None) };
 }
@@ -30,11 +38,25 @@ impl Stream for Decompress {
 
 /// Appends the `length` bytes that the zlib stream `input` decodes to.
 pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    if first_room(length, input.len()) == length && decompress_whole(input, extend_zeroed(out, length)?) {
+        return Ok(());
+    }
+    out.truncate(start);
     let mut inflate = INFLATE.take().unwrap_or_else(|| Decompress::new(true));
     inflate.reset(true);
     let result = stream::decode(&mut inflate, input, length, out);
     INFLATE.set(Some(inflate));
     result
+}
+
+/// Fills `out` with what the zlib stream `input` decodes to. False when it decodes to another length or not at all, or when bytes follow it.
+fn decompress_whole(input: &[u8], out: &mut [u8]) -> bool {
+    let mut decompressor = WHOLE.take().unwrap_or_default();
+    let result = decompressor.zlib_decompress(input, out);
+    WHOLE.set(Some(decompressor));
+    // The library passes over what follows a stream: the checksum of the output must be the last of the input.
+    result == Ok(out.len()) && input.ends_with(&adler32(out).to_be_bytes())
 }
 
 #[cfg(test)]
@@ -86,6 +108,8 @@ mod tests {
         let mut longer = ONES.to_vec();
         longer.push(0);
         assert_eq!(run(&longer, 16).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(run(&ONES, 15).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(run(&ONES, 17).unwrap_err().kind(), ErrorKind::Corrupt);
         let mut wrong_sum = ONES;
         wrong_sum[13] ^= 1;
         assert_eq!(run(&wrong_sum, 16).unwrap_err().kind(), ErrorKind::Corrupt);

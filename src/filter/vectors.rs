@@ -2,6 +2,7 @@
 
 use super::codec::TileCodec;
 use crate::cursor::Cursor;
+use crate::error::Result;
 use crate::format::datatype::Datatype;
 use crate::format::pipeline::{Codec, Filter, Pipeline};
 
@@ -41,6 +42,19 @@ pub(super) fn codec(datatype: Datatype, filters: Vec<Filter>) -> TileCodec {
         embeds_offsets: false,
         key: None,
     }
+}
+
+/// Undoes a filter whose metadata is the number of parts and their lengths.
+pub(super) fn undo_parts(
+    undo: fn(&mut Cursor, usize, &[u8], &mut Vec<u8>) -> Result<()>,
+    parts: &[u32],
+    width: usize,
+    data: &[u8],
+) -> Result<Vec<u8>> {
+    let metadata: Vec<u8> = parts.iter().flat_map(|n| n.to_le_bytes()).collect();
+    let mut out = vec![];
+    undo(&mut Cursor::new(&metadata), width, data, &mut out)?;
+    Ok(out)
 }
 
 pub(super) fn vectors() -> Vec<Vector> {

@@ -1,8 +1,8 @@
 //! The text files that say which fragments count: consolidated commits, ignore files and vacuum files.
 
+use super::body::{Body, BodyCursor};
 use super::name::TimestampedName;
 use super::read;
-use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
 /// One entry of a consolidated commit file (`.con`).
@@ -94,18 +94,35 @@ pub struct ConsolidatedFooter {
 /// The footers follow the index back to back, in its order, so each one ends where the next begins; offsets have to ascend and lie behind the index.
 /// The file only saves opening those of the fragments, which are always there too. Footers of versions 3 and 4 in it are not to be trusted:
 /// current libraries write them with lists of the wrong length, which may parse as something else.
-pub fn parse_consolidated_metadata(body: &[u8]) -> Result<Vec<ConsolidatedFooter>> {
-    parse_index(&mut Cursor::new(body)).map_err(|e| e.in_part("consolidated fragment metadata"))
+pub fn parse_consolidated_metadata(body: &dyn Body) -> Result<Vec<ConsolidatedFooter>> {
+    BodyCursor::new(body)
+        .and_then(|mut c| parse_index(&mut c))
+        .map_err(|e| e.in_part("consolidated fragment metadata"))
 }
 
-fn parse_index(c: &mut Cursor<'_>) -> Result<Vec<ConsolidatedFooter>> {
-    let end = c.remaining() as u64;
+/// The most that the names in an index may take in memory, in bytes.
+const MAX_INDEX: u64 = 32 << 20;
+
+fn parse_index(c: &mut BodyCursor<'_>) -> Result<Vec<ConsolidatedFooter>> {
+    let end = c.remaining();
     let count = c.u32("fragment_num")?;
     c.check_count(u64::from(count), 16, "fragment_num")?;
     let mut footers = Vec::new();
+    let mut memory = 0u64;
     for _ in 0..count {
+        let length = c.u64("name")?;
+        memory = memory
+            .saturating_add(length)
+            .saturating_add(size_of::<ConsolidatedFooter>() as u64);
+        if memory > MAX_INDEX && length <= c.remaining() {
+            return Err(Error::limit(format!(
+                "{count} fragments whose names take more than {MAX_INDEX} bytes"
+            ))
+            .at(c.offset())
+            .in_part("`name`"));
+        }
         footers.push(ConsolidatedFooter {
-            name: read::text64(c, "name")?,
+            name: c.bytes(length, "name")?.to_vec(),
             offset: c.u64("footer_offset")?,
         });
     }
@@ -233,7 +250,7 @@ mod tests {
                 .raw(&[0; 20])
         };
         let bytes = index([52, 60]);
-        check_damage(&bytes, parse_consolidated_metadata);
+        check_damage(&bytes, |bytes| parse_consolidated_metadata(&bytes));
         let footers = parse_consolidated_metadata(&bytes.bytes).unwrap();
         let expected = [(&b"__a"[..], 52), (&b"file:///x/__b"[..], 60)];
         assert_eq!(
@@ -252,8 +269,8 @@ mod tests {
             );
         }
         for n in 0..52 {
-            assert!(parse_consolidated_metadata(&bytes.bytes[..n]).is_err());
+            assert!(parse_consolidated_metadata(&&bytes.bytes[..n]).is_err());
         }
-        assert_eq!(parse_consolidated_metadata(&[0; 4]).unwrap(), []);
+        assert_eq!(parse_consolidated_metadata(&vec![0; 4]).unwrap(), []);
     }
 }

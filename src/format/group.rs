@@ -30,6 +30,15 @@ pub struct GroupMember {
 }
 
 impl GroupDetails {
+    /// The number of members that a body states, which it is long enough for.
+    pub fn count(body: &[u8]) -> Result<u64> {
+        let mut c = Cursor::new(body);
+        parse_version(&mut c, "version")?;
+        let count = c.u64("member_num")?;
+        c.check_count(count, 15, "member_num")?;
+        Ok(count)
+    }
+
     /// Parses the unfiltered body. `UnsupportedVersion` for versions of groups and members other than 1 and 2.
     pub fn parse(body: &[u8]) -> Result<GroupDetails> {
         read::whole("group details", body, |c| {

@@ -1,9 +1,11 @@
 //! Array and group metadata: key-value pairs.
 
+use super::body::{Body, BodyCursor};
 use super::datatype::Datatype;
 use super::read;
 use crate::cursor::Cursor;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use std::ops::Range;
 
 /// One record of a metadata file.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +25,53 @@ pub struct MetadataValue {
     pub value_num: u32,
     /// `value_num` elements, little-endian.
     pub value: Vec<u8>,
+}
+
+/// The most bytes of a key that [`each_record`] takes.
+const MAX_KEY: u64 = 1 << 20;
+
+/// One record of a metadata file whose value stays where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataRecord {
+    /// Arbitrary bytes, mostly UTF-8.
+    pub key: Vec<u8>,
+    /// None where the record deletes the key. Type and number of the value's elements, and where in the body it lies.
+    pub value: Option<(Datatype, u32, Range<u64>)>,
+}
+
+/// Hands each record of a metadata file, whose unfiltered body is `body`, to `visit`, in order.
+pub fn each_record(body: &dyn Body, mut visit: impl FnMut(MetadataRecord) -> Result<()>) -> Result<()> {
+    let mut c = BodyCursor::new(body).map_err(|e| e.in_part("metadata"))?;
+    let mut number = 0u64;
+    while !c.is_empty() {
+        MetadataRecord::parse(&mut c)
+            .and_then(&mut visit)
+            .map_err(|e| e.in_part(format_args!("entry {number}")).in_part("metadata"))?;
+        number = number.saturating_add(1);
+    }
+    Ok(())
+}
+
+impl MetadataRecord {
+    fn parse(c: &mut BodyCursor<'_>) -> Result<MetadataRecord> {
+        let length = u64::from(c.u32("key")?);
+        if length > MAX_KEY {
+            return Err(Error::limit(format!("a key of {length} bytes"))
+                .at(c.offset())
+                .in_part("`key`"));
+        }
+        let key = c.bytes(length, "key")?.to_vec();
+        if c.bool("deletion")? {
+            return Ok(MetadataRecord { key, value: None });
+        }
+        let offset = c.offset();
+        let datatype =
+            Datatype::from_u8(c.u8("value_type")?).map_err(|e| e.at(offset).in_part("`value_type`"))?;
+        let value_num = c.u32("value_num")?;
+        let size = u64::from(value_num).saturating_mul(datatype.size() as u64);
+        let value = Some((datatype, value_num, c.skip(size, "value")?));
+        Ok(MetadataRecord { key, value })
+    }
 }
 
 /// Parses the unfiltered body of a metadata file into its records, in order.

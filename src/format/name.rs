@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 pub struct TimestampedName {
     /// Start and end in milliseconds since the Unix epoch, inclusive; start <= end.
     pub timestamps: (u64, u64),
-    /// The part of 32 hexadecimal digits.
-    pub uuid: String,
+    /// The part of 32 hexadecimal digits, in ASCII.
+    pub uuid: [u8; 32],
     /// The version at the end of the name, where the grammar has one.
     pub version: Option<u32>,
     /// The version that the grammar implies for locating things: the stated one, 4 for `__t1_t2_uuid`, 2 for `__uuid_t` and `__uuid_t1_t2`.
@@ -34,28 +34,32 @@ impl TimestampedName {
         let name = std::str::from_utf8(name).ok()?;
         let name = name.rsplit('/').next()?;
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-        let parts: Vec<&str> = stem.strip_prefix("__")?.split('_').collect();
-        let (timestamps, uuid, version, name_version) = match parts[..] {
-            [start, end, uuid, version] => {
+        let mut parts = stem.strip_prefix("__")?.split('_');
+        let parts = [(); 5].map(|()| parts.next());
+        let (timestamps, uuid, version, name_version) = match parts {
+            [Some(start), Some(end), Some(uuid), Some(version), None] => {
                 let version = u32::try_from(number(version)?).ok()?;
                 ((number(start)?, number(end)?), uuid, Some(version), version)
             }
-            [start, end, uuid] if uuid.len() == 32 => ((number(start)?, number(end)?), uuid, None, 4),
-            [uuid, start, end] => {
+            [Some(start), Some(end), Some(uuid), None, None] if uuid.len() == 32 => {
+                ((number(start)?, number(end)?), uuid, None, 4)
+            }
+            [Some(uuid), Some(start), Some(end), None, None] => {
                 number(start)?;
                 let end = number(end)?;
                 ((end, end), uuid, None, 2)
             }
-            [uuid, time] => {
+            [Some(uuid), Some(time), None, None, None] => {
                 let time = number(time)?;
                 ((time, time), uuid, None, 2)
             }
             _ => return None,
         };
-        let is_uuid = uuid.len() == 32 && uuid.bytes().all(|b| b.is_ascii_hexdigit());
-        (is_uuid && timestamps.0 <= timestamps.1).then(|| TimestampedName {
+        let uuid: [u8; 32] = uuid.as_bytes().try_into().ok()?;
+        let is_uuid = uuid.iter().all(u8::is_ascii_hexdigit);
+        (is_uuid && timestamps.0 <= timestamps.1).then_some(TimestampedName {
             timestamps,
-            uuid: uuid.to_string(),
+            uuid,
             version,
             name_version,
         })
@@ -126,7 +130,7 @@ mod tests {
 
     fn parse(text: &str) -> Option<((u64, u64), Option<u32>, u32)> {
         let name = TimestampedName::parse(text.replace('U', UUID).as_bytes()).ok()?;
-        assert_eq!(name.uuid, UUID);
+        assert_eq!(name.uuid, UUID.as_bytes());
         Some((name.timestamps, name.version, name.name_version))
     }
 

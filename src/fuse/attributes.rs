@@ -1,6 +1,7 @@
 //! Attributes of nodes and how long the kernel may keep them.
 
-use crate::tree::{Freshness, NodeType};
+use super::mount::Access;
+use crate::tree::{Freshness, Node, NodeType};
 use fuser::{FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +14,57 @@ pub(super) fn ttl(freshness: Freshness) -> Duration {
         Freshness::Live => Duration::ZERO,
     }
 }
+
+/// Group and permission bits of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mode {
+    pub(super) gid: u32,
+    pub(super) bits: u16,
+}
+
+impl Mode {
+    /// Those of `node`: what everybody may read whom the kernel lets in. Where it lets everybody in, nobody may read what they could not read
+    /// in the source; `owner` may read everything.
+    pub(super) fn of(node: &Node, access: Access, owner: Owner) -> Self {
+        let (read, search) = match node.node_type() {
+            NodeType::Directory => (0o4, 0o1),
+            NodeType::File => (0o4, 0),
+        };
+        let all: u16 = read | search;
+        match access {
+            Access::Owner => Mode {
+                gid: owner.gid,
+                bits: all * 0o111,
+            },
+            // The kernel knows no such access: it lets everybody in, and these bits keep out all but root.
+            Access::OwnerAndRoot => Mode {
+                gid: owner.gid,
+                bits: all << 6,
+            },
+            Access::All => {
+                let permissions = node.permissions();
+                let open = &permissions.open;
+                let list = &permissions.list;
+                let gid = open.group().or(list.group()).unwrap_or(owner.gid);
+                let class = |opens: bool, lists: bool| match (opens, lists) {
+                    (false, _) => 0,
+                    (true, false) => search,
+                    (true, true) => all,
+                };
+                let group = class(open.has_group(gid, owner.uid), list.has_group(gid, owner.uid));
+                let others = class(open.has_others(gid, owner.uid), list.has_others(gid, owner.uid));
+                Mode {
+                    gid,
+                    bits: all << 6 | group << 3 | others,
+                }
+            }
+        }
+    }
+}
+
+/// How long the kernel may believe permissions that follow those of the source: a change must be seen within one second, and looking
+/// at the source may itself lag behind a little.
+pub(super) const MODE_TTL: Duration = Duration::from_millis(300);
 
 /// The owner of all nodes.
 #[derive(Debug, Clone, Copy)]
@@ -31,15 +83,16 @@ pub(super) struct Attributes {
     pub(super) mtime: u64,
     /// How long they may be kept.
     pub(super) ttl: Duration,
+    pub(super) mode: Mode,
 }
 
 impl Attributes {
-    /// As FUSE wants them: files 0444, directories 0555, all times the modification time.
+    /// As FUSE wants them, all times the modification time.
     pub(super) fn to_fuse(self, number: u64, owner: Owner) -> FileAttr {
         let time = time(self.mtime);
-        let (kind, perm, nlink) = match self.kind {
-            NodeType::Directory => (FileType::Directory, 0o555, 2),
-            NodeType::File => (FileType::RegularFile, 0o444, 1),
+        let (kind, nlink) = match self.kind {
+            NodeType::Directory => (FileType::Directory, 2),
+            NodeType::File => (FileType::RegularFile, 1),
         };
         FileAttr {
             ino: INodeNo(number),
@@ -50,10 +103,10 @@ impl Attributes {
             ctime: time,
             crtime: time,
             kind,
-            perm,
+            perm: self.mode.bits,
             nlink,
             uid: owner.uid,
-            gid: owner.gid,
+            gid: self.mode.gid,
             rdev: 0,
             // What stdio reads at once: small, so that reading a few bytes decodes one chunk; the kernel reads ahead by itself.
             blksize: 4096,
@@ -69,6 +122,7 @@ pub(super) fn absent() -> FileAttr {
         size: 0,
         mtime: 0,
         ttl: Duration::ZERO,
+        mode: Mode { gid: 0, bits: 0 },
     };
     nothing.to_fuse(0, Owner { uid: 0, gid: 0 })
 }

@@ -1,9 +1,10 @@
 //! The file system: what a request comes to.
 
-use super::attributes::{Attributes, Owner, ttl};
+use super::attributes::{Attributes, MODE_TTL, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes};
+use super::mount::Access;
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
 use crate::tree::node::clamp;
@@ -20,6 +21,9 @@ use std::time::Duration;
 /// The largest request, in bytes.
 pub(super) const MAX_REQUEST: u32 = 1 << 20;
 
+/// Bytes of the longest name.
+pub(super) const MAX_NAME: u32 = 255;
+
 /// Inode numbers are never used for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
 
@@ -34,6 +38,7 @@ pub struct FileSystem {
     pub(super) inodes: Inodes,
     pub(super) handles: Handles,
     pub(super) owner: Owner,
+    access: Access,
     probe: Option<Probe>,
     pub(super) readdirplus: bool,
     /// Whether a file open for direct I/O can be mapped.
@@ -64,6 +69,7 @@ impl FileSystem {
                 uid: nix::unistd::geteuid().as_raw(),
                 gid: nix::unistd::getegid().as_raw(),
             },
+            access: Access::default(),
             probe: None,
             readdirplus: false,
             direct_mmap: false,
@@ -85,6 +91,11 @@ impl FileSystem {
     pub fn with_readdirplus(mut self, enabled: bool) -> Self {
         self.readdirplus = enabled;
         self
+    }
+
+    /// Tells whom the kernel lets in, which permissions are then for.
+    pub(super) fn set_access(&mut self, access: Access) {
+        self.access = access;
     }
 
     /// Where the session's notifier is to be put once there is one.
@@ -122,22 +133,34 @@ impl FileSystem {
         self.inodes.get(number.0).ok_or(Errno::ESTALE)
     }
 
+    /// The node of an inode. ESTALE where there is nothing under its path any more: the kernel then looks the path up anew.
+    pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Node, Errno> {
+        match self.inodes.node(inode) {
+            Ok(Some(node)) => Ok(node),
+            Ok(None) => Err(Errno::ESTALE),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ESTALE),
+            Err(error) => Err(self.reporter.inside(&inode.path(), &error)),
+        }
+    }
+
     pub(super) fn handle(&self, handle: FuseHandle) -> Result<Arc<Handle>, Errno> {
         self.handles.get(handle.0).ok_or(Errno::EBADF)
     }
 
     /// What `stat` says of a node. A file whose length cannot be told still stats, as an empty one: opening it gives the error.
     fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> Attributes {
+        let mode = self.mode(node);
         match node {
             Node::Directory(directory) => Attributes {
                 kind: NodeType::Directory,
                 size: 0,
                 mtime: directory.mtime(),
-                ttl: ttl(directory.freshness()),
+                ttl: self.attributes_ttl(directory.freshness()),
+                mode,
             },
             Node::File(file) => {
                 let (size, ttl) = match file.len() {
-                    Ok(len) => (len, ttl(file.freshness())),
+                    Ok(len) => (len, self.attributes_ttl(file.freshness())),
                     Err(error) => {
                         self.reporter.report(&path(), &error);
                         (0, Duration::ZERO)
@@ -148,8 +171,21 @@ impl FileSystem {
                     size,
                     mtime: file.mtime(),
                     ttl,
+                    mode,
                 }
             }
+        }
+    }
+
+    fn mode(&self, node: &Node) -> Mode {
+        Mode::of(node, self.access, self.owner)
+    }
+
+    /// How long the kernel may keep attributes.
+    fn attributes_ttl(&self, freshness: Freshness) -> Duration {
+        match self.access {
+            Access::Owner | Access::OwnerAndRoot => ttl(freshness),
+            Access::All => ttl(freshness).min(MODE_TTL),
         }
     }
 
@@ -161,9 +197,13 @@ impl FileSystem {
 
     pub(super) fn do_lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Found, Errno> {
         let parent = self.inode(parent)?;
-        let Node::Directory(directory) = parent.node() else {
+        let Node::Directory(directory) = self.node(&parent)? else {
             return Err(Errno::ENOTDIR);
         };
+        // The kernel itself refuses only what is longer than 1024 bytes.
+        if name.len() > MAX_NAME as usize {
+            return Err(Errno::ENAMETOOLONG);
+        }
         let entry_ttl = ttl(directory.freshness());
         match directory.lookup(name) {
             Ok(Some(node)) => {
@@ -189,7 +229,7 @@ impl FileSystem {
         handle: Option<FuseHandle>,
     ) -> Result<(Duration, FileAttr), Errno> {
         let inode = self.inode(number)?;
-        let node = inode.node();
+        let node = self.node(&inode)?;
         let mut attributes = None;
         if let (Some(handle), Node::File(file)) = (handle, &node)
             && let Some(handle) = self.handles.get(handle.0)
@@ -200,7 +240,8 @@ impl FileSystem {
                 kind: NodeType::File,
                 size: handle.open.len(),
                 mtime: file.mtime(),
-                ttl: ttl(file.freshness()),
+                ttl: self.attributes_ttl(file.freshness()),
+                mode: self.mode(&node),
             });
         }
         let attributes = attributes.unwrap_or_else(|| self.attributes(&node, || inode.path()));
@@ -216,7 +257,7 @@ impl FileSystem {
             return Err(Errno::EROFS);
         }
         let inode = self.inode(number)?;
-        let Node::File(file) = inode.node() else {
+        let Node::File(file) = self.node(&inode)? else {
             return Err(Errno::EISDIR);
         };
         let open = file
@@ -242,23 +283,20 @@ impl FileSystem {
     /// How a file just opened at `state` (version, length) goes through the page cache: whether at all, and the flags to answer with.
     fn caching(&self, inode: &Inode, file: &dyn File, state: (u64, u64)) -> (bool, FopenFlags) {
         let freshness = file.freshness();
-        let mut pages = inode.pages();
-        let same = pages.state == Some(state);
-        // The pages belong to all who have the file open. One who has it open in another state goes around them.
-        let other_state = freshness == Freshness::Listing && pages.users > 0 && !same;
-        if self.direct_mmap && (freshness == Freshness::Live || other_state) {
-            return (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
-        }
-        pages.state = Some(state);
-        pages.users = pages.users.saturating_add(1);
-        let keep = match freshness {
-            Freshness::Immutable => true,
-            Freshness::Listing => same,
-            Freshness::Live => false,
-        };
-        let mut flags = FopenFlags::FOPEN_NOFLUSH;
-        flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
-        (true, flags)
+        inode.pages(|pages| {
+            let same = pages.state == Some(state);
+            // The pages belong to all who have the file open. One who has it open in another state goes around them.
+            let other_state = freshness != Freshness::Live && pages.users > 0 && !same;
+            if self.direct_mmap && (freshness == Freshness::Live || other_state) {
+                return (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
+            }
+            pages.state = Some(state);
+            pages.users = pages.users.saturating_add(1);
+            let keep = freshness != Freshness::Live && same;
+            let mut flags = FopenFlags::FOPEN_NOFLUSH;
+            flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
+            (true, flags)
+        })
     }
 
     /// The part of an open file that a request asks for, in `scratch` or shared.
@@ -298,7 +336,7 @@ impl FileSystem {
             return Err(Errno::EISDIR);
         }
         let inode = self.inode(number)?;
-        let Node::Directory(directory) = inode.node() else {
+        let Node::Directory(directory) = self.node(&inode)? else {
             return Err(Errno::ENOTDIR);
         };
         let flags = match directory.freshness() {
@@ -344,7 +382,7 @@ impl FileSystem {
         match &*held {
             Some(listing) if offset > 0 => Ok(listing.clone()),
             _ => {
-                let Node::Directory(directory) = handle.inode.node() else {
+                let Node::Directory(directory) = self.node(&handle.inode)? else {
                     return Err(Errno::ENOTDIR);
                 };
                 let listing = directory.list().map_err(|error| {
@@ -368,7 +406,7 @@ impl FileSystem {
         position: u64,
         name: &OsStr,
     ) -> Result<bool, Errno> {
-        let Node::Directory(directory) = parent.node() else {
+        let Node::Directory(directory) = self.node(parent)? else {
             return Err(Errno::ENOTDIR);
         };
         let node = match directory.lookup(name) {

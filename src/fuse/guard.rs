@@ -64,6 +64,8 @@ impl Reporter {
         self.report(path, error);
         match error.errno() {
             libc::ENOENT | libc::ENOTDIR | libc::EINVAL | libc::EINTR | libc::EAGAIN => Errno::EIO,
+            // It is the source's connection that is broken; of this mount it would say that nobody serves it.
+            libc::ENOTCONN | libc::ECONNABORTED => Errno::EIO,
             // What the kernel accepts in a reply.
             errno @ 1..=511 => Errno::from_i32(errno),
             _ => Errno::EIO,
@@ -130,6 +132,7 @@ mod tests {
         assert_eq!(code(Error::not_found("x")), libc::EIO);
         assert_eq!(code(Error::new(ErrorKind::WrongKey, "x")), libc::EACCES);
         assert_eq!(code(Error::new(ErrorKind::Io(libc::ESTALE), "x")), libc::ESTALE);
+        assert_eq!(code(Error::new(ErrorKind::Io(libc::ENOTCONN), "x")), libc::EIO);
         assert_eq!(code(Error::new(ErrorKind::Io(-5), "x")), libc::EIO);
         assert_eq!(code(Error::new(ErrorKind::Io(100_000), "x")), libc::EIO);
     }

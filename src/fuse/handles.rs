@@ -24,8 +24,8 @@ pub(super) struct FileHandle {
 impl Drop for FileHandle {
     fn drop(&mut self) {
         if self.paged {
-            let mut pages = self.inode.pages();
-            pages.users = pages.users.saturating_sub(1);
+            self.inode
+                .pages(|pages| pages.users = pages.users.saturating_sub(1));
         }
     }
 }

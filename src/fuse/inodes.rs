@@ -1,36 +1,46 @@
 //! The inodes that the kernel remembers.
 //!
 //! An entry lives from the first answer that names it until the kernel has forgotten it as often as it was named, so the table is
-//! as large as the kernel's own. Numbers are a hash of the path: the same from one mount to the next.
+//! as large as the kernel's own, which keeps what it has seen as long as it has memory to spare. So an entry is little more than a name: the
+//! node, and with it all that was read of an array, is held for the [`HELD`] that were used last only, and looked up again by its
+//! path when it is wanted. Numbers are a hash of the path: the same from one mount to the next.
 
+use crate::error::Result;
 use crate::stats::Stats;
 use crate::tree::Node;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::{OsStr, OsString};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// The root's number, fixed by FUSE.
 pub(super) const ROOT: u64 = 1;
+
+/// Inodes whose nodes are held, the root not counted.
+const HELD: usize = 4096;
 
 /// A node under the path by which the kernel knows it.
 pub(super) struct Inode {
     pub(super) number: u64,
     /// None for the root. Kept alive for the path, even when the kernel has forgotten it.
     parent: Option<Arc<Inode>>,
-    name: OsString,
+    name: Box<OsStr>,
     /// State of the path's hash after `name`.
     hash: u64,
-    node: RwLock<Node>,
+    /// None when it is to be looked up again.
+    node: Mutex<Option<Node>>,
+    /// Whether the node was wanted since the last time that it could have been let go.
+    used: AtomicBool,
     /// The size that the kernel was last told.
     known_size: AtomicU64,
-    pages: Mutex<Pages>,
+    /// None before the first open.
+    pages: Mutex<Option<Box<Pages>>>,
 }
 
 /// From which state of a file the kernel's pages of it come.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Pages {
     /// Version and length at the last open that went through the page cache.
     pub(super) state: Option<(u64, u64)>,
@@ -39,9 +49,24 @@ pub(super) struct Pages {
 }
 
 impl Inode {
-    /// The node as it was last looked up.
-    pub(super) fn node(&self) -> Node {
-        self.node.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn new(number: u64, parent: Option<Arc<Inode>>, name: &OsStr, hash: u64, node: Option<Node>) -> Inode {
+        Inode {
+            number,
+            parent,
+            name: name.into(),
+            hash,
+            node: Mutex::new(node),
+            used: AtomicBool::new(false),
+            known_size: AtomicU64::new(0),
+            pages: Mutex::default(),
+        }
+    }
+
+    /// The node as it was last looked up, if it is held.
+    fn held(&self) -> Option<Node> {
+        let node = lock(&self.node).clone();
+        self.used.store(true, Ordering::Relaxed);
+        node
     }
 
     /// The path from the root of the mount, without a leading `/`; what is not UTF-8 is replaced.
@@ -81,10 +106,14 @@ impl Inode {
         self.known_size.store(size, Ordering::Relaxed);
     }
 
-    /// What the page cache holds.
-    pub(super) fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Looks at, and changes, what is known of the page cache.
+    pub(super) fn pages<T>(&self, change: impl FnOnce(&mut Pages) -> T) -> T {
+        change(lock(&self.pages).get_or_insert_default())
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Inode {
@@ -106,24 +135,22 @@ struct Slot {
 /// All inodes that the kernel remembers.
 pub(super) struct Inodes {
     slots: RwLock<HashMap<u64, Slot>>,
+    /// Those whose nodes are held, in the order in which they may be let go; some have been forgotten meanwhile.
+    held: Mutex<VecDeque<Weak<Inode>>>,
+    /// How many that may be: [`HELD`], but for tests.
+    pub(super) most_held: usize,
     stats: Arc<Stats>,
 }
 
 impl Inodes {
     /// A table that holds `root` alone.
     pub(super) fn new(root: Node, stats: Arc<Stats>) -> Self {
-        let inode = Arc::new(Inode {
-            number: ROOT,
-            parent: None,
-            name: OsString::new(),
-            hash: FNV_OFFSET,
-            node: RwLock::new(root),
-            known_size: AtomicU64::new(0),
-            pages: Mutex::default(),
-        });
+        let inode = Arc::new(Inode::new(ROOT, None, OsStr::new(""), FNV_OFFSET, Some(root)));
         stats.inodes.set(1);
         Inodes {
             slots: RwLock::new(HashMap::from([(ROOT, Slot { inode, lookups: 1 })])),
+            held: Mutex::default(),
+            most_held: HELD,
             stats,
         }
     }
@@ -145,29 +172,14 @@ impl Inodes {
         let hash = hash(parent.hash, name);
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let number = place(&slots, parent, name, hash);
-        match slots.entry(number) {
+        let inode = match slots.entry(number) {
             Entry::Occupied(mut entry) => {
                 let slot = entry.get_mut();
                 slot.lookups = slot.lookups.saturating_add(1);
-                let inode = slot.inode.clone();
-                let old = {
-                    let mut held = inode.node.write().unwrap_or_else(PoisonError::into_inner);
-                    std::mem::replace(&mut *held, node)
-                };
-                drop(slots);
-                drop(old);
-                inode
+                slot.inode.clone()
             }
             Entry::Vacant(entry) => {
-                let inode = Arc::new(Inode {
-                    number,
-                    parent: Some(parent.clone()),
-                    name: name.to_os_string(),
-                    hash,
-                    node: RwLock::new(node),
-                    known_size: AtomicU64::new(0),
-                    pages: Mutex::default(),
-                });
+                let inode = Arc::new(Inode::new(number, Some(parent.clone()), name, hash, None));
                 entry.insert(Slot {
                     inode: inode.clone(),
                     lookups: 1,
@@ -175,7 +187,66 @@ impl Inodes {
                 self.stats.inodes.set(slots.len() as u64);
                 inode
             }
+        };
+        drop(slots);
+        self.hold(&inode, node);
+        inode
+    }
+
+    /// The node of `inode`, looked up again by its path where it is not held. None where there is nothing under that path any more.
+    pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Option<Node>> {
+        let mut way = Vec::new();
+        let mut at = inode;
+        let mut node = loop {
+            match (at.held(), &at.parent) {
+                (Some(node), _) => break node,
+                (None, Some(parent)) => {
+                    way.push(at);
+                    at = parent;
+                }
+                (None, None) => return Ok(None),
+            }
+        };
+        for inode in way.into_iter().rev() {
+            let Node::Directory(directory) = &node else {
+                return Ok(None);
+            };
+            let Some(next) = directory.lookup(&inode.name)? else {
+                return Ok(None);
+            };
+            self.hold(inode, next.clone());
+            node = next;
         }
+        Ok(Some(node))
+    }
+
+    /// Puts a node that was just looked up into its inode, and lets go of those that were not wanted for longest.
+    fn hold(&self, inode: &Arc<Inode>, node: Node) {
+        // What nodes hold is freed without holding up the others.
+        let old = lock(&inode.node).replace(node);
+        if old.is_some() {
+            return;
+        }
+        let mut let_go = Vec::new();
+        let mut held = lock(&self.held);
+        held.push_back(Arc::downgrade(inode));
+        // Twice, because each may be spared once.
+        for _ in 0..self.most_held.saturating_mul(2) {
+            if held.len() <= self.most_held {
+                break;
+            }
+            let Some(oldest) = held.pop_front() else { break };
+            match oldest.upgrade() {
+                Some(inode) if inode.used.swap(false, Ordering::Relaxed) => held.push_back(oldest),
+                Some(inode) => {
+                    let node = lock(&inode.node).take();
+                    let_go.push((node, inode));
+                }
+                None => {}
+            }
+        }
+        drop(held);
+        drop(let_go);
     }
 
     /// Takes back `count` of the times that the kernel was told of inode `number`.
@@ -192,6 +263,10 @@ impl Inodes {
         if slot.lookups == 0 {
             let slot = entry.remove();
             self.stats.inodes.set(slots.len() as u64);
+            if slots.len() < slots.capacity() / 8 {
+                let room = slots.len().saturating_mul(2);
+                slots.shrink_to(room);
+            }
             drop(slots);
             // What the node holds is freed without holding up the others.
             drop(slot);
@@ -224,7 +299,7 @@ fn place(slots: &HashMap<u64, Slot>, parent: &Inode, name: &OsStr, hash: u64) ->
         if number > ROOT {
             match slots.get(&number) {
                 None => return number,
-                Some(slot) if slot.inode.name == name && slot.inode.parent_number() == parent.number => {
+                Some(slot) if *slot.inode.name == *name && slot.inode.parent_number() == parent.number => {
                     return number;
                 }
                 Some(_) => {}
@@ -302,19 +377,59 @@ mod tests {
         assert_eq!(stats.inodes.get(), 1);
     }
 
+    /// A directory in which every name is found, each a directory that shares one thing.
+    struct Endless(Arc<()>);
+
+    impl Directory for Endless {
+        fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+            Ok(Some(Node::Directory(Arc::new(Endless(self.0.clone())))))
+        }
+        fn list(&self) -> Result<Arc<dyn Listing>> {
+            Ok(Arc::new(Vec::new()))
+        }
+        fn mtime(&self) -> u64 {
+            0
+        }
+        fn freshness(&self) -> Freshness {
+            Freshness::Immutable
+        }
+    }
+
+    #[test]
+    fn few_nodes_are_held_however_many_inodes_are_remembered() {
+        let shared = Arc::new(());
+        let node = || Node::Directory(Arc::new(Endless(shared.clone())));
+        let stats = Arc::new(Stats::default());
+        let inodes = Inodes::new(node(), stats.clone());
+        let top = inodes.remember(&inodes.get(ROOT).unwrap(), OsStr::new("top"), node());
+        for i in 0..3 * HELD {
+            inodes.remember(&top, OsStr::new(&format!("{i}")), node());
+        }
+        assert_eq!(stats.inodes.get() as usize, 3 * HELD + 2);
+        assert!(Arc::strong_count(&shared) <= HELD + 3);
+        // Looked up again, and held again.
+        let first = inodes.get(inodes.number_of(&top, OsStr::new("0"))).unwrap();
+        assert!(lock(&first.node).is_none());
+        assert!(inodes.node(&first).unwrap().is_some());
+        assert!(lock(&first.node).is_some());
+        // What the kernel remembers costs little.
+        assert!(size_of::<Inode>() <= 112, "{}", size_of::<Inode>());
+        let numbers: Vec<u64> = inodes.slots.read().unwrap().keys().copied().collect();
+        for number in numbers {
+            inodes.forget(number, 1);
+        }
+        drop((first, top));
+        // The root's and that of the test.
+        assert_eq!(Arc::strong_count(&shared), 2);
+        assert!(inodes.slots.read().unwrap().capacity() < HELD);
+    }
+
     #[test]
     fn a_taken_number_is_passed_over() {
         let (inodes, _, root) = table();
         let wanted = inodes.number_of(&root, OsStr::new("a"));
-        let other = Arc::new(Inode {
-            number: wanted,
-            parent: Some(root.clone()),
-            name: OsString::from("other"),
-            hash: 0,
-            node: RwLock::new(node()),
-            known_size: AtomicU64::new(0),
-            pages: Mutex::default(),
-        });
+        let other = Inode::new(wanted, Some(root.clone()), OsStr::new("other"), 0, Some(node()));
+        let other = Arc::new(other);
         inodes.slots.write().unwrap().insert(
             wanted,
             Slot {

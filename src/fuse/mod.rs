@@ -11,6 +11,10 @@
 //! | `Listing` | 300 ms | kept while the opened version is the one that they were read from |
 //! | `Live` | not at all | not at all: each open file reads its own state |
 //!
+//! Where others than the user who mounts are let in (`allow_other`), the mode of a node follows the
+//! [permissions](crate::tree::Permissions) of what it comes from, and attributes are kept for 300 ms at the most, so that a change there is
+//! seen within a second. Without, nobody asks for permissions.
+//!
 //! An entry's lifetime is that of the directory which names it, so a fragment that is removed from a listing disappears in time,
 //! though all that is in it is immutable.
 
@@ -19,6 +23,8 @@ mod filesystem;
 mod guard;
 mod handles;
 mod inodes;
+#[cfg(test)]
+mod model;
 mod mount;
 pub mod mountinfo;
 mod requests;

@@ -33,6 +33,9 @@ const READ_AHEAD_KB: u32 = MAX_REQUEST >> 10;
 /// How long [`Mounted`]'s drop waits for the session's threads, which go on while files are open.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long [`Mounted::end`] waits for open files to be closed.
+const GRACE: Duration = Duration::from_millis(500);
+
 /// Who may use a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
@@ -142,9 +145,10 @@ impl Ended {
 /// Mounts `filesystem` on the directory `mountpoint` and serves it in the background.
 ///
 /// Errors say what is wrong and how to mend it: `/dev/fuse` or `fusermount3` missing, no permission.
-pub fn mount(filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
+pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
     let mountpoint = fs::canonicalize(mountpoint)
         .map_err(|error| Error::io(&error).in_file(mountinfo::printable(mountpoint.as_os_str())))?;
+    filesystem.set_access(options.access);
     let (device, helper) = attach(&mountpoint, options)?;
     let entry = mountinfo::mounted_at(&mountpoint)
         .map_err(|error| Error::io(&error))?
@@ -205,11 +209,47 @@ impl Mounted {
     /// Takes it out of the tree of files at once. Where files are still open they can be read on until they are closed, as long as
     /// this process lives. Nothing happens when somebody has unmounted it already.
     pub fn unmount(&mut self) -> Result<()> {
+        if !self.is_uppermost()? {
+            return Ok(());
+        }
+        let path = &self.entry.mount_point;
+        match unmount_path(path, false) {
+            Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => unmount_path(path, true),
+            result => result,
+        }
+    }
+}
+
+impl Mounted {
+    /// Unmounts for good, as a program does that is told to end: waits a little for open files to be closed; then whoever still has some gets an
+    /// error, also where an answer to them hangs in the source. Users other than root leave them to the end of the process.
+    pub fn end(&mut self) -> Result<()> {
+        let end = Instant::now().checked_add(GRACE);
+        let path = self.entry.mount_point.clone();
+        while self.is_uppermost()? {
+            match unmount_path(&path, false) {
+                Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => {}
+                result => return result,
+            }
+            if end.is_none_or(|end| Instant::now() > end) {
+                let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
+                return match umount2(&path, flags) {
+                    Ok(()) => Ok(()),
+                    Err(_) => self.unmount(),
+                };
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Whether it is still mounted. An error when something else is mounted over it.
+    fn is_uppermost(&self) -> Result<bool> {
         let path = &self.entry.mount_point;
         let table = mountinfo::mounts().map_err(|error| Error::io(&error))?;
         // While the connection stands, nothing else has the device number; later the whole entry may be that of another mount.
         if !self.is_connected() || !table.contains(&self.entry) {
-            return Ok(());
+            return Ok(false);
         }
         if table.iter().rfind(|mount| mount.mount_point == *path) != Some(&self.entry) {
             return Err(Error::new(
@@ -220,14 +260,9 @@ impl Mounted {
                 ),
             ));
         }
-        match unmount_path(path, false) {
-            Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => unmount_path(path, true),
-            result => result,
-        }
+        Ok(true)
     }
-}
 
-impl Mounted {
     /// Whether the file system still exists for the kernel, mounted or detached.
     fn is_connected(&self) -> bool {
         let mut polled = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
@@ -432,10 +467,14 @@ fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(
                 .unwrap_or_default();
             Err(Error::new(
                 ErrorKind::Io(libc::EPERM),
-                if message.is_empty() {
-                    format!("fusermount3 did not mount: {error}")
-                } else {
-                    message
+                match message {
+                    _ if message.is_empty() => format!("fusermount3 did not mount: {error}"),
+                    _ if message.contains("user_allow_other") => {
+                        "users other than root may give -o allow_other or allow_root only where /etc/fuse.conf has the line \
+                         `user_allow_other`: add it, or mount as root"
+                            .to_owned()
+                    }
+                    _ => message,
                 },
             ))
         }

@@ -1,9 +1,10 @@
 //! The kernel's requests, each worked out inside [`FileSystem::guard`] and answered outside it, so that it is answered whatever
 //! happens.
 
-use super::attributes::{Attributes, absent, file_type};
-use super::filesystem::{FileSystem, Found, GENERATION, MAX_REQUEST};
+use super::attributes::{Attributes, Mode, absent, file_type};
+use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
+use super::inodes::ROOT;
 use crate::tree::{Node, NodeType};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,
@@ -30,31 +31,15 @@ thread_local! {
 
 impl Filesystem for FileSystem {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let mut wanted = InitFlags::FUSE_PARALLEL_DIROPS
-            | InitFlags::FUSE_ASYNC_DIO
-            | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
-        if self.readdirplus {
-            wanted |= InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO;
-        }
-        let offered = config.capabilities() & wanted;
-        self.direct_mmap = offered.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
-        let settings = [
-            config.add_capabilities(offered).err().map(|_| "capabilities"),
-            config
-                .set_max_background(MAX_BACKGROUND)
-                .err()
-                .map(|_| "max_background"),
-            config
-                .set_congestion_threshold(MAX_BACKGROUND / 4 * 3)
-                .err()
-                .map(|_| "congestion_threshold"),
-            // Nothing is written, but the size of all requests follows from it.
-            config.set_max_write(MAX_REQUEST).err().map(|_| "max_write"),
-        ];
-        for refused in settings.into_iter().flatten() {
-            log::warn!("the kernel does not take the wanted {refused}");
+        // What could not be settled stays as the kernel has it by default.
+        if let Ok(direct_mmap) = self.guard("init", INodeNo(ROOT), || Ok(self.do_init(config))) {
+            self.direct_mmap = direct_mmap;
         }
         Ok(())
+    }
+
+    fn destroy(&mut self) {
+        let _ = self.guard("destroy", INodeNo(ROOT), || Ok(()));
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -210,6 +195,7 @@ impl Filesystem for FileSystem {
                         size: 0,
                         mtime: 0,
                         ttl: Duration::ZERO,
+                        mode: Mode { gid: 0, bits: 0 },
                     };
                     let attributes = dots.to_fuse(number, self.owner);
                     let next = position.saturating_add(1);
@@ -249,14 +235,14 @@ impl Filesystem for FileSystem {
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
         // Full, as a read-only disk is; how large is not known without looking at everything.
         match self.guard("statfs", ino, || Ok(())) {
-            Ok(()) => reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096),
+            Ok(()) => reply.statfs(0, 0, 0, 0, 0, 4096, MAX_NAME, 4096),
             Err(errno) => reply.error(errno),
         }
     }
 
     fn access(&self, _: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let result = self.guard("access", ino, || {
-            let directory = matches!(self.inode(ino)?.node(), Node::Directory(_));
+            let directory = matches!(self.node(&self.inode(ino)?)?, Node::Directory(_));
             if mask.contains(AccessFlags::W_OK) {
                 Err(Errno::EROFS)
             } else if mask.contains(AccessFlags::X_OK) && !directory {
@@ -272,10 +258,12 @@ impl Filesystem for FileSystem {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        reply.error(self.refuse("getxattr", ino, Errno::ENODATA));
+        // No file has any. The kernel then asks no more, which `ls -l` has it do for every file, and answers EOPNOTSUPP itself.
+        reply.error(self.refuse("getxattr", ino, Errno::ENOSYS));
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        // An empty list, where ENOSYS would have `tar --xattrs` warn of every file.
         match self.guard("listxattr", ino, || Ok(())) {
             Ok(()) if size == 0 => reply.size(0),
             Ok(()) => reply.data(&[]),
@@ -423,5 +411,35 @@ impl Filesystem for FileSystem {
         reply: ReplyWrite,
     ) {
         reply.error(self.refuse("copy_file_range", ino_out, Errno::EROFS));
+    }
+}
+
+impl FileSystem {
+    /// Settles what the kernel is to do. Returns whether files open for direct I/O can be mapped.
+    fn do_init(&self, config: &mut KernelConfig) -> bool {
+        let mut wanted = InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
+        if self.readdirplus {
+            wanted |= InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO;
+        }
+        let offered = config.capabilities() & wanted;
+        let settings = [
+            config.add_capabilities(offered).err().map(|_| "capabilities"),
+            config
+                .set_max_background(MAX_BACKGROUND)
+                .err()
+                .map(|_| "max_background"),
+            config
+                .set_congestion_threshold(MAX_BACKGROUND / 4 * 3)
+                .err()
+                .map(|_| "congestion_threshold"),
+            // Nothing is written, but the size of all requests follows from it.
+            config.set_max_write(MAX_REQUEST).err().map(|_| "max_write"),
+        ];
+        for refused in settings.into_iter().flatten() {
+            log::warn!("the kernel does not take the wanted {refused}");
+        }
+        offered.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
     }
 }

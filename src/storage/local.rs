@@ -1,15 +1,17 @@
 //! Local files, read with `pread`.
 //!
-//! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would give SIGBUS;
-//! a file that is replaced or deleted stays readable through the handle.
+//! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would give SIGBUS; one that is written to is an
+//! error as well, so that old and new bytes are never mixed. A file that is replaced or deleted stays readable through the handle.
 
-use super::{Blob, DirEntry, EntryType, Metadata, Storage};
+use super::permissions::Permissions;
+use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want};
 use crate::error::{Error, Result};
 use crate::stats::Stats;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +21,7 @@ pub struct LocalStorage {
     /// Absolute, without symbolic links.
     root: PathBuf,
     follow_symlinks: bool,
+    permissions: Permissions,
     stats: Arc<Stats>,
 }
 
@@ -30,6 +33,7 @@ impl LocalStorage {
         Ok(LocalStorage {
             root,
             follow_symlinks,
+            permissions: Permissions::default(),
             stats,
         })
     }
@@ -78,7 +82,15 @@ impl LocalStorage {
     }
 
     fn error(&self, error: &io::Error, path: &Path) -> Error {
-        Error::io(error).in_file(self.display(path))
+        let error = match error.raw_os_error() {
+            // It leads nowhere.
+            Some(libc::ELOOP) => Error::not_found("a loop of symbolic links"),
+            // Nothing can be there.
+            Some(libc::ENAMETOOLONG) => Error::not_found("too long a path"),
+            _ if path.as_os_str().as_bytes().contains(&0) => Error::not_found("a path with a NUL byte"),
+            _ => Error::io(error),
+        };
+        error.in_file(self.display(path))
     }
 
     /// A listed name; None for what is left out.
@@ -127,22 +139,16 @@ impl Storage for LocalStorage {
             .mtime()
             .saturating_mul(1000)
             .saturating_add(metadata.mtime_nsec() / 1_000_000);
-        let nanoseconds = metadata
-            .mtime()
-            .wrapping_mul(1_000_000_000)
-            .wrapping_add(metadata.mtime_nsec())
-            .cast_unsigned();
         Ok(Metadata {
             entry_type,
             len: metadata.len(),
             mtime: u64::try_from(milliseconds).unwrap_or(0),
-            // Inode numbers are unique on one device only.
-            version: (
-                metadata.ino() ^ metadata.dev().rotate_left(40),
-                metadata.len(),
-                nanoseconds,
-            ),
+            version: version(&metadata),
         })
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        fs::symlink_metadata(self.root.join(path)).is_ok_and(|metadata| metadata.is_symlink())
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
@@ -154,7 +160,7 @@ impl Storage for LocalStorage {
         self.stats.files_opened.add(1);
         Ok(Arc::new(LocalBlob {
             file,
-            len: metadata.len(),
+            version: version(&metadata),
             display: self.display(path),
             stats: self.stats.clone(),
         }))
@@ -167,18 +173,35 @@ impl Storage for LocalStorage {
             path.display().to_string()
         }
     }
+
+    fn audience(&self, path: &Path, want: Want) -> Audience {
+        self.permissions.audience(&self.root.join(path), want)
+    }
+}
+
+/// Which file it is, and in which state: identity, length, and modification time in nanoseconds.
+fn version(metadata: &fs::Metadata) -> (u64, u64, u64) {
+    let nanoseconds = metadata
+        .mtime()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(metadata.mtime_nsec())
+        .cast_unsigned();
+    // Inode numbers are unique on one device only.
+    let identity = metadata.ino() ^ metadata.dev().rotate_left(40);
+    (identity, metadata.len(), nanoseconds)
 }
 
 struct LocalBlob {
     file: File,
-    len: u64,
+    /// When it was opened.
+    version: (u64, u64, u64),
     display: String,
     stats: Arc<Stats>,
 }
 
 impl Blob for LocalBlob {
     fn len(&self) -> u64 {
-        self.len
+        self.version.1
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
@@ -191,8 +214,25 @@ impl Blob for LocalBlob {
             };
             error.at(offset).in_file(&self.display)
         })?;
+        // After the read: a write sets the time before it changes a byte.
+        if !self.is_unchanged() {
+            return Err(Error::corrupt("the file has changed since it was opened")
+                .at(offset)
+                .in_file(&self.display));
+        }
         self.stats.bytes_read.add(out.len() as u64);
         Ok(())
+    }
+
+    fn version(&self) -> (u64, u64, u64) {
+        self.version
+    }
+
+    fn is_unchanged(&self) -> bool {
+        // One that cannot be asked has not been seen to change; reading it tells.
+        self.file
+            .metadata()
+            .map_or(true, |metadata| version(&metadata) == self.version)
     }
 
     fn display(&self) -> &str {

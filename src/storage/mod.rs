@@ -2,8 +2,11 @@
 //!
 //! [`Storage`] is the one door to the data, so that an object store can be a second backend. Paths are relative to the root of the source; the empty path is the root.
 
+pub mod audience;
 mod local;
 mod memory;
+mod permissions;
+pub use audience::{Audience, Want};
 pub use local::LocalStorage;
 pub use memory::{MemoryBlob, MemoryStorage};
 
@@ -52,11 +55,24 @@ pub trait Storage: Send + Sync {
     /// What is at `path`; `NotFound` when there is nothing.
     fn metadata(&self, path: &Path) -> Result<Metadata>;
 
+    /// Whether the last component of `path` is a symbolic link.
+    fn is_link(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
+
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>>;
 
     /// The path as messages should show it.
     fn display(&self, path: &Path) -> String;
+
+    /// Which users could do with `path` what is wanted, without this program: for mounts that other users may enter. An absolute
+    /// path is one of the local machine. Nobody, where the backend cannot tell.
+    fn audience(&self, path: &Path, want: Want) -> Audience {
+        let (_, _) = (path, want);
+        Audience::nobody()
+    }
 }
 
 /// An open file of the source: immutable bytes at offsets.
@@ -69,6 +85,16 @@ pub trait Blob: Send + Sync {
 
     /// The path as messages should show it.
     fn display(&self) -> &str;
+
+    /// What differs between two files, and between two states of one, as [`Metadata::version`]; all 0 where files never change.
+    fn version(&self) -> (u64, u64, u64) {
+        (0, 0, 0)
+    }
+
+    /// Whether it still is as it was when it was opened.
+    fn is_unchanged(&self) -> bool {
+        true
+    }
 
     /// Whether it has no bytes.
     fn is_empty(&self) -> bool {

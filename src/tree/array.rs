@@ -1,16 +1,18 @@
 //! The directory of an array, down to its fragments.
 
 use super::context::{Ancestors, Context};
-use super::directory::{Children, ListedDirectory};
-use super::document::Document;
+use super::directory::{Children, ListedDirectory, unreadable};
+use super::document::{Content, Document, large};
 use super::fragment::fragment;
 use super::json::{self, render};
+use super::metadata::metadata;
 use super::names;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::{Permissions, Sources, restricted};
 use crate::array::Array;
 use crate::array::fragment::FragmentInfo;
 use crate::array::listing::FragmentEntry;
-use crate::array::schemas::LEGACY_SCHEMA;
+use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -41,7 +43,12 @@ impl ArrayDirectory {
     ) -> Node {
         let (context, array) = (self.context.clone(), self.array.clone());
         Document::node(mtime, Freshness::Listing, move || {
-            Ok(render(&content(&context, &array)?))
+            let value = content(&context, &array).or_else(|_| {
+                // The listing may be a moment older than the files that it names.
+                array.look_again();
+                content(&context, &array)
+            });
+            Ok(render(&value?))
         })
     }
 
@@ -68,24 +75,30 @@ impl ArrayDirectory {
                 "schema.json",
                 self.document(schema_mtime, |_, array| schema_json(array)),
             ),
-            (
-                "metadata.json",
-                self.document(mtime, |_, array| metadata_json(array)),
-            ),
+            ("metadata.json", {
+                let array = array.clone();
+                large(mtime, Freshness::Listing, move || {
+                    let listing = array.listing()?;
+                    let paths: Vec<PathBuf> = listing.metadata.iter().map(|file| file.path.clone()).collect();
+                    metadata(&array.engine, &paths, array.key.as_ref())
+                })
+            }),
             ("fragments.json", {
                 let array = array.clone();
                 Document::node(mtime, Freshness::Listing, move || fragments_json(&array))
             }),
-            (
-                "commits.json",
-                self.document(mtime, |_, array| super::commits::commits_json(array)),
-            ),
-            (
-                "consolidated_metadata.json",
-                self.document(mtime, |_, array| {
-                    super::consolidated_metadata::consolidated_metadata_json(array)
-                }),
-            ),
+            ("commits.json", {
+                let array = array.clone();
+                Document::node(mtime, Freshness::Listing, move || {
+                    super::commits::commits_json(&array)
+                })
+            }),
+            ("consolidated_metadata.json", {
+                let array = array.clone();
+                large(mtime, Freshness::Listing, move || {
+                    super::consolidated_metadata::consolidated_metadata(&array)
+                })
+            }),
             ("schemas", schemas),
             ("enumerations", enumerations),
             ("labels", labels),
@@ -96,9 +109,50 @@ impl ArrayDirectory {
         ];
         children
             .into_iter()
-            .map(|(name, node)| (OsString::from(name), node))
+            .map(|(name, node)| {
+                let array = array.clone();
+                let node = restricted(node, move || permissions(&array, name));
+                (OsString::from(name), node)
+            })
             .collect()
     }
+}
+
+/// Who may see the child `name` of an array's directory.
+fn permissions(array: &Array, name: &str) -> Result<Permissions> {
+    let sources = Sources::of_array(array);
+    let of_files = |sources: Sources<'_>, paths: &mut dyn Iterator<Item = &Path>| {
+        paths
+            .fold(sources, |sources, path| sources.read(path))
+            .permissions()
+    };
+    Ok(match name {
+        "schema.json" | "enumerations" | "labels" => sources.latest_schema(array)?.permissions(),
+        "metadata.json" => {
+            let listing = array.listing()?;
+            let sources = sources.names(&array.path.join("__meta"));
+            of_files(sources, &mut listing.metadata.iter().map(|file| &*file.path))
+        }
+        "schemas" => {
+            let directory = array.path.join(SCHEMA_DIRECTORY);
+            let sources = sources.search(&directory).listing(&directory);
+            sources.listing(&array.path).permissions()
+        }
+        "fragments" => {
+            let directory = array.path.join("__fragments");
+            let sources = sources.search(&directory).listing(&directory);
+            sources.listing(&array.path).permissions()
+        }
+        "commits.json" => {
+            let sources = sources.array_listing(array, true)?;
+            sources.latest_schema(array)?.permissions()
+        }
+        // "fragments.json", "consolidated_metadata.json"
+        _ => {
+            let sources = sources.array_listing(array, false)?;
+            sources.all_fragments(array)?.permissions()
+        }
+    })
 }
 
 impl Directory for ArrayDirectory {
@@ -127,6 +181,12 @@ impl Directory for ArrayDirectory {
     fn freshness(&self) -> Freshness {
         Freshness::Listing
     }
+
+    fn permissions(&self) -> Permissions {
+        Sources::of_array(&self.array)
+            .listing(&self.array.path)
+            .permissions()
+    }
 }
 
 fn schema_json(array: &Array) -> Result<serde_json::Value> {
@@ -135,12 +195,6 @@ fn schema_json(array: &Array) -> Result<serde_json::Value> {
         &*array.schemas.get(&file.name)?,
         &file.name,
     ))
-}
-
-fn metadata_json(array: &Array) -> Result<serde_json::Value> {
-    Ok(json::metadata::metadata_json(&json::metadata::merge(
-        array.metadata()?,
-    )))
 }
 
 /// `schemas/`: every schema ever written.
@@ -153,12 +207,19 @@ fn schemas(array: &Arc<Array>) -> Result<Children> {
         } else {
             Freshness::Immutable
         };
+        let array_again = array.clone();
         let (array, name) = (array.clone(), file.name.clone());
         let node = Document::node(file.mtime, freshness, move || {
             Ok(render(&json::schema::schema_json(
                 &*array.schemas.get(&name)?,
                 &name,
             )))
+        });
+        let (array, name) = (array_again, file.name.clone());
+        let node = restricted(node, move || {
+            Ok(Sources::of_array(&array)
+                .read(&array.schemas.path(&name))
+                .permissions())
         });
         (OsString::from(format!("{}.json", file.name)), node)
     });
@@ -183,11 +244,21 @@ fn enumerations(array: &Arc<Array>) -> Result<Children> {
             .map(|e| names::encode_within(&e.name, 250)),
     );
     let nodes = schema.enumerations.iter().map(|reference| {
+        let (of_array, of_file) = (array.clone(), reference.file.clone());
         let (array, file) = (array.clone(), reference.file.clone());
-        Document::node(mtime, Freshness::Immutable, move || {
-            Ok(render(&json::enumeration::enumeration_json(
-                &array.enumeration(&file)?,
-            )))
+        let node = large(mtime, Freshness::Immutable, move || {
+            let body = array.enumeration_body(&file)?;
+            let display = || array.engine.storage.display(&array.path);
+            let segments = json::enumeration::enumeration_segments(body).map_err(|e| {
+                e.in_part(format_args!("enumeration `{}`", file.escape_ascii()))
+                    .in_file(display())
+            })?;
+            Content::of(&array.engine, segments)
+        });
+        restricted(node, move || {
+            let path = of_array.enumeration_path(&of_file)?;
+            let sources = Sources::of_array(&of_array).latest_schema(&of_array)?;
+            Ok(sources.read(&path).permissions())
         })
     });
     Ok(names.zip(nodes).collect())
@@ -215,9 +286,20 @@ fn labels(context: &Arc<Context>, array: &Array, above: &Ancestors) -> Result<Ch
             );
             continue;
         }
-        match context.object(&array.path.join(Path::new(&*uri)), above) {
+        let at = array.path.join(Path::new(&*uri));
+        let below = at.ancestors().take_while(|path| *path != array.path);
+        let in_place = !below.into_iter().any(|path| context.engine.storage.is_link(path));
+        let Some(above) = in_place.then(|| above.clone()).or_else(|| above.jump()) else {
+            log::warn!(
+                "{}: label {name} is not shown: it lies behind too many links",
+                array.path.display()
+            );
+            continue;
+        };
+        match context.object(&at, &above) {
             Ok(Some(node)) => children.push((name.into(), node)),
             Ok(None) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => children.push((name.into(), unreadable(e))),
             Err(e) => log::warn!("{}: label {name} is not shown: {e}", array.path.display()),
         }
     }
@@ -270,7 +352,7 @@ fn fragments_json(array: &Array) -> Result<Vec<u8>> {
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files);
     Ok(json::render_objects(&listing.fragments, |entry| {
-        json::fragments::entry_json(&fragment_entry(entry, &consolidated))
+        json::fragments::members(&fragment_entry(entry, &consolidated))
     }))
 }
 
@@ -290,7 +372,7 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
         visible: entry.hidden.is_none(),
         reason: entry.hidden.clone(),
     };
-    match entry.fragment.open().and_then(|info| Ok((size(&info)?, info))) {
+    match entry.fragment.look().and_then(|info| Ok((size(&info)?, info))) {
         Ok((size, info)) => {
             out.format_version = Some(info.version());
             out.dense = Some(info.dense);

@@ -2,6 +2,7 @@
 
 use super::directory::{Children, ListedDirectory};
 use super::node::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, clamp};
+use super::permissions::{Permissions, Sources, of_fragment, restricted};
 use super::{names, npy};
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::{Field, Role};
@@ -21,10 +22,10 @@ pub fn columns(fragment: Arc<Fragment>) -> Node {
             .into_iter()
             .zip(stored(&info))
             .map(|(name, field)| {
-                (
-                    OsString::from(name),
-                    column(Column::new(info.clone(), field.clone()), mtime),
-                )
+                let column = column(Column::new(info.clone(), field.clone()), mtime, &fragment);
+                let fragment = fragment.clone();
+                let column = restricted(column, move || Ok(of_fragment(&fragment)));
+                (OsString::from(name), column)
             })
             .collect())
     })
@@ -52,7 +53,8 @@ fn stem(content: Content) -> &'static str {
 }
 
 /// The directory of one field.
-fn column(column: Column, mtime: u64) -> Node {
+fn column(column: Column, mtime: u64, fragment: &Arc<Fragment>) -> Node {
+    let fragment = fragment.clone();
     ListedDirectory::node(mtime, Freshness::Immutable, move || {
         let mut children = Children::new();
         for content in column.contents() {
@@ -63,6 +65,7 @@ fn column(column: Column, mtime: u64) -> Node {
                     tile: None,
                     header,
                     mtime,
+                    fragment: fragment.clone(),
                 };
                 let name = format!("{}.{}", stem(content), if header { "npy" } else { "bin" });
                 children.push((name.into(), Node::File(Arc::new(file))));
@@ -72,6 +75,7 @@ fn column(column: Column, mtime: u64) -> Node {
             column: column.clone(),
             contents: column.contents(),
             mtime,
+            fragment: fragment.clone(),
         };
         children.push(("tiles".into(), Node::Directory(Arc::new(tiles))));
         Ok(children)
@@ -85,6 +89,7 @@ struct ColumnFile {
     tile: Option<u64>,
     header: bool,
     mtime: u64,
+    fragment: Arc<Fragment>,
 }
 
 impl ColumnFile {
@@ -122,6 +127,21 @@ impl File for ColumnFile {
         Freshness::Immutable
     }
 
+    fn permissions(&self) -> Permissions {
+        let mut permissions = of_fragment(&self.fragment);
+        let files = self.column.files().map(|files| {
+            let sources = Sources::new(self.fragment.engine());
+            files
+                .iter()
+                .fold(sources, |sources, path| sources.read(path))
+                .permissions()
+        });
+        permissions
+            .open
+            .and(&files.unwrap_or_else(|_| Permissions::nobody()).open);
+        permissions
+    }
+
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
         let column = self.column.open(self.content, self.tile)?;
         let header = self.header(column.len());
@@ -137,6 +157,10 @@ struct OpenColumnFile {
 impl OpenFile for OpenColumnFile {
     fn len(&self) -> u64 {
         self.column.len().saturating_add(self.header.len() as u64)
+    }
+
+    fn version(&self) -> u64 {
+        self.column.version()
     }
 
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
@@ -170,6 +194,7 @@ struct TilesDirectory {
     column: Column,
     contents: Vec<Content>,
     mtime: u64,
+    fragment: Arc<Fragment>,
 }
 
 impl Directory for TilesDirectory {
@@ -188,13 +213,14 @@ impl Directory for TilesDirectory {
         Ok(match (tile, content) {
             (Some(tile), Some(&content)) if tile < self.column.tile_num() => {
                 let tile = Some(tile);
-                let (column, mtime) = (self.column.clone(), self.mtime);
+                let (column, mtime, fragment) = (self.column.clone(), self.mtime, self.fragment.clone());
                 Some(Node::File(Arc::new(ColumnFile {
                     column,
                     content,
                     tile,
                     header: false,
                     mtime,
+                    fragment,
                 })))
             }
             _ => None,
@@ -214,6 +240,10 @@ impl Directory for TilesDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Immutable
+    }
+
+    fn permissions(&self) -> Permissions {
+        of_fragment(&self.fragment)
     }
 }
 

@@ -1,36 +1,39 @@
 //! `commits.json`: every commit file of an array, decoded.
 
 use super::json::commits::{
-    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, EmbeddedCondition, ListedPath,
-    commits_json as json, schema_lookup,
+    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, EmbeddedCondition, ListedPath, entry_json,
+    schema_lookup,
 };
+use super::json::render_objects;
 use crate::array::Array;
 use crate::array::listing::{CommitFile, CommitKind, read_text};
 use crate::error::{Error, Result};
-use crate::filter::generic::read_generic_tile;
+use crate::filter::generic::read_generic_tile_within;
 use crate::format::commits::{normalise_path, parse_consolidated, parse_lines};
 use crate::format::condition::Condition;
 use crate::storage::Blob;
-use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 
-/// The document. A file that cannot be decoded is in it with the reason.
-pub fn commits_json(array: &Array) -> Result<Value> {
+/// The most bytes of a condition, unfiltered: those of 100,000 numbers that are to be deleted.
+const MAX_CONDITION: u64 = 2 << 20;
+
+/// The document, made one entry after the other on each core. A file that cannot be decoded is in it with the reason.
+pub fn commits_json(array: &Array) -> Result<Vec<u8>> {
     let listing = array.listing()?;
-    let entries: Vec<CommitEntry> = listing
-        .commits
-        .iter()
-        .map(|commit| entry(array, commit))
-        .collect();
     // Constants of conditions are shown in the types of the current schema's fields; without a schema, as bytes.
-    match array.latest_schema() {
-        Ok(schema) => Ok(json(&entries, &schema_lookup(&schema))),
-        Err(_) => Ok(json(&entries, &|_| None)),
-    }
+    let schema = array.latest_schema().ok();
+    Ok(render_objects(&listing.commits, |commit| {
+        let entry = entry(array, commit);
+        match &schema {
+            Some(schema) => entry_json(&entry, &schema_lookup(schema)),
+            None => entry_json(&entry, &|_| None),
+        }
+    }))
 }
 
 fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
-    let relative = commit.path.strip_prefix(&array.path).unwrap_or(&commit.path);
+    let path = commit.path();
+    let relative = path.strip_prefix(&array.path).unwrap_or(&path);
     CommitEntry {
         name: commit.name.clone().into_bytes(),
         path: relative.as_os_str().as_bytes().to_vec(),
@@ -48,7 +51,7 @@ fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
         size: array
             .engine
             .storage
-            .metadata(&commit.path)
+            .metadata(&commit.path())
             .ok()
             .map(|metadata| metadata.len),
         content: content(array, commit).unwrap_or_else(|e| {
@@ -59,11 +62,11 @@ fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
 }
 
 fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
-    let place = |e: Error| e.in_file(array.engine.storage.display(&commit.path));
+    let place = |e: Error| e.in_file(array.engine.storage.display(&commit.path()));
     match commit.kind {
         CommitKind::Ok | CommitKind::Write => Ok(CommitContent::Marker),
         CommitKind::Ignore | CommitKind::Vacuum => {
-            let lines = parse_lines(&read_text(&array.engine, &commit.path)?);
+            let lines = parse_lines(&read_text(&array.engine, &commit.path())?);
             let paths = lines.into_iter().map(|path| ListedPath {
                 normalised: normalise_path(&path),
                 path,
@@ -71,9 +74,9 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
             Ok(CommitContent::Paths(paths.collect()))
         }
         CommitKind::Consolidated => {
-            let bytes = read_text(&array.engine, &commit.path)?;
+            let bytes = read_text(&array.engine, &commit.path())?;
             let entries = parse_consolidated(&bytes).map_err(place)?;
-            let embedded = array.engine.storage.open(&commit.path)?;
+            let embedded = array.engine.storage.open(&commit.path())?;
             let entries = entries.into_iter().map(|entry| ConsolidatedCommit {
                 condition: entry.payload.map(|(offset, _)| {
                     embedded_condition(array, &*embedded, offset, entry.path.ends_with(b".upd"))
@@ -84,17 +87,22 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
             Ok(CommitContent::Consolidated(entries.collect()))
         }
         CommitKind::Delete => {
-            let (_, body) = array.generic_file(&commit.path)?;
+            let body = condition(array, &*array.engine.storage.open(&commit.path())?, 0)?;
             let condition = Condition::parse(&body).map_err(|e| place(e.in_part("condition")))?;
             Ok(CommitContent::Condition(condition, None))
         }
         CommitKind::Update => {
-            let (_, body) = array.generic_file(&commit.path)?;
+            let body = condition(array, &*array.engine.storage.open(&commit.path())?, 0)?;
             let (condition, values) =
                 Condition::parse_update(&body).map_err(|e| place(e.in_part("condition")))?;
             Ok(CommitContent::Condition(condition, Some(values)))
         }
     }
+}
+
+/// The body of the condition at `offset`.
+fn condition(array: &Array, blob: &dyn Blob, offset: u64) -> Result<Vec<u8>> {
+    Ok(read_generic_tile_within(blob, offset, array.key.as_ref(), MAX_CONDITION)?.1)
 }
 
 /// The condition in the copy of a delete or update file that a consolidated commit file has at `offset`.
@@ -104,7 +112,7 @@ fn embedded_condition(
     offset: u64,
     is_update: bool,
 ) -> Result<EmbeddedCondition> {
-    let (_, body) = read_generic_tile(blob, offset, array.key.as_ref())?;
+    let body = condition(array, blob, offset)?;
     let parsed = if is_update {
         Condition::parse_update(&body).map(|(condition, values)| (condition, Some(values)))
     } else {

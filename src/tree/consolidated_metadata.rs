@@ -2,16 +2,20 @@
 //!
 //! Such a file saves readers from opening each fragment. Nothing else here uses it, so one that is wrong does no harm; it is shown as it is.
 
+use super::document::Content;
 use super::json::consolidated_metadata::{
-    ConsolidatedMetadata, RepeatedFooter, consolidated_metadata_json as json, difference,
+    ConsolidatedMetadata, RepeatedFooter, RepeatedFooters, consolidated_metadata_segments, difference,
 };
 use super::json::footer::footer_json;
 use crate::array::Array;
+use crate::array::body::GenericFile;
 use crate::array::fragment::{FragmentInfo, FragmentMetadata};
 use crate::array::geometry::Geometry;
+use crate::array::listing::ArrayListing;
 use crate::array::schemas::LEGACY_SCHEMA;
 use crate::cursor::Cursor;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::body::{Body, MAX_VALUE};
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};
 use crate::format::fragment::Footer;
 use crate::format::fragment::footer::FooterPosition;
@@ -19,15 +23,33 @@ use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
 use serde_json::Value;
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// The document. A file that cannot be decoded is in it with the reason.
-pub fn consolidated_metadata_json(array: &Array) -> Result<Value> {
+pub fn consolidated_metadata(array: &Arc<Array>) -> Result<Content> {
     let listing = array.listing()?;
-    let files = listing.consolidated_metadata.iter();
-    Ok(json(&files.map(|path| file(array, path)).collect::<Vec<_>>()))
+    let mut state = DefaultHasher::new();
+    listing.consolidated_metadata.hash(&mut state);
+    for fragment in &listing.fragments {
+        fragment.name.hash(&mut state);
+    }
+    let mut files = Vec::new();
+    let mut read = Vec::new();
+    for path in &listing.consolidated_metadata {
+        let (file, content) = file(array, path);
+        files.push(file);
+        read.push(content);
+    }
+    let footers = Footers {
+        array: array.clone(),
+        listing,
+        files: read,
+    };
+    let segments = consolidated_metadata_segments(files, footers)?;
+    Content::of(&array.engine, segments.in_state(state.finish()))
 }
 
 /// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is passed over, with a line in the log.
@@ -45,10 +67,39 @@ pub fn repeated_names<'a>(array: &Array, paths: impl Iterator<Item = &'a Path>) 
 }
 
 /// The unfiltered body of a file, and its index.
-fn read(array: &Array, path: &Path) -> Result<(Vec<u8>, Vec<ConsolidatedFooter>)> {
-    let (blob, body) = array.generic_file(path)?;
-    let footers = parse_consolidated_metadata(&body).map_err(|e| e.in_file(blob.display()))?;
+fn read(array: &Array, path: &Path) -> Result<(GenericFile, Vec<ConsolidatedFooter>)> {
+    let body = GenericFile::open(&array.engine, path, array.key.as_ref(), true)?;
+    let footers = parse_consolidated_metadata(&body)
+        .and_then(|footers| body.decode().map(|()| footers))
+        .map_err(|e| e.in_file(array.engine.storage.display(path)))?;
     Ok((body, footers))
+}
+
+/// The files in one state of the array.
+struct Footers {
+    array: Arc<Array>,
+    listing: Arc<ArrayListing>,
+    /// Those that can be read.
+    files: Vec<Option<(GenericFile, Vec<ConsolidatedFooter>)>>,
+}
+
+impl RepeatedFooters for Footers {
+    fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter> {
+        let gone = || Error::new(ErrorKind::Internal, format!("footer {index} of file {file}"));
+        let (body, footers) = self.files.get(file).and_then(Option::as_ref).ok_or_else(gone)?;
+        let footer = footers.get(index).ok_or_else(gone)?;
+        let end = match index.checked_add(1).and_then(|next| footers.get(next)) {
+            Some(next) => next.offset,
+            None => body.size()?,
+        };
+        let size = end.saturating_sub(footer.offset);
+        if size > MAX_VALUE {
+            return Err(Error::limit(format!("a footer of {size} bytes")).at(footer.offset));
+        }
+        let mut bytes = Vec::new();
+        body.read(footer.offset..end, &mut bytes)?;
+        Ok(repeated(&self.array, &self.listing, &bytes, footer))
+    }
 }
 
 /// The last component of a fragment's name, which in older files is an absolute URI.
@@ -58,41 +109,43 @@ fn directory_name(name: &[u8]) -> &[u8] {
         .unwrap_or(name)
 }
 
-fn file(array: &Array, path: &Path) -> ConsolidatedMetadata {
+/// A file: what is said of it, and what is in it.
+#[allow(clippy::type_complexity)]
+fn file(
+    array: &Array,
+    path: &Path,
+) -> (
+    ConsolidatedMetadata,
+    Option<(GenericFile, Vec<ConsolidatedFooter>)>,
+) {
     let relative = path.strip_prefix(&array.path).unwrap_or(path);
     let name = path.file_name().unwrap_or_default().as_bytes();
     let parsed = TimestampedName::parse(name).ok();
-    let fragments = read(array, path)
-        .map(|(body, footers)| {
-            let ends = footers.iter().skip(1).map(|next| next.offset);
-            let ends = ends.chain([body.len() as u64]);
-            let each = footers
-                .iter()
-                .zip(ends)
-                .map(|(footer, end)| repeated(array, &body, footer, end));
-            each.collect()
-        })
-        .map_err(|e| {
+    let (fragments, content) = match read(array, path) {
+        Ok(content) => (Ok(content.1.len()), Some(content)),
+        Err(e) => {
             log::warn!("{e}");
-            e.to_string()
-        });
-    ConsolidatedMetadata {
+            (Err(e.to_string()), None)
+        }
+    };
+    let file = ConsolidatedMetadata {
         path: relative.as_os_str().as_bytes().to_vec(),
         timestamp_range: parsed.as_ref().map(|name| name.timestamps),
         format_version: parsed.as_ref().map(|name| name.name_version),
         size: array.engine.storage.metadata(path).ok().map(|m| m.len),
         fragments,
-    }
+    };
+    (file, content)
 }
 
-/// One footer, which lies in `body` from its offset to `end`.
-fn repeated(array: &Array, body: &[u8], entry: &ConsolidatedFooter, end: u64) -> RepeatedFooter {
-    let bytes = usize::try_from(entry.offset)
-        .ok()
-        .zip(usize::try_from(end).ok())
-        .and_then(|(start, end)| body.get(start..end))
-        .unwrap_or_default();
-    let own = own_footer(array, &entry.name);
+/// One footer, whose bytes are `bytes`.
+fn repeated(
+    array: &Array,
+    listing: &ArrayListing,
+    bytes: &[u8],
+    entry: &ConsolidatedFooter,
+) -> RepeatedFooter {
+    let own = own_footer(listing, &entry.name);
     let parsed = match &own {
         Ok((info, _, _)) => parse(bytes, &info.schema, entry.offset),
         // The fragment may be gone; its schema is not.
@@ -139,13 +192,12 @@ fn same_position(here: &Value, own: &Value) -> Option<String> {
 }
 
 /// A fragment with the bytes of its own footer and how they are shown.
-fn own_footer(array: &Array, name: &[u8]) -> Result<(Arc<FragmentInfo>, Vec<u8>, Value)> {
-    let listing = array.listing()?;
+fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>, Vec<u8>, Value)> {
     let entry = std::str::from_utf8(directory_name(name))
         .ok()
         .and_then(|name| listing.fragment(name))
         .ok_or_else(|| Error::corrupt("there is no such fragment"))?;
-    let info = entry.fragment.open()?;
+    let info = entry.fragment.look()?;
     let FragmentMetadata::Footer(footer, position) = &info.metadata else {
         return Err(Error::corrupt("a fragment of this version has no footer"));
     };

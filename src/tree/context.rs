@@ -3,6 +3,7 @@
 use super::array::ArrayDirectory;
 use super::group::group;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::{Permissions, Sources};
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
@@ -33,8 +34,8 @@ pub struct Ancestors {
     jumps: usize,
 }
 
-/// How often a way may do that. Groups whose members are groups elsewhere can name one directory by ways without number; their nesting as
-/// directories cannot.
+/// How often a way may do that. Groups whose members are groups elsewhere, and symbolic links between directories, can name one directory by
+/// ways without number; the nesting of directories cannot.
 const MAX_JUMPS: usize = 3;
 
 impl Ancestors {
@@ -87,6 +88,18 @@ impl Context {
         array
     }
 
+    /// The node for the directory at `path` of the source, a child of the last one of `above`; None where it is one of these, or a symbolic link
+    /// behind too many others.
+    pub fn child(self: &Arc<Self>, path: &Path, above: &Ancestors) -> Result<Option<Node>> {
+        if !self.engine.storage.is_link(path) {
+            return self.object(path, above);
+        }
+        match above.jump() {
+            Some(above) => self.object(path, &above),
+            None => Ok(None),
+        }
+    }
+
     /// The node for the directory at `path` of the source; None where it is one of `above`.
     pub fn object(self: &Arc<Self>, path: &Path, above: &Ancestors) -> Result<Option<Node>> {
         let metadata = self.engine.storage.metadata(path)?;
@@ -132,7 +145,7 @@ impl Directory for PlainDirectory {
         let path = self.path.join(name);
         match self.context.engine.storage.metadata(&path) {
             Ok(metadata) if metadata.entry_type == EntryType::Directory => {
-                self.context.object(&path, &self.above)
+                self.context.child(&path, &self.above)
             }
             Ok(_) => Ok(None),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -160,6 +173,11 @@ impl Directory for PlainDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn permissions(&self) -> Permissions {
+        let sources = Sources::new(&self.context.engine);
+        sources.search(&self.path).listing(&self.path).permissions()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Directories whose children are made at once: those with few, or with many that cost nothing each.
 
 use super::node::{Directory, Entry, Freshness, Listing, Node};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
@@ -24,6 +24,11 @@ impl<F: Fn() -> Result<Children> + Send + Sync + 'static> ListedDirectory<F> {
             freshness,
         }))
     }
+}
+
+/// A directory that is known to be there and could not be looked at: `error` is what everything in it gives, until it is looked up again.
+pub fn unreadable(error: Error) -> Node {
+    ListedDirectory::node(0, Freshness::Listing, move || Err(error.clone()))
 }
 
 impl<F: Fn() -> Result<Children> + Send + Sync> Directory for ListedDirectory<F> {

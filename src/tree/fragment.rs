@@ -2,44 +2,68 @@
 
 use super::column::columns;
 use super::directory::{Children, ListedDirectory};
-use super::document::Document;
+use super::document::{self, Content, Document};
 use super::json::fields::{StoredField, stored_fields};
-use super::json::tiles::{FieldTiles, TilesWriter};
+use super::json::tiles::{TileList, TileLists};
 use super::json::{self, render};
 use super::node::{Freshness, Node};
+use super::permissions::{Sources, of_fragment, restricted};
+use super::segments::Segments;
 use crate::array::fragment::{Fragment, FragmentInfo, FragmentMetadata};
+use crate::array::tile_list::Section;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::fragment::sections::{
-    parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
-};
-use crate::format::fragment::{Footer, MinMax, RTree};
-use crate::format::range::Rect;
+use crate::format::body::Body;
+use crate::format::fragment::RTree;
+use crate::format::fragment::sections::{parse_fragment_statistics, parse_processed_conditions};
+use crate::storage::Blob;
 use serde_json::Value;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The node of a fragment.
 pub fn fragment(fragment: Arc<Fragment>) -> Node {
     let mtime = fragment.name.timestamps.1;
-    ListedDirectory::node(mtime, Freshness::Immutable, move || {
+    let of_directory = fragment.clone();
+    let directory = ListedDirectory::node(mtime, Freshness::Immutable, move || {
         let document = |content: fn(&FragmentInfo) -> Result<Vec<u8>>| {
             let fragment = fragment.clone();
             Document::node(mtime, Freshness::Immutable, move || {
                 let info = fragment.open()?;
-                content(&info).map_err(|e| e.in_file(info.engine.storage.display(&info.metadata_path())))
+                content(&info).map_err(|e| info.place(e))
+            })
+        };
+        let large = |content: fn(&Arc<FragmentInfo>) -> Result<Segments>| {
+            let fragment = fragment.clone();
+            document::large(mtime, Freshness::Immutable, move || {
+                let info = fragment.open()?;
+                content(&info)
+                    .and_then(|segments| Content::of(&info.engine, segments))
+                    .map_err(|e| info.place(e))
             })
         };
         let children: [(&str, Node); 6] = [
             ("footer.json", footer_document(fragment.clone())),
-            ("rtree.json", document(rtree)),
-            ("tiles.json", document(tiles)),
+            ("rtree.json", large(rtree)),
+            ("tiles.json", large(tiles)),
             ("statistics.json", document(|info| Ok(render(&statistics(info)?)))),
             ("conditions.json", document(|info| Ok(render(&conditions(info)?)))),
             ("columns", columns(fragment.clone())),
         ];
         Ok(children
             .into_iter()
-            .map(|(name, node)| (name.into(), node))
+            .map(|(name, node)| {
+                let fragment = fragment.clone();
+                (name.into(), restricted(node, move || Ok(of_fragment(&fragment))))
+            })
             .collect::<Children>())
+    });
+    restricted(directory, move || {
+        let fragment = &of_directory;
+        let sources = Sources::new(fragment.engine()).key(fragment.key());
+        Ok(sources
+            .search(&fragment.path)
+            .listing(&fragment.path)
+            .permissions())
     })
 }
 
@@ -78,112 +102,153 @@ fn footer(info: &FragmentInfo) -> Value {
     }
 }
 
-fn rtree(info: &FragmentInfo) -> Result<Vec<u8>> {
-    let dimensions = &info.schema.dimensions;
+fn rtree(info: &Arc<FragmentInfo>) -> Result<Segments> {
+    let schema = info.schema.clone();
     match &info.metadata {
         FragmentMetadata::Legacy(legacy) => {
-            let levels = [legacy.mbrs.as_slice()];
-            let levels = if legacy.mbrs.is_empty() { &[] } else { &levels[..] };
-            Ok(json::rtree::write_rtree(None, levels, dimensions))
+            let levels = match legacy.mbrs.is_empty() {
+                true => Vec::new(),
+                false => vec![legacy.mbrs.boxes.clone()],
+            };
+            json::rtree::rtree_segments(None, levels, Arc::new(LegacyBoxes(info.clone())), schema)
         }
         FragmentMetadata::Footer(footer, _) => {
-            let body = info.section(Some(footer.offsets.rtree))?.unwrap_or_default();
-            let rtree = RTree::parse(&body, footer.version, &info.schema)
-                .map_err(|e| e.in_part("R-tree").at(footer.offsets.rtree))?;
-            let levels: Vec<&[Rect]> = rtree.levels.iter().map(Vec::as_slice).collect();
-            Ok(json::rtree::write_rtree(Some(rtree.fanout), &levels, dimensions))
+            let offset = footer.offsets.rtree;
+            let section = info.section_reader(offset);
+            section.hold()?;
+            let rtree = RTree::parse(&section, footer.version, &schema)
+                .map_err(|e| e.in_part("R-tree").at(offset))?;
+            json::rtree::rtree_segments(Some(rtree.fanout), rtree.levels, Arc::new(section), schema)
         }
     }
 }
 
-/// The lists of one field that are kept in sections of their own.
-#[derive(Default)]
+/// The boxes of versions 1 and 2.
+struct LegacyBoxes(Arc<FragmentInfo>);
+
+impl Body for LegacyBoxes {
+    fn size(&self) -> Result<u64> {
+        self.bytes().size()
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        self.bytes().read(range, out)
+    }
+}
+
+impl LegacyBoxes {
+    fn bytes(&self) -> &[u8] {
+        match &self.0.metadata {
+            FragmentMetadata::Legacy(legacy) => &legacy.mbrs.body,
+            FragmentMetadata::Footer(..) => &[],
+        }
+    }
+}
+
+fn tiles(info: &Arc<FragmentInfo>) -> Result<Segments> {
+    let lists = Lists {
+        blob: info.engine.open_immutable(&info.metadata_path())?,
+        info: info.clone(),
+    };
+    json::tiles::tiles_segments(stored_fields(&info.schema, &info.slots), lists)
+}
+
+/// The lists of a fragment, whose metadata file is held.
 struct Lists {
-    tile_offsets: Option<Vec<u64>>,
-    tile_var_offsets: Option<Vec<u64>>,
-    tile_var_sizes: Option<Vec<u64>>,
-    tile_validity_offsets: Option<Vec<u64>>,
-    mins: Option<MinMax>,
-    maxs: Option<MinMax>,
-    sums: Option<Vec<u64>>,
-    null_counts: Option<Vec<u64>>,
-    global_order_mins: Option<MinMax>,
-    global_order_maxs: Option<MinMax>,
+    info: Arc<FragmentInfo>,
+    blob: Arc<dyn Blob>,
 }
 
-fn tiles(info: &FragmentInfo) -> Result<Vec<u8>> {
-    let mut writer = TilesWriter::new();
-    for field in stored_fields(&info.schema, &info.slots) {
-        let lists = match &info.metadata {
-            FragmentMetadata::Legacy(legacy) => Lists {
-                tile_offsets: legacy.tile_offsets.get(field.slot).cloned(),
-                tile_var_offsets: legacy.tile_var_offsets.get(field.slot).cloned(),
-                tile_var_sizes: legacy.tile_var_sizes.get(field.slot).cloned(),
-                ..Lists::default()
-            },
-            FragmentMetadata::Footer(footer, _) => read_lists(info, footer, &field)
-                .map_err(|e| e.in_part(format_args!("lists of field `{}`", field.key)))?,
+impl Lists {
+    /// Where the list of a field is: the section's offset, and the section.
+    fn section(&self, field: &StoredField, list: TileList) -> Option<(u64, Section)> {
+        let FragmentMetadata::Footer(footer, _) = &self.info.metadata else {
+            return None;
         };
-        writer.field(&FieldTiles {
-            field: &field,
-            tile_offsets: lists.tile_offsets.as_deref(),
-            tile_var_offsets: lists.tile_var_offsets.as_deref(),
-            tile_var_sizes: lists.tile_var_sizes.as_deref(),
-            tile_validity_offsets: lists.tile_validity_offsets.as_deref(),
-            mins: lists.mins.as_ref(),
-            maxs: lists.maxs.as_ref(),
-            sums: lists.sums.as_deref(),
-            null_counts: lists.null_counts.as_deref(),
-            global_order_mins: lists.global_order_mins.as_ref(),
-            global_order_maxs: lists.global_order_maxs.as_ref(),
-        });
+        let (info, o) = (&self.info, &footer.offsets);
+        let section = |offsets: &[u64], index: Option<usize>| {
+            let offset = *offsets.get(index?)?;
+            Some((offset, info.section_reader(offset)))
+        };
+        let slot = Some(field.slot);
+        // Those of the global order are by dimension, not by slot.
+        let dimension = || (0..info.slots.dimensions).find(|&i| info.slots.dimension(i) == slot);
+        match list {
+            TileList::TileOffsets => section(&o.tile_offsets, slot),
+            TileList::TileVarOffsets => section(&o.tile_var_offsets, slot),
+            TileList::TileVarSizes => section(&o.tile_var_sizes, slot),
+            TileList::TileValidityOffsets => section(&o.tile_validity_offsets, slot),
+            TileList::Mins => section(&o.tile_mins, slot),
+            TileList::Maxs => section(&o.tile_maxs, slot),
+            TileList::Sums => section(&o.tile_sums, slot),
+            TileList::NullCounts => section(&o.tile_null_counts, slot),
+            TileList::GlobalOrderMins => section(&o.global_order_mins, dimension()),
+            TileList::GlobalOrderMaxs => section(&o.global_order_maxs, dimension()),
+        }
     }
-    Ok(writer.finish())
 }
 
-fn read_lists(info: &FragmentInfo, footer: &Footer, field: &StoredField) -> Result<Lists> {
-    fn parsed<T>(
-        info: &FragmentInfo,
-        offsets: &[u64],
-        slot: usize,
-        part: &str,
-        parse: fn(&[u8]) -> Result<T>,
-    ) -> Result<Option<T>> {
-        let offset = offsets.get(slot).copied();
-        let place = |e: Error| e.in_part(part).at(offset.unwrap_or(0));
-        info.section(offset)?
-            .map(|body| parse(&body).map_err(place))
-            .transpose()
-    }
-    let list = |offsets: &[u64], part| parsed(info, offsets, field.slot, part, parse_u64_list);
-    let bounds = |offsets: &[u64], part| parsed(info, offsets, field.slot, part, MinMax::parse);
-    // These lists are by dimension, not by slot.
-    let dimension = (0..info.slots.dimensions).find(|&i| info.slots.dimension(i) == Some(field.slot));
-    let of_dimension = |offsets: &[u64], part| match dimension {
-        Some(i) => parsed(info, offsets, i, part, MinMax::parse),
-        None => Ok(None),
-    };
-    let offsets = &footer.offsets;
-    let var = |list: &'_ [u64]| {
-        if field.cell_val_num.is_var() {
-            list.to_vec()
-        } else {
-            Vec::new()
+impl TileLists for Lists {
+    fn body(&self, field: &StoredField, list: TileList) -> Option<Box<dyn Body + '_>> {
+        if let FragmentMetadata::Legacy(legacy) = &self.info.metadata {
+            let lists = match list {
+                TileList::TileOffsets => &legacy.tile_offsets,
+                TileList::TileVarOffsets => &legacy.tile_var_offsets,
+                TileList::TileVarSizes => &legacy.tile_var_sizes,
+                _ => return None,
+            };
+            return Some(Box::new(Numbers(lists.get(field.slot)?)));
         }
-    };
-    let nullable = |list: &'_ [u64]| if field.nullable { list.to_vec() } else { Vec::new() };
-    Ok(Lists {
-        tile_offsets: list(&offsets.tile_offsets, "tile offsets")?,
-        tile_var_offsets: list(&var(&offsets.tile_var_offsets), "tile var offsets")?,
-        tile_var_sizes: list(&var(&offsets.tile_var_sizes), "tile var sizes")?,
-        tile_validity_offsets: list(&nullable(&offsets.tile_validity_offsets), "tile validity offsets")?,
-        mins: bounds(&offsets.tile_mins, "tile mins")?,
-        maxs: bounds(&offsets.tile_maxs, "tile maxs")?,
-        sums: list(&offsets.tile_sums, "tile sums")?,
-        null_counts: list(&nullable(&offsets.tile_null_counts), "tile null counts")?,
-        global_order_mins: of_dimension(&offsets.global_order_mins, "global-order minima")?,
-        global_order_maxs: of_dimension(&offsets.global_order_maxs, "global-order maxima")?,
-    })
+        let (_, section) = self.section(field, list)?;
+        Some(Box::new(section.held(self.blob.clone())))
+    }
+
+    fn place(&self, field: &StoredField, list: TileList, error: Error) -> Error {
+        let part = match list {
+            TileList::TileOffsets => "tile offsets",
+            TileList::TileVarOffsets => "tile var offsets",
+            TileList::TileVarSizes => "tile var sizes",
+            TileList::TileValidityOffsets => "tile validity offsets",
+            TileList::Mins => "tile mins",
+            TileList::Maxs => "tile maxs",
+            TileList::Sums => "tile sums",
+            TileList::NullCounts => "tile null counts",
+            TileList::GlobalOrderMins => "global-order minima",
+            TileList::GlobalOrderMaxs => "global-order maxima",
+        };
+        let offset = self.section(field, list).map_or(0, |(offset, _)| offset);
+        error
+            .in_part(part)
+            .at(offset)
+            .in_part(format_args!("lists of field `{}`", field.key))
+            .in_file(self.blob.display())
+    }
+}
+
+/// A list of numbers in memory in the form of one that is stored: its count, then the numbers.
+struct Numbers<'a>(&'a [u64]);
+
+impl Body for Numbers<'_> {
+    fn size(&self) -> Result<u64> {
+        Ok((self.0.len() as u64).saturating_mul(8).saturating_add(8))
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        if range.end > self.size()? {
+            return Err(Error::truncated("a list that ends early").at(range.start));
+        }
+        let first = range.start / 8;
+        let words = std::iter::once(self.0.len() as u64).chain(self.0.iter().copied());
+        let wanted = range.end.div_ceil(8).saturating_sub(first) as usize;
+        let bytes = words.skip(first as usize).take(wanted).flat_map(u64::to_le_bytes);
+        let skipped = (range.start % 8) as usize;
+        out.extend(
+            bytes
+                .skip(skipped)
+                .take(range.end.saturating_sub(range.start) as usize),
+        );
+        Ok(())
+    }
 }
 
 fn statistics(info: &FragmentInfo) -> Result<Value> {

@@ -1,12 +1,15 @@
 //! The directory of a group.
 
 use super::context::{Ancestors, Context};
-use super::directory::{Children, ListedDirectory};
-use super::document::Document;
+use super::directory::{Children, ListedDirectory, unreadable};
+use super::document::{Document, large};
 use super::json::{self, render};
+use super::metadata::metadata;
 use super::names;
 use super::node::{Freshness, Node};
+use super::permissions::{Permissions, Sources, restricted};
 use crate::array::group::{group_metadata, member_name, member_path, read_group, unregistered_members};
+use crate::array::source::GROUP_DIRECTORY;
 use crate::error::{ErrorKind, Result};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -16,7 +19,16 @@ use std::sync::Arc;
 
 /// The node of the group at `path`.
 pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64) -> Node {
-    ListedDirectory::node(mtime, Freshness::Listing, move || {
+    let from_details = {
+        let (context, path) = (context.clone(), path.clone());
+        move || of_files(&context, &path, GROUP_DIRECTORY)
+    };
+    let from_metadata = {
+        let (context, path) = (context.clone(), path.clone());
+        move || of_files(&context, &path, "__meta")
+    };
+    let permissions = from_details.clone();
+    let directory = ListedDirectory::node(mtime, Freshness::Listing, move || {
         let details = {
             let (context, path) = (context.clone(), path.clone());
             Document::node(mtime, Freshness::Listing, move || {
@@ -26,29 +38,47 @@ pub fn group(context: Arc<Context>, path: PathBuf, above: Ancestors, mtime: u64)
         };
         let metadata = {
             let (context, path) = (context.clone(), path.clone());
-            Document::node(mtime, Freshness::Listing, move || {
-                let files = group_metadata(&context.engine, &path)?;
-                Ok(render(&json::metadata::metadata_json(&json::metadata::merge(
-                    files,
-                ))))
+            large(mtime, Freshness::Listing, move || {
+                let paths = group_metadata(&context.engine, &path)?;
+                metadata(&context.engine, &paths, context.engine.key_for(&path))
             })
         };
+        let members = match members(&context, &path, &above) {
+            // A source that fails says nothing of what there is.
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => return Err(e),
+            Err(e) => {
+                log::warn!("{e}");
+                Vec::new()
+            }
+            Ok(members) => members,
+        };
         let (names, nodes): (Vec<String>, Vec<Node>) = [
-            ("group.json".to_owned(), details),
-            ("metadata.json".to_owned(), metadata),
+            ("group.json".to_owned(), restricted(details, from_details.clone())),
+            (
+                "metadata.json".to_owned(),
+                restricted(metadata, from_metadata.clone()),
+            ),
         ]
         .into_iter()
-        .chain(members(&context, &path, &above).unwrap_or_else(|e| {
-            log::warn!("{e}");
-            Vec::new()
-        }))
+        .chain(members)
         .unzip();
         Ok(names::unique(names, 255)
             .into_iter()
             .map(OsString::from)
             .zip(nodes)
             .collect::<Children>())
-    })
+    });
+    // Which members there are is what the details say.
+    restricted(directory, permissions)
+}
+
+/// The permissions of what comes from the files in a directory of the group at `path`.
+fn of_files(context: &Context, path: &Path, directory: &str) -> Result<Permissions> {
+    let sources = Sources::new(&context.engine)
+        .key(context.engine.key_for(path))
+        .search(path)
+        .listing(path);
+    Ok(sources.files(&path.join(directory))?.permissions())
 }
 
 /// The members that lie inside the source, under the names that they are shown by; of a group without registered members, the arrays and groups in it.
@@ -56,9 +86,12 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
     let mut shown = Vec::new();
     let mut seen = HashSet::new();
     for name in unregistered_members(&context.engine, path)?.into_iter().flatten() {
-        match context.object(&path.join(&name), above) {
+        match context.child(&path.join(&name), above) {
             Ok(Some(node)) => shown.push((names::encode(name.as_bytes()), node)),
             Ok(None) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => {
+                shown.push((names::encode(name.as_bytes()), unreadable(e)));
+            }
             Err(e) => log::warn!("{}: {} is not shown: {e}", path.display(), name.display()),
         }
     }
@@ -69,7 +102,8 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
             continue;
         };
         // Without these, every directory has one place in the tree.
-        let in_place = at.parent() == Some(path) && seen.insert(at.clone());
+        let in_place =
+            at.parent() == Some(path) && seen.insert(at.clone()) && !context.engine.storage.is_link(&at);
         let Some(above) = in_place.then(|| above.clone()).or_else(|| above.jump()) else {
             log::warn!(
                 "{}: member {uri} is not shown: it lies elsewhere, as did too many groups above it",
@@ -80,6 +114,9 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
         match context.object(&at, &above) {
             Ok(Some(node)) => shown.push((names::encode(name), node)),
             Ok(None) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => {
+                shown.push((names::encode(name), unreadable(e)))
+            }
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 log::info!("{}: member {uri} is not shown: it is missing", path.display());
             }

@@ -68,6 +68,10 @@ pub fn key(name: &[u8]) -> String {
 /// the name and of how often it was there before. No result is longer than `max` bytes, provided that no name
 /// is and that `max` has room for the hash (17 bytes). The same names in the same order give the same result.
 pub fn unique(names: Vec<String>, max: usize) -> Vec<String> {
+    let distinct: HashSet<&str> = names.iter().map(String::as_str).collect();
+    if distinct.len() == names.len() {
+        return names;
+    }
     // Names that stay as they are keep the names of those that do not from taking theirs.
     let mut taken: HashSet<String> = names.iter().cloned().collect();
     let mut seen: HashMap<String, u64> = HashMap::new();

@@ -1,5 +1,6 @@
 //! The two kinds of node and the small traits behind which everything that can be shown hides.
 
+use super::permissions::Permissions;
 pub use crate::array::Piece;
 use crate::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
@@ -48,6 +49,11 @@ pub trait Directory: Send + Sync {
 
     /// How long names and listing stay true.
     fn freshness(&self) -> Freshness;
+
+    /// Who may see it, besides the user who mounts it. Asked for only where others may enter the mount.
+    fn permissions(&self) -> Permissions {
+        Permissions::nobody()
+    }
 }
 
 /// The names in a directory at one moment, in an order that does not change.
@@ -89,6 +95,11 @@ pub trait File: Send + Sync {
     /// How long length and content stay true.
     fn freshness(&self) -> Freshness;
 
+    /// Who may see it, besides the user who mounts it. Asked for only where others may enter the mount.
+    fn permissions(&self) -> Permissions {
+        Permissions::nobody()
+    }
+
     /// Opens it. What is read through the result is one consistent state, whatever happens to the source.
     fn open(&self) -> Result<Arc<dyn OpenFile>>;
 
@@ -129,6 +140,14 @@ impl Node {
         match self {
             Node::Directory(_) => NodeType::Directory,
             Node::File(_) => NodeType::File,
+        }
+    }
+
+    /// Who may see it, besides the user who mounts it.
+    pub fn permissions(&self) -> Permissions {
+        match self {
+            Node::Directory(directory) => directory.permissions(),
+            Node::File(file) => file.permissions(),
         }
     }
 

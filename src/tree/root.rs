@@ -5,6 +5,7 @@ use super::directory::ListedDirectory;
 use super::document::Document;
 use super::errors::ErrorLog;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::{Permissions, restricted};
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify, holds_tiledb};
 use crate::error::{Error, ErrorKind, Result};
@@ -137,9 +138,13 @@ impl Directory for RootDirectory {
     fn freshness(&self) -> Freshness {
         self.inner.freshness()
     }
+
+    fn permissions(&self) -> Permissions {
+        self.inner.permissions()
+    }
 }
 
-/// `.tiledbfs/`.
+/// `.tiledbfs/`. Errors tell names and values, and counters what is read: these are for the user who mounted it alone.
 fn own_directory(stats: Arc<Stats>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::listing::now();
     let version = Document::node(mounted, Freshness::Immutable, || {
@@ -152,11 +157,15 @@ fn own_directory(stats: Arc<Stats>, errors: Arc<ErrorLog>) -> Node {
     let stats = Document::node(mounted, Freshness::Live, move || Ok(stats_json(&stats)));
     let errors = Document::node(mounted, Freshness::Live, move || Ok(errors.snapshot().0));
     let children = vec![
-        (OsString::from("version"), version),
+        (
+            OsString::from("version"),
+            restricted(version, || Ok(Permissions::everybody())),
+        ),
         (OsString::from("stats.json"), stats),
         (OsString::from("errors.jsonl"), errors),
     ];
-    ListedDirectory::node(mounted, Freshness::Immutable, move || Ok(children.clone()))
+    let directory = ListedDirectory::node(mounted, Freshness::Immutable, move || Ok(children.clone()));
+    restricted(directory, || Ok(Permissions::everybody()))
 }
 
 /// The counters as JSON, padded to a length that does not change, so that what `stat` says holds when the file is read a moment later.

@@ -16,8 +16,8 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "oracle"))
 import names  # noqa: E402
-from capi import DATATYPES, Lib  # noqa: E402
-from compare import WEBP_FORMATS, shown  # noqa: E402
+from capi import Lib  # noqa: E402
+from compare import pipeline_json, shown  # noqa: E402
 from counts import Counts  # noqa: E402
 from facts import Raw, is_array, is_group, json_value  # noqa: E402
 from truth import FieldTruth, Reader, fragment_directory, has_file  # noqa: E402
@@ -31,22 +31,6 @@ WITHOUT = {"mixed/dense04": ("*.meta",), **{f"v{v}/uncommitted": FOREIGN for v i
 wrote itself."""
 
 
-def pipeline(facts):
-    """A pipeline in the words of the tree; only the options that the API tells."""
-    filters = []
-    for one in facts["filters"]:
-        one = dict(one)
-        if "window" in one:
-            one["max_window_size"] = one.pop("window")
-        if "reinterpret" in one:
-            number = one.pop("reinterpret")
-            one["reinterpret_datatype"] = None if DATATYPES[number] == "ANY" else DATATYPES[number]
-        if "format" in one:
-            one |= {"format": WEBP_FORMATS[one["format"]], "lossless": bool(one["lossless"])}
-        filters.append(one)
-    return {"max_chunk_size": facts["max_chunk_size"], "filters": filters}
-
-
 def schema(facts):
     """`schema.json`, as far as the API tells it. It shows old schemas in today's terms; what differs for that reason is left out."""
     version = facts["format_version"]
@@ -55,13 +39,13 @@ def schema(facts):
         out["tile_order"] = facts["tile_order"]
     out["current_domain"] = shown(facts["current_domain"])
     for part in ("coords_filters", "offsets_filters", "validity_filters"):
-        out[part] = None if part == "validity_filters" and version < 7 else pipeline(facts[part])
+        out[part] = None if part == "validity_filters" and version < 7 else pipeline_json(facts[part])
     out["dimensions"] = []
     for one in facts["dimensions"]:
         dimension = {k: shown(one[k]) for k in ("name", "datatype", "cell_val_num", "domain", "tile_extent")}
         # For one without filters of its own, the API shows those of the coordinates.
         if one["filters"] != facts["coords_filters"]:
-            dimension["filters"] = pipeline(one["filters"])
+            dimension["filters"] = pipeline_json(one["filters"])
         out["dimensions"].append(dimension)
     out["attributes"] = []
     for one in facts["attributes"]:
@@ -72,7 +56,7 @@ def schema(facts):
         attribute["fill_value"] = json_value(Raw(fill.type, fill.bytes, one["cell_val_num"] != 1))
         if one["fill_value_valid"] is not None:
             attribute["fill_value_valid"] = one["fill_value_valid"]
-        attribute["filters"] = pipeline(one["filters"])
+        attribute["filters"] = pipeline_json(one["filters"])
         out["attributes"].append(attribute)
     out["dimension_labels"] = facts["dimension_labels"]
     return out

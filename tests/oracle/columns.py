@@ -1,5 +1,6 @@
 """Compares the column files of one fragment with its truth, cell by cell, and with each other."""
 
+import hashlib
 import os
 
 import numpy as np
@@ -47,6 +48,7 @@ class FieldFiles:
         with open(path, "rb") as f:
             raw = f.read()
         self.report.equal(f"{path} stat size", len(raw), size)
+        self.report.read[path] = hashlib.sha256(raw).hexdigest()
         return np.frombuffer(raw[: len(raw) // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize], dtype)
 
 

@@ -26,6 +26,22 @@ WEBP_FORMATS = ("NONE", "RGB", "BGR", "RGBA", "BGRA")
 INTERNAL = ("__timestamps", "__delete_timestamps", "__delete_condition_index")
 
 
+def pipeline_json(facts):
+    """A pipeline in the words of the tree; only the options that the API tells."""
+    filters = []
+    for one in facts["filters"]:
+        one = dict(one)
+        if "window" in one:
+            one["max_window_size"] = one.pop("window")
+        if "reinterpret" in one:
+            number = one.pop("reinterpret")
+            one["reinterpret_datatype"] = None if DATATYPES[number] == "ANY" else DATATYPES[number]
+        if "format" in one:
+            one |= {"format": WEBP_FORMATS[one["format"]], "lossless": bool(one["lossless"])}
+        filters.append(one)
+    return {"max_chunk_size": facts["max_chunk_size"], "filters": filters}
+
+
 class Report:
     """Counts checks and keeps what failed."""
 
@@ -34,6 +50,8 @@ class Report:
         self.counts = collections.defaultdict(collections.Counter)
         self.exceptions = []
         self.checks = 0
+        self.read = {}
+        """SHA-256 of each column file read, by path."""
 
     def fail(self, message):
         """Notes a failure; False."""
@@ -163,17 +181,7 @@ class ArrayComparison:
     def pipeline(self, where, got, want):
         """A pipeline, with the options that the API tells."""
         self.report.equal(f"{where} max_chunk_size", got["max_chunk_size"], want["max_chunk_size"])
-        expected = []
-        for one in want["filters"]:
-            one = dict(one)
-            if "window" in one:
-                one["max_window_size"] = one.pop("window")
-            if "reinterpret" in one:
-                number = one.pop("reinterpret")
-                one["reinterpret_datatype"] = None if DATATYPES[number] == "ANY" else DATATYPES[number]
-            if "format" in one:
-                one |= {"format": WEBP_FORMATS[one["format"]], "lossless": bool(one["lossless"])}
-            expected.append(one)
+        expected = pipeline_json(want)["filters"]
         seen = [{k: v for k, v in g.items() if k in w or k == "type"} for g, w in zip(got["filters"], expected)]
         self.report.equal(f"{where} number of filters", len(got["filters"]), len(expected))
         self.report.equal(where, seen, expected)
@@ -284,6 +292,9 @@ class Fragment:
             return
         for name, lists in got.items():
             for key, entries in lists.items():
+                if entries and entries[-1] == 0 and self.facts["dense"] and self.facts["format_version"] in (7, 8) and len(entries) == self.fragment.tile_num + 1:
+                    # libtiledb 2.2, writing in global order, put a tile of nothing behind the last one.
+                    entries = entries[:-1]
                 if entries is not None and not (self.facts["dense"] and name not in self.fragment.fields):
                     self.report.equal(f"{self.label} tiles.json {name} {key} length", len(entries), self.fragment.tile_num)
                 if entries and key.endswith("offsets"):
@@ -417,12 +428,12 @@ def compare_group(folder, truth, label, report):
 
 
 def fragment_folders(path):
-    """Names of all fragment directories of an array, committed or not."""
+    """Names of all fragment directories of an array, committed or not, those included that hold no metadata because writing them failed."""
     found = []
     for folder in (path, os.path.join(path, "__fragments")):
         if os.path.isdir(folder):
-            inside = (e for e in os.scandir(folder) if e.is_dir() and e.name.startswith("__"))
-            found += [e.name for e in inside if os.path.exists(os.path.join(e.path, "__fragment_metadata.tdb"))]
+            inside = (e for e in os.scandir(folder) if e.is_dir() and re.match(r"__(\d+_\d+_)?[0-9a-f]{32}(_|$)", e.name))
+            found += [e.name for e in inside]
     return found
 
 

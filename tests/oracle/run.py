@@ -61,6 +61,7 @@ class Oracle:
         self.args, self.lib, self.report, self.counts = args, Lib(), Report(), Counts()
         self.passed = self.failed = 0
         self.visited = set()
+        self.hashes = []
 
     def tree(self, source, key=None, encrypted=lambda path: False, family=None):
         """Mounts `source` and compares every array and group in it."""
@@ -69,6 +70,7 @@ class Oracle:
             for kind, path, shown, group in walk(reader.facts, source):
                 relative = os.path.relpath(path, source)
                 before = len(self.report.failures)
+                self.report.read.clear()
                 try:
                     secret = key if encrypted(relative) else None
                     self.one(kind, path, point / shown, group, reader, secret, family)
@@ -76,6 +78,8 @@ class Oracle:
                     self.report.fail(f"{relative}: {type(error).__name__}: {error}")
                     if self.args.traceback:
                         raise
+                if len(self.report.failures) == before:
+                    self.hashes += [f"{digest} {os.path.relpath(file, point)}\n" for file, digest in self.report.read.items()]
                 self.passed += len(self.report.failures) == before
                 self.failed += len(self.report.failures) != before
             if not self.args.only:
@@ -181,6 +185,7 @@ def main():
     parser.add_argument("--only", help="only arrays whose path contains this")
     parser.add_argument("--scratch", help="folder for scratch arrays")
     parser.add_argument("--counts", help="write what was compared to this file, for table.py")
+    parser.add_argument("--hashes", help="write the SHA-256 and path of each column file that was found right to this file, for tests/load.rs")
     parser.add_argument("--traceback", action="store_true")
     args = parser.parse_args()
     start, oracle = time.time(), Oracle(args)
@@ -197,6 +202,8 @@ def main():
             oracle.write_and_compare(args.set, folder)
     if args.counts:
         oracle.counts.write(args.counts, args.set or ("arrays of other releases" if args.family else Path(args.source).name))
+    if args.hashes:
+        Path(args.hashes).write_text("".join(oracle.hashes))
     sys.exit(oracle.summary(start))
 
 

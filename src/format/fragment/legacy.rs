@@ -1,5 +1,6 @@
 //! The fragment metadata of versions 1 and 2: one generic tile without a footer.
 
+use super::boxes::StoredBoxes;
 use super::slots::Slots;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
@@ -15,9 +16,9 @@ pub struct LegacyMetadata {
     pub version: u32,
     pub non_empty_domain: Option<Rect>,
     /// One rectangle for each tile of a sparse fragment.
-    pub mbrs: Vec<Rect>,
-    /// First and last cell of each tile: `[[coordinate bytes by dimension]; 2]`.
-    pub bounding_coords: Vec<[Vec<Vec<u8>>; 2]>,
+    pub mbrs: StoredBoxes,
+    /// First and last cell of each tile: the coordinates of the one by dimension, then those of the other.
+    pub bounding_coords: Vec<u8>,
     /// Attributes, then coordinates.
     pub tile_offsets: Vec<Vec<u64>>,
     /// Attributes only.
@@ -68,17 +69,13 @@ impl LegacyMetadata {
                 return Err(c.corrupt("non_empty_domain_size", message));
             }
         };
-        let min_size = schema.min_rect_size();
         let mbr_num = c.u64("mbr_num")?;
-        c.check_count(mbr_num, min_size, "mbr_num")?;
-        let mbrs: Vec<Rect> = (0..mbr_num)
-            .map(|_| schema.parse_rect(c, "mbr"))
-            .collect::<Result<_>>()?;
+        let mbrs = StoredBoxes::parse(c, mbr_num, schema, "mbr_num")?;
         let bounding_num = c.u64("bounding_coords_num")?;
-        c.check_count(bounding_num, min_size, "bounding_coords_num")?;
-        let bounding_coords = (0..bounding_num)
-            .map(|_| Ok([parse_cell(c, schema)?, parse_cell(c, schema)?]))
-            .collect::<Result<_>>()?;
+        c.check_count(bounding_num, schema.min_rect_size(), "bounding_coords_num")?;
+        let bounding_coords = c
+            .bytes(bounding_num.saturating_mul(box_size), "bounding_coords")?
+            .to_vec();
         let slots = legacy_slots(version, schema);
         let tile_offsets = parse_lists(c, slots.fixed(), "tile_offsets")?;
         let tile_var_offsets = parse_lists(c, slots.var(), "tile_var_offsets")?;
@@ -101,15 +98,6 @@ impl LegacyMetadata {
             file_var_sizes: c.u64_list(slots.var() as u64, "file_var_sizes")?,
         })
     }
-}
-
-/// Reads the coordinates of one cell, by dimension.
-fn parse_cell(c: &mut Cursor<'_>, schema: &Schema) -> Result<Vec<Vec<u8>>> {
-    schema
-        .dimensions
-        .iter()
-        .map(|d| Ok(c.bytes(d.cell_size().unwrap_or(0), "bounding_coords")?.to_vec()))
-        .collect()
 }
 
 /// Reads `count` lists of u64, each behind its length.
@@ -176,9 +164,11 @@ mod tests {
             assert_eq!((m.version, m.last_tile_cell_num), (version, 4));
             let domain = m.non_empty_domain.unwrap();
             assert_eq!((&domain[0].hi[..], &domain[1].lo[..]), (&[9, 0][..], &[2, 0][..]));
-            assert_eq!((m.mbrs.len(), &m.mbrs[1][1].lo[..]), (2, &[7, 0][..]));
-            let [first, last] = &m.bounding_coords[0];
-            assert_eq!((&first[1][..], &last[0][..]), (&[12, 0][..], &[13, 0][..]));
+            assert_eq!(
+                (m.mbrs.len(), &m.mbrs.get(1).unwrap()[1].lo[..]),
+                (2, &[7, 0][..])
+            );
+            assert_eq!(m.bounding_coords, [11, 0, 12, 0, 13, 0, 14, 0]);
             assert_eq!(m.tile_offsets, [[0, 40], [0, 80], [0, 41]]);
             assert_eq!(m.tile_var_offsets, [vec![], vec![0, 7]]);
             assert_eq!(m.tile_var_sizes, [vec![], vec![3, 5]]);

@@ -3,11 +3,13 @@
 //! Lists in fragment metadata are indexed by *slot*: attributes first, then one slot for zipped coordinates, which is
 //! kept for ever, then (from version 5) dimensions and the optional internal fields. [`Slots`] knows the numbering.
 
+pub mod boxes;
 pub mod footer;
 pub mod legacy;
 pub mod sections;
 pub mod slots;
+pub use boxes::{Boxes, RTree, StoredBoxes};
 pub use footer::{Footer, FooterFront, OptionalSection, SectionOffsets};
 pub use legacy::LegacyMetadata;
-pub use sections::{FragmentStatistics, MinMax, RTree};
+pub use sections::{FragmentStatistics, MinMax};
 pub use slots::Slots;

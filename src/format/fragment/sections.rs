@@ -2,22 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::format::datatype::Datatype;
-use crate::format::range::Rect;
 use crate::format::read;
-use crate::format::schema::Schema;
-
-/// More levels than a tree with a leaf for every u64 needs.
-const MAX_LEVELS: u32 = 64;
-
-/// The R-tree over the MBRs of a sparse fragment's tiles.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RTree {
-    /// Children of a node.
-    pub fanout: u32,
-    /// Root first, leaves last; leaf `i` is the MBR of tile `i`. No levels in a dense fragment.
-    pub levels: Vec<Vec<Rect>>,
-}
 
 /// The minimum (or maximum) of each tile, for one field.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,66 +24,6 @@ pub struct FragmentStatistics {
     pub sum: [u8; 8],
     /// Number of null cells.
     pub null_count: u64,
-}
-
-impl RTree {
-    /// Parses an R-tree of a fragment of `version`; below 5 the dimension count and datatype are stored with it.
-    ///
-    /// Levels have to shrink from the leaves to one root by the fanout, and there are at most 64.
-    pub fn parse(body: &[u8], version: u32, schema: &Schema) -> Result<RTree> {
-        read::whole("R-tree", body, |c| Self::parse_body(c, version, schema))
-    }
-
-    fn parse_body(c: &mut Cursor<'_>, version: u32, schema: &Schema) -> Result<RTree> {
-        if version < 5 {
-            let count = c.u32("dimension_num")?;
-            if count as usize != schema.dimensions.len() {
-                let message = format!("{count} dimensions of {}", schema.dimensions.len());
-                return Err(c.corrupt("dimension_num", message));
-            }
-        }
-        let fanout = c.u32("fanout")?;
-        if version < 5 {
-            let datatype = read::byte(c, "datatype", Datatype::from_u8)?;
-            if schema.dimensions.iter().any(|d| d.datatype != datatype) {
-                return Err(c.corrupt("datatype", format!("{} is not the domain's", datatype.name())));
-            }
-        }
-        let level_num = c.u32("level_num")?;
-        if level_num > MAX_LEVELS {
-            return Err(
-                Error::limit(format!("{level_num} levels; {MAX_LEVELS} are allowed"))
-                    .at(c.offset())
-                    .in_part("`level_num`"),
-            );
-        }
-        let mut levels: Vec<Vec<Rect>> = Vec::new();
-        for i in 0..level_num {
-            let level = Self::parse_level(c, schema).map_err(|e| e.in_part(format_args!("level {i}")))?;
-            // One root; below it, as many nodes as fit their parents with only the last one not full.
-            let fits = match levels.last() {
-                None => level.len() == 1,
-                Some(parents) => level.len().div_ceil(fanout.max(1) as usize) == parents.len(),
-            };
-            if !fits {
-                let message = format!("{} nodes do not fit the level above", level.len());
-                return Err(c.corrupt("mbr_num", message).in_part(format_args!("level {i}")));
-            }
-            levels.push(level);
-        }
-        Ok(RTree { fanout, levels })
-    }
-
-    fn parse_level(c: &mut Cursor<'_>, schema: &Schema) -> Result<Vec<Rect>> {
-        let count = c.u64("mbr_num")?;
-        c.check_count(count, schema.min_rect_size(), "mbr_num")?;
-        (0..count).map(|_| schema.parse_rect(c, "mbr")).collect()
-    }
-
-    /// The MBRs of the tiles, in their order; none in a dense fragment.
-    pub fn leaves(&self) -> &[Rect] {
-        self.levels.last().map_or(&[], Vec::as_slice)
-    }
 }
 
 impl MinMax {
@@ -189,98 +114,7 @@ pub fn parse_processed_conditions(body: &[u8]) -> Result<Vec<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
-    use crate::format::testing::{Bytes, check_hostile, field, schema, var};
-
-    fn numbers(version: u32) -> Schema {
-        let two = [field("x", Datatype::Int16), field("y", Datatype::Int16)];
-        schema(version, true, &two, &[])
-    }
-
-    /// An R-tree of INT16 boxes with this many nodes a level; each node's bytes count on from the one before.
-    fn tree(version: u32, fanout: u32, levels: &[usize]) -> Bytes {
-        let mut b = Bytes::default()
-            .when(version < 5, |b| b.u32(2))
-            .u32(fanout)
-            .when(version < 5, |b| b.u8(Datatype::Int16 as u8))
-            .count32(levels.len());
-        let mut next = 0;
-        for &nodes in levels {
-            b = b.count64(nodes);
-            for _ in 0..nodes {
-                b = b.raw(&[next; 8]);
-                next += 1;
-            }
-        }
-        b
-    }
-
-    #[test]
-    fn r_trees_of_numbers() {
-        for version in 3..=23 {
-            let schema = numbers(version);
-            let bytes = tree(version, 10, &[1, 2, 13]);
-            let rtree = check_hostile(&bytes, |bytes| RTree::parse(bytes, version, &schema));
-            assert_eq!(rtree.fanout, 10);
-            assert_eq!(rtree.levels.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 13]);
-            assert_eq!(
-                (&rtree.leaves()[0][1].lo[..], &rtree.leaves()[12][0].hi[..]),
-                (&[3, 3][..], &[15, 15][..])
-            );
-            let dense = RTree::parse(&tree(version, 10, &[]).bytes, version, &schema).unwrap();
-            assert!(dense.leaves().is_empty());
-        }
-    }
-
-    #[test]
-    fn r_trees_of_strings() {
-        let dimensions = [field("x", Datatype::Int32), var("s", Datatype::StringAscii)];
-        let schema = schema(22, true, &dimensions, &[]);
-        let bytes = Bytes::default()
-            .u32(10)
-            .count32(1)
-            .count64(1)
-            .u32(1)
-            .u32(41)
-            .count64(3)
-            .count64(0)
-            .raw(b"zzz");
-        let rtree = check_hostile(&bytes, |bytes| RTree::parse(bytes, 22, &schema));
-        let strings = &rtree.leaves()[0][1];
-        assert_eq!((&strings.lo[..], &strings.hi[..]), (&b""[..], &b"zzz"[..]));
-    }
-
-    #[test]
-    fn r_trees_shrink_to_one_root() {
-        let parse =
-            |fanout, levels: &[usize]| RTree::parse(&tree(22, fanout, levels).bytes, 22, &numbers(22));
-        for (fanout, levels) in [(10, &[1][..]), (10, &[1, 10]), (2, &[1, 2, 3]), (3, &[1, 1])] {
-            assert!(parse(fanout, levels).is_ok(), "{levels:?}");
-        }
-        for (fanout, levels) in [
-            (10, &[2][..]),
-            (10, &[0]),
-            (10, &[1, 11]),
-            (10, &[1, 0]),
-            (0, &[1, 2]),
-        ] {
-            assert!(parse(fanout, levels).is_err(), "{levels:?}");
-        }
-        assert!(parse(10, &[1; 64]).is_ok());
-        assert_eq!(parse(10, &[1; 65]).unwrap_err().kind(), ErrorKind::LimitExceeded);
-    }
-
-    #[test]
-    fn old_r_trees_repeat_the_domain() {
-        let schema = numbers(4);
-        let good = tree(4, 10, &[1]).bytes;
-        for (at, field) in [(0, "`dimension_num`"), (8, "`datatype`")] {
-            let mut bad = good.clone();
-            bad[at] = 1;
-            let error = RTree::parse(&bad, 4, &schema).unwrap_err();
-            assert_eq!(error.part(), Some(format!("R-tree, {field}").as_str()));
-        }
-    }
+    use crate::format::testing::{Bytes, check_hostile};
 
     #[test]
     fn minima_of_fixed_size_fields() {

@@ -6,7 +6,7 @@ use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::{Combination, ConditionOp};
 use crate::format::schema::Schema;
 use crate::tree::names;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// What a commit file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,7 +85,7 @@ pub struct CommitEntry {
 /// Tells type and values a cell of a field by its name; None for a field that is not known.
 pub type FieldLookup<'a> = dyn Fn(&[u8]) -> Option<(Datatype, CellValNum)> + 'a;
 
-/// What [`commits_json`] says of a delete condition.
+/// What [`entry_json`] says of a delete condition.
 const KEEPS: &str = "cells for which the condition is true; the others are deleted";
 
 impl CommitType {
@@ -128,13 +128,9 @@ pub fn schema_lookup(schema: &Schema) -> impl Fn(&[u8]) -> Option<(Datatype, Cel
     }
 }
 
-/// The document, in the order of `entries`. Conditions are shown as a tree and as text, their constants typed
+/// The members of an entry of the document. Conditions are shown as a tree and as text, their constants typed
 /// as `lookup` tells and in hexadecimal where it does not.
-pub fn commits_json(entries: &[CommitEntry], lookup: &FieldLookup) -> Value {
-    entries.iter().map(|entry| entry_json(entry, lookup)).collect()
-}
-
-fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> Value {
+pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> [(&'static str, Value); 12] {
     let (entries, condition, values, error) = match &entry.content {
         CommitContent::Marker => (None, None, None, None),
         CommitContent::Consolidated(commits) => {
@@ -151,20 +147,32 @@ fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> Value {
         CommitContent::Damaged(error) => (None, None, None, Some(error)),
     };
     let is_delete = entry.commit_type == CommitType::Del && condition.is_some();
-    json!({
-        "name": value::name(&entry.name),
-        "path": value::name(&entry.path),
-        "type": entry.commit_type.name(),
-        "timestamp_range": entry.timestamp_range.map(|(start, end)| [start, end]),
-        "format_version": entry.format_version,
-        "size": entry.size,
-        "entries": entries,
-        "condition": condition.map(|condition| condition_json(condition, lookup)),
-        "text": condition.map(|condition| condition_text(condition, lookup)),
-        "keeps": is_delete.then_some(KEEPS),
-        "values": values.map(|values| values_json(values, lookup)),
-        "error": error,
-    })
+    [
+        ("name", value::name(&entry.name)),
+        ("path", value::name(&entry.path)),
+        ("type", json!(entry.commit_type.name())),
+        (
+            "timestamp_range",
+            json!(entry.timestamp_range.map(|(start, end)| [start, end])),
+        ),
+        ("format_version", json!(entry.format_version)),
+        ("size", json!(entry.size)),
+        ("entries", Value::from(entries)),
+        (
+            "condition",
+            Value::from(condition.map(|condition| condition_json(condition, lookup))),
+        ),
+        (
+            "text",
+            Value::from(condition.map(|condition| condition_text(condition, lookup))),
+        ),
+        ("keeps", json!(is_delete.then_some(KEEPS))),
+        (
+            "values",
+            Value::from(values.map(|values| values_json(values, lookup))),
+        ),
+        ("error", json!(error)),
+    ]
 }
 
 fn values_json(values: &[UpdateValue], lookup: &FieldLookup) -> Value {
@@ -204,11 +212,12 @@ pub fn condition_json(condition: &Condition, lookup: &FieldLookup) -> Value {
             field,
             value,
             offsets,
-        } => json!({
-            "op": op.name(),
-            "field": value::name(field),
-            "value": operand(*op, lookup(field), value, offsets),
-        }),
+        } => Value::Object(Map::from_iter([
+            // The macro would copy the constant.
+            ("op".to_string(), op.name().into()),
+            ("field".to_string(), value::name(field)),
+            ("value".to_string(), operand(*op, lookup(field), value, offsets)),
+        ])),
     }
 }
 
@@ -307,6 +316,11 @@ fn constant_text(constant: &Value) -> String {
     match constant {
         Value::Null => "NULL".to_string(),
         Value::Object(hex) => match hex.get("hex") {
+            // As JSON without spaces is: what is kept as text is numbers.
+            None => match value::rendered_text(hex) {
+                Some(text) => text.replace(", ", ","),
+                None => constant.to_string(),
+            },
             Some(Value::String(digits)) => format!("0x{digits}"),
             _ => constant.to_string(),
         },
@@ -470,7 +484,7 @@ mod tests {
     }
 
     fn shown(entry: &CommitEntry) -> Value {
-        commits_json(std::slice::from_ref(entry), &schema_lookup(&example()))[0].take()
+        Value::from_iter(entry_json(entry, &schema_lookup(&example())))
     }
 
     #[test]

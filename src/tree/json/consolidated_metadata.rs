@@ -1,7 +1,11 @@
 //! `consolidated_metadata.json`: the footers that consolidated fragment metadata files (`.meta`) repeat.
 
+use super::render::{self, line};
 use super::value;
+use crate::error::Error;
+use crate::tree::segments::{Cutter, Parts, Segments};
 use serde_json::{Value, json};
+use std::ops::Range;
 
 /// A consolidated fragment metadata file.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +18,8 @@ pub struct ConsolidatedMetadata {
     pub format_version: Option<u32>,
     /// Bytes.
     pub size: Option<u64>,
-    /// The fragments in the order of the file, or why they cannot be read.
-    pub fragments: Result<Vec<RepeatedFooter>, String>,
+    /// The number of fragments in the file, or why they cannot be read.
+    pub fragments: Result<usize, String>,
 }
 
 /// What a consolidated fragment metadata file has of one fragment.
@@ -33,29 +37,104 @@ pub struct RepeatedFooter {
     pub difference: Option<String>,
 }
 
-/// The document, in the order of `files`.
-pub fn consolidated_metadata_json(files: &[ConsolidatedMetadata]) -> Value {
-    files.iter().map(file_json).collect()
+/// Where the fragments of the files are.
+pub trait RepeatedFooters: Send + Sync {
+    /// The fragment `index` of the file `file`.
+    fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter, Error>;
 }
 
-fn file_json(file: &ConsolidatedMetadata) -> Value {
-    let name = crate::format::commits::last_component(&file.path);
-    let fragments = file.fragments.as_ref();
-    json!({
-        "name": value::name(name),
-        "path": value::name(&file.path),
-        "timestamp_range": file.timestamp_range.map(|(start, end)| [start, end]),
-        "format_version": file.format_version,
-        "size": file.size,
-        "fragments": fragments.ok().map(|fragments| fragments.iter().map(|fragment| json!({
-            "name": value::name(&fragment.name),
-            "offset": fragment.offset,
-            "matches": fragment.matches,
-            "difference": fragment.difference,
-            "footer": fragment.footer,
-        })).collect::<Value>()),
-        "error": fragments.err(),
-    })
+/// The document, in the order of `files`, with the fragments in that of each file.
+pub fn consolidated_metadata_segments(
+    files: Vec<ConsolidatedMetadata>,
+    footers: impl RepeatedFooters + 'static,
+) -> Result<Segments, Error> {
+    /// Bytes of a footer as text, about.
+    const FOOTER: u64 = 3000;
+    let mut cutter = Cutter::new();
+    for file in &files {
+        cutter.part();
+        cutter.items(count(file), FOOTER)?;
+    }
+    if files.is_empty() {
+        cutter.part();
+    }
+    Ok(cutter.finish(Document {
+        files,
+        footers: Box::new(footers),
+    }))
+}
+
+fn count(file: &ConsolidatedMetadata) -> u64 {
+    file.fragments.as_ref().map_or(0, |&count| count as u64)
+}
+
+struct Document {
+    files: Vec<ConsolidatedMetadata>,
+    footers: Box<dyn RepeatedFooters>,
+}
+
+impl Parts for Document {
+    fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<(), Error> {
+        let Some(file) = self.files.get(part) else {
+            out.extend_from_slice(b"[]\n");
+            return Ok(());
+        };
+        if items.start == 0 {
+            out.push(if part == 0 { b'[' } else { b',' });
+            line(out, 1);
+            let name = crate::format::commits::last_component(&file.path);
+            let fields = [
+                ("name", value::name(name)),
+                ("path", value::name(&file.path)),
+                (
+                    "timestamp_range",
+                    json!(file.timestamp_range.map(|(start, end)| [start, end])),
+                ),
+                ("format_version", json!(file.format_version)),
+                ("size", json!(file.size)),
+            ];
+            for (i, (key, value)) in fields.iter().enumerate() {
+                out.push(if i == 0 { b'{' } else { b',' });
+                render::key(out, key, 2);
+                render::write_value(out, value, 2);
+            }
+            out.push(b',');
+            render::key(out, "fragments", 2);
+            out.extend_from_slice(if file.fragments.is_ok() { b"[" } else { b"null" });
+        }
+        for index in items.clone() {
+            if index > 0 {
+                out.push(b',');
+            }
+            line(out, 3);
+            let fragment = self.footers.footer(part, index as usize)?;
+            let shown = json!({
+                "name": value::name(&fragment.name),
+                "offset": fragment.offset,
+                "matches": fragment.matches,
+                "difference": fragment.difference,
+                "footer": fragment.footer,
+            });
+            render::write_value(out, &shown, 3);
+        }
+        if items.end >= count(file) {
+            if count(file) > 0 {
+                line(out, 2);
+            }
+            if file.fragments.is_ok() {
+                out.push(b']');
+            }
+            out.push(b',');
+            render::key(out, "error", 2);
+            render::write_value(out, &json!(file.fragments.as_ref().err()), 2);
+            line(out, 1);
+            out.push(b'}');
+            if part.saturating_add(1) == self.files.len() {
+                out.extend_from_slice(b"\n]\n");
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where two documents differ first, as a path with both values.
@@ -82,13 +161,24 @@ mod tests {
             timestamp_range: Some((1, 2)),
             format_version: Some(22),
             size: Some(300),
-            fragments: Ok(vec![RepeatedFooter {
-                name: b"__1_1_cd_22".to_vec(),
-                offset: 64,
-                footer: Some(json!({"dense": true})),
-                matches: Some(true),
-                difference: None,
-            }]),
+            fragments: Ok(1),
+        };
+        struct One;
+        impl RepeatedFooters for One {
+            fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter, Error> {
+                assert_eq!((file, index), (0, 0));
+                Ok(RepeatedFooter {
+                    name: b"__1_1_cd_22".to_vec(),
+                    offset: 64,
+                    footer: Some(json!({"dense": true})),
+                    matches: Some(true),
+                    difference: None,
+                })
+            }
+        }
+        let empty = ConsolidatedMetadata {
+            fragments: Ok(0),
+            ..file.clone()
         };
         let damaged = ConsolidatedMetadata {
             path: b"x.meta".to_vec(),
@@ -97,8 +187,22 @@ mod tests {
             size: None,
             fragments: Err("cut off".to_string()),
         };
+        let text = |files: Vec<ConsolidatedMetadata>| {
+            let text = consolidated_metadata_segments(files, One)
+                .unwrap()
+                .render()
+                .unwrap();
+            let json: Value = serde_json::from_slice(&text).unwrap();
+            assert_eq!(
+                String::from_utf8(text).unwrap(),
+                String::from_utf8(render::render(&json)).unwrap()
+            );
+            json
+        };
+        assert_eq!(text(vec![]), json!([]));
+        assert_eq!(text(vec![empty])[0]["fragments"], json!([]));
         assert_eq!(
-            consolidated_metadata_json(&[file, damaged]).to_string(),
+            text(vec![file, damaged]).to_string(),
             concat!(
                 r#"[{"name":"__1_2_ab_22.meta","path":"__fragment_meta/__1_2_ab_22.meta","timestamp_range":[1,2],"format_version":22,"#,
                 r#""size":300,"fragments":[{"name":"__1_1_cd_22","offset":64,"matches":true,"difference":null,"footer":{"dense":true}}],"#,

@@ -1,64 +1,149 @@
 //! `enumerations/<name>.json`.
 
-use super::value;
-use crate::format::datatype::CellValNum;
-use crate::format::enumeration::Enumeration;
-use serde_json::{Value, json};
+use super::list::ValueList;
+use super::{render, value};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::body::{Body, BodyCursor};
+use crate::format::datatype::{CellValNum, Datatype};
+use crate::tree::segments::{Cutter, Parts, Segments};
+use serde_json::Value;
+use std::ops::Range;
 
-/// An enumeration with its values in the order of the indexes that stand for them.
-pub fn enumeration_json(enumeration: &Enumeration) -> Value {
-    let Enumeration {
-        datatype,
-        cell_val_num,
-        ..
-    } = *enumeration;
-    json!({
-        "name": value::name(&enumeration.name),
-        "datatype": datatype.name(),
-        "cell_val_num": value::cell_val_num(cell_val_num),
-        "ordered": enumeration.ordered,
-        "values": match cell_val_num {
-            CellValNum::Fixed(n) => value::fixed_cells(datatype, n, &enumeration.data),
-            CellValNum::Var => value::var_cells(datatype, &enumeration.offsets, &enumeration.data),
-        },
-    })
+/// The most bytes of a name.
+const MAX_NAME: u64 = 1 << 20;
+
+/// The enumeration with the unfiltered body `body`, its values in the order of the indexes that stand for them. What
+/// [`Enumeration::parse`](crate::format::enumeration::Enumeration::parse) refuses is refused here.
+pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
+    let mut c = BodyCursor::new(&body)?;
+    let version = c.u32("version")?;
+    if version != 0 {
+        let message = format!("version {version}; 0 is understood");
+        return Err(Error::new(ErrorKind::UnsupportedVersion, message)
+            .at(0)
+            .in_part("`version`"));
+    }
+    let name = name(&mut c, "name")?;
+    self::name(&mut c, "file_name")?;
+    let offset = c.offset();
+    let datatype = Datatype::from_u8(c.u8("datatype")?).map_err(|e| e.at(offset).in_part("`datatype`"))?;
+    let offset = c.offset();
+    let cells =
+        CellValNum::from_u32(c.u32("cell_val_num")?).map_err(|e| e.at(offset).in_part("`cell_val_num`"))?;
+    let ordered = c.bool("ordered")?;
+    let size = c.u64("data")?;
+    let data = c.skip(size, "data")?;
+    let values = match cells {
+        CellValNum::Fixed(n) => {
+            if cells
+                .cell_size(datatype)
+                .is_some_and(|cell| !size.is_multiple_of(cell))
+            {
+                return Err(c.corrupt("data", format!("{size} bytes for values of another size")));
+            }
+            ValueList::fixed(datatype, n, data)?
+        }
+        CellValNum::Var => {
+            let bytes = c.u64("offsets")?;
+            if bytes % 8 != 0 {
+                return Err(c.corrupt("offsets", format!("offsets of 8 bytes in {bytes} bytes")));
+            }
+            let starts = c.skip(bytes, "offsets")?;
+            let list = ValueList::var(&body, datatype, starts.start, bytes / 8, data)?;
+            list.check(&body).map_err(|e| e.in_part("`offsets`"))?;
+            list
+        }
+    };
+    c.finish()?;
+    let mut before = Vec::new();
+    let fields = [
+        ("name", value::name(&name)),
+        ("datatype", datatype.name().into()),
+        ("cell_val_num", value::cell_val_num(cells)),
+        ("ordered", Value::from(ordered)),
+    ];
+    for (i, (key, value)) in fields.iter().enumerate() {
+        before.push(if i == 0 { b'{' } else { b',' });
+        render::key(&mut before, key, 1);
+        render::write_value(&mut before, value, 1);
+    }
+    before.push(b',');
+    render::key(&mut before, "values", 1);
+    let mut cutter = Cutter::new();
+    cutter.part();
+    values.cut(&body, &mut cutter)?;
+    Ok(cutter.finish(Document {
+        before,
+        values,
+        body: Box::new(body),
+    }))
+}
+
+fn name(c: &mut BodyCursor<'_>, field: &str) -> Result<Vec<u8>> {
+    let length = u64::from(c.u32(field)?);
+    if length > MAX_NAME {
+        return Err(Error::limit(format!("a name of {length} bytes"))
+            .at(c.offset())
+            .in_part(format_args!("`{field}`")));
+    }
+    Ok(c.bytes(length, field)?.to_vec())
+}
+
+struct Document {
+    before: Vec<u8>,
+    values: ValueList,
+    body: Box<dyn Body>,
+}
+
+impl Parts for Document {
+    fn write(&self, _: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        if items.start == 0 {
+            out.extend_from_slice(&self.before);
+        }
+        self.values.write(&*self.body, items.clone(), 1, out)?;
+        if items.end >= self.values.count() {
+            out.extend_from_slice(b"\n}\n");
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::datatype::Datatype;
+    use crate::format::enumeration::Enumeration;
+    use crate::format::testing::{Bytes, check_hostile};
+
+    fn head(name: &str, datatype: Datatype, cells: u32) -> Bytes {
+        let b = Bytes::default().u32(0).text32(name).text32("__0123_0");
+        b.u8(datatype as u8).u32(cells).u8(1)
+    }
+
+    fn text(bytes: &[u8]) -> Result<String> {
+        let document = enumeration_segments(bytes.to_vec())?;
+        // What the other parser refuses is refused.
+        Enumeration::parse(bytes).unwrap();
+        Ok(String::from_utf8(document.render()?).unwrap())
+    }
 
     #[test]
     fn values_are_typed() {
-        let colours = Enumeration {
-            name: b"colour".to_vec(),
-            file: b"__1_0".to_vec(),
-            datatype: Datatype::StringUtf8,
-            cell_val_num: CellValNum::Var,
-            ordered: false,
-            data: "redgrünblue".into(),
-            offsets: vec![0, 3, 8, 8],
-        };
+        let colours = head("colour", Datatype::StringUtf8, u32::MAX)
+            .text64("redgrünblue")
+            .count64(32)
+            .u64s(&[0, 3, 8, 8]);
         assert_eq!(
-            enumeration_json(&colours).to_string(),
+            check_hostile(&colours, text),
             concat!(
-                r#"{"name":"colour","datatype":"STRING_UTF8","cell_val_num":"var","ordered":false,"#,
-                r#""values":["red","grün","","blue"]}"#,
+                "{\n  \"name\": \"colour\",\n  \"datatype\": \"STRING_UTF8\",\n  \"cell_val_num\": \"var\",\n",
+                "  \"ordered\": true,\n  \"values\": [\"red\", \"grün\", \"\", \"blue\"]\n}\n",
             )
         );
-        let sizes = Enumeration {
-            name: vec![0xFF],
-            datatype: Datatype::Int16,
-            cell_val_num: CellValNum::Fixed(1),
-            ordered: true,
-            data: vec![10, 0, 20, 0],
-            offsets: vec![],
-            ..colours
-        };
-        assert_eq!(
-            enumeration_json(&sizes).to_string(),
-            r#"{"name":{"hex":"ff"},"datatype":"INT16","cell_val_num":1,"ordered":true,"values":[10,20]}"#
-        );
+        let sizes = head("size", Datatype::Int16, 1).count64(4).raw(&[10, 0, 20, 0]);
+        let json: Value = serde_json::from_str(&check_hostile(&sizes, text)).unwrap();
+        assert_eq!(json["values"], serde_json::json!([10, 20]));
+        let none = head("none", Datatype::StringUtf8, u32::MAX).count64(0).count64(0);
+        let json: Value = serde_json::from_str(&check_hostile(&none, text)).unwrap();
+        assert_eq!(json["values"], serde_json::json!([]));
     }
 }

@@ -155,8 +155,11 @@ fn offsets_json(fields: &[StoredField], schema: &Schema, offsets: Option<&Sectio
 mod tests {
     use super::super::schema::tests::example;
     use super::*;
+    use crate::cursor::Cursor;
+    use crate::format::datatype::Datatype;
     use crate::format::fragment::OptionalSection;
     use crate::format::fragment::Slots;
+    use crate::format::fragment::StoredBoxes;
     use crate::format::range::Range;
 
     fn compact(text: &str) -> String {
@@ -312,10 +315,13 @@ mod tests {
             lo: vec![1, 0],
             hi: vec![2, 0],
         };
+        let x = [crate::format::testing::field("x", Datatype::Int16)];
+        let of_x = crate::format::testing::schema(2, true, &x, &[]);
+        let mut boxes = Cursor::new(&[1, 0, 2, 0, 1, 0, 2, 0]);
         let metadata = LegacyMetadata {
             version: 2,
-            non_empty_domain: Some(vec![bounds.clone()]),
-            mbrs: vec![vec![bounds.clone()], vec![bounds]],
+            non_empty_domain: Some(vec![bounds]),
+            mbrs: StoredBoxes::parse(&mut boxes, 2, &of_x, "mbrs").unwrap(),
             bounding_coords: vec![],
             tile_offsets: vec![],
             tile_var_offsets: vec![],

@@ -1,7 +1,7 @@
 //! `fragments.json`: the fragments of an array, committed or not.
 
 use super::value;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// What the list says of one fragment. None is what the version lacks or what could not be read.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,27 +32,33 @@ pub struct FragmentEntry {
     pub reason: Option<String>,
 }
 
-/// One entry of the document, an array that is oldest first.
-pub fn entry_json(entry: &FragmentEntry) -> Value {
-    json!({
-        "name": value::name(&entry.name),
-        "format_version": entry.format_version,
-        "timestamp_range": entry.timestamp_range.map(|(start, end)| [start, end]),
-        "dense": entry.dense,
-        "cell_num": entry.cell_num,
-        "tile_num": entry.tile_num,
-        "size": entry.size,
-        "schema_name": entry.schema_name.as_ref().map(|name| value::name(name)),
-        "non_empty_domain": entry.non_empty_domain,
-        "has_consolidated_metadata": entry.has_consolidated_metadata,
-        "visible": entry.visible,
-        "reason": entry.reason,
-    })
+/// The members of one object of the document, an array that is oldest first.
+pub fn members(entry: &FragmentEntry) -> [(&'static str, Value); 12] {
+    let timestamps = entry.timestamp_range.map(|(start, end)| vec![start, end]);
+    let schema_name = entry.schema_name.as_ref().map(|name| value::name(name));
+    [
+        ("name", value::name(&entry.name)),
+        ("format_version", entry.format_version.into()),
+        ("timestamp_range", timestamps.into()),
+        ("dense", entry.dense.into()),
+        ("cell_num", entry.cell_num.into()),
+        ("tile_num", entry.tile_num.into()),
+        ("size", entry.size.into()),
+        ("schema_name", schema_name.into()),
+        ("non_empty_domain", entry.non_empty_domain.clone().into()),
+        (
+            "has_consolidated_metadata",
+            entry.has_consolidated_metadata.into(),
+        ),
+        ("visible", entry.visible.into()),
+        ("reason", entry.reason.clone().into()),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn an_entry_has_all_keys_in_order_and_null_for_what_is_not_known() {
@@ -84,8 +90,9 @@ mod tests {
             visible: false,
             reason: Some("no commit".to_string()),
         };
+        let object = |entry| Value::from_iter(members(entry));
         assert_eq!(
-            Value::from_iter([entry_json(&whole), entry_json(&damaged)]).to_string(),
+            Value::from_iter([object(&whole), object(&damaged)]).to_string(),
             concat!(
                 r#"[{"name":"__1_2_ab_22","format_version":22,"timestamp_range":[1,2],"dense":true,"cell_num":16,"#,
                 r#""tile_num":4,"size":1234,"schema_name":"__1_1_cd","non_empty_domain":[[1,4],[1,4]],"#,

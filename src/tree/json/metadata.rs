@@ -1,132 +1,363 @@
 //! `metadata.json`: the key-value pairs of an array or group.
+//!
+//! An object of `{"datatype", "value_num", "value"}` by key, ordered by the keys' bytes. A key that is not UTF-8 is percent-encoded.
 
+use super::list::ValueList;
+use super::render;
+use super::text::LongString;
 use super::value;
-use crate::format::datatype::{CellValNum, Kind};
-use crate::format::metadata::{MetadataEntry, MetadataValue};
+use crate::error::{Error, Result};
+use crate::format::body::{Body, MAX_VALUE};
+use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::metadata::{MetadataRecord, each_record};
 use crate::tree::names;
-use serde_json::{Map, Value, json};
+use crate::tree::segments::{Cutter, Parts, Segments};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-/// The pairs that are left once the records of several files, oldest file first, have been replayed: each
-/// record replaces or deletes the value of its key.
-pub fn merge(files: impl IntoIterator<Item = Vec<MetadataEntry>>) -> BTreeMap<Vec<u8>, MetadataValue> {
-    let mut pairs = BTreeMap::new();
-    for entry in files.into_iter().flatten() {
-        match entry.value {
-            Some(value) => pairs.insert(entry.key, value),
-            None => pairs.remove(&entry.key),
-        };
+/// The most that all pairs without their values may take in memory, in bytes.
+const MAX_PAIRS: u64 = 32 << 20;
+
+/// Bytes of a value that is read at once.
+const SMALL: u64 = 64 << 10;
+
+/// Where the value of a pair lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    datatype: Datatype,
+    value_num: u32,
+    /// Index of the file.
+    file: u32,
+    /// In its body.
+    data: Range<u64>,
+}
+
+/// The pairs that are left once the records of several files, oldest file first, have been replayed: each record replaces or deletes the
+/// value of its key. The values stay where they are.
+#[derive(Debug, Default)]
+pub struct Pairs {
+    pairs: BTreeMap<Vec<u8>, Place>,
+    files: u32,
+    memory: u64,
+}
+
+impl Pairs {
+    /// What a pair takes besides its key.
+    const PAIR: u64 = 96;
+
+    /// No pairs.
+    pub fn new() -> Self {
+        Self::default()
     }
-    pairs
+
+    /// Replays the records of the next file, whose body is `body`.
+    pub fn replay(&mut self, body: &dyn Body) -> Result<()> {
+        each_record(body, |record| self.record(record))?;
+        self.files = self.files.saturating_add(1);
+        Ok(())
+    }
+
+    fn record(&mut self, MetadataRecord { key, value }: MetadataRecord) -> Result<()> {
+        let memory = (key.len() as u64).saturating_add(Self::PAIR);
+        let known = match value {
+            None => self.pairs.remove(&key).is_some(),
+            Some((datatype, value_num, data)) => {
+                self.memory = self.memory.saturating_add(memory);
+                let file = self.files;
+                let place = Place {
+                    datatype,
+                    value_num,
+                    file,
+                    data,
+                };
+                self.pairs.insert(key, place).is_some()
+            }
+        };
+        if known {
+            self.memory = self.memory.saturating_sub(memory);
+        }
+        if self.memory > MAX_PAIRS {
+            return Err(Error::limit(format!(
+                "{} pairs, whose keys take more than {MAX_PAIRS} bytes",
+                self.pairs.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The document, with the bodies of the files in the order of their replay.
+    pub fn document(self, bodies: Vec<Box<dyn Body>>) -> Result<Segments> {
+        let (keys, places): (Vec<Vec<u8>>, Vec<Place>) = self.pairs.into_iter().unzip();
+        let keys: Vec<String> = keys
+            .into_iter()
+            .map(|key| String::from_utf8(key).unwrap_or_else(|e| names::key(e.as_bytes())))
+            .collect();
+        let keys = names::unique(keys, usize::MAX);
+        let mut cutter = Cutter::new();
+        let mut pairs = Vec::with_capacity(places.len());
+        for (key, place) in keys.into_iter().zip(places) {
+            cutter.part();
+            let body = bodies.get(place.file as usize).map(|body| &**body);
+            let shown = Shown::find(&place, body, &mut cutter)
+                .map_err(|e| e.in_part(format_args!("value of `{key}`")).in_part("metadata"))?;
+            pairs.push(Pair { key, place, shown });
+        }
+        if pairs.is_empty() {
+            cutter.part();
+        }
+        Ok(cutter.finish(Document { bodies, pairs }))
+    }
 }
 
-/// The document: an object of `{"datatype", "value_num", "value"}` by key, ordered by the keys' bytes. A key
-/// that is not UTF-8 is percent-encoded.
-pub fn metadata_json(pairs: &BTreeMap<Vec<u8>, MetadataValue>) -> Value {
-    let keys = pairs.keys().map(|key| names::key(key)).collect();
-    let keys = names::unique(keys, usize::MAX);
-    let entries = keys.into_iter().zip(pairs.values().map(value_json));
-    Value::Object(entries.collect::<Map<_, _>>())
+/// How a value is shown.
+enum Shown {
+    Null,
+    /// At once.
+    Cell(CellValNum),
+    List(Box<ValueList>),
+    Text(Box<LongString>),
 }
 
-fn value_json(metadata: &MetadataValue) -> Value {
-    let MetadataValue {
-        datatype, value_num, ..
-    } = *metadata;
-    let value = match value_num {
-        0 => Value::Null,
-        _ if datatype.kind() == Kind::Text => value::cell(datatype, CellValNum::Var, &metadata.value),
-        n => value::cell(datatype, CellValNum::Fixed(n), &metadata.value),
-    };
-    json!({"datatype": datatype.name(), "value_num": value_num, "value": value})
+impl Shown {
+    fn find(place: &Place, body: Option<&dyn Body>, cutter: &mut Cutter) -> Result<Shown> {
+        let size = place.data.end.saturating_sub(place.data.start);
+        let kind = place.datatype.kind();
+        let cells = match kind {
+            Kind::Text => CellValNum::Var,
+            _ => CellValNum::Fixed(place.value_num),
+        };
+        let (true, Some(body)) = (place.value_num > 0, body) else {
+            return Ok(Shown::Null);
+        };
+        let in_one_item = match kind {
+            Kind::Text if place.datatype.size() > 1 => MAX_VALUE,
+            _ => SMALL,
+        };
+        if size <= in_one_item {
+            cutter.items(1, size.saturating_mul(2))?;
+            return Ok(Shown::Cell(cells));
+        }
+        match kind {
+            Kind::Text if place.datatype.size() > 1 => Err(Error::limit(format!(
+                "{size} bytes of {}, where {MAX_VALUE} are shown",
+                place.datatype.name()
+            ))),
+            Kind::Text | Kind::Bytes => {
+                let string = match kind {
+                    Kind::Text => LongString::text(body, place.data.clone())?,
+                    _ => LongString::hex(place.data.clone()),
+                };
+                string.cut(cutter)?;
+                Ok(Shown::Text(Box::new(string)))
+            }
+            _ => {
+                let list = ValueList::fixed(place.datatype, 1, place.data.clone())?;
+                list.cut(body, cutter)?;
+                Ok(Shown::List(Box::new(list)))
+            }
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match self {
+            Shown::Null => 0,
+            Shown::Cell(_) => 1,
+            Shown::List(list) => list.count(),
+            Shown::Text(text) => text.count(),
+        }
+    }
+}
+
+struct Pair {
+    key: String,
+    place: Place,
+    shown: Shown,
+}
+
+struct Document {
+    bodies: Vec<Box<dyn Body>>,
+    pairs: Vec<Pair>,
+}
+
+impl Parts for Document {
+    fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let Some(Pair { key, place, shown }) = self.pairs.get(part) else {
+            out.extend_from_slice(b"{}\n");
+            return Ok(());
+        };
+        if items.start == 0 {
+            out.push(if part == 0 { b'{' } else { b',' });
+            render::key(out, key, 1);
+            out.push(b'{');
+            render::key(out, "datatype", 2);
+            render::write_string(out, place.datatype.name());
+            out.push(b',');
+            render::key(out, "value_num", 2);
+            render::write_value(out, &place.value_num.into(), 2);
+            out.push(b',');
+            render::key(out, "value", 2);
+        }
+        match (shown, self.bodies.get(place.file as usize)) {
+            (Shown::Null, _) | (_, None) => out.extend_from_slice(b"null"),
+            (Shown::Cell(cells), Some(body)) => {
+                if items.start == 0 {
+                    let mut bytes = Vec::new();
+                    body.read(place.data.clone(), &mut bytes)?;
+                    value::write_cell(out, place.datatype, *cells, &bytes);
+                }
+            }
+            (Shown::List(list), Some(body)) => list.write(&**body, items.clone(), 2, out)?,
+            (Shown::Text(text), Some(body)) => text.write(&**body, items.clone(), out)?,
+        }
+        if items.end >= shown.count() {
+            out.extend_from_slice(b"\n  }");
+            if part.saturating_add(1) == self.pairs.len() {
+                out.extend_from_slice(b"\n}\n");
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::datatype::Datatype;
+    use crate::error::ErrorKind;
+    use crate::format::metadata::parse_metadata;
+    use crate::format::testing::Bytes;
+    use serde_json::{Map, Value, json};
 
-    fn entry(key: &[u8], datatype: Datatype, value_num: u32, value: &[u8]) -> MetadataEntry {
-        MetadataEntry {
-            key: key.to_vec(),
-            value: Some(MetadataValue {
-                datatype,
-                value_num,
-                value: value.to_vec(),
-            }),
-        }
+    fn entry(file: Bytes, key: &[u8], datatype: Datatype, value_num: u32, value: &[u8]) -> Bytes {
+        let file = file.count32(key.len()).raw(key).u8(0);
+        file.u8(datatype as u8).u32(value_num).raw(value)
     }
 
-    fn deletion(key: &[u8]) -> MetadataEntry {
-        MetadataEntry {
-            key: key.to_vec(),
-            value: None,
+    fn deletion(file: Bytes, key: &[u8]) -> Bytes {
+        file.count32(key.len()).raw(key).u8(1)
+    }
+
+    fn document(files: &[&[u8]]) -> Result<Segments> {
+        let mut pairs = Pairs::new();
+        for file in files {
+            pairs.replay(&file.to_vec())?;
+            // The other parser agrees.
+            parse_metadata(file).unwrap();
         }
+        let bodies = files
+            .iter()
+            .map(|file| -> Box<dyn Body> { Box::new(file.to_vec()) });
+        pairs.document(bodies.collect())
+    }
+
+    fn text(files: &[&[u8]]) -> Vec<u8> {
+        document(files).unwrap().render().unwrap()
+    }
+
+    fn parsed(files: &[&[u8]]) -> Value {
+        let text = text(files);
+        let json: Value = serde_json::from_slice(&text).unwrap();
+        // As it would be rendered at once.
+        assert!(text == render::render(&json));
+        json
     }
 
     #[test]
     fn values_are_scalars_arrays_or_strings() {
-        let file = vec![
-            entry(b"one", Datatype::Int16, 1, &[5, 0]),
-            entry(b"many", Datatype::Int16, 2, &[1, 0, 2, 0]),
-            entry(b"text", Datatype::StringUtf8, 3, b"abc"),
-            entry(b"wide", Datatype::StringUtf16, 2, b"a\0b\0"),
-            entry(b"empty", Datatype::StringUtf8, 0, b""),
-            entry(b"blob", Datatype::Blob, 2, &[1, 0xFF]),
-            entry(b"short", Datatype::Int32, 2, &[1, 0]),
-            entry(b"\xFF/", Datatype::Bool, 1, &[1]),
-            entry(b"", Datatype::Float64, 1, &f64::NAN.to_le_bytes()),
-        ];
+        let file = Bytes::default();
+        let file = entry(file, b"one", Datatype::Int16, 1, &[5, 0]);
+        let file = entry(file, b"many", Datatype::Int16, 2, &[1, 0, 2, 0]);
+        let file = entry(file, b"text", Datatype::StringUtf8, 3, b"abc");
+        let file = entry(file, b"wide", Datatype::StringUtf16, 2, b"a\0b\0");
+        let file = entry(file, b"empty", Datatype::StringUtf8, 0, b"");
+        let file = entry(file, b"blob", Datatype::Blob, 2, &[1, 0xFF]);
+        let file = entry(file, b"\xFF/", Datatype::Bool, 1, &[1]);
+        let file = entry(file, b"", Datatype::Float64, 1, &f64::NAN.to_le_bytes());
         assert_eq!(
-            metadata_json(&merge([file])).to_string(),
+            parsed(&[&file.bytes]).to_string(),
             concat!(
                 r#"{"":{"datatype":"FLOAT64","value_num":1,"value":"nan"},"#,
                 r#""blob":{"datatype":"BLOB","value_num":2,"value":{"hex":"01ff"}},"#,
                 r#""empty":{"datatype":"STRING_UTF8","value_num":0,"value":null},"#,
                 r#""many":{"datatype":"INT16","value_num":2,"value":[1,2]},"#,
                 r#""one":{"datatype":"INT16","value_num":1,"value":5},"#,
-                r#""short":{"datatype":"INT32","value_num":2,"value":{"hex":"0100"}},"#,
                 r#""text":{"datatype":"STRING_UTF8","value_num":3,"value":"abc"},"#,
                 r#""wide":{"datatype":"STRING_UTF16","value_num":2,"value":"ab"},"#,
                 r#""%FF%2F":{"datatype":"BOOL","value_num":1,"value":true}}"#,
             )
         );
+        assert_eq!(text(&[]), b"{}\n");
+        let two = entry(Bytes::default(), b"key", Datatype::Uint8, 2, &[1, 2]);
+        for end in 1..two.bytes.len() {
+            assert!(document(&[&two.bytes[..end]]).is_err());
+        }
     }
 
     #[test]
     fn later_records_win() {
-        let files = [
-            vec![
-                entry(b"a", Datatype::Uint8, 1, &[1]),
-                entry(b"b", Datatype::Uint8, 1, &[1]),
-            ],
-            vec![
-                deletion(b"a"),
-                entry(b"b", Datatype::Uint8, 1, &[2]),
-                deletion(b"never"),
-            ],
-            vec![
-                entry(b"c", Datatype::Uint8, 1, &[3]),
-                deletion(b"c"),
-                entry(b"c", Datatype::Uint8, 1, &[4]),
-            ],
-        ];
-        let pairs = merge(files);
-        let left: Vec<_> = pairs
+        let first = entry(Bytes::default(), b"a", Datatype::Uint8, 1, &[1]);
+        let first = entry(first, b"b", Datatype::Uint8, 1, &[1]);
+        let second = entry(deletion(Bytes::default(), b"a"), b"b", Datatype::Uint8, 1, &[2]);
+        let second = deletion(second, b"never");
+        let third = entry(Bytes::default(), b"c", Datatype::Uint8, 1, &[3]);
+        let third = entry(deletion(third, b"c"), b"c", Datatype::Uint8, 1, &[4]);
+        let json = parsed(&[&first.bytes, &second.bytes, &third.bytes]);
+        let left: Vec<_> = json
+            .as_object()
+            .unwrap()
             .iter()
-            .map(|(key, value)| (key.as_slice(), value.value[0]))
+            .map(|(k, v)| (k.as_str(), &v["value"]))
             .collect();
-        assert_eq!(left, [(b"b".as_slice(), 2), (b"c".as_slice(), 4)]);
+        assert_eq!(left, [("b", &json!(2)), ("c", &json!(4))]);
     }
 
     #[test]
     fn keys_that_look_the_same_are_both_there() {
-        let file = vec![
-            entry(b"%FF", Datatype::Uint8, 1, &[1]),
-            entry(b"\xFF", Datatype::Uint8, 1, &[2]),
-        ];
-        let json = metadata_json(&merge([file]));
+        let file = entry(Bytes::default(), b"%FF", Datatype::Uint8, 1, &[1]);
+        let file = entry(file, b"\xFF", Datatype::Uint8, 1, &[2]);
+        let json = parsed(&[&file.bytes]);
         assert_eq!(json["%FF"]["value"], json!(1));
         assert_eq!(json.as_object().map(Map::len), Some(2));
+    }
+
+    #[test]
+    fn long_values_are_in_many_segments() {
+        let bytes: Vec<u8> = (0..600_000u64).map(|i| b' ' + (i * i % 90) as u8).collect();
+        let of = |datatype: Datatype| bytes.len() as u32 / datatype.size() as u32;
+        let mut file = Bytes::default();
+        for datatype in [
+            Datatype::Int8,
+            Datatype::Float64,
+            Datatype::StringUtf8,
+            Datatype::Blob,
+            Datatype::StringUtf32,
+        ] {
+            file = entry(file, datatype.name().as_bytes(), datatype, of(datatype), &bytes);
+        }
+        let segments = document(&[&file.bytes]).unwrap();
+        assert!(segments.count() > 20, "{}", segments.count());
+        let mut expected = Map::new();
+        for name in ["BLOB", "FLOAT64", "INT8", "STRING_UTF32", "STRING_UTF8"] {
+            let datatype = *Datatype::ALL.iter().find(|d| d.name() == name).unwrap();
+            let cells = match datatype.kind() {
+                Kind::Text => CellValNum::Var,
+                _ => CellValNum::Fixed(of(datatype)),
+            };
+            let shown = value::cell(datatype, cells, &bytes);
+            let pair = json!({"datatype": name, "value_num": of(datatype), "value": shown});
+            expected.insert(name.to_owned(), pair);
+        }
+        assert!(segments.render().unwrap() == render::render(&Value::Object(expected)));
+    }
+
+    #[test]
+    fn very_many_pairs_are_refused() {
+        let mut file = Bytes::default();
+        for i in 0..400_000u32 {
+            file = entry(file, &i.to_be_bytes(), Datatype::Uint8, 0, b"");
+        }
+        assert_eq!(
+            document(&[&file.bytes]).err().unwrap().kind(),
+            ErrorKind::LimitExceeded
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! JSON text that reads well in `cat`.
 
+use super::value;
 use serde_json::Value;
 use std::io::Write;
 
@@ -13,9 +14,12 @@ pub fn render(value: &Value) -> Vec<u8> {
     out
 }
 
-/// What [`render`] gives for an array of the objects that `make` makes of `items`; none of them may be empty. Works on all cores, since
-/// making one may take reading a file, and never holds more than the text.
-pub fn render_objects<T: Sync>(items: &[T], make: impl Fn(&T) -> Value + Sync) -> Vec<u8> {
+/// What [`render`] gives for an array of the objects whose members `make` makes of `items`; there must be some of each. Works on all cores,
+/// since making them may take reading a file, and never holds more than the text.
+pub fn render_objects<T: Sync, const N: usize>(
+    items: &[T],
+    make: impl Fn(&T) -> [(&'static str, Value); N] + Sync,
+) -> Vec<u8> {
     /// Fewer items than this are not worth a thread.
     const ITEMS: usize = 64;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -25,7 +29,7 @@ pub fn render_objects<T: Sync>(items: &[T], make: impl Fn(&T) -> Value + Sync) -
         for item in items {
             out.push(b',');
             line(&mut out, 1);
-            write_value(&mut out, &make(item), 1);
+            write_members(&mut out, make(item).iter().map(|(key, value)| (*key, value)), 1);
         }
         out
     };
@@ -67,21 +71,31 @@ pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
             line(out, depth);
             out.push(b']');
         }
-        Value::Object(entries) if entries.is_empty() || is_atom(value) => write_inline(out, value),
+        Value::Object(entries)
+            if entries.is_empty() || is_atom(value) || value::rendered_text(entries).is_some() =>
+        {
+            write_inline(out, value)
+        }
         Value::Object(entries) => {
-            out.push(b'{');
-            for (i, (key, item)) in entries.iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                self::key(out, key, depth + 1);
-                write_value(out, item, depth + 1);
-            }
-            line(out, depth);
-            out.push(b'}');
+            let members = entries.iter().map(|(key, value)| (key.as_str(), value));
+            write_members(out, members, depth);
         }
         _ => write_inline(out, value),
     }
+}
+
+/// Writes an object of these members, of which there are some, at nesting `depth`.
+fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a str, &'a Value)>, depth: usize) {
+    out.push(b'{');
+    for (i, (name, value)) in members.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        key(out, name, depth + 1);
+        write_value(out, value, depth + 1);
+    }
+    line(out, depth);
+    out.push(b'}');
 }
 
 /// Writes `value` on the current line.
@@ -106,6 +120,9 @@ fn write_inline(out: &mut Vec<u8>, value: &Value) {
             out.push(b']');
         }
         Value::Object(entries) => {
+            if let Some(text) = value::rendered_text(entries) {
+                return out.extend_from_slice(text.as_bytes());
+            }
             out.push(b'{');
             for (i, (key, item)) in entries.iter().enumerate() {
                 if i > 0 {
@@ -121,29 +138,13 @@ fn write_inline(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// Writes a string with its quotes and escapes.
-fn write_string(out: &mut Vec<u8>, text: &str) {
+pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
     // Neither writing to a Vec nor serializing a string can fail.
     let _ = serde_json::to_writer(out, text);
 }
 
-/// Writes an array at nesting `depth` whose items `write` writes, one a line: those that are neither scalars nor pairs of them.
-pub(super) fn write_list<T>(out: &mut Vec<u8>, items: &[T], depth: usize, write: impl Fn(&mut Vec<u8>, &T)) {
-    out.push(b'[');
-    for (i, item) in items.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        line(out, depth + 1);
-        write(out, item);
-    }
-    if !items.is_empty() {
-        line(out, depth);
-    }
-    out.push(b']');
-}
-
 /// Starts a line at nesting `depth`.
-fn line(out: &mut Vec<u8>, depth: usize) {
+pub(super) fn line(out: &mut Vec<u8>, depth: usize) {
     out.push(b'\n');
     out.resize(out.len() + 2 * depth, b' ');
 }
@@ -225,8 +226,8 @@ mod tests {
     fn objects_from_several_threads_are_in_order() {
         for count in [0, 1, 63, 64, 65, 1000] {
             let items: Vec<u64> = (0..count).collect();
-            let make = |i: &u64| json!({"i": i, "list": [[i]]});
-            let whole: Value = items.iter().map(make).collect();
+            let make = |i: &u64| [("i", json!(i)), ("list", json!([[i]]))];
+            let whole: Value = items.iter().map(make).map(Value::from_iter).collect();
             assert_eq!(render_objects(&items, make), render(&whole), "{count}");
         }
     }

@@ -1,104 +1,211 @@
 //! `rtree.json`: the R-tree over the minimum bounding rectangles (MBRs) of a sparse fragment's tiles.
+//!
+//! An object of the fanout and of the levels, root first, each an array of MBRs `[[lo, hi], …]` by dimension. A dense fragment has no levels;
+//! versions 1 and 2, which have no tree, have no fanout and their MBRs as the only level.
 
-use super::{render, value};
-use crate::format::fragment::RTree;
-use crate::format::range::Rect;
-use crate::format::schema::Dimension;
-use serde_json::{Value, json};
+use super::render::{self, line};
+use super::value;
+use crate::error::Result;
+use crate::format::body::Body;
+use crate::format::fragment::Boxes;
+use crate::format::fragment::boxes::{Bounds, to_rect};
+use crate::format::schema::{Dimension, Schema};
+use crate::tree::segments::{Cutter, Parts, Segments};
+use serde_json::Value;
+use std::ops::Range;
+use std::sync::Arc;
 
-/// An R-tree (format version 3 and later): its levels, root first, each an array of MBRs `[[lo, hi], …]` by
-/// dimension. A dense fragment has no levels.
-pub fn rtree_json(rtree: &RTree, dimensions: &[Dimension]) -> Value {
-    json!({
-        "fanout": rtree.fanout,
-        "levels": rtree.levels.iter().map(|level| level_json(level, dimensions)).collect::<Value>(),
-    })
+/// The document: `levels`, whose boxes lie in `body`.
+pub fn rtree_segments(
+    fanout: Option<u32>,
+    levels: Vec<Boxes>,
+    body: Arc<dyn Body>,
+    schema: Arc<Schema>,
+) -> Result<Segments> {
+    let mut cutter = Cutter::new();
+    if levels.is_empty() {
+        cutter.part();
+    }
+    for level in &levels {
+        cutter.part();
+        let mut at = 0;
+        while at < level.len() {
+            let next = at.saturating_add(level.step()).min(level.len());
+            let bytes = level.bytes_before(next).saturating_sub(level.bytes_before(at));
+            let boxes = next.saturating_sub(at).max(1);
+            cutter.items(boxes, (bytes / boxes).saturating_mul(2).saturating_add(16))?;
+            at = next;
+        }
+    }
+    Ok(cutter.finish(RTreeParts {
+        fanout,
+        levels,
+        body,
+        schema,
+    }))
 }
 
-/// The MBRs of versions 1 and 2, which have no tree, as its only level.
-pub fn legacy_rtree_json(mbrs: &[Rect], dimensions: &[Dimension]) -> Value {
-    let levels = if mbrs.is_empty() {
-        vec![]
-    } else {
-        vec![level_json(mbrs, dimensions)]
-    };
-    json!({"fanout": null, "levels": levels})
+struct RTreeParts {
+    fanout: Option<u32>,
+    levels: Vec<Boxes>,
+    body: Arc<dyn Body>,
+    schema: Arc<Schema>,
 }
 
-/// The text that [`render`](super::render()) gives for [`rtree_json`] or, without a fanout, for [`legacy_rtree_json`] of `levels`, made
-/// one MBR at a time, so that those of a million tiles are not in memory as JSON values.
-pub fn write_rtree(fanout: Option<u32>, levels: &[&[Rect]], dimensions: &[Dimension]) -> Vec<u8> {
-    let mut out = vec![b'{'];
-    render::key(&mut out, "fanout", 1);
-    render::write_value(&mut out, &Value::from(fanout), 1);
-    out.push(b',');
-    render::key(&mut out, "levels", 1);
-    render::write_list(&mut out, levels, 1, |out, level| {
-        render::write_list(out, level, 2, |out, mbr| {
-            render::write_value(out, &value::rect(dimensions, mbr), 3);
-        });
+impl Parts for RTreeParts {
+    fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        if part == 0 && items.start == 0 {
+            out.push(b'{');
+            render::key(out, "fanout", 1);
+            render::write_value(out, &Value::from(self.fanout), 1);
+            out.push(b',');
+            render::key(out, "levels", 1);
+            out.push(b'[');
+        }
+        let count = self.levels.get(part).map_or(0, Boxes::len);
+        if let Some(level) = self.levels.get(part) {
+            if items.start == 0 {
+                if part > 0 {
+                    out.push(b',');
+                }
+                line(out, 2);
+                out.push(b'[');
+            }
+            level.visit(&*self.body, items.clone(), |index, bounds| {
+                if index > 0 {
+                    out.push(b',');
+                }
+                line(out, 3);
+                write_box(out, &self.schema.dimensions, bounds);
+                Ok(())
+            })?;
+            if items.end >= count {
+                if count > 0 {
+                    line(out, 2);
+                }
+                out.push(b']');
+            }
+        }
+        if part.saturating_add(1) >= self.levels.len() && items.end >= count {
+            if !self.levels.is_empty() {
+                line(out, 1);
+            }
+            out.extend_from_slice(b"]\n}\n");
+        }
+        Ok(())
+    }
+}
+
+/// Appends a box at nesting depth 3.
+fn write_box(out: &mut Vec<u8>, dimensions: &[Dimension], bounds: &[Bounds<'_>]) {
+    let plain = dimensions.iter().zip(bounds).all(|(d, (lo, hi))| {
+        value::is_atom(d.datatype, d.cell_val_num, lo) && value::is_atom(d.datatype, d.cell_val_num, hi)
     });
-    out.extend_from_slice(b"\n}\n");
-    out
-}
-
-fn level_json(level: &[Rect], dimensions: &[Dimension]) -> Value {
-    level.iter().map(|mbr| value::rect(dimensions, mbr)).collect()
+    if !plain {
+        return render::write_value(out, &value::rect(dimensions, &to_rect(bounds)), 3);
+    }
+    out.push(b'[');
+    for (i, (d, (lo, hi))) in dimensions.iter().zip(bounds).enumerate() {
+        out.extend_from_slice(if i > 0 { b", [" } else { b"[" });
+        value::write_cell(out, d.datatype, d.cell_val_num, lo);
+        out.extend_from_slice(b", ");
+        value::write_cell(out, d.datatype, d.cell_val_num, hi);
+        out.push(b']');
+    }
+    out.push(b']');
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema::tests::example;
     use super::*;
-    use crate::format::range::Range;
+    use crate::format::datatype::Datatype;
+    use crate::format::fragment::RTree;
+    use crate::format::range::{Range as Interval, Rect};
+    use crate::format::testing::{Bytes, field, schema, var};
+    use serde_json::json;
 
     fn mbr(x: [u8; 2], y: [&[u8]; 2]) -> Rect {
         let [lo, hi] = x.map(|x| vec![x, 0]);
         let [low, high] = y.map(<[u8]>::to_vec);
-        vec![Range { lo, hi }, Range { lo: low, hi: high }]
+        vec![Interval { lo, hi }, Interval { lo: low, hi: high }]
+    }
+
+    fn stored(fanout: u32, levels: &[Vec<Rect>]) -> Vec<u8> {
+        let mut b = Bytes::default().u32(fanout).count32(levels.len());
+        for level in levels {
+            b = b.count64(level.len());
+            for rect in level {
+                b = b.raw(&rect[0].lo).raw(&rect[0].hi);
+                let (lo, hi) = (&rect[1].lo, &rect[1].hi);
+                b = b.count64(lo.len() + hi.len()).count64(lo.len()).raw(lo).raw(hi);
+            }
+        }
+        b.bytes
+    }
+
+    /// The document by way of a tree of JSON values.
+    fn whole(fanout: Option<u32>, levels: &[Vec<Rect>], dimensions: &[Dimension]) -> Vec<u8> {
+        let level = |level: &Vec<Rect>| {
+            level
+                .iter()
+                .map(|mbr| value::rect(dimensions, mbr))
+                .collect::<Value>()
+        };
+        render::render(&json!({"fanout": fanout, "levels": levels.iter().map(level).collect::<Value>()}))
+    }
+
+    fn example() -> Schema {
+        let dimensions = [field("x", Datatype::Int16), var("s", Datatype::StringAscii)];
+        schema(22, true, &dimensions, &[])
+    }
+
+    fn document(fanout: Option<u32>, body: Vec<u8>, schema: &Schema) -> Segments {
+        let rtree = RTree::parse(&body, 22, schema).unwrap();
+        rtree_segments(fanout, rtree.levels, Arc::new(body), Arc::new(schema.clone())).unwrap()
     }
 
     #[test]
     fn levels_are_listed_from_the_root() {
-        let dimensions = example().dimensions;
         let leaves = vec![mbr([1, 2], [b"a", b"b"]), mbr([3, 4], [b"", b"\xFF"])];
-        let rtree = RTree {
-            fanout: 10,
-            levels: vec![vec![mbr([1, 4], [b"", b"\xFF"])], leaves.clone()],
-        };
+        let levels = [vec![mbr([1, 4], [b"", b"\xFF"])], leaves];
+        let schema = example();
+        for count in 0..=2 {
+            let levels = &levels[..count];
+            let segments = document(Some(10), stored(10, levels), &schema);
+            let text = String::from_utf8(segments.render().unwrap()).unwrap();
+            let expected = whole(Some(10), levels, &schema.dimensions);
+            assert_eq!(text, String::from_utf8(expected).unwrap());
+        }
+        let legacy = document(None, stored(10, &levels[..1]), &example());
         assert_eq!(
-            rtree_json(&rtree, &dimensions).to_string(),
-            concat!(
-                r#"{"fanout":10,"levels":[[[[1,4],["",{"hex":"ff"}]]],"#,
-                r#"[[[1,2],["a","b"]],[[3,4],["",{"hex":"ff"}]]]]}"#,
-            )
-        );
-        let levels: Vec<&[Rect]> = rtree.levels.iter().map(Vec::as_slice).collect();
-        assert_eq!(
-            write_rtree(Some(10), &levels, &dimensions),
-            render::render(&rtree_json(&rtree, &dimensions))
-        );
-        assert_eq!(
-            write_rtree(None, &[&leaves], &dimensions),
-            render::render(&legacy_rtree_json(&leaves, &dimensions))
-        );
-        assert_eq!(
-            write_rtree(None, &[], &dimensions),
-            render::render(&legacy_rtree_json(&[], &dimensions))
-        );
-        assert_eq!(
-            legacy_rtree_json(&leaves, &dimensions).to_string(),
-            r#"{"fanout":null,"levels":[[[[1,2],["a","b"]],[[3,4],["",{"hex":"ff"}]]]]}"#
+            String::from_utf8(legacy.render().unwrap()).unwrap(),
+            "{\n  \"fanout\": null,\n  \"levels\": [\n    [\n      [[1, 4], [\"\", {\"hex\": \"ff\"}]]\n    ]\n  ]\n}\n"
         );
     }
 
     #[test]
-    fn dense_fragments_have_no_levels() {
-        let rtree = RTree {
-            fanout: 10,
-            levels: vec![],
+    fn many_boxes_make_many_segments_of_the_same_text() {
+        let schema = example();
+        let text = |i: u16| vec![b'a' + (i % 26) as u8; usize::from(i % 100)];
+        let leaf = |i: u16| {
+            let x = i.to_le_bytes().to_vec();
+            vec![
+                Interval { lo: x.clone(), hi: x },
+                Interval {
+                    lo: text(i),
+                    hi: text(i + 1),
+                },
+            ]
         };
-        assert_eq!(rtree_json(&rtree, &[]), json!({"fanout": 10, "levels": []}));
-        assert_eq!(legacy_rtree_json(&[], &[]), json!({"fanout": null, "levels": []}));
+        let levels = vec![
+            vec![mbr([1, 4], [b"", b"z"])],
+            (0..20_000).map(leaf).collect::<Vec<_>>(),
+        ];
+        let segments = document(Some(20_000), stored(20_000, &levels), &schema);
+        assert!(segments.count() > 10, "{}", segments.count());
+        assert_eq!(
+            segments.render().unwrap(),
+            whole(Some(20_000), &levels, &schema.dimensions)
+        );
     }
 }

@@ -1,155 +1,234 @@
 //! `tiles.json`: what the metadata of a fragment says of each tile, field by field.
+//!
+//! For each field an object of lists with an entry for each tile, null where the version or the field has none.
 
 use super::fields::StoredField;
+use super::list::ValueList;
 use super::{render, value};
+use crate::error::Result;
+use crate::format::body::{Body, BodyCursor};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
-use crate::format::fragment::MinMax;
-use serde_json::{Map, Value};
+use crate::tree::segments::{Cutter, Parts, Segments};
+use serde_json::Value;
+use std::ops::Range;
 
-/// The lists of one field, each with an entry for each tile. None is what the version lacks.
-#[derive(Debug, Clone, Copy)]
-pub struct FieldTiles<'a> {
-    /// The field.
-    pub field: &'a StoredField,
+/// The lists of a field, in the order of the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TileList {
     /// Where each tile starts in the file of the data, or of the offsets of a var-sized field.
-    pub tile_offsets: Option<&'a [u64]>,
+    TileOffsets,
     /// Where each tile starts in the file of the var data.
-    pub tile_var_offsets: Option<&'a [u64]>,
+    TileVarOffsets,
     /// Unfiltered bytes of each tile of the var data.
-    pub tile_var_sizes: Option<&'a [u64]>,
+    TileVarSizes,
     /// Where each tile starts in the file of the validity bytes.
-    pub tile_validity_offsets: Option<&'a [u64]>,
+    TileValidityOffsets,
     /// Least values.
-    pub mins: Option<&'a MinMax>,
+    Mins,
     /// Greatest values.
-    pub maxs: Option<&'a MinMax>,
-    /// Sums, as the eight bytes stored.
-    pub sums: Option<&'a [u64]>,
+    Maxs,
+    /// Sums, eight bytes each.
+    Sums,
     /// Numbers of null cells.
-    pub null_counts: Option<&'a [u64]>,
+    NullCounts,
     /// The coordinates of the first cells in global order, of dimensions; from version 23.
-    pub global_order_mins: Option<&'a MinMax>,
+    GlobalOrderMins,
     /// The coordinates of the last cells.
-    pub global_order_maxs: Option<&'a MinMax>,
+    GlobalOrderMaxs,
 }
 
-type List = fn(&FieldTiles) -> Value;
+impl TileList {
+    /// All of them.
+    pub const ALL: [TileList; 10] = [
+        TileList::TileOffsets,
+        TileList::TileVarOffsets,
+        TileList::TileVarSizes,
+        TileList::TileValidityOffsets,
+        TileList::Mins,
+        TileList::Maxs,
+        TileList::Sums,
+        TileList::NullCounts,
+        TileList::GlobalOrderMins,
+        TileList::GlobalOrderMaxs,
+    ];
 
-/// The keys of a field and how each list is made.
-const LISTS: [(&str, List); 10] = [
-    ("tile_offsets", |f| Value::from(f.tile_offsets)),
-    ("tile_var_offsets", |f| {
-        Value::from(f.tile_var_offsets.filter(|_| f.field.cell_val_num.is_var()))
-    }),
-    ("tile_var_sizes", |f| {
-        Value::from(f.tile_var_sizes.filter(|_| f.field.cell_val_num.is_var()))
-    }),
-    ("tile_validity_offsets", |f| {
-        Value::from(f.tile_validity_offsets.filter(|_| f.field.nullable))
-    }),
-    ("mins", |f| min_max_json(f.field, f.mins)),
-    ("maxs", |f| min_max_json(f.field, f.maxs)),
-    ("sums", |f| sums_json(f.field, f.sums)),
-    ("null_counts", |f| {
-        Value::from(f.null_counts.filter(|_| f.field.nullable))
-    }),
-    ("global_order_mins", |f| {
-        min_max_json(f.field, f.global_order_mins)
-    }),
-    ("global_order_maxs", |f| {
-        min_max_json(f.field, f.global_order_maxs)
-    }),
-];
-
-/// The document: for each field an object of lists, null where the version or the field has none.
-pub fn tiles_json(fields: &[FieldTiles]) -> Value {
-    let entries = fields.iter().map(|field| {
-        let lists = LISTS.iter().map(|(key, list)| (key.to_string(), list(field)));
-        (
-            field.field.key.clone(),
-            Value::Object(lists.collect::<Map<_, _>>()),
-        )
-    });
-    Value::Object(entries.collect::<Map<_, _>>())
-}
-
-/// Writes the same document as [`render`](super::render()) of [`tiles_json`] gives, a field at a time, so
-/// that the lists of many tiles are in memory one after the other.
-#[derive(Debug, Default)]
-pub struct TilesWriter {
-    out: Vec<u8>,
-}
-
-impl TilesWriter {
-    /// A document without fields.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a field. The keys of fields must differ.
-    pub fn field(&mut self, field: &FieldTiles) {
-        self.out.push(if self.out.is_empty() { b'{' } else { b',' });
-        render::key(&mut self.out, &field.field.key, 1);
-        for (i, (key, list)) in LISTS.iter().enumerate() {
-            self.out.push(if i == 0 { b'{' } else { b',' });
-            render::key(&mut self.out, key, 2);
-            render::write_value(&mut self.out, &list(field), 2);
+    /// Its key.
+    fn key(self) -> &'static str {
+        match self {
+            TileList::TileOffsets => "tile_offsets",
+            TileList::TileVarOffsets => "tile_var_offsets",
+            TileList::TileVarSizes => "tile_var_sizes",
+            TileList::TileValidityOffsets => "tile_validity_offsets",
+            TileList::Mins => "mins",
+            TileList::Maxs => "maxs",
+            TileList::Sums => "sums",
+            TileList::NullCounts => "null_counts",
+            TileList::GlobalOrderMins => "global_order_mins",
+            TileList::GlobalOrderMaxs => "global_order_maxs",
         }
-        self.out.extend_from_slice(b"\n  }");
     }
 
-    /// The document's text.
-    pub fn finish(self) -> Vec<u8> {
-        let mut out = self.out;
-        out.extend_from_slice(if out.is_empty() { b"{}\n" } else { b"\n}\n" });
-        out
+    /// Whether a field has the list, in a version that has it.
+    pub fn is_of(self, field: &StoredField) -> bool {
+        match self {
+            TileList::TileVarOffsets | TileList::TileVarSizes => field.cell_val_num.is_var(),
+            TileList::TileValidityOffsets | TileList::NullCounts => field.nullable,
+            _ => true,
+        }
+    }
+
+    /// How it is shown, given the body that it is stored in; None where it is null.
+    fn find(self, field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>> {
+        match self {
+            TileList::Mins | TileList::Maxs | TileList::GlobalOrderMins | TileList::GlobalOrderMaxs => {
+                find_bounds(field, body)
+            }
+            TileList::Sums => match sum_type(field.datatype, field.cell_val_num) {
+                Some(datatype) => Ok(Some(find_numbers(datatype, body)?).filter(|list| list.count() > 0)),
+                None => find_numbers(Datatype::Uint64, body).map(|_| None),
+            },
+            _ => find_numbers(Datatype::Uint64, body).map(Some),
+        }
+    }
+}
+
+/// Where the lists of a fragment are stored.
+pub trait TileLists: Send + Sync {
+    /// The body of the list of a field, one that it has; None where the fragment's version lacks it.
+    fn body(&self, field: &StoredField, list: TileList) -> Option<Box<dyn Body + '_>>;
+
+    /// The error with its place: what is wrong with the list of the field.
+    fn place(&self, field: &StoredField, list: TileList, error: crate::error::Error) -> crate::error::Error;
+}
+
+/// The document of the lists of `fields`.
+pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static) -> Result<Segments> {
+    let mut cutter = Cutter::new();
+    let mut found = Vec::with_capacity(fields.len().saturating_mul(TileList::ALL.len()));
+    for field in &fields {
+        for list in TileList::ALL {
+            cutter.part();
+            let shown = match lists.body(field, list).filter(|_| list.is_of(field)) {
+                None => None,
+                Some(body) => list
+                    .find(field, &*body)
+                    .and_then(|shown| {
+                        if let Some(shown) = &shown {
+                            shown.cut(&*body, &mut cutter)?;
+                        }
+                        Ok(shown.map(Box::new))
+                    })
+                    .map_err(|e| lists.place(field, list, e))?,
+            };
+            found.push(shown);
+        }
+    }
+    if fields.is_empty() {
+        cutter.part();
+    }
+    Ok(cutter.finish(TileParts {
+        fields,
+        lists: Box::new(lists),
+        found,
+    }))
+}
+
+struct TileParts {
+    fields: Vec<StoredField>,
+    lists: Box<dyn TileLists>,
+    /// Those of [`TileList::ALL`] of the first field, then of the next.
+    found: Vec<Option<Box<ValueList>>>,
+}
+
+impl Parts for TileParts {
+    fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let (number, of_field) = (part / TileList::ALL.len(), part % TileList::ALL.len());
+        let (Some(field), Some(&list)) = (self.fields.get(number), TileList::ALL.get(of_field)) else {
+            out.extend_from_slice(b"{}\n");
+            return Ok(());
+        };
+        if items.start == 0 {
+            if of_field == 0 {
+                out.push(if number == 0 { b'{' } else { b',' });
+                render::key(out, &field.key, 1);
+            }
+            out.push(if of_field == 0 { b'{' } else { b',' });
+            render::key(out, list.key(), 2);
+        }
+        let shown = self.found.get(part).and_then(Option::as_ref);
+        let count = shown.map_or(0, |shown| shown.count());
+        match shown.zip(self.lists.body(field, list)) {
+            None => out.extend_from_slice(b"null"),
+            Some((shown, body)) => shown
+                .write(&*body, items.clone(), 2, out)
+                .map_err(|e| self.lists.place(field, list, e))?,
+        }
+        if items.end >= count && of_field.saturating_add(1) == TileList::ALL.len() {
+            out.extend_from_slice(b"\n  }");
+            if number.saturating_add(1) == self.fields.len() {
+                out.extend_from_slice(b"\n}\n");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A list of numbers: its count u64, then as many values of eight bytes.
+fn find_numbers(datatype: Datatype, body: &dyn Body) -> Result<ValueList> {
+    let mut c = BodyCursor::new(body)?;
+    let count = c.u64("count")?;
+    c.check_count(count, 8, "values")?;
+    let values = c.skip(count.saturating_mul(8), "values")?;
+    c.finish()?;
+    ValueList::fixed(datatype, 1, values)
+}
+
+/// A list of minima or maxima: bytes of the fixed part and of the var part, u64 each, then both. None where there is none.
+fn find_bounds(field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>> {
+    let mut c = BodyCursor::new(body)?;
+    let (fixed, var) = (c.u64("fixed_size")?, c.u64("var_size")?);
+    let fixed = c.skip(fixed, "fixed_values")?;
+    let var = c.skip(var, "var_values")?;
+    c.finish()?;
+    if fixed.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(match field.cell_val_num {
+        CellValNum::Fixed(n) => ValueList::fixed(field.datatype, n, fixed)?,
+        CellValNum::Var => {
+            let count = fixed.end.saturating_sub(fixed.start) / 8;
+            ValueList::var(body, field.datatype, fixed.start, count, var)?
+        }
+    }))
+}
+
+/// The type in which the sums of values of a field are stored; None where sums make no sense.
+fn sum_type(datatype: Datatype, cell_val_num: CellValNum) -> Option<Datatype> {
+    if cell_val_num != CellValNum::Fixed(1) {
+        return None;
+    }
+    match datatype.kind() {
+        Kind::Signed | Kind::Datetime | Kind::Time => Some(Datatype::Int64),
+        Kind::Text if datatype == Datatype::Char => Some(Datatype::Int64),
+        Kind::Unsigned | Kind::Bool => Some(Datatype::Uint64),
+        Kind::Float => Some(Datatype::Float64),
+        Kind::Text | Kind::Bytes => None,
     }
 }
 
 /// The sum of values of a field from its eight bytes: signed, unsigned or floating-point after the field's
 /// type; null where sums make no sense.
 pub fn sum_json(datatype: Datatype, cell_val_num: CellValNum, sum: [u8; 8]) -> Value {
-    if cell_val_num != CellValNum::Fixed(1) {
-        return Value::Null;
-    }
-    match datatype.kind() {
-        Kind::Signed | Kind::Datetime | Kind::Time => Value::from(i64::from_le_bytes(sum)),
-        Kind::Text if datatype == Datatype::Char => Value::from(i64::from_le_bytes(sum)),
-        Kind::Unsigned | Kind::Bool => Value::from(u64::from_le_bytes(sum)),
-        Kind::Float => value::float(f64::from_le_bytes(sum)),
-        Kind::Text | Kind::Bytes => Value::Null,
-    }
-}
-
-fn min_max_json(field: &StoredField, list: Option<&MinMax>) -> Value {
-    let Some(list) = list.filter(|list| !list.fixed.is_empty()) else {
-        return Value::Null;
-    };
-    match field.cell_val_num {
-        CellValNum::Fixed(n) => value::fixed_cells(field.datatype, n, &list.fixed),
-        CellValNum::Var => {
-            let starts = list.fixed.as_chunks::<8>().0.iter();
-            let starts: Vec<u64> = starts.map(|start| u64::from_le_bytes(*start)).collect();
-            value::var_cells(field.datatype, &starts, &list.var)
-        }
-    }
-}
-
-fn sums_json(field: &StoredField, sums: Option<&[u64]>) -> Value {
-    match sums {
-        None | Some([]) => Value::Null,
-        Some(_) if sum_json(field.datatype, field.cell_val_num, [0; 8]).is_null() => Value::Null,
-        Some(sums) => sums
-            .iter()
-            .map(|sum| sum_json(field.datatype, field.cell_val_num, sum.to_le_bytes()))
-            .collect(),
-    }
+    sum_type(datatype, cell_val_num).map_or(Value::Null, |datatype| value::element(datatype, &sum))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
+    use crate::format::testing::Bytes;
     use serde_json::json;
+    use std::collections::HashMap;
 
     fn field(key: &str, datatype: Datatype, cell_val_num: CellValNum, nullable: bool) -> StoredField {
         StoredField {
@@ -162,85 +241,146 @@ mod tests {
         }
     }
 
+    #[derive(Default)]
+    struct Lists(HashMap<(String, TileList), Vec<u8>>);
+
+    impl TileLists for Lists {
+        fn body(&self, field: &StoredField, list: TileList) -> Option<Box<dyn Body + '_>> {
+            let body = self.0.get(&(field.key.clone(), list))?;
+            Some(Box::new(body.clone()))
+        }
+        fn place(&self, field: &StoredField, list: TileList, error: Error) -> Error {
+            error.in_part(format!("{} of {}", list.key(), field.key))
+        }
+    }
+
+    impl Lists {
+        fn with(mut self, key: &str, list: TileList, body: Vec<u8>) -> Self {
+            self.0.insert((key.to_owned(), list), body);
+            self
+        }
+    }
+
+    fn numbers(values: &[u64]) -> Vec<u8> {
+        Bytes::default().count64(values.len()).u64s(values).bytes
+    }
+
+    fn bounds(fixed: &[u8], var: &[u8]) -> Vec<u8> {
+        Bytes::default()
+            .count64(fixed.len())
+            .count64(var.len())
+            .raw(fixed)
+            .raw(var)
+            .bytes
+    }
+
+    fn starts(starts: &[u64]) -> Vec<u8> {
+        starts.iter().flat_map(|start| start.to_le_bytes()).collect()
+    }
+
     #[test]
     fn lists_are_typed_and_null_where_there_are_none() {
+        use TileList::*;
         let a = field("a", Datatype::Int16, CellValNum::Fixed(1), false);
         let s = field("s", Datatype::StringAscii, CellValNum::Var, true);
         let x = field("x", Datatype::Float64, CellValNum::Fixed(1), false);
-        let min_a = MinMax {
-            fixed: vec![0xFF, 0xFF, 2, 0],
-            var: vec![],
+        let min_a = bounds(&[0xFF, 0xFF, 2, 0], b"");
+        let min_s = bounds(&starts(&[0, 2]), b"abz");
+        let lists = || {
+            Lists::default()
+                .with("a", TileOffsets, numbers(&[0, 100]))
+                .with("a", TileVarOffsets, numbers(&[0, 0]))
+                .with("a", TileVarSizes, numbers(&[0, 0]))
+                .with("a", TileValidityOffsets, numbers(&[0, 0]))
+                .with("a", Mins, min_a.clone())
+                .with("a", Maxs, min_a.clone())
+                .with("a", Sums, numbers(&[u64::MAX, 5]))
+                .with("a", NullCounts, numbers(&[]))
+                .with("s", TileOffsets, numbers(&[0, 10]))
+                .with("s", TileVarOffsets, numbers(&[0, 20]))
+                .with("s", TileVarSizes, numbers(&[30, 40]))
+                .with("s", TileValidityOffsets, numbers(&[0, 50]))
+                .with("s", Mins, min_s.clone())
+                .with("s", Maxs, bounds(b"", b""))
+                .with("s", Sums, numbers(&[0, 0]))
+                .with("s", NullCounts, numbers(&[1, 0]))
+                .with("s", GlobalOrderMins, min_s.clone())
+                .with("s", GlobalOrderMaxs, min_s.clone())
+                .with("x", TileOffsets, numbers(&[]))
+                .with("x", Sums, numbers(&[1.5_f64.to_bits(), f64::INFINITY.to_bits()]))
         };
-        let min_s = MinMax {
-            fixed: [0_u64.to_le_bytes(), 2_u64.to_le_bytes()].concat(),
-            var: b"abz".to_vec(),
-        };
-        let none = MinMax {
-            fixed: vec![],
-            var: vec![],
-        };
-        let floats = [1.5_f64.to_bits(), f64::INFINITY.to_bits()];
-        let fields = [
-            FieldTiles {
-                field: &a,
-                tile_offsets: Some(&[0, 100]),
-                tile_var_offsets: Some(&[0, 0]),
-                tile_var_sizes: Some(&[0, 0]),
-                tile_validity_offsets: Some(&[0, 0]),
-                mins: Some(&min_a),
-                maxs: Some(&min_a),
-                sums: Some(&[u64::MAX, 5]),
-                null_counts: Some(&[]),
-                global_order_mins: None,
-                global_order_maxs: None,
-            },
-            FieldTiles {
-                field: &s,
-                tile_offsets: Some(&[0, 10]),
-                tile_var_offsets: Some(&[0, 20]),
-                tile_var_sizes: Some(&[30, 40]),
-                tile_validity_offsets: Some(&[0, 50]),
-                mins: Some(&min_s),
-                maxs: Some(&none),
-                sums: Some(&[0, 0]),
-                null_counts: Some(&[1, 0]),
-                global_order_mins: Some(&min_s),
-                global_order_maxs: Some(&min_s),
-            },
-            FieldTiles {
-                field: &x,
-                tile_offsets: Some(&[]),
-                tile_var_offsets: None,
-                tile_var_sizes: None,
-                tile_validity_offsets: None,
-                mins: None,
-                maxs: None,
-                sums: Some(&floats),
-                null_counts: None,
-                global_order_mins: None,
-                global_order_maxs: None,
-            },
-        ];
-        let json = tiles_json(&fields);
-        assert_eq!(
-            json.to_string(),
-            concat!(
-                r#"{"a":{"tile_offsets":[0,100],"tile_var_offsets":null,"tile_var_sizes":null,"tile_validity_offsets":null,"#,
-                r#""mins":[-1,2],"maxs":[-1,2],"sums":[-1,5],"null_counts":null,"global_order_mins":null,"global_order_maxs":null},"#,
-                r#""s":{"tile_offsets":[0,10],"tile_var_offsets":[0,20],"tile_var_sizes":[30,40],"tile_validity_offsets":[0,50],"#,
-                r#""mins":["ab","z"],"maxs":null,"sums":null,"null_counts":[1,0],"global_order_mins":["ab","z"],"global_order_maxs":["ab","z"]},"#,
-                r#""x":{"tile_offsets":[],"tile_var_offsets":null,"tile_var_sizes":null,"tile_validity_offsets":null,"#,
-                r#""mins":null,"maxs":null,"sums":[1.5,"inf"],"null_counts":null,"global_order_mins":null,"global_order_maxs":null}}"#,
-            )
-        );
+        let json: Value = serde_json::from_str(concat!(
+            r#"{"a":{"tile_offsets":[0,100],"tile_var_offsets":null,"tile_var_sizes":null,"tile_validity_offsets":null,"#,
+            r#""mins":[-1,2],"maxs":[-1,2],"sums":[-1,5],"null_counts":null,"global_order_mins":null,"global_order_maxs":null},"#,
+            r#""s":{"tile_offsets":[0,10],"tile_var_offsets":[0,20],"tile_var_sizes":[30,40],"tile_validity_offsets":[0,50],"#,
+            r#""mins":["ab","z"],"maxs":null,"sums":null,"null_counts":[1,0],"global_order_mins":["ab","z"],"global_order_maxs":["ab","z"]},"#,
+            r#""x":{"tile_offsets":[],"tile_var_offsets":null,"tile_var_sizes":null,"tile_validity_offsets":null,"#,
+            r#""mins":null,"maxs":null,"sums":[1.5,"inf"],"null_counts":null,"global_order_mins":null,"global_order_maxs":null}}"#,
+        ))
+        .unwrap();
+        let fields = [a, s, x];
         for count in 0..=fields.len() {
-            let mut writer = TilesWriter::new();
-            fields[..count].iter().for_each(|field| writer.field(field));
+            let shown = tiles_segments(fields[..count].to_vec(), lists())
+                .unwrap()
+                .render()
+                .unwrap();
+            let expected = json.as_object().unwrap().clone().into_iter().take(count);
             assert_eq!(
-                String::from_utf8(writer.finish()).unwrap(),
-                String::from_utf8(render(&tiles_json(&fields[..count]))).unwrap()
+                String::from_utf8(shown).unwrap(),
+                String::from_utf8(render::render(&Value::Object(expected.collect()))).unwrap()
             );
         }
+    }
+
+    /// Many tiles make many segments, and cells of several values a line each.
+    #[test]
+    fn long_lists_are_the_same_text_as_short_ones() {
+        use TileList::*;
+        let fields = [
+            field("a", Datatype::Int32, CellValNum::Fixed(1), false),
+            field("pairs", Datatype::Int16, CellValNum::Fixed(2), false),
+            field("three", Datatype::Uint8, CellValNum::Fixed(3), false),
+            field("text", Datatype::StringUtf8, CellValNum::Var, false),
+            field("lists", Datatype::Uint8, CellValNum::Var, false),
+        ];
+        let tiles = 30_000u64;
+        let offsets: Vec<u64> = (0..tiles).map(|i| i * i).collect();
+        let mins: Vec<u8> = (0..tiles * 6).map(|i| ((i * 7) >> 3) as u8).collect();
+        let texts: Vec<u8> = (0..tiles * 2).map(|i| b'!' + (i % 90) as u8).collect();
+        let at: Vec<u64> = (0..tiles).map(|i| i * 2 - i % 2).collect();
+        let mut lists = Lists::default();
+        for f in &fields {
+            lists = lists.with(&f.key, TileOffsets, numbers(&offsets));
+            lists = lists.with(
+                &f.key,
+                Mins,
+                match f.cell_val_num {
+                    CellValNum::Var => bounds(&starts(&at), &texts),
+                    CellValNum::Fixed(_) => bounds(&mins, b""),
+                },
+            );
+        }
+        let segments = tiles_segments(fields.to_vec(), lists).unwrap();
+        assert!(segments.count() > 10);
+        let expected = fields.iter().map(|f| {
+            let mins = match f.cell_val_num {
+                CellValNum::Var => value::var_cells(f.datatype, &at, &texts),
+                CellValNum::Fixed(n) => value::fixed_cells(f.datatype, n, &mins),
+            };
+            let lists = TileList::ALL.map(|list| {
+                let value = match list {
+                    TileOffsets => Value::from(offsets.clone()),
+                    Mins => mins.clone(),
+                    _ => Value::Null,
+                };
+                (list.key().to_owned(), value)
+            });
+            (f.key.clone(), Value::Object(lists.into_iter().collect()))
+        });
+        let expected = render::render(&Value::Object(expected.collect()));
+        assert!(segments.render().unwrap() == expected);
+        let ends = segments.measure().unwrap();
+        assert_eq!(ends.last(), Some(&(expected.len() as u64)));
     }
 
     #[test]
@@ -262,15 +402,23 @@ mod tests {
     fn damaged_lists_are_shown_as_far_as_they_go() {
         let a = field("a", Datatype::Int16, CellValNum::Fixed(1), false);
         let s = field("s", Datatype::StringAscii, CellValNum::Var, false);
-        let odd = MinMax {
-            fixed: vec![1, 0, 2],
-            var: vec![],
+        let mins = |field: &StoredField, body: Vec<u8>| -> Value {
+            let lists = Lists::default().with(&field.key, TileList::Mins, body);
+            let text = tiles_segments(vec![field.clone()], lists)
+                .unwrap()
+                .render()
+                .unwrap();
+            let json: Value = serde_json::from_slice(&text).unwrap();
+            json[&field.key]["mins"].clone()
         };
-        assert_eq!(min_max_json(&a, Some(&odd)), json!([1, {"hex": "02"}]));
-        let outside = MinMax {
-            fixed: 9_u64.to_le_bytes().to_vec(),
-            var: vec![1],
-        };
-        assert_eq!(min_max_json(&s, Some(&outside)), json!([null]));
+        assert_eq!(mins(&a, bounds(&[1, 0, 2], b"")), json!([1, {"hex": "02"}]));
+        assert_eq!(mins(&s, bounds(&starts(&[9]), b"a")), json!([null]));
+        assert_eq!(
+            mins(&s, bounds(&starts(&[0, 9, 1]), b"abc")),
+            json!([null, null, "bc"])
+        );
+        let cut = Lists::default().with("a", TileList::Sums, vec![2, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let error = tiles_segments(vec![a], cut).err().unwrap();
+        assert_eq!(error.part(), Some("sums of a, `values`"));
     }
 }

@@ -1,5 +1,6 @@
 //! Values of any datatype as JSON: numbers as numbers, text as a string, other bytes as `{"hex": "…"}`.
 
+use super::render;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range;
 use crate::format::schema::Dimension;
@@ -85,8 +86,138 @@ pub fn cell(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Value
     }
 }
 
+/// Appends the text of [`cell`], as [`render`](super::render()) has it on one line.
+pub fn write_cell(out: &mut Vec<u8>, datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) {
+    let fits = match cell_val_num.cell_size(datatype) {
+        Some(size) => bytes.len() as u64 == size,
+        None => bytes.len().is_multiple_of(datatype.size()),
+    };
+    if !fits {
+        return write_hex(out, bytes);
+    }
+    match datatype.kind() {
+        Kind::Text => write_text(out, datatype, bytes),
+        Kind::Bytes => write_hex(out, bytes),
+        _ if cell_val_num == CellValNum::Fixed(1) => write_element(out, datatype, bytes),
+        _ => write_elements(out, datatype, bytes),
+    }
+}
+
+/// Appends the text of [`elements`].
+fn write_elements(out: &mut Vec<u8>, datatype: Datatype, bytes: &[u8]) {
+    out.push(b'[');
+    for (i, bytes) in bytes.chunks(datatype.size().max(1)).enumerate() {
+        if i > 0 {
+            out.extend_from_slice(b", ");
+        }
+        write_element(out, datatype, bytes);
+    }
+    out.push(b']');
+}
+
+/// Elements above which an array is kept as its text: a JSON value takes many times the memory.
+const FEW: usize = 256;
+
+/// The key of what is kept as text. No document has it as a key beside a string.
+const RENDERED: &str = "\0rendered";
+
+/// An array of more than two items as the text that [`render`](super::render()) is to write for it.
+pub fn rendered(text: Vec<u8>) -> Value {
+    let text = String::from_utf8(text).unwrap_or_default();
+    Value::Object(Map::from_iter([(RENDERED.to_string(), Value::String(text))]))
+}
+
+/// The text of what [`rendered`] made; None for anything else.
+pub fn rendered_text(entries: &Map<String, Value>) -> Option<&str> {
+    match entries.get(RENDERED) {
+        Some(Value::String(text)) if entries.len() == 1 => Some(text),
+        _ => None,
+    }
+}
+
+/// Appends the text of [`element`].
+fn write_element(out: &mut Vec<u8>, datatype: Datatype, bytes: &[u8]) {
+    if bytes.len() != datatype.size() {
+        return write_hex(out, bytes);
+    }
+    match datatype.kind() {
+        Kind::Text => write_text(out, datatype, bytes),
+        Kind::Bytes => write_hex(out, bytes),
+        Kind::Unsigned => write_unsigned(out, unsigned(bytes)),
+        Kind::Signed | Kind::Datetime | Kind::Time => {
+            let number = signed(bytes);
+            if number < 0 {
+                out.push(b'-');
+            }
+            write_unsigned(out, number.unsigned_abs());
+        }
+        Kind::Bool | Kind::Float => render::write_value(out, &element(datatype, bytes), 0),
+    }
+}
+
+fn write_unsigned(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut length = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        length += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(digits.len() - length..).unwrap_or_default());
+}
+
+/// Appends the text of [`hex`].
+pub fn write_hex(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(HEX.0);
+    write_digits(out, bytes);
+    out.extend_from_slice(HEX.1);
+}
+
+/// What stands around the digits of bytes in hexadecimal.
+pub const HEX: (&[u8], &[u8]) = (b"{\"hex\": \"", b"\"}");
+
+/// Appends two hexadecimal digits for each byte.
+pub fn write_digits(out: &mut Vec<u8>, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| DIGITS[usize::from(nibble & 15)];
+    out.extend(bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte)]));
+}
+
+fn write_text(out: &mut Vec<u8>, datatype: Datatype, bytes: &[u8]) {
+    match datatype.size() {
+        2 | 4 => render::write_value(out, &text(datatype, bytes), 0),
+        _ => match std::str::from_utf8(bytes) {
+            Ok(text) => render::write_string(out, text),
+            Err(_) => write_hex(out, bytes),
+        },
+    }
+}
+
+/// Whether the text of [`cell`] is a scalar or bytes in hexadecimal, which arrays are written on one line with.
+pub fn is_atom(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> bool {
+    let size = datatype.size();
+    match cell_val_num {
+        CellValNum::Fixed(1) => true,
+        CellValNum::Fixed(n) => {
+            matches!(datatype.kind(), Kind::Text | Kind::Bytes)
+                || bytes.len() as u64 != u64::from(n).saturating_mul(size as u64)
+        }
+        CellValNum::Var => {
+            matches!(datatype.kind(), Kind::Text | Kind::Bytes) || !bytes.len().is_multiple_of(size)
+        }
+    }
+}
+
 /// All values in `bytes` as an array. What is left at the end, shorter than a value, is hexadecimal.
 pub fn elements(datatype: Datatype, bytes: &[u8]) -> Value {
+    if bytes.len() / datatype.size().max(1) > FEW {
+        let mut text = Vec::new();
+        write_elements(&mut text, datatype, bytes);
+        return rendered(text);
+    }
     bytes
         .chunks(datatype.size().max(1))
         .map(|bytes| element(datatype, bytes))

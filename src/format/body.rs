@@ -1,0 +1,234 @@
+//! The unfiltered body of a generic tile, read by ranges, so that one of any size is parsed with little memory.
+
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use std::ops::Range;
+
+/// An unfiltered body, wherever its bytes are.
+pub trait Body: Send + Sync {
+    /// Its bytes.
+    fn size(&self) -> Result<u64>;
+
+    /// Appends the bytes in `range` to `out`. `Truncated` where the body ends before.
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
+}
+
+impl Body for &[u8] {
+    fn size(&self) -> Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let part = usize::try_from(range.start)
+            .ok()
+            .zip(usize::try_from(range.end).ok())
+            .and_then(|(start, end)| self.get(start..end))
+            .ok_or_else(|| {
+                Error::truncated(format!("byte {} wanted of {}", range.end, self.len())).at(range.start)
+            })?;
+        out.extend_from_slice(part);
+        Ok(())
+    }
+}
+
+impl Body for Vec<u8> {
+    fn size(&self) -> Result<u64> {
+        self.as_slice().size()
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        self.as_slice().read(range, out)
+    }
+}
+
+/// The most bytes of one value in a list that is shown: larger ones would have to be in memory whole.
+pub const MAX_VALUE: u64 = 8 << 20;
+
+/// Bytes that are read ahead.
+const WINDOW: u64 = 16 << 10;
+
+/// A position in a [`Body`], with a window on the bytes that follow. What [`Cursor`] is to a slice: no method panics, and every
+/// failure names the field and its byte offset in the body.
+pub struct BodyCursor<'a> {
+    body: &'a dyn Body,
+    size: u64,
+    /// Offset of the first byte of the window.
+    start: u64,
+    window: Vec<u8>,
+    /// How much of the window has been read.
+    used: usize,
+}
+
+impl<'a> BodyCursor<'a> {
+    /// A cursor at the start of `body`.
+    pub fn new(body: &'a dyn Body) -> Result<Self> {
+        Ok(BodyCursor {
+            size: body.size()?,
+            body,
+            start: 0,
+            window: Vec::new(),
+            used: 0,
+        })
+    }
+
+    /// Where the next byte lies in the body.
+    pub fn offset(&self) -> u64 {
+        self.start.saturating_add(self.used as u64)
+    }
+
+    /// Bytes not yet read.
+    pub fn remaining(&self) -> u64 {
+        self.size.saturating_sub(self.offset())
+    }
+
+    /// Whether everything has been read.
+    pub fn is_empty(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    fn check(&self, length: u64, field: &str) -> Result<()> {
+        let left = self.remaining();
+        if length > left {
+            return Err(Error::truncated(format!("{length} bytes wanted, {left} left"))
+                .at(self.offset())
+                .in_part(format_args!("`{field}`")));
+        }
+        Ok(())
+    }
+
+    /// The next `length` bytes, which take as much memory: for what is known to be short. `Truncated` when fewer are left.
+    pub fn bytes(&mut self, length: u64, field: &str) -> Result<&[u8]> {
+        self.check(length, field)?;
+        let wanted = length as usize;
+        if self.window.len().saturating_sub(self.used) < wanted {
+            let start = self.offset();
+            self.start = start;
+            self.used = 0;
+            self.window.clear();
+            let end = self.size.min(start.saturating_add(length.max(WINDOW)));
+            self.body.read(start..end, &mut self.window)?;
+        }
+        let from = self.used;
+        self.used = from.saturating_add(wanted);
+        self.window.get(from..self.used).ok_or_else(|| {
+            Error::truncated(format!("{length} bytes wanted"))
+                .at(self.start)
+                .in_part(format_args!("`{field}`"))
+        })
+    }
+
+    /// Passes over the next `length` bytes and says where they lie. `Truncated` when fewer are left.
+    pub fn skip(&mut self, length: u64, field: &str) -> Result<Range<u64>> {
+        self.check(length, field)?;
+        let start = self.offset();
+        let end = start.saturating_add(length);
+        match usize::try_from(length) {
+            Ok(length) if length <= self.window.len().saturating_sub(self.used) => self.used += length,
+            _ => {
+                self.start = end;
+                self.used = 0;
+                self.window.clear();
+            }
+        }
+        Ok(start..end)
+    }
+
+    /// One unsigned byte.
+    pub fn u8(&mut self, field: &str) -> Result<u8> {
+        Cursor::new(self.bytes(1, field)?).u8(field)
+    }
+
+    /// One byte, non-zero meaning true.
+    pub fn bool(&mut self, field: &str) -> Result<bool> {
+        Ok(self.u8(field)? != 0)
+    }
+
+    /// Four bytes, little-endian.
+    pub fn u32(&mut self, field: &str) -> Result<u32> {
+        Cursor::new(self.bytes(4, field)?).u32(field)
+    }
+
+    /// Eight bytes, little-endian.
+    pub fn u64(&mut self, field: &str) -> Result<u64> {
+        Cursor::new(self.bytes(8, field)?).u64(field)
+    }
+
+    /// Checks a count that was just read against the bytes left, when each item takes at least `min_size` bytes (at least 1).
+    pub fn check_count(&self, count: u64, min_size: u64, field: &str) -> Result<()> {
+        let left = self.remaining();
+        let most = left / min_size.max(1);
+        if count > most {
+            return Err(Error::limit(format!(
+                "a count of {count} with {left} bytes left, enough for {most} at the most"
+            ))
+            .at(self.offset())
+            .in_part(format_args!("`{field}`")));
+        }
+        Ok(())
+    }
+
+    /// A `Corrupt` error at the current position about `field`.
+    pub fn corrupt(&self, field: &str, message: impl Into<String>) -> Error {
+        Error::corrupt(message)
+            .at(self.offset())
+            .in_part(format_args!("`{field}`"))
+    }
+
+    /// Succeeds only when nothing is left to read.
+    pub fn finish(&self) -> Result<()> {
+        match self.remaining() {
+            0 => Ok(()),
+            n => Err(Error::corrupt(format!("{n} bytes left over at the end")).at(self.offset())),
+        }
+    }
+}
+
+/// The u64 in `range` of the list of them that starts at byte `start` of `body`.
+pub fn u64_items(body: &dyn Body, start: u64, range: Range<u64>, scratch: &mut Vec<u8>) -> Result<Vec<u64>> {
+    let place = |index: u64| index.checked_mul(8).and_then(|n| n.checked_add(start));
+    let (Some(from), Some(to)) = (place(range.start), place(range.end)) else {
+        return Err(Error::limit(format!("item {} of a list", range.end)).at(start));
+    };
+    scratch.clear();
+    body.read(from..to, scratch)?;
+    Ok(scratch
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|b| u64::from_le_bytes(*b))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_window_moves_over_the_body_and_no_length_is_believed() {
+        let mut bytes: Vec<u8> = Vec::new();
+        for i in 0..10_000u64 {
+            bytes.extend(i.to_le_bytes());
+        }
+        let mut c = BodyCursor::new(&bytes).unwrap();
+        assert_eq!(c.u64("n").unwrap(), 0);
+        assert_eq!(c.skip(8 * 5000 - 8, "skipped").unwrap(), 8..40_000);
+        assert_eq!(c.u64("n").unwrap(), 5000);
+        assert_eq!(c.bytes(32_000, "long").unwrap(), &bytes[40_008..72_008]);
+        assert_eq!(c.offset(), 72_008);
+        assert_eq!(c.u32("half").unwrap(), 9001);
+        let error = c.bytes(u64::MAX, "text").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Truncated);
+        assert!(error.to_string().contains("7988 left"), "{error}");
+        assert!(c.skip(7989, "rest").is_err());
+        assert_eq!(
+            c.check_count(1000, 8, "n").unwrap_err().kind(),
+            ErrorKind::LimitExceeded
+        );
+        assert!(c.finish().is_err());
+        c.skip(7988, "rest").unwrap();
+        assert!(c.is_empty());
+        c.finish().unwrap();
+        assert!(c.u8("after").is_err());
+    }
+}

@@ -1,0 +1,492 @@
+//! Bounding boxes as they are stored: the minimum bounding rectangles (MBRs) of tiles, and the R-tree over them.
+//!
+//! A fragment of a million tiles has a million boxes, so they stay the bytes that were stored; what is kept is where they lie. A box is a range
+//! for each dimension: `lo, hi` of a fixed-size one; of a var-sized one the total length u64, the length of `lo` u64 and the bytes of both.
+
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::format::body::{Body, BodyCursor};
+use crate::format::datatype::Datatype;
+use crate::format::range::Rect;
+use crate::format::schema::Schema;
+use std::ops::Range;
+
+/// More levels than a tree with a leaf for every u64 needs.
+const MAX_LEVELS: u32 = 64;
+
+/// The most bytes of a box of var-sized dimensions.
+const MAX_BOX: u64 = 1 << 20;
+
+/// Boxes of var-sized dimensions between two whose place is kept.
+const BLOCK: u64 = 16;
+
+/// Bytes of boxes that are looked at together.
+const STEP: u64 = 64 << 10;
+
+/// Lower and upper bound along one dimension, as stored.
+pub type Bounds<'a> = (&'a [u8], &'a [u8]);
+
+/// A number of boxes that follow each other in a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boxes {
+    /// Bytes of a bound along each dimension; None where that varies.
+    sizes: Vec<Option<u64>>,
+    count: u64,
+    /// The bytes that they take up.
+    place: Range<u64>,
+    /// Bytes of a box, where all are equal.
+    stride: Option<u64>,
+    /// Otherwise where every [`BLOCK`]th begins.
+    blocks: Vec<u64>,
+}
+
+impl Boxes {
+    /// Finds the `count` boxes that follow at `c`, and passes over them.
+    fn find(c: &mut BodyCursor<'_>, count: u64, schema: &Schema, field: &str) -> Result<Boxes> {
+        let sizes: Vec<Option<u64>> = schema.dimensions.iter().map(|d| d.cell_size()).collect();
+        let stride = stride(&sizes);
+        c.check_count(count, schema.min_rect_size() as u64, field)?;
+        let start = c.offset();
+        let mut blocks = Vec::new();
+        match stride {
+            Some(stride) => {
+                // The count was checked against the bytes left.
+                c.skip(count.saturating_mul(stride), field)?;
+            }
+            None => {
+                for i in 0..count {
+                    let start = c.offset();
+                    if i % BLOCK == 0 {
+                        blocks.push(start);
+                    }
+                    pass_over(c, &sizes)?;
+                    if c.offset().saturating_sub(start) > MAX_BOX {
+                        let message = format!("a box of {} bytes", c.offset().saturating_sub(start));
+                        return Err(Error::limit(message).at(start).in_part("`mbr`"));
+                    }
+                }
+            }
+        }
+        Ok(Boxes {
+            sizes,
+            count,
+            place: start..c.offset(),
+            stride,
+            blocks,
+        })
+    }
+
+    /// How many.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Where box `index` begins: exactly, or for var-sized ones that of the last before which a place is kept, and how many boxes
+    /// before `index` that is.
+    fn start(&self, index: u64) -> (u64, u64) {
+        match self.stride {
+            Some(stride) => (
+                self.place
+                    .start
+                    .saturating_add(index.min(self.count).saturating_mul(stride)),
+                0,
+            ),
+            None => match usize::try_from(index / BLOCK)
+                .ok()
+                .and_then(|i| self.blocks.get(i))
+            {
+                Some(start) => (*start, index % BLOCK),
+                None => (self.place.end, 0),
+            },
+        }
+    }
+
+    /// About how many bytes the boxes before `index` take up; exact for the first of every block and where all are of one size.
+    pub fn bytes_before(&self, index: u64) -> u64 {
+        self.start(index).0.saturating_sub(self.place.start)
+    }
+
+    /// Boxes that are best looked at together, or a multiple of that.
+    pub fn step(&self) -> u64 {
+        self.stride.map_or(BLOCK, |stride| (STEP / stride.max(1)).max(1))
+    }
+
+    /// Hands the boxes in `range`, which are in `body`, to `visit` in their order, each with its number.
+    pub fn visit(
+        &self,
+        body: &dyn Body,
+        range: Range<u64>,
+        mut visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        let end = range.end.min(self.count);
+        let mut at = range.start;
+        let mut bytes = Vec::new();
+        while at < end {
+            let (from, skipped) = self.start(at);
+            let mut next = at.saturating_sub(skipped).saturating_add(self.step());
+            if self.stride.is_some() {
+                next = next.min(end);
+            }
+            let mut to = self.start(next).0;
+            while next < end
+                && self
+                    .start(next.saturating_add(self.step()))
+                    .0
+                    .saturating_sub(from)
+                    <= STEP
+            {
+                next = next.saturating_add(self.step());
+                to = self.start(next).0;
+            }
+            bytes.clear();
+            body.read(from..to, &mut bytes)?;
+            let mut c = Cursor::with_base(&bytes, from);
+            let mut bounds = Vec::with_capacity(self.sizes.len());
+            for index in at.saturating_sub(skipped)..next.min(end) {
+                bounds.clear();
+                for size in &self.sizes {
+                    bounds.push(parse_bounds(&mut c, *size)?);
+                }
+                if index >= at {
+                    visit(index, &bounds)?;
+                }
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// The box `index`.
+    pub fn get(&self, body: &dyn Body, index: u64) -> Result<Option<Rect>> {
+        let mut found = None;
+        self.visit(body, index..index.saturating_add(1), |_, bounds| {
+            found = Some(to_rect(bounds));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
+
+/// The box with its bounds in memory of their own.
+pub fn to_rect(bounds: &[Bounds<'_>]) -> Rect {
+    let range = |(lo, hi): &Bounds<'_>| crate::format::range::Range {
+        lo: lo.to_vec(),
+        hi: hi.to_vec(),
+    };
+    bounds.iter().map(range).collect()
+}
+
+fn stride(sizes: &[Option<u64>]) -> Option<u64> {
+    sizes
+        .iter()
+        .try_fold(0u64, |sum, size| sum.checked_add(size.as_ref()?.checked_mul(2)?))
+}
+
+fn lengths(total: u64, low: u64) -> Result<(u64, u64)> {
+    match total.checked_sub(low) {
+        Some(high) => Ok((low, high)),
+        None => Err(Error::corrupt(format!(
+            "a lower bound of {low} bytes in a range of {total}"
+        ))),
+    }
+}
+
+fn pass_over(c: &mut BodyCursor<'_>, sizes: &[Option<u64>]) -> Result<()> {
+    for size in sizes {
+        let length = match size {
+            Some(size) => size.saturating_mul(2),
+            None => {
+                let (total, low) = (c.u64("mbr")?, c.u64("mbr")?);
+                lengths(total, low).map_err(|e| e.at(c.offset()).in_part("`mbr`"))?;
+                total
+            }
+        };
+        c.skip(length, "mbr")?;
+    }
+    Ok(())
+}
+
+fn parse_bounds<'a>(c: &mut Cursor<'a>, size: Option<u64>) -> Result<Bounds<'a>> {
+    let (low, high) = match size {
+        Some(size) => (size, size),
+        None => {
+            let (total, low) = (c.u64("mbr")?, c.u64("mbr")?);
+            lengths(total, low).map_err(|e| e.at(c.offset()))?
+        }
+    };
+    Ok((c.bytes(low, "mbr")?, c.bytes(high, "mbr")?))
+}
+
+/// Boxes with their bytes in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredBoxes {
+    /// Where each lies.
+    pub boxes: Boxes,
+    /// What they lie in.
+    pub body: Vec<u8>,
+}
+
+impl StoredBoxes {
+    /// `count` boxes of fixed-size dimensions, read from `c`.
+    pub fn parse(c: &mut Cursor<'_>, count: u64, schema: &Schema, field: &str) -> Result<StoredBoxes> {
+        let sizes: Vec<Option<u64>> = schema.dimensions.iter().map(|d| d.cell_size()).collect();
+        let stride = stride(&sizes).ok_or_else(|| Error::corrupt("var-sized dimensions"))?;
+        c.check_count(count, usize::try_from(stride).unwrap_or(usize::MAX), field)?;
+        let body = c.bytes(count.saturating_mul(stride), field)?.to_vec();
+        Ok(StoredBoxes {
+            boxes: Boxes {
+                sizes,
+                count,
+                place: 0..body.len() as u64,
+                stride: Some(stride),
+                blocks: Vec::new(),
+            },
+            body,
+        })
+    }
+
+    /// How many.
+    pub fn len(&self) -> u64 {
+        self.boxes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.boxes.is_empty()
+    }
+
+    /// The box `index`; None past the last.
+    pub fn get(&self, index: u64) -> Option<Rect> {
+        self.boxes.get(&self.body, index).ok().flatten()
+    }
+}
+
+/// The R-tree over the MBRs of a sparse fragment's tiles: where its boxes lie in the body of its section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RTree {
+    /// Children of a node.
+    pub fanout: u32,
+    /// Root first, leaves last; leaf `i` is the MBR of tile `i`. No levels in a dense fragment.
+    pub levels: Vec<Boxes>,
+}
+
+impl RTree {
+    /// Parses an R-tree of a fragment of `version`; below 5 the dimension count and datatype are stored with it.
+    ///
+    /// Levels have to shrink from the leaves to one root by the fanout, and there are at most 64.
+    pub fn parse(body: &dyn Body, version: u32, schema: &Schema) -> Result<RTree> {
+        BodyCursor::new(body)
+            .and_then(|mut c| {
+                let rtree = Self::parse_body(&mut c, version, schema)?;
+                c.finish().map(|()| rtree)
+            })
+            .map_err(|e| e.in_part("R-tree"))
+    }
+
+    fn parse_body(c: &mut BodyCursor<'_>, version: u32, schema: &Schema) -> Result<RTree> {
+        if version < 5 {
+            let count = c.u32("dimension_num")?;
+            if count as usize != schema.dimensions.len() {
+                let message = format!("{count} dimensions of {}", schema.dimensions.len());
+                return Err(c.corrupt("dimension_num", message));
+            }
+        }
+        let fanout = c.u32("fanout")?;
+        if version < 5 {
+            let offset = c.offset();
+            let datatype =
+                Datatype::from_u8(c.u8("datatype")?).map_err(|e| e.at(offset).in_part("`datatype`"))?;
+            if schema.dimensions.iter().any(|d| d.datatype != datatype) {
+                return Err(c.corrupt("datatype", format!("{} is not the domain's", datatype.name())));
+            }
+        }
+        let level_num = c.u32("level_num")?;
+        if level_num > MAX_LEVELS {
+            return Err(
+                Error::limit(format!("{level_num} levels; {MAX_LEVELS} are allowed"))
+                    .at(c.offset())
+                    .in_part("`level_num`"),
+            );
+        }
+        let mut levels: Vec<Boxes> = Vec::new();
+        for i in 0..level_num {
+            let level = c
+                .u64("mbr_num")
+                .and_then(|count| Boxes::find(c, count, schema, "mbr_num"))
+                .map_err(|e| e.in_part(format_args!("level {i}")))?;
+            // One root; below it, as many nodes as fit their parents with only the last one not full.
+            let fits = match levels.last() {
+                None => level.len() == 1,
+                Some(parents) => level.len().div_ceil(u64::from(fanout.max(1))) == parents.len(),
+            };
+            if !fits {
+                let message = format!("{} nodes do not fit the level above", level.len());
+                return Err(c.corrupt("mbr_num", message).in_part(format_args!("level {i}")));
+            }
+            levels.push(level);
+        }
+        Ok(RTree { fanout, levels })
+    }
+
+    /// The MBRs of the tiles, in their order; None in a dense fragment.
+    pub fn leaves(&self) -> Option<&Boxes> {
+        self.levels.last()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::format::testing::{Bytes, check_hostile, field, schema, var};
+
+    fn numbers(version: u32) -> Schema {
+        let two = [field("x", Datatype::Int16), field("y", Datatype::Int16)];
+        schema(version, true, &two, &[])
+    }
+
+    /// An R-tree of INT16 boxes with this many nodes a level; each node's bytes count on from the one before.
+    fn tree(version: u32, fanout: u32, levels: &[usize]) -> Bytes {
+        let mut b = Bytes::default()
+            .when(version < 5, |b| b.u32(2))
+            .u32(fanout)
+            .when(version < 5, |b| b.u8(Datatype::Int16 as u8))
+            .count32(levels.len());
+        let mut next = 0;
+        for &nodes in levels {
+            b = b.count64(nodes);
+            for _ in 0..nodes {
+                b = b.raw(&[next; 8]);
+                next = u8::wrapping_add(next, 1);
+            }
+        }
+        b
+    }
+
+    #[test]
+    fn r_trees_of_numbers() {
+        for version in 3..=23 {
+            let schema = numbers(version);
+            let bytes = tree(version, 10, &[1, 2, 13]);
+            let rtree = check_hostile(&bytes, |bytes| RTree::parse(&bytes.to_vec(), version, &schema));
+            assert_eq!(rtree.fanout, 10);
+            assert_eq!(
+                rtree.levels.iter().map(Boxes::len).collect::<Vec<_>>(),
+                [1, 2, 13]
+            );
+            let leaf = |i| rtree.leaves().unwrap().get(&bytes.bytes, i).unwrap().unwrap();
+            assert_eq!(
+                (&leaf(0)[1].lo[..], &leaf(12)[0].hi[..]),
+                (&[3, 3][..], &[15, 15][..])
+            );
+            let dense = RTree::parse(&tree(version, 10, &[]).bytes, version, &schema).unwrap();
+            assert!(dense.leaves().is_none());
+        }
+    }
+
+    #[test]
+    fn r_trees_of_strings() {
+        let dimensions = [field("x", Datatype::Int32), var("s", Datatype::StringAscii)];
+        let schema = schema(22, true, &dimensions, &[]);
+        let bytes = Bytes::default()
+            .u32(10)
+            .count32(1)
+            .count64(1)
+            .u32(1)
+            .u32(41)
+            .count64(3)
+            .count64(0)
+            .raw(b"zzz");
+        let rtree = check_hostile(&bytes, |bytes| RTree::parse(&bytes.to_vec(), 22, &schema));
+        let strings = &rtree.leaves().unwrap().get(&bytes.bytes, 0).unwrap().unwrap()[1];
+        assert_eq!((&strings.lo[..], &strings.hi[..]), (&b""[..], &b"zzz"[..]));
+    }
+
+    #[test]
+    fn r_trees_shrink_to_one_root() {
+        let parse =
+            |fanout, levels: &[usize]| RTree::parse(&tree(22, fanout, levels).bytes, 22, &numbers(22));
+        for (fanout, levels) in [(10, &[1][..]), (10, &[1, 10]), (2, &[1, 2, 3]), (3, &[1, 1])] {
+            assert!(parse(fanout, levels).is_ok(), "{levels:?}");
+        }
+        for (fanout, levels) in [
+            (10, &[2][..]),
+            (10, &[0]),
+            (10, &[1, 11]),
+            (10, &[1, 0]),
+            (0, &[1, 2]),
+        ] {
+            assert!(parse(fanout, levels).is_err(), "{levels:?}");
+        }
+        assert!(parse(10, &[1; 64]).is_ok());
+        assert_eq!(parse(10, &[1; 65]).unwrap_err().kind(), ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn old_r_trees_repeat_the_domain() {
+        let schema = numbers(4);
+        let good = tree(4, 10, &[1]).bytes;
+        for (at, field) in [(0, "`dimension_num`"), (8, "`datatype`")] {
+            let mut bad = good.clone();
+            bad[at] = 1;
+            let error = RTree::parse(&bad, 4, &schema).unwrap_err();
+            assert_eq!(error.part(), Some(format!("R-tree, {field}").as_str()));
+        }
+    }
+
+    /// Texts of all lengths, so that blocks of boxes are of many sizes.
+    #[test]
+    fn boxes_are_found_by_number() {
+        let dimensions = [field("x", Datatype::Int32), var("s", Datatype::StringAscii)];
+        let of_texts = schema(22, true, &dimensions, &[]);
+        let of_numbers = numbers(22);
+        let mut texts = Bytes::default()
+            .u32(1 << 30)
+            .count32(2)
+            .count64(1)
+            .raw(&[0; 24])
+            .count64(5000);
+        for i in 0..5000 {
+            let long = if i == 2500 { 100_000 } else { i % 300 };
+            texts = texts
+                .u32(i as u32)
+                .u32(0)
+                .count64(long + 1)
+                .count64(1)
+                .raw(&vec![b'a'; long + 1]);
+        }
+        let tall = tree(22, 5000, &[1, 5000]);
+        for (bytes, schema) in [(texts, of_texts), (tall, of_numbers)] {
+            let rtree = RTree::parse(&bytes.bytes, 22, &schema).unwrap();
+            let leaves = rtree.leaves().unwrap();
+            let mut all = Vec::new();
+            leaves
+                .visit(&bytes.bytes, 0..u64::MAX, |i, bounds| {
+                    assert_eq!(i, all.len() as u64);
+                    all.push(to_rect(bounds));
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(all.len(), 5000);
+            for from in (0..5000).step_by(61) {
+                for count in [0, 1, 15, 16, 17, 1000] {
+                    let mut some = Vec::new();
+                    leaves
+                        .visit(&bytes.bytes, from..from + count, |_, bounds| {
+                            some.push(to_rect(bounds));
+                            Ok(())
+                        })
+                        .unwrap();
+                    let end = (from + count).min(5000);
+                    assert_eq!(some, all[from as usize..end as usize]);
+                }
+            }
+            assert_eq!(leaves.get(&bytes.bytes, 5000).unwrap(), None);
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! Random sequences of requests, answered by the file system and by a model of what it should answer. No kernel takes part, so that every inode
+//! number, lookup count and handle can be looked at.
+
+use super::filesystem::{FileSystem, Found};
+use super::handles::Handle;
+use super::inodes::ROOT;
+use crate::error::{Error, Result};
+use crate::tree::node::clamp;
+use crate::tree::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
+use fuser::{Errno, FileHandle as FuseHandle, FileType, INodeNo, OpenFlags};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex};
+
+/// What there is, by path: the bytes of a file, None for a directory. Names that begin with `d` are those of directories.
+#[derive(Default)]
+struct World(Mutex<BTreeMap<String, Option<Arc<Vec<u8>>>>>);
+
+fn join(parent: &str, name: &str) -> String {
+    match parent {
+        "" => name.to_owned(),
+        _ => format!("{parent}/{name}"),
+    }
+}
+
+impl World {
+    fn get(&self, path: &str) -> Option<Option<Arc<Vec<u8>>>> {
+        match path {
+            "" => Some(None),
+            _ => self.0.lock().unwrap().get(path).cloned(),
+        }
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let all = self.0.lock().unwrap();
+        let child = |p: &String| match p.rsplit_once('/') {
+            Some((parent, name)) => (parent == path).then(|| name.to_owned()),
+            None => path.is_empty().then(|| p.clone()),
+        };
+        all.keys().filter_map(child).collect()
+    }
+
+    fn remove(&self, path: &str) {
+        let below = format!("{path}/");
+        let mut all = self.0.lock().unwrap();
+        all.retain(|p, _| p != path && !p.starts_with(&below));
+    }
+}
+
+/// A path of the world.
+struct Place(Arc<World>, String);
+
+impl Place {
+    fn node(world: &Arc<World>, path: &str, kind: NodeType) -> Node {
+        let place = Arc::new(Place(world.clone(), path.to_owned()));
+        match kind {
+            NodeType::Directory => Node::Directory(place),
+            NodeType::File => Node::File(place),
+        }
+    }
+
+    fn bytes(&self) -> Result<Arc<Vec<u8>>> {
+        self.0
+            .get(&self.1)
+            .flatten()
+            .ok_or_else(|| Error::not_found("gone").in_file("world"))
+    }
+}
+
+fn kind(name: &str) -> NodeType {
+    match name.starts_with('d') {
+        true => NodeType::Directory,
+        false => NodeType::File,
+    }
+}
+
+impl Directory for Place {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let name = name.to_str().unwrap();
+        let path = join(&self.1, name);
+        Ok(self.0.get(&path).map(|_| Place::node(&self.0, &path, kind(name))))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        if self.0.get(&self.1).is_none() {
+            return Err(Error::not_found("gone"));
+        }
+        let names = self.0.names(&self.1).into_iter();
+        let entries: Vec<Entry> = names.map(|name| (name.clone().into(), kind(&name))).collect();
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        1
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+impl File for Place {
+    fn len(&self) -> Result<u64> {
+        Ok(self.bytes()?.len() as u64)
+    }
+
+    fn mtime(&self) -> u64 {
+        1
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+
+    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+        Ok(Arc::new(Open(self.bytes()?)))
+    }
+}
+
+struct Open(Arc<Vec<u8>>);
+
+impl OpenFile for Open {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let range = clamp(self.len(), offset, size);
+        Ok(Piece::Shared(
+            self.0.clone(),
+            range.start as usize..range.end as usize,
+        ))
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+}
+
+/// A directory that is open: its path, and `.`, `..` and the names as they were when it was last read from the start.
+type OpenDirectory = (String, Option<Vec<String>>);
+
+/// The kernel, as far as a file system can tell.
+struct Kernel {
+    world: Arc<World>,
+    filesystem: FileSystem,
+    random: Random,
+    /// Path and lookup count of each inode that it remembers.
+    known: BTreeMap<u64, (String, u64)>,
+    /// Every number that was ever given, and for what.
+    given: HashMap<u64, String>,
+    files: BTreeMap<u64, (String, Arc<Vec<u8>>)>,
+    directories: BTreeMap<u64, OpenDirectory>,
+    /// How often each kind of answer was seen: a test that never meets one tests nothing.
+    met: BTreeMap<&'static str, u64>,
+}
+
+impl Kernel {
+    fn new(seed: u64, most_held: usize) -> Kernel {
+        let world = Arc::new(World::default());
+        let tree = Tree {
+            root: Place::node(&world, "", NodeType::Directory),
+            errors: Arc::default(),
+            stats: Arc::default(),
+        };
+        let mut filesystem = FileSystem::new(tree);
+        filesystem.inodes.most_held = most_held;
+        Kernel {
+            world,
+            filesystem,
+            random: Random(seed),
+            known: BTreeMap::from([(ROOT, (String::new(), 1))]),
+            given: HashMap::from([(ROOT, String::new())]),
+            files: BTreeMap::new(),
+            directories: BTreeMap::new(),
+            met: BTreeMap::new(),
+        }
+    }
+
+    fn met(&mut self, what: &'static str) {
+        *self.met.entry(what).or_default() += 1;
+    }
+
+    fn any(&mut self) -> (u64, String) {
+        let at = self.random.below(self.known.len());
+        let (number, (path, _)) = self.known.iter().nth(at).unwrap();
+        (*number, path.clone())
+    }
+
+    fn name(&mut self) -> String {
+        format!("{}{}", ["d", "f"][self.random.below(2)], self.random.below(4))
+    }
+
+    /// Makes, changes or removes something.
+    fn change(&mut self) {
+        let paths: Vec<String> = self.world.0.lock().unwrap().keys().cloned().collect();
+        if paths.len() > 60 || self.random.below(4) == 0 && !paths.is_empty() {
+            let path = &paths[self.random.below(paths.len())];
+            self.world.remove(path);
+            return;
+        }
+        let directories: Vec<&String> = paths.iter().filter(|p| self.world.get(p) == Some(None)).collect();
+        let parent = match self.random.below(directories.len() + 1) {
+            0 => "",
+            i => directories[i - 1],
+        };
+        if parent.matches('/').count() > 4 {
+            return;
+        }
+        let name = self.name();
+        let path = join(parent, &name);
+        let content = match kind(&name) {
+            NodeType::Directory if self.world.get(&path).is_some() => return,
+            NodeType::Directory => None,
+            NodeType::File => Some(Arc::new(vec![
+                self.random.below(256) as u8;
+                self.random.below(20_000)
+            ])),
+        };
+        self.world.0.lock().unwrap().insert(path, content);
+    }
+
+    fn check_number(&mut self, number: u64, path: &str) {
+        let first = self.given.entry(number).or_insert_with(|| path.to_owned());
+        assert_eq!(first, path, "number {number} was given to both");
+        assert!(number > 0);
+        for (other, (known, _)) in &self.known {
+            assert!(
+                known != path || *other == number,
+                "{path} is {other} and {number}"
+            );
+        }
+    }
+
+    fn check_attributes(&self, attributes: &fuser::FileAttr, path: &str) {
+        let content = self.world.get(path);
+        let (wanted, size) = match &content {
+            Some(Some(bytes)) => (FileType::RegularFile, bytes.len() as u64),
+            Some(None) => (FileType::Directory, 0),
+            // It was there a moment ago, and somebody holds it.
+            None => return,
+        };
+        assert_eq!((attributes.kind, attributes.size), (wanted, size), "{path}");
+    }
+
+    fn lookup(&mut self) {
+        let (parent, path) = self.any();
+        let name = self.name();
+        let child = join(&path, &name);
+        let answer = self.filesystem.do_lookup(INodeNo(parent), OsStr::new(&name));
+        match (answer, self.world.get(&child)) {
+            (Ok(Found::Entry { attributes, .. }), Some(_)) => {
+                let number = attributes.ino.0;
+                self.check_number(number, &child);
+                self.check_attributes(&attributes, &child);
+                self.known.entry(number).or_insert((child, 0)).1 += 1;
+                self.met("found");
+            }
+            (Ok(Found::Absent { .. }), None) => self.met("absent"),
+            (Err(Errno::ENOTDIR), _) if kind(last(&path)) == NodeType::File && parent != ROOT => {
+                self.met("not a directory");
+            }
+            (Err(Errno::ESTALE), _) if self.world.get(&path).is_none() => self.met("lookup in what is gone"),
+            (Ok(_), there) => panic!("{child}: {there:?}"),
+            (Err(errno), there) => panic!("{child}: {errno:?}, {there:?}"),
+        }
+    }
+
+    fn getattr(&mut self) {
+        let (number, path) = self.any();
+        match self.filesystem.do_getattr(INodeNo(number), None) {
+            Ok((_, attributes)) => {
+                assert_eq!(attributes.ino.0, number);
+                self.check_attributes(&attributes, &path);
+                self.met("attributes");
+            }
+            Err(errno) => {
+                assert_eq!(errno.code(), libc::ESTALE, "{path}");
+                assert!(self.world.get(&path).is_none(), "{path} is there");
+                self.met("attributes of what is gone");
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        let (number, path) = self.any();
+        let flags = OpenFlags(libc::O_RDONLY);
+        match (
+            self.filesystem.do_open(INodeNo(number), flags),
+            self.world.get(&path),
+        ) {
+            (Ok((handle, _)), Some(Some(bytes))) => {
+                assert!(self.files.insert(handle.0, (path, bytes)).is_none());
+                self.met("open");
+            }
+            (Err(Errno::EISDIR), Some(None)) => self.met("a directory"),
+            (Err(_), None) => self.met("open what is gone"),
+            (Ok(_), _) => panic!("{path} is no file"),
+            (Err(errno), there) => panic!("{path}: {errno:?}, {there:?}"),
+        }
+    }
+
+    fn pick<T>(random: &mut Random, from: &BTreeMap<u64, T>) -> Option<u64> {
+        let count = from.len();
+        (count > 0).then(|| *from.keys().nth(random.below(count)).unwrap())
+    }
+
+    fn read(&mut self) {
+        let Some(number) = Self::pick(&mut self.random, &self.files) else {
+            return;
+        };
+        let (path, bytes) = &self.files[&number];
+        let (offset, size) = (self.random.below(21_000), self.random.below(9000));
+        let handle = self.filesystem.handle(FuseHandle(number)).ok().unwrap();
+        let Handle::File(handle) = &*handle else {
+            panic!("{path} is not open as a file");
+        };
+        let mut scratch = Vec::new();
+        let piece = self
+            .filesystem
+            .do_read(handle, offset as u64, size as u32, &mut scratch)
+            .ok()
+            .unwrap();
+        let end = (offset + size).min(bytes.len());
+        assert!(
+            *piece == bytes[offset.min(end)..end],
+            "{path}: {size} bytes at {offset}"
+        );
+        drop(piece);
+        self.met("read");
+    }
+
+    fn release(&mut self) {
+        if let Some(number) = Self::pick(&mut self.random, &self.files) {
+            self.files.remove(&number);
+            assert!(self.filesystem.handles.remove(number).is_some());
+            assert!(self.filesystem.handle(FuseHandle(number)).is_err());
+        }
+    }
+
+    fn opendir(&mut self) {
+        let (number, path) = self.any();
+        match self
+            .filesystem
+            .do_opendir(INodeNo(number), OpenFlags(libc::O_RDONLY))
+        {
+            Ok((handle, _)) => {
+                assert!(
+                    number == ROOT || kind(last(&path)) == NodeType::Directory,
+                    "{path}"
+                );
+                self.directories.insert(handle.0, (path, None));
+            }
+            Err(Errno::ENOTDIR) => assert_eq!(kind(last(&path)), NodeType::File, "{path}"),
+            Err(errno) => {
+                assert_eq!(errno.code(), libc::ESTALE, "{path}");
+                assert!(self.world.get(&path).is_none(), "{path} is there");
+            }
+        }
+    }
+
+    /// Reads some entries from some place on, as after a seek, into room for a few.
+    fn readdir(&mut self) {
+        let Some(number) = Self::pick(&mut self.random, &self.directories) else {
+            return;
+        };
+        let (path, snapshot) = self.directories[&number].clone();
+        let most = snapshot.as_ref().map_or(1, |names| names.len() + 2);
+        let (offset, room) = (self.random.below(most), 1 + self.random.below(5));
+        let offset = if self.random.below(3) == 0 { 0 } else { offset };
+        let mut seen = Vec::new();
+        let answer =
+            self.filesystem
+                .do_readdir(FuseHandle(number), offset as u64, |inode, position, entry| {
+                    if seen.len() == room {
+                        return true;
+                    }
+                    assert_eq!(position as usize, offset + seen.len());
+                    seen.push(match entry {
+                        Some((name, kind_of)) => {
+                            let name = name.to_str().unwrap().to_owned();
+                            assert_eq!(kind_of, kind(&name));
+                            let child = join(&path, &name);
+                            let listed = self.filesystem.inodes.number_of(inode, OsStr::new(&name));
+                            for (known, (path, _)) in &self.known {
+                                assert!(
+                                    *path != child || *known == listed,
+                                    "{child} is listed as {listed}"
+                                );
+                            }
+                            name
+                        }
+                        None => [".", ".."][position as usize].to_owned(),
+                    });
+                    false
+                });
+        if offset == 0 || snapshot.is_none() {
+            match (answer, self.world.get(&path)) {
+                (Ok(()), Some(_)) => {
+                    let dots = [".".to_owned(), "..".to_owned()];
+                    let names = [&dots[..], &self.world.names(&path)].concat();
+                    self.directories.insert(number, (path.clone(), Some(names)));
+                }
+                (Err(_), None) => return self.met("read a directory that is gone"),
+                (Ok(()), None) => panic!("{path} is listed, and not there"),
+                (Err(errno), Some(_)) => panic!("{path}: {errno:?}"),
+            }
+        }
+        let (_, Some(names)) = &self.directories[&number] else {
+            panic!("{path}: no snapshot");
+        };
+        let wanted: Vec<String> = names.iter().skip(offset).take(room).cloned().collect();
+        assert_eq!(seen, wanted, "{path} from {offset}");
+        self.met("entries");
+    }
+
+    fn releasedir(&mut self) {
+        if let Some(number) = Self::pick(&mut self.random, &self.directories) {
+            self.directories.remove(&number);
+            assert!(self.filesystem.handles.remove(number).is_some());
+        }
+    }
+
+    fn forget(&mut self) {
+        let (number, path) = self.any();
+        if number == ROOT {
+            return;
+        }
+        let (_, count) = self.known.get_mut(&number).unwrap();
+        let times = 1 + self.random.below(*count as usize) as u64;
+        *count -= times;
+        self.filesystem.inodes.forget(number, times);
+        if *count == 0 {
+            self.known.remove(&number);
+            assert!(
+                self.filesystem.do_getattr(INodeNo(number), None).is_err(),
+                "{path}"
+            );
+            self.met("forgotten");
+        } else {
+            assert!(self.filesystem.inodes.get(number).is_some(), "{path}");
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(24) {
+            0..3 => self.change(),
+            3..9 => self.lookup(),
+            9..11 => self.getattr(),
+            11..13 => self.open(),
+            13..15 => self.read(),
+            15 => self.release(),
+            16 => self.opendir(),
+            17..20 => self.readdir(),
+            20 => self.releasedir(),
+            _ => self.forget(),
+        }
+        let stats = &self.filesystem.stats;
+        assert_eq!(stats.inodes.get(), self.known.len() as u64);
+        assert_eq!(
+            stats.open_handles.get(),
+            (self.files.len() + self.directories.len()) as u64
+        );
+    }
+
+    /// Closes and forgets everything.
+    fn end(&mut self) {
+        while !self.files.is_empty() {
+            self.release();
+        }
+        while !self.directories.is_empty() {
+            self.releasedir();
+        }
+        while self.known.len() > 1 {
+            self.forget();
+        }
+        assert_eq!(self.filesystem.stats.inodes.get(), 1);
+        assert_eq!(self.filesystem.stats.open_handles.get(), 0);
+        // The tree alone is left: nothing holds a node of what was forgotten.
+        assert!(Arc::strong_count(&self.world) <= 2, "nodes are left");
+    }
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[test]
+fn the_file_system_answers_as_the_model_does() {
+    let mut gone = 0;
+    for (seed, most_held) in (0..24).zip([1, 2, 6, 4096].into_iter().cycle()) {
+        let mut kernel = Kernel::new(seed, most_held);
+        for step in 0..4000 {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| kernel.step()));
+            assert!(result.is_ok(), "seed {seed}, {most_held} nodes held, step {step}");
+        }
+        kernel.end();
+        let answers = [
+            "found",
+            "absent",
+            "not a directory",
+            "attributes",
+            "open",
+            "read",
+            "entries",
+            "forgotten",
+        ];
+        for answer in answers {
+            assert!(
+                kernel.met.get(answer) > Some(&20),
+                "seed {seed}: {:?}",
+                kernel.met
+            );
+        }
+        gone += kernel.met.get("attributes of what is gone").unwrap_or(&0);
+    }
+    assert!(gone > 0, "all nodes were held");
+}

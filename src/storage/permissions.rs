@@ -1,0 +1,363 @@
+//! Permissions of local files: mode bits, POSIX access control lists, and those of every directory on the way.
+
+use super::audience::{Audience, Classes, Want};
+use std::collections::HashMap;
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long what was found is taken as it is.
+const TRUSTED: Duration = Duration::from_millis(100);
+
+/// Paths remembered.
+const REMEMBERED: usize = 1 << 16;
+
+/// Symbolic links followed on one way, as many as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// What a path is, and who may do what with it.
+#[derive(Debug, Clone)]
+enum Found {
+    Directory {
+        search: Audience,
+        list: Audience,
+    },
+    File(Audience),
+    Link(PathBuf),
+    Missing,
+    /// Cannot be told, or is none of these.
+    Unknown,
+}
+
+/// Looks at permissions, and remembers them for a moment.
+#[derive(Debug, Default)]
+pub(super) struct Permissions {
+    known: Mutex<HashMap<PathBuf, (Instant, Found)>>,
+    /// By device: whether it is a file system that only the user who mounted it may enter.
+    private: Mutex<HashMap<u64, (Instant, bool)>>,
+}
+
+impl Permissions {
+    /// Who may do what is wanted with the absolute path `path`, by all that is on the way to it. A directory that does not exist is
+    /// no obstacle; a file that does not exist nobody may read.
+    pub(super) fn audience(&self, path: &Path, want: Want) -> Audience {
+        self.trace(path, want).unwrap_or_else(Audience::nobody)
+    }
+
+    /// The same; None for nobody.
+    fn trace(&self, path: &Path, want: Want) -> Option<Audience> {
+        let mut audience = Audience::everybody();
+        let mut links = 0;
+        // Without links; the components that are still to come, the next one last.
+        let mut place = PathBuf::from("/");
+        let mut rest = names(path);
+        let mut found = self.look(&place);
+        loop {
+            match &found {
+                Found::Directory { search, list } => match rest.is_empty() {
+                    true if want == Want::List => audience.and(list),
+                    true if want == Want::Read => return None,
+                    _ => audience.and(search),
+                },
+                Found::File(read) if rest.is_empty() && want == Want::Read => audience.and(read),
+                Found::Link(target) => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return None;
+                    }
+                    place.pop();
+                    if target.is_absolute() {
+                        place = PathBuf::from("/");
+                    }
+                    rest.extend(names(target));
+                }
+                Found::Missing if want != Want::Read => return Some(audience),
+                Found::File(_) | Found::Missing | Found::Unknown => return None,
+            }
+            match rest.pop() {
+                None => return Some(audience),
+                // What is above was passed already.
+                Some(name) if name == ".." => {
+                    place.pop();
+                }
+                Some(name) => place.push(name),
+            }
+            found = self.look(&place);
+        }
+    }
+
+    fn look(&self, path: &Path) -> Found {
+        {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((checked, found)) = known.get(path)
+                && checked.elapsed() < TRUSTED
+            {
+                return found.clone();
+            }
+        }
+        let checked = Instant::now();
+        let found = self.examine(path);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(path.to_path_buf(), (checked, found.clone()));
+        found
+    }
+
+    fn examine(&self, path: &Path) -> Found {
+        let metadata = match fs::symlink_metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Found::Missing,
+            Err(_) => return Found::Unknown,
+        };
+        if metadata.is_symlink() {
+            return fs::read_link(path).map_or(Found::Unknown, Found::Link);
+        }
+        if self.is_private(metadata.dev()) {
+            return Found::Unknown;
+        }
+        let Some(list) = access_list(path) else {
+            return Found::Unknown;
+        };
+        let who = |bits| {
+            let mut audience = Audience::everybody();
+            let mut classes = Classes::of_mode(metadata.uid(), metadata.gid(), metadata.mode(), bits);
+            if let Some(list) = &list
+                && !list.apply(bits, &mut classes)
+            {
+                return Audience::nobody();
+            }
+            audience.limit(classes);
+            audience
+        };
+        if metadata.is_dir() {
+            Found::Directory {
+                search: who(1),
+                list: who(5),
+            }
+        } else if metadata.is_file() {
+            Found::File(who(4))
+        } else {
+            Found::Unknown
+        }
+    }
+
+    /// Whether `device` is a FUSE file system that the kernel lets only its mounter into: its mode bits say nothing of others.
+    fn is_private(&self, device: u64) -> bool {
+        let mut private = self.private.lock().unwrap_or_else(PoisonError::into_inner);
+        match private.get(&device) {
+            // Numbers are used again.
+            Some((checked, private)) if checked.elapsed() < TRUSTED => *private,
+            _ => {
+                let (checked, answer) = (Instant::now(), is_private(device));
+                private.insert(device, (checked, answer));
+                answer
+            }
+        }
+    }
+}
+
+fn is_private(device: u64) -> bool {
+    let number = format!("{}:{}", libc::major(device), libc::minor(device));
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table.split(|byte| *byte == b'\n').any(|line| {
+        // number parent major:minor root place options [tags] - type source options-of-the-file-system
+        let mut words = line.split(|byte| *byte == b' ');
+        if words.nth(2) != Some(number.as_bytes()) {
+            return false;
+        }
+        let mut words = words.skip_while(|word| *word != b"-").skip(1);
+        let kind = words.next().unwrap_or_default();
+        let options = words.nth(1).unwrap_or_default();
+        let allows_others = options.split(|byte| *byte == b',').any(|o| o == b"allow_other");
+        kind.starts_with(b"fuse") && !allows_others
+    })
+}
+
+/// The components of a path, the first one last; `.` and the root left out.
+fn names(path: &Path) -> Vec<OsString> {
+    path.components()
+        .rev()
+        .filter_map(|part| match part {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some(OsString::from_vec(b"..".to_vec())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// A POSIX access control list with entries beyond the mode bits.
+#[derive(Debug, PartialEq, Eq)]
+struct AccessList {
+    /// Permissions of the owning group, of all others, and the mask.
+    group: u32,
+    others: u32,
+    mask: u32,
+    /// What all of the named users and groups may do.
+    named: u32,
+}
+
+impl AccessList {
+    /// Version, then entries of tag, permissions and id, all little-endian (`linux/posix_acl_xattr.h`). None for what is none.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (version, entries) = bytes.split_first_chunk::<4>()?;
+        if u32::from_le_bytes(*version) != 2 || !entries.len().is_multiple_of(8) {
+            return None;
+        }
+        let (mut group, mut others, mut mask, mut named) = (0, 0, 7, 7);
+        for entry in entries.chunks_exact(8) {
+            let (tag, rest) = entry.split_first_chunk::<2>()?;
+            let permissions = u32::from(u16::from_le_bytes(*rest.first_chunk::<2>()?));
+            match u16::from_le_bytes(*tag) {
+                0x01 => {}
+                0x02 | 0x08 => named &= permissions,
+                0x04 => group = permissions,
+                0x10 => mask = permissions,
+                0x20 => others = permissions,
+                _ => return None,
+            }
+        }
+        Some(AccessList {
+            group,
+            others,
+            mask,
+            named,
+        })
+    }
+
+    /// Puts the list's own permissions in place of the mode's, whose group bits are the mask here. False when one of the users or groups that
+    /// it names lacks `bits`: these may be anybody.
+    fn apply(&self, bits: u32, classes: &mut Classes) -> bool {
+        classes.group = self.group & self.mask & bits == bits;
+        classes.others = self.others & bits == bits;
+        self.named & self.mask & bits == bits
+    }
+}
+
+/// The access control list of `path`, which is no link: None when that cannot be told, `Some(None)` when there is none.
+fn access_list(path: &Path) -> Option<Option<AccessList>> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut value = [0_u8; 4096];
+    // SAFETY: path and name are C strings, and the value has room for as many bytes as are said; the standard library lacks this call.
+    let size = unsafe {
+        libc::lgetxattr(
+            path.as_ptr(),
+            c"system.posix_acl_access".as_ptr(),
+            value.as_mut_ptr().cast(),
+            value.len(),
+        )
+    };
+    match usize::try_from(size) {
+        Ok(size) => AccessList::parse(value.get(..size)?).map(Some),
+        Err(_) => match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENODATA | libc::EOPNOTSUPP | libc::ENOSYS) => Some(None),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn everything_on_the_way_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        chmod(folder.path(), 0o755);
+        for name in ["open", "open/closed", "open/listed"] {
+            fs::create_dir(at(name)).unwrap();
+            chmod(&at(name), 0o755);
+        }
+        chmod(&at("open/closed"), 0o700);
+        chmod(&at("open/listed"), 0o744);
+        for name in ["open/f", "open/closed/f"] {
+            fs::write(at(name), b"x").unwrap();
+            chmod(&at(name), 0o644);
+        }
+        symlink("closed/f", at("open/to-closed")).unwrap();
+        symlink("closed/../f", at("open/through-closed")).unwrap();
+        symlink(at("open/f"), at("open/to-f")).unwrap();
+        symlink("loop", at("open/loop")).unwrap();
+        let everybody = |name: &str, want| {
+            let audience = Permissions::default().audience(&at(name), want);
+            audience.has_others(u32::MAX, 0) && audience.has_group(u32::MAX, 0)
+        };
+        for (name, want, expected) in [
+            ("open", Want::List, true),
+            ("open", Want::Search, true),
+            ("open", Want::Read, false),
+            ("open/f", Want::Read, true),
+            ("open/f", Want::Search, false),
+            ("open/to-f", Want::Read, true),
+            ("open/closed/f", Want::Read, false),
+            ("open/to-closed", Want::Read, false),
+            ("open/through-closed", Want::Read, false),
+            ("open/closed", Want::Search, false),
+            // Names alone do not say what they are.
+            ("open/listed", Want::List, false),
+            ("open/loop", Want::Read, false),
+            ("open/none", Want::Read, false),
+            ("open/none", Want::List, true),
+            ("open/closed/none", Want::List, false),
+            ("open/f/none", Want::Search, false),
+        ] {
+            assert_eq!(everybody(name, want), expected, "{name} {want:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_holds_for_a_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        chmod(folder.path(), 0o755);
+        let file = folder.path().join("f");
+        fs::write(&file, b"x").unwrap();
+        chmod(&file, 0o644);
+        let permissions = Permissions::default();
+        let open = || permissions.audience(&file, Want::Read).has_others(u32::MAX, 0);
+        assert!(open());
+        chmod(&file, 0o600);
+        std::thread::sleep(TRUSTED);
+        assert!(!open());
+    }
+
+    #[test]
+    fn access_control_lists() {
+        let list = |entries: &[(u16, u16)]| {
+            let mut bytes = 2_u32.to_le_bytes().to_vec();
+            for (tag, permissions) in entries {
+                bytes.extend(tag.to_le_bytes());
+                bytes.extend(permissions.to_le_bytes());
+                bytes.extend(7_u32.to_le_bytes());
+            }
+            AccessList::parse(&bytes)
+        };
+        let applied = |list: Option<AccessList>, mode| {
+            let mut classes = Classes::of_mode(1, 2, mode, 4);
+            let known = list.unwrap().apply(4, &mut classes);
+            (known, classes.owner, classes.group, classes.others)
+        };
+        // user::rw-, user:7:r--, group::---, mask::r--, other::r--: the mode is 0644, and still the group may not read.
+        let entries = [(1, 6), (2, 4), (4, 0), (0x10, 4), (0x20, 4)];
+        assert_eq!(applied(list(&entries), 0o644), (true, true, false, true));
+        // A user who is kept out by name.
+        let entries = [(1, 6), (2, 0), (4, 4), (0x10, 4), (0x20, 4)];
+        assert!(!applied(list(&entries), 0o644).0);
+        // A named group that the mask keeps out.
+        let entries = [(1, 6), (4, 4), (8, 4), (0x10, 0), (0x20, 4)];
+        assert!(!applied(list(&entries), 0o604).0);
+        assert_eq!(list(&[(3, 4)]), None);
+        assert_eq!(AccessList::parse(&[1, 0, 0, 0]), None);
+        assert_eq!(AccessList::parse(&[2, 0, 0, 0, 1]), None);
+    }
+}

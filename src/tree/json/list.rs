@@ -1,0 +1,261 @@
+//! Lists of values that may be too long to be rendered at once: the items in any range of a list, read from the body that holds them.
+
+use super::render::line;
+use super::value;
+use crate::error::{Error, Result};
+use crate::format::body::{Body, MAX_VALUE, u64_items};
+use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::tree::segments::Cutter;
+use std::ops::Range;
+
+/// Offsets of var-sized values that are read at once.
+const STARTS: u64 = 8192;
+
+/// Bytes of values that are read at once, unless one alone has more.
+const STEP: u64 = 64 << 10;
+
+/// A list of values, shown as an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueList {
+    datatype: Datatype,
+    cells: CellValNum,
+    /// Where the values lie in the body.
+    data: Range<u64>,
+    place: Place,
+    count: u64,
+    /// Whether the array is on one line, by the rules of [`render`](super::render()).
+    inline: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// One after the other, each of so many bytes; the last may be shorter.
+    Stride(u64),
+    /// Each where the u64 in the list that starts at this byte says, counted from the start of `data`; up to where the next one starts.
+    Starts(u64),
+}
+
+impl ValueList {
+    /// Cells of a fixed size one after the other in `data`. What is left at the end, shorter than a cell, is shown in hexadecimal.
+    pub fn fixed(datatype: Datatype, values: u32, data: Range<u64>) -> Result<ValueList> {
+        let size = data.end.saturating_sub(data.start);
+        let stride = u64::from(values).saturating_mul(datatype.size() as u64).max(1);
+        check_value(stride.min(size))?;
+        let atoms = matches!(datatype.kind(), Kind::Text | Kind::Bytes) || values <= 2;
+        Ok(ValueList {
+            datatype,
+            cells: CellValNum::Fixed(values),
+            data,
+            place: Place::Stride(stride),
+            count: size.div_ceil(stride),
+            inline: atoms || size < stride,
+        })
+    }
+
+    /// `count` var-sized cells in `data`, whose starts are a list of u64 at byte `starts`. A cell that does not lie in the data is null.
+    pub fn var(
+        body: &dyn Body,
+        datatype: Datatype,
+        starts: u64,
+        count: u64,
+        data: Range<u64>,
+    ) -> Result<ValueList> {
+        let mut list = ValueList {
+            datatype,
+            cells: CellValNum::Var,
+            data,
+            place: Place::Starts(starts),
+            count,
+            inline: true,
+        };
+        // Text and opaque bytes are one string each.
+        if !matches!(datatype.kind(), Kind::Text | Kind::Bytes) {
+            let size = datatype.size() as u64;
+            let mut inline = true;
+            list.each_length(body, |length| {
+                inline &= length.is_none_or(|n| n % size != 0 || n / size == 2);
+                Ok(())
+            })?;
+            list.inline = inline;
+        }
+        Ok(list)
+    }
+
+    /// Fails where a var-sized item does not lie in the data, or they are not in its order.
+    pub fn check(&self, body: &dyn Body) -> Result<()> {
+        let mut index = 0u64;
+        self.each_length(body, |length| {
+            if length.is_none() {
+                let size = self.data.end.saturating_sub(self.data.start);
+                return Err(Error::corrupt(format!(
+                    "value {index} does not lie in {size} bytes"
+                )));
+            }
+            index = index.saturating_add(1);
+            Ok(())
+        })
+    }
+
+    /// Number of items.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Tells `cutter` how long the items are, about.
+    pub fn cut(&self, body: &dyn Body, cutter: &mut Cutter) -> Result<()> {
+        let text = |bytes: u64| bytes.saturating_mul(2).saturating_add(8);
+        match self.place {
+            Place::Stride(stride) => cutter.items(self.count, text(stride)),
+            Place::Starts(_) => self.each_length(body, |length| {
+                cutter.items(1, text(check_value(length.unwrap_or(0))?))
+            }),
+        }
+    }
+
+    /// Appends the items in `items`, with the bracket before the first and the one after the last. The array is at nesting `depth`.
+    pub fn write(&self, body: &dyn Body, items: Range<u64>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
+        if items.start == 0 {
+            out.push(b'[');
+        }
+        let before = |index: u64, out: &mut Vec<u8>| match self.inline {
+            true if index > 0 => out.extend_from_slice(b", "),
+            true => {}
+            false => {
+                if index > 0 {
+                    out.push(b',');
+                }
+                line(out, depth.saturating_add(1));
+            }
+        };
+        match self.place {
+            Place::Stride(stride) => self.write_fixed(body, stride, items.clone(), out, before)?,
+            Place::Starts(starts) => self.write_var(body, starts, items.clone(), out, before)?,
+        }
+        if items.end >= self.count {
+            if !self.inline && self.count > 0 {
+                line(out, depth);
+            }
+            out.push(b']');
+        }
+        Ok(())
+    }
+
+    fn write_fixed(
+        &self,
+        body: &dyn Body,
+        stride: u64,
+        items: Range<u64>,
+        out: &mut Vec<u8>,
+        before: impl Fn(u64, &mut Vec<u8>),
+    ) -> Result<()> {
+        let place = |item: u64| {
+            self.data
+                .start
+                .saturating_add(item.saturating_mul(stride))
+                .min(self.data.end)
+        };
+        let step = (STEP / stride).max(1);
+        let mut bytes = Vec::new();
+        let mut at = items.start;
+        while at < items.end {
+            let end = items.end.min(at.saturating_add(step));
+            bytes.clear();
+            body.read(place(at)..place(end), &mut bytes)?;
+            let cells = bytes.chunks(usize::try_from(stride).unwrap_or(usize::MAX));
+            for (index, cell) in (at..end).zip(cells) {
+                before(index, out);
+                value::write_cell(out, self.datatype, self.cells, cell);
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn write_var(
+        &self,
+        body: &dyn Body,
+        starts: u64,
+        items: Range<u64>,
+        out: &mut Vec<u8>,
+        before: impl Fn(u64, &mut Vec<u8>),
+    ) -> Result<()> {
+        let mut held: Range<u64> = 0..0;
+        let mut bytes = Vec::new();
+        self.each(body, starts, items, |index, part, end_of_known| {
+            before(index, out);
+            let Some(part) = part else {
+                out.extend_from_slice(b"null");
+                return Ok(());
+            };
+            check_value(part.end.saturating_sub(part.start))?;
+            if part.start < held.start || part.end > held.end {
+                // With what follows, as far as it is wanted.
+                let ahead = part.start.saturating_add(STEP).min(end_of_known);
+                held = part.start..part.end.max(ahead);
+                bytes.clear();
+                body.read(held.clone(), &mut bytes)?;
+            }
+            let from = part.start.saturating_sub(held.start) as usize;
+            let to = part.end.saturating_sub(held.start) as usize;
+            value::write_cell(out, self.datatype, self.cells, bytes.get(from..to).unwrap_or(&[]));
+            Ok(())
+        })
+    }
+
+    /// The length of each var-sized item, None where it does not lie in the data.
+    fn each_length(&self, body: &dyn Body, mut visit: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
+        let Place::Starts(starts) = self.place else {
+            return Ok(());
+        };
+        self.each(body, starts, 0..self.count, |_, part, _| {
+            visit(part.map(|part| part.end.saturating_sub(part.start)))
+        })
+    }
+
+    /// Hands each of `items` to `visit`: its number, where it lies in the body if it does, and where the last of those that are
+    /// known ends.
+    fn each(
+        &self,
+        body: &dyn Body,
+        starts: u64,
+        items: Range<u64>,
+        mut visit: impl FnMut(u64, Option<Range<u64>>, u64) -> Result<()>,
+    ) -> Result<()> {
+        let size = self.data.end.saturating_sub(self.data.start);
+        let mut scratch = Vec::new();
+        let mut at = items.start;
+        while at < items.end {
+            let end = items.end.min(at.saturating_add(STARTS));
+            // With the start of the next one, where this one ends.
+            let known = u64_items(
+                body,
+                starts,
+                at..end.saturating_add(1).min(self.count),
+                &mut scratch,
+            )?;
+            let ends = known.iter().skip(1).copied().chain([size]);
+            let last = if end < self.count {
+                known.last().copied().unwrap_or(size).min(size)
+            } else {
+                size
+            };
+            for ((index, &start), end) in (at..end).zip(&known).zip(ends) {
+                let part = (start <= end && end <= size)
+                    .then(|| self.data.start.saturating_add(start)..self.data.start.saturating_add(end));
+                visit(index, part, self.data.start.saturating_add(last))?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a value that is too long to be in memory whole.
+fn check_value(length: u64) -> Result<u64> {
+    if length > MAX_VALUE {
+        return Err(Error::limit(format!(
+            "a value of {length} bytes in a list, where {MAX_VALUE} are shown"
+        )));
+    }
+    Ok(length)
+}

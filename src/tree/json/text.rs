@@ -1,0 +1,138 @@
+//! Long strings: text or hexadecimal digits of values that may be too long to be rendered at once.
+
+use super::{render, value};
+use crate::error::{Error, Result};
+use crate::format::body::Body;
+use crate::tree::segments::Cutter;
+use std::ops::Range;
+use std::str::from_utf8;
+
+/// Bytes that make an item of a long string.
+const BLOCK: u64 = 64 << 10;
+
+/// A string of the bytes in a part of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LongString {
+    data: Range<u64>,
+    /// Whether it is text; otherwise digits.
+    text: bool,
+}
+
+impl LongString {
+    /// The bytes in `data` as hexadecimal digits.
+    pub fn hex(data: Range<u64>) -> LongString {
+        LongString { data, text: false }
+    }
+
+    /// The bytes in `data` as text where they are UTF-8, else as hexadecimal digits.
+    pub fn text(body: &dyn Body, data: Range<u64>) -> Result<LongString> {
+        let text = is_utf8(body, &data)?;
+        Ok(LongString { data, text })
+    }
+
+    /// Items that it is written in; at least 1.
+    pub fn count(&self) -> u64 {
+        self.data
+            .end
+            .saturating_sub(self.data.start)
+            .div_ceil(BLOCK)
+            .max(1)
+    }
+
+    /// Tells `cutter` how long the items are, about.
+    pub fn cut(&self, cutter: &mut Cutter) -> Result<()> {
+        cutter.items(self.count(), if self.text { BLOCK } else { 2 * BLOCK })
+    }
+
+    /// Appends the items in `items`, with what stands before the first and after the last.
+    pub fn write(&self, body: &dyn Body, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let (before, after): (&[u8], &[u8]) = if self.text { (b"\"", b"\"") } else { value::HEX };
+        if items.start == 0 {
+            out.extend_from_slice(before);
+        }
+        let mut bytes = Vec::new();
+        for item in items.clone() {
+            let start = self.data.start.saturating_add(item.saturating_mul(BLOCK));
+            let end = start.saturating_add(BLOCK).min(self.data.end);
+            bytes.clear();
+            if !self.text {
+                body.read(start..end, &mut bytes)?;
+                value::write_digits(out, &bytes);
+                continue;
+            }
+            // A character belongs to the item that it begins in.
+            let ahead = end.saturating_add(3).min(self.data.end);
+            body.read(start..ahead, &mut bytes)?;
+            let continues = |byte: &u8| byte & 0xC0 == 0x80;
+            let from = match item {
+                0 => 0,
+                _ => bytes.iter().take_while(|byte| continues(byte)).count(),
+            };
+            let length = end.saturating_sub(start) as usize;
+            let more = bytes.get(length..).unwrap_or_default();
+            let to = length.saturating_add(more.iter().take_while(|byte| continues(byte)).count());
+            let part = bytes.get(from..to).unwrap_or_default();
+            let part = from_utf8(part).map_err(|_| Error::corrupt("text that changed while it was read"))?;
+            let quote = out.len();
+            render::write_string(out, part);
+            out.pop();
+            out.remove(quote);
+        }
+        if items.end >= self.count() {
+            out.extend_from_slice(after);
+        }
+        Ok(())
+    }
+}
+
+fn is_utf8(body: &dyn Body, data: &Range<u64>) -> Result<bool> {
+    let mut bytes = Vec::new();
+    let mut at = data.start;
+    while at < data.end {
+        let end = at.saturating_add(BLOCK).min(data.end);
+        body.read(at..end, &mut bytes)?;
+        at = end;
+        let valid = match from_utf8(&bytes) {
+            Ok(_) => bytes.len(),
+            Err(e) if e.error_len().is_none() => e.valid_up_to(),
+            Err(_) => return Ok(false),
+        };
+        // The beginning of a character.
+        bytes.drain(..valid);
+    }
+    Ok(bytes.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::datatype::{CellValNum, Datatype};
+
+    #[test]
+    fn text_in_pieces_is_the_text() {
+        let mut text = String::new();
+        for i in 0..60_000 {
+            text.push_str(["a", "\"", "ü", "€", "😀", "\n", "\u{1}"][i * i % 7]);
+        }
+        for cut in [0, 1, 2, 3] {
+            let mut bytes = text.as_bytes()[..text.len() - cut].to_vec();
+            let expected = |bytes: &[u8]| {
+                let mut out = Vec::new();
+                value::write_cell(&mut out, Datatype::StringUtf8, CellValNum::Var, bytes);
+                out
+            };
+            bytes.splice(0..0, b"before".iter().copied());
+            let whole = bytes.len() as u64;
+            let string = LongString::text(&bytes, 6..whole).unwrap();
+            assert!(string.count() > 1);
+            let mut out = Vec::new();
+            for item in 0..string.count() {
+                string.write(&bytes, item..item + 1, &mut out).unwrap();
+            }
+            assert!(out == expected(&bytes[6..]));
+            let mut at_once = Vec::new();
+            string.write(&bytes, 0..string.count(), &mut at_once).unwrap();
+            assert!(out == at_once);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `metadata.json`: the metadata files of an array or group, merged.
+
+use super::document::Content;
+use super::json::metadata::Pairs;
+use crate::array::body::GenericFile;
+use crate::array::engine::Engine;
+use crate::error::Result;
+use crate::filter::EncryptionKey;
+use crate::format::body::Body;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Large files that are held open, so that deleting them does not matter to whoever reads. Of very many, some are opened when they are read.
+const HELD: usize = 256;
+
+/// The document that the files at `paths`, oldest first, make together.
+pub fn metadata(engine: &Arc<Engine>, paths: &[PathBuf], key: Option<&EncryptionKey>) -> Result<Content> {
+    let mut pairs = Pairs::new();
+    let mut bodies: Vec<Box<dyn Body>> = Vec::with_capacity(paths.len());
+    let mut large = 0;
+    for path in paths {
+        let file = GenericFile::open(engine, path, key, large < HELD)?;
+        if let GenericFile::Section(_) = file {
+            large += 1;
+        }
+        pairs
+            .replay(&file)
+            .map_err(|e| e.in_file(engine.storage.display(path)))?;
+        bodies.push(Box::new(file));
+    }
+    let mut state = DefaultHasher::new();
+    paths.hash(&mut state);
+    Content::of(engine, pairs.document(bodies)?.in_state(state.finish()))
+}

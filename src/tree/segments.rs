@@ -1,0 +1,470 @@
+//! Documents that may be large, as a sequence of segments, each rendered when it is read.
+//!
+//! Of a segment nothing is kept but its length, so that the length of the document is exact and a read renders only what it
+//! covers. The text goes through the cache, as decoded chunks do.
+
+use super::node::{OpenFile, Piece, clamp};
+use crate::array::cache::{Item, Key};
+use crate::array::engine::Engine;
+use crate::array::sequence::Sequence;
+use crate::error::{Error, ErrorKind, Result};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a segment's text is to have, about, in bytes.
+const TARGET: u64 = 128 << 10;
+
+/// The most bytes of text of a document: a few stored bytes may stand for any number of equal values.
+const MOST: u64 = 4 << 30;
+
+/// A document as a sequence of parts, each of a number of items that can be rendered on their own.
+pub trait Parts: Send + Sync {
+    /// Appends the text of the items in `items` of part `part`, with what stands before the first and after the last of them. Always
+    /// the same bytes. A part without items is asked for the items 0 to 0 of it.
+    fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
+}
+
+/// Cuts the parts of a document into segments.
+#[derive(Debug)]
+pub struct Cutter {
+    /// Part and item with which each segment begins.
+    starts: Vec<(usize, u64)>,
+    /// Items of each part.
+    counts: Vec<u64>,
+    /// About the bytes of the segment under way, and of all.
+    weight: u64,
+    total: u64,
+}
+
+impl Cutter {
+    /// What a part takes up besides its items.
+    const PART: u64 = 64;
+
+    /// A cutter at the beginning.
+    pub fn new() -> Self {
+        Cutter {
+            starts: vec![(0, 0)],
+            counts: Vec::new(),
+            weight: 0,
+            total: 0,
+        }
+    }
+
+    /// Begins the next part.
+    pub fn part(&mut self) {
+        if self.weight >= TARGET {
+            self.starts.push((self.counts.len(), 0));
+            self.weight = 0;
+        }
+        self.weight = self.weight.saturating_add(Self::PART);
+        self.counts.push(0);
+    }
+
+    /// Adds `count` items to the part, each of about `bytes` bytes of text. Fails where that is far beyond what a document may have.
+    pub fn items(&mut self, count: u64, bytes: u64) -> Result<()> {
+        let bytes = bytes.max(1);
+        self.total = self.total.saturating_add(count.saturating_mul(bytes));
+        // Guesses are sometimes too high.
+        check_length(self.total / 16)?;
+        let part = self.counts.len().saturating_sub(1);
+        let Some(have) = self.counts.last_mut() else {
+            return Ok(());
+        };
+        let end = have.saturating_add(count);
+        while *have < end {
+            let room = TARGET.saturating_sub(self.weight) / bytes;
+            let fits = if room == 0 && *have > 0 {
+                self.starts.push((part, *have));
+                self.weight = 0;
+                (TARGET / bytes).max(1)
+            } else {
+                room.max(1)
+            };
+            let taken = fits.min(end.saturating_sub(*have));
+            *have = have.saturating_add(taken);
+            self.weight = self.weight.saturating_add(taken.saturating_mul(bytes));
+        }
+        Ok(())
+    }
+
+    /// The segments of the document that `parts` writes.
+    pub fn finish(self, parts: impl Parts + 'static) -> Segments {
+        Segments {
+            identity: 0,
+            parts: Box::new(parts),
+            starts: self.starts,
+            counts: self.counts,
+        }
+    }
+}
+
+impl Default for Cutter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn check_length(length: u64) -> Result<()> {
+    if length > MOST {
+        return Err(Error::limit(format!("a document of more than {MOST} bytes")));
+    }
+    Ok(())
+}
+
+/// A document cut into segments.
+pub struct Segments {
+    identity: u64,
+    parts: Box<dyn Parts>,
+    starts: Vec<(usize, u64)>,
+    counts: Vec<u64>,
+}
+
+impl Segments {
+    /// How many; at least 1.
+    pub fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The same for a document that changes: `identity` differs between its states.
+    #[must_use]
+    pub fn in_state(mut self, identity: u64) -> Self {
+        self.identity = identity;
+        self
+    }
+
+    /// Differs between states of a document that changes.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Appends the text of segment `segment`.
+    pub fn write(&self, segment: usize, out: &mut Vec<u8>) -> Result<()> {
+        let end_of_all = (self.counts.len(), 0);
+        let &(first, item) = self.starts.get(segment).unwrap_or(&end_of_all);
+        let &(last, end) = segment
+            .checked_add(1)
+            .and_then(|next| self.starts.get(next))
+            .unwrap_or(&end_of_all);
+        for part in first..=last {
+            let from = if part == first { item } else { 0 };
+            let to = match self.counts.get(part) {
+                Some(_) if part == last && end == 0 => break,
+                Some(_) if part == last => end,
+                Some(count) => *count,
+                None => break,
+            };
+            self.parts.write(part, from..to, out)?;
+        }
+        Ok(())
+    }
+
+    /// The whole text.
+    pub fn render(&self) -> Result<Vec<u8>> {
+        let mut text = Vec::new();
+        for segment in 0..self.count() {
+            self.write(segment, &mut text)?;
+        }
+        Ok(text)
+    }
+
+    /// Where each segment ends in the text. Renders all of them, one after the other on each core.
+    pub fn measure(&self) -> Result<Arc<[u64]>> {
+        /// Fewer segments than this are not worth a thread.
+        const EACH: usize = 4;
+        let next = AtomicUsize::new(0);
+        let failed = Mutex::new(None);
+        let total = AtomicU64::new(0);
+        let work = || {
+            let mut lengths = Vec::new();
+            let mut text = Vec::new();
+            loop {
+                let segment = next.fetch_add(1, Ordering::Relaxed);
+                if segment >= self.count() {
+                    return lengths;
+                }
+                text.clear();
+                let written = self.write(segment, &mut text).and_then(|()| {
+                    let length = text.len() as u64;
+                    let before = total.fetch_add(length, Ordering::Relaxed);
+                    check_length(before.saturating_add(length))
+                });
+                if let Err(error) = written {
+                    next.store(self.count(), Ordering::Relaxed);
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    // The first in the document, so that it is the same each time.
+                    if failed.as_ref().is_none_or(|(known, _)| *known > segment) {
+                        *failed = Some((segment, error));
+                    }
+                    return lengths;
+                }
+                lengths.push((segment, text.len() as u64));
+            }
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(self.count() / EACH);
+        let lengths = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut lengths = work();
+            for thread in others {
+                match thread.join() {
+                    Ok(more) => lengths.extend(more),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            lengths
+        });
+        if let Some((_, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        let mut ends = vec![0; self.count()];
+        for (segment, length) in lengths {
+            if let Some(end) = ends.get_mut(segment) {
+                *end = length;
+            }
+        }
+        let mut sum = 0u64;
+        for end in &mut ends {
+            sum = sum.saturating_add(*end);
+            *end = sum;
+        }
+        Ok(ends.into())
+    }
+}
+
+/// A document in segments, open.
+pub struct OpenSegments {
+    engine: Arc<Engine>,
+    segments: Segments,
+    ends: Arc<[u64]>,
+    object: u64,
+    sequence: Sequence,
+}
+
+impl OpenSegments {
+    /// What `segments` has, which end at `ends`. `object` names the document in the cache, in this state.
+    pub fn new(engine: Arc<Engine>, segments: Segments, ends: Arc<[u64]>, object: u64) -> Self {
+        OpenSegments {
+            engine,
+            segments,
+            ends,
+            object,
+            sequence: Sequence::default(),
+        }
+    }
+
+    /// A number for [`OpenSegments::new`] that no other document has: 64 bits of a keyed hash, as the numbers of files are.
+    pub fn object() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        RandomState::new().hash_one(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn text(
+        &self,
+        segment: usize,
+        range: &Range<u64>,
+        keep: crate::array::cache::Keep,
+    ) -> Result<Arc<Vec<u8>>> {
+        let length = range.end.saturating_sub(range.start);
+        let key = Key {
+            object: self.object,
+            tile: segment as u64,
+            chunk: 0,
+        };
+        let item = self.engine.cache.derive(key, length, keep, || {
+            let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+            self.segments.write(segment, &mut text)?;
+            if text.len() as u64 != length {
+                // Some blocks of the file were damaged or repaired meanwhile.
+                return Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!("{} bytes of text where there were {length}", text.len()),
+                ));
+            }
+            Ok(Item::Chunk {
+                data: Arc::new(text),
+                offsets: None,
+            })
+        })?;
+        match item {
+            Item::Chunk { data, .. } => Ok(data),
+            Item::Index(_) => Err(Error::new(ErrorKind::Internal, "an index in place of text")),
+        }
+    }
+}
+
+impl OpenFile for OpenSegments {
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn version(&self) -> u64 {
+        self.segments.identity
+    }
+
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let wanted = clamp(self.len(), offset, size);
+        let keep = self.sequence.next(&wanted);
+        scratch.clear();
+        let mut position = wanted.start;
+        let mut segment = self.ends.partition_point(|end| *end <= wanted.start);
+        while position < wanted.end {
+            let start = match segment.checked_sub(1) {
+                Some(before) => self.ends.get(before).copied().unwrap_or(0),
+                None => 0,
+            };
+            let end = self.ends.get(segment).copied().unwrap_or(position);
+            let text = self.text(segment, &(start..end), keep)?;
+            let part =
+                position.saturating_sub(start) as usize..wanted.end.min(end).saturating_sub(start) as usize;
+            if position == wanted.start && end >= wanted.end {
+                return Ok(Piece::Shared(text, part));
+            }
+            scratch.extend_from_slice(text.get(part).unwrap_or(&[]));
+            position = end.max(position);
+            segment = segment.saturating_add(1);
+            if segment > self.ends.len() {
+                return Err(Error::new(ErrorKind::Internal, "a read past the last segment"));
+            }
+        }
+        Ok(Piece::Scratch(scratch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Stats;
+    use crate::storage::MemoryStorage;
+
+    fn engine(cache: u64) -> Arc<Engine> {
+        let stats: Arc<Stats> = Arc::default();
+        Arc::new(Engine::new(
+            Arc::new(MemoryStorage::default()),
+            cache,
+            Vec::new(),
+            stats,
+        ))
+    }
+
+    /// Parts of these numbers of items, each part in brackets, each item its number and commas up to a length of its own.
+    struct Numbers(Vec<u64>);
+
+    impl Parts for Numbers {
+        fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+            let count = self.0[part];
+            assert!(items.start <= items.end && items.end <= count);
+            if items.start == 0 {
+                out.push(b'[');
+            }
+            for item in items.clone() {
+                out.extend(format!("{item}").bytes());
+                out.resize(out.len() + (item * item % 50_000) as usize, b',');
+            }
+            if items.end == count {
+                out.push(b']');
+            }
+            Ok(())
+        }
+    }
+
+    fn segments(counts: &[u64], bytes: u64) -> Segments {
+        let mut cutter = Cutter::new();
+        for count in counts {
+            cutter.part();
+            cutter.items(*count, bytes).unwrap();
+        }
+        cutter.finish(Numbers(counts.to_vec()))
+    }
+
+    fn whole(counts: &[u64]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (part, count) in counts.iter().enumerate() {
+            Numbers(counts.to_vec())
+                .write(part, 0..*count, &mut text)
+                .unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn segments_together_are_the_document() {
+        for counts in [&[0][..], &[1], &[5, 0, 0, 7], &[300], &[0, 90, 1, 2, 200, 0]] {
+            for bytes in [1, 1000, 60_000, 1 << 25] {
+                let segments = segments(counts, bytes);
+                assert!(
+                    segments.render().unwrap() == whole(counts),
+                    "{counts:?} of {bytes}"
+                );
+                let ends = segments.measure().unwrap();
+                assert_eq!(ends.len(), segments.count());
+                assert_eq!(ends.last().copied(), Some(whole(counts).len() as u64));
+            }
+        }
+        assert_eq!(segments(&[3, 3, 3], 60_000).count(), 4);
+        assert_eq!(segments(&vec![0; 5000], 1).count(), 3);
+    }
+
+    #[test]
+    fn a_read_gives_what_lies_there_whatever_the_segments() {
+        let counts = [0, 90, 1, 2, 60, 0];
+        let text = whole(&counts);
+        // Room for all segments, for few and for none.
+        for cache in [64 << 20, 1 << 20, 1] {
+            let segments = segments(&counts, 60_000);
+            let ends = segments.measure().unwrap();
+            assert!(ends.len() > 50);
+            let open = OpenSegments::new(engine(cache), segments, ends.clone(), 7);
+            assert_eq!(open.len(), text.len() as u64);
+            let mut scratch = Vec::new();
+            let mut check = |offset: u64, size: usize| {
+                let end = text.len().min(offset as usize + size);
+                let expected = text.get(offset as usize..end).unwrap_or(&[]);
+                assert!(
+                    *open.read(offset, size, &mut scratch).unwrap() == *expected,
+                    "{size} at {offset}"
+                );
+            };
+            let edges = [0].into_iter().chain(ends.iter().copied());
+            for edge in edges.step_by(if cache == 1 { 9 } else { 1 }) {
+                for offset in edge.saturating_sub(2)..edge + 3 {
+                    for size in [0, 1, 2, 3, 4, 5, 100_000, 1 << 20] {
+                        check(offset, size);
+                    }
+                }
+            }
+            check(0, text.len() * 2);
+            check(text.len() as u64 + 10, 5);
+        }
+    }
+
+    #[test]
+    fn a_document_of_very_many_items_is_refused() {
+        let mut cutter = Cutter::new();
+        cutter.part();
+        let refused = cutter.items(1 << 60, 1).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn the_first_error_of_a_document_is_its_error() {
+        struct Broken;
+        impl Parts for Broken {
+            fn write(&self, part: usize, _: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+                out.push(b'x');
+                match part {
+                    0..20 => Ok(()),
+                    part => Err(Error::corrupt(format!("part {part}"))),
+                }
+            }
+        }
+        let mut cutter = Cutter::new();
+        for _ in 0..40 {
+            cutter.part();
+            cutter.items(1, TARGET).unwrap();
+        }
+        let error = cutter.finish(Broken).measure().unwrap_err();
+        assert_eq!(error.message(), "part 20");
+    }
+}
