@@ -350,6 +350,15 @@ fn judge(
     }
 }
 
+/// Whether only fragments changed that are not committed, before or by now, so that they belong to no array.
+fn is_left_out(place: &Path, array: &Array, mutation: &Mutation) -> bool {
+    let now = uncommitted(place, array.key);
+    let all = || array.uncommitted.iter().chain(&now);
+    mutation
+        .files()
+        .any(|file| all().any(|directory| file.starts_with(directory)))
+}
+
 /// Whether `tiledbfs check` finds the damage and names the file, or one that an error of the mount named.
 fn find(array: &Array, mutant: &Mutant, source: &Path, told: &HashMap<String, String>) -> &'static str {
     let found = problems(&source.join(&mutant.place), array.key);
@@ -515,9 +524,10 @@ fn look_at(mutants: &[Mutant], arrays: &[Array], source: &Path, report: &mut Rep
                     }
                     let outcome = judge(array, mutant, &content, &lines, &mut wrong);
                     let found = find(array, mutant, source, &lines);
-                    let left_out = |file: &Path| array.uncommitted.iter().any(|at| file.starts_with(at));
-                    let uncommitted = mutant.mutation.files().any(left_out);
-                    if outcome.starts_with("errors") && found != "named" && !uncommitted {
+                    if outcome.starts_with("errors")
+                        && found != "named"
+                        && !is_left_out(&source.join(&mutant.place), array, &mutant.mutation)
+                    {
                         wrong.push(format!("{outcome}, but by the check it is {found}"));
                     }
                     let key = (mutant.mutation.kind, mutant.hit, outcome, found);

@@ -616,7 +616,8 @@ impl FragmentInfo {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;
         let tile = GenericTile::read_header(&*blob, offset, self.writer.key.as_ref())?;
-        self.engine.cache.check_size(tile.size)?;
+        let check = self.engine.cache.check_size(tile.size);
+        check.map_err(|e| e.at(offset.saturating_add(12)).in_file(blob.display()))?;
         Ok(Some(tile.decode_within(&*blob, tile.size)?))
     }
 }

@@ -161,7 +161,8 @@ impl Array {
     pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
         let tile = GenericTile::read_header(&*blob, 0, self.key.as_ref())?;
-        self.engine.cache.check_size(tile.size)?;
+        let check = self.engine.cache.check_size(tile.size);
+        check.map_err(|e| e.at(12).in_file(blob.display()))?;
         let body = tile.decode_within(&*blob, tile.size)?;
         Ok((blob, body))
     }
