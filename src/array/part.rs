@@ -71,8 +71,14 @@ impl PartFile {
         Ok(self.extent(tile)?.start)
     }
 
+    /// An error about tile `tile`, which begins where it is wrong unless that is known better.
     fn place(&self, tile: u64, error: Error) -> Error {
+        let start = match error.offset() {
+            None => self.offsets.get(self.geometry.tile_num, tile).ok().flatten(),
+            known => known,
+        };
         error
+            .at(start.unwrap_or(0))
             .in_part(format_args!("tile {tile}"))
             .in_file(self.blob.display())
     }

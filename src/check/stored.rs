@@ -44,8 +44,9 @@ impl Stored {
             info,
             slot: field.slot,
         };
-        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count other cells' nulls.
-        let garbage = info.dense && field.cell_val_num.is_var();
+        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count other cells' nulls, also those of text.
+        let text = field.nullable && class == Class::Text;
+        let garbage = info.dense && (field.cell_val_num.is_var() || text);
         if attribute && class != Class::Opaque && !garbage && !lossy {
             let read = |offsets: &[u64]| {
                 let section = reads.section(offsets, MinMax::parse)?;

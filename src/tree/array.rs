@@ -405,5 +405,5 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
 fn size(info: &FragmentInfo) -> Result<u64> {
     info.files_size()
         .and_then(|size| size.checked_add(info.metadata_size))
-        .ok_or_else(|| Error::limit("files of more than 2^64 bytes"))
+        .ok_or_else(|| Error::limit("files of more than 2^64 bytes").at(0))
 }
