@@ -74,6 +74,7 @@ run "quickstart" scripts/quickstart.sh
 run "oracle: core" "$PYTHON" tests/oracle/run.py --set core --counts "$TARGET/core.json"
 run "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TARGET/filters.json"
 run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
+run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 --count 20
 run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "encryption" "$PYTHON" tests/oracle/encryption.py

@@ -41,7 +41,7 @@ fn numbers(bytes: &[u8]) -> Vec<u64> {
 fn check_finds_nothing_wrong() {
     let arrays = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path());
     let arrays: Vec<PathBuf> = arrays.collect();
-    assert_eq!(arrays.len(), 7);
+    assert_eq!(arrays.len(), 8);
     for array in arrays {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tiledbfs"));
         let output = command.arg("check").arg(&array).output().unwrap();
@@ -51,7 +51,7 @@ fn check_finds_nothing_wrong() {
 }
 
 #[test]
-fn a_tile_of_nothing_behind_the_last_one_is_passed_over() {
+fn tiles_of_nothing_behind_the_last_one_are_passed_over() {
     let cells: Vec<String> = (0..8).map(|i| format!("cell {i}")).collect();
     assert_eq!(read("one_more", "s/data.bin"), cells.concat().into_bytes());
     let starts: Vec<u64> = (0..=8).map(|i| 6 * i).collect();
@@ -61,6 +61,9 @@ fn a_tile_of_nothing_behind_the_last_one_is_passed_over() {
         read("one_more", "s/tiles/1.data.bin"),
         cells[4..].concat().into_bytes()
     );
+    let expected: Vec<u8> = (0..12i32).flat_map(i32::to_le_bytes).collect();
+    assert_eq!(read("twice", "n/data.bin"), expected);
+    assert_eq!(read("twice", "n/validity.bin"), [0, 1, 1].repeat(4));
 }
 
 #[test]

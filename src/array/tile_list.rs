@@ -219,8 +219,8 @@ impl TileList {
 
     /// The entries in `range`. `Corrupt` where the list has fewer than `tile_num` entries.
     ///
-    /// More of them are passed over: libtiledb 2.2, writing nullable var-sized attributes of dense arrays in global order, put a tile of
-    /// nothing behind the last one.
+    /// More of them are passed over: libtiledb 2.2, writing nullable attributes of dense arrays in global order, put tiles of nothing behind
+    /// the last one.
     pub fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
         let range = range.start.min(tile_num)..range.end.min(tile_num);
         match self {

@@ -284,8 +284,8 @@ impl Work {
             }
             let field = &dimension.files.field;
             let wrong = match (&seen.texts, &seen.summary.values) {
-                // Libraries before format 6 wrote boxes of strings that are none.
-                (Some(_), _) if self.shared.info.writer.library_version < 6 => None,
+                // Libraries before format 7 wrote boxes of strings that are none.
+                (Some(_), _) if self.shared.info.writer.library_version < 7 => None,
                 (Some(texts), _) if texts != stored => Some("the box is not that of the values".to_owned()),
                 (None, Some(_)) => seen
                     .summary

@@ -12,8 +12,11 @@ pub(super) struct Order {
     dimensions: Vec<Along>,
     column_tiles: bool,
     column_cells: bool,
-    /// In Hilbert order: there are no tiles in space, and cells at the same place are in row-major order.
+    /// In Hilbert order: there are no tiles in space.
     curve: Option<Curve>,
+    /// Whether cells at the same place of the curve are in row-major order. Those of libraries before format 22 are in column-major order,
+    /// or in this one.
+    tied: bool,
 }
 
 /// One dimension.
@@ -25,7 +28,7 @@ struct Along {
 
 impl Order {
     /// The order of the cells of a fragment that was written by a library of format `library_version`. None with tiles along dimensions of
-    /// floats, whose places depend on how they are rounded, and for the first form of the Hilbert curve, that of versions 7 and 8.
+    /// floats, whose places depend on how they are rounded, where the writer's numbers of tiles overflowed, and for the first form of the Hilbert curve, that of versions 7 and 8.
     pub(super) fn new(schema: &Schema, library_version: u32) -> Option<Order> {
         let hilbert = schema.cell_order == Layout::Hilbert;
         if hilbert && library_version < 9 {
@@ -34,10 +37,13 @@ impl Order {
         let along = |dimension: &Dimension| {
             let tiles = match (&dimension.domain, &dimension.tile_extent) {
                 _ if hilbert => None,
-                (Some(domain), Some(extent)) => Some((
-                    number(dimension, &domain.lo)?,
-                    number(dimension, extent).filter(|&extent| extent > 0)?,
-                )),
+                (Some(domain), Some(extent)) => {
+                    let (lo, hi) = (number(dimension, &domain.lo)?, number(dimension, &domain.hi)?);
+                    if overflows(dimension, lo, hi, library_version) {
+                        return None;
+                    }
+                    Some((lo, number(dimension, extent).filter(|&extent| extent > 0)?))
+                }
                 _ => None,
             };
             Some(Along {
@@ -53,6 +59,7 @@ impl Order {
                 true => Some(Curve::new(schema)?),
                 false => None,
             },
+            tied: library_version >= 22,
         })
     }
 
@@ -72,6 +79,7 @@ impl Order {
         let places = |curve: &Curve| Some(curve.place(a)?.cmp(&curve.place(b)?));
         let places = match &self.curve {
             Some(curve) => match places(curve) {
+                Some(Ordering::Equal) if !self.tied => return Ordering::Equal,
                 Some(order) => order,
                 // What cannot be told is taken for right.
                 None => return Ordering::Less,
@@ -110,6 +118,22 @@ fn mask(dimension: &Dimension) -> u64 {
     }
 }
 
+/// Whether the library numbered the tiles of a signed dimension wrongly: before format 5 in the dimension's own type, whatever the width of the
+/// domain; from 5 to 8 in f64; from 9 to 13 in C's int where the type is narrower, on both sides of zero.
+fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> bool {
+    let kind = dimension.datatype.kind();
+    let signed = matches!(kind, Kind::Signed | Kind::Datetime | Kind::Time);
+    let sign = mask(dimension) ^ (mask(dimension) >> 1);
+    let width = hi.wrapping_sub(lo);
+    signed
+        && match library_version {
+            0..=4 => width & sign != 0,
+            5..=8 => width >> f64::MANTISSA_DIGITS != 0,
+            9..=13 => dimension.datatype.size() < 4 && lo & sign != 0 && hi & sign == 0,
+            _ => false,
+        }
+}
+
 /// An integer coordinate or extent as the low bits of a u64; None for other types.
 fn number(dimension: &Dimension, bytes: &[u8]) -> Option<u64> {
     let integer = matches!(
@@ -145,6 +169,12 @@ mod tests {
             });
             d.tile_extent = Some(vec![6]);
         }
+        // Neither of these numbered such tiles rightly.
+        assert!((9..=13).all(|version| Order::new(&schema, version).is_none()));
+        assert!(Order::new(&schema, 4).is_some());
+        schema.dimensions[0].domain.as_mut().unwrap().lo = vec![(-100i8).cast_unsigned()];
+        assert!(Order::new(&schema, 4).is_none());
+        schema.dimensions[0].domain.as_mut().unwrap().lo = vec![(-10i8).cast_unsigned()];
         Order::new(&schema, 22).unwrap()
     }
 

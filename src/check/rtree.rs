@@ -48,8 +48,8 @@ impl Boxes {
             return None;
         }
         let leaves = StoredBoxes { boxes: leaves?, body };
-        // Libraries before format 6 wrote boxes of strings that are none.
-        if info.writer.library_version < 6 && !info.schema.all_dimensions_fixed() {
+        // Libraries before format 7 wrote boxes of strings that are none.
+        if info.writer.library_version < 7 && !info.schema.all_dimensions_fixed() {
             return Some(Boxes(leaves));
         }
         let fanout = u64::from(rtree.fanout).max(1);

@@ -39,6 +39,13 @@ def one_more(lib):
     lib.write(uri, {"s": cells}, "global-order", [np.array([4, 11], "<i4")], timestamp=10)
 
 
+def twice(lib):
+    """Of nullable attributes of a fixed size it puts as many behind as there are."""
+    uri = create(lib, "twice", Schema("dense", [Dim("x", "INT32", 0, 19, 4)], [Attr("n", "INT32", 1, True)]))
+    cells = Column(np.arange(12, dtype="<i4"), validity=(np.arange(12) % 3 > 0).astype("u1"))
+    lib.write(uri, {"n": cells}, "global-order", [np.array([4, 15], "<i4")], timestamp=10)
+
+
 def no_cells(lib):
     """Before 2.0, writing nothing makes a fragment that has no files."""
     attrs = [Attr("a", "INT32"), Attr("s", "CHAR", VAR)]
@@ -90,7 +97,7 @@ def null_padding(lib):
     lib.write(uri, {"v": Column.of_cells([b"x" * (i % 4) for i in range(20)], valid)}, "row-major", [np.array([2, 6], "<i4"), np.array([1, 4], "<i4")], 10)
 
 
-WRITERS = {8: [one_more], 4: [no_cells], 22: [hilbert_line, hilbert_far, scaled, null_texts, null_padding]}
+WRITERS = {8: [one_more, twice], 4: [no_cells], 22: [hilbert_line, hilbert_far, scaled, null_texts, null_padding]}
 """What the release of a format version writes."""
 
 

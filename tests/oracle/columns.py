@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 
+import names
 from capi import np_type
 from truth import gather, lengths
 
@@ -230,7 +231,7 @@ def check_moments(columns, fragment, report):
         for name, truth in fields.items():
             if truth.cvn == "var" or name.startswith("__"):
                 continue
-            path = os.path.join(columns.folder, name, "data.bin")
+            path = os.path.join(columns.folder, names.attribute(name), "data.bin")
             with open(path, "rb") as f:
                 got = np.frombuffer(f.read(), "u1").reshape(-1, truth.cell_size())[alive]
             report.true(f"{columns.label} field {name!r} at time {moment}", np.array_equal(got.reshape(-1), truth.data))
