@@ -63,6 +63,19 @@ ensure_venv() {
     cp "$wanted" "$VENV/requirements.txt"
 }
 
+# unpack_arrays: the archive under TILEDBFS_ARRAYS to a directory below $TARGET, once; sets `arrays`.
+unpack_arrays() {
+    local archive=$TILEDBFS_ARRAYS/public.tar.zst sum
+    arrays=$TARGET/arrays
+    [ -f "$archive" ] || die "TILEDBFS_ARRAYS is set, but there is no $archive"
+    sum=$(sha256sum <"$archive")
+    [ "$(cat "$arrays/.unpacked" 2>/dev/null)" != "$sum" ] || return 0
+    rm -rf "$arrays"
+    mkdir -p "$arrays"
+    tar --zstd -xf "$archive" -C "$arrays"
+    printf '%s\n' "$sum" >"$arrays/.unpacked"
+}
+
 build_release() {
     cargo build --release --quiet
 }

@@ -58,24 +58,17 @@ install_all() {
     ensure_venv
 }
 
-unpack_arrays() {
-    local archive=$TILEDBFS_ARRAYS/public.tar.zst sum
-    arrays=$TARGET/arrays
-    [ -f "$archive" ] || die "TILEDBFS_ARRAYS is set, but there is no $archive"
-    sum=$(sha256sum <"$archive")
-    [ "$(cat "$arrays/.unpacked" 2>/dev/null)" != "$sum" ] || return 0
-    rm -rf "$arrays"
-    mkdir -p "$arrays"
-    tar --zstd -xf "$archive" -C "$arrays"
-    printf '%s\n' "$sum" >"$arrays/.unpacked"
-}
-
 # Functions that set variables or PATH run outside of `run`, whose commands are in a pipeline.
 stage="install"
 install_all
 run "cargo fmt" cargo fmt --check
 run "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings
-run "cargo test" cargo test --quiet --release
+if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
+    stage="unpack $TILEDBFS_ARRAYS"
+    unpack_arrays
+fi
+# Some of the other arrays are damaged too.
+run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" cargo test --quiet --release
 run "cargo build" cargo build --release
 run "quickstart" scripts/quickstart.sh
 run "oracle: core" "$PYTHON" tests/oracle/run.py --set core --counts "$TARGET/core.json"
@@ -86,8 +79,6 @@ run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
-    stage="unpack $TILEDBFS_ARRAYS"
-    unpack_arrays
     run "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json" --hashes "$TARGET/family.sha256"
     run "load" env TILEDBFS_LOAD_SOURCE="$arrays/arrays" TILEDBFS_LOAD_HASHES="$TARGET/family.sha256" \
         TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" cargo test --quiet --release --test load -- --nocapture many_readers

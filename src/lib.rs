@@ -44,6 +44,17 @@
 //! of it only: the kernel keeps those pages, and memory that is used again and again costs no page faults. Where there is no filter
 //! nothing is cached: bytes go from the file straight into the reply.
 //!
+//! **Large documents are made piece by piece.** What grows with the data (`tiles.json`, `rtree.json`, metadata, enumerations, consolidated
+//! fragment metadata) is cut into segments ([`tree::segments`]). One pass tells how long each is; a read renders those that it covers,
+//! and their text is in the cache like any chunk. What they are made of stays as it is stored and is read by ranges
+//! ([`format::body`]): an R-tree is where its boxes lie ([`format::fragment::boxes`]), a metadata value where its bytes are. Documents that
+//! change with the array and are small are held, compressed, while they are open.
+//!
+//! **What must be in memory whole has a limit.** More is refused with `LimitExceeded`: a schema above 4 MiB, a delete or update condition above 2 MiB,
+//! a footer or another generic tile above 16 MiB, metadata of a fragment of versions 1 and 2 above 64 MiB, the members of a group or
+//! the keys of metadata above 32 MiB in memory, a value in a list above 8 MiB, a tile of more than 2^20 chunks, a document of more than
+//! 4 GiB, and a chunk that takes more to decode than the cache and 32 MiB.
+//!
 //! **Files are read with `pread`, not mapped.** A mapped file that somebody truncates is a SIGBUS; a short read is an error like any
 //! other. It costs one copy of the *stored* bytes, which decompression dwarfs, and keeps the crate free of `unsafe` where it meets
 //! untrusted files.

@@ -268,6 +268,20 @@ fn a_footer_of_very_many_tiles() {
 }
 
 #[test]
+fn bytes_behind_the_only_generic_tile_of_a_file() {
+    for (directory, part) in [
+        ("weather/__schema", "__17"),
+        ("weather/__meta", "__17"),
+        ("__group", "_2"),
+    ] {
+        let sample = Sample::new();
+        let file = sample.entry(directory, part);
+        sample.change(&file, |bytes| bytes.extend(b"more"));
+        sample.finds("size", &file, "4 bytes behind the generic tile");
+    }
+}
+
+#[test]
 fn a_missing_metadata_file_and_a_missing_schema() {
     let sample = Sample::new();
     let file = format!("{}/__fragment_metadata.tdb", sample.fragment("weather"));

@@ -5,9 +5,11 @@
 
 mod mutate;
 
+use mutate::checking::{names, problems, uncommitted};
+use mutate::places::{KEYS, Pipelines, Place, is_told};
 use mutate::{Files, Kind, Mutation, Random, files, mutate};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,15 +19,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tiledbfs::filter::generic::read_generic_tile;
-use tiledbfs::format::pipeline::{Codec, Filter, Pipeline};
-use tiledbfs::format::schema::Schema;
-use tiledbfs::storage::{MemoryBlob, MemoryStorage};
+use tiledbfs::storage::MemoryStorage;
 
 const CACHE_MIB: u64 = 32;
 
 /// What a mount may take beyond its cache.
 const MEMORY_MIB: u64 = 256;
+
+/// Directories of the mutants of `tests/data` and of other arrays, whose keys differ.
+const GROUPS: [&str; 2] = ["own", "more"];
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -54,14 +56,21 @@ struct Mutant {
     array: usize,
     mutation: Mutation,
     place: String,
+    /// What was hit.
+    hit: Place,
 }
 
 struct Array {
     name: String,
     files: Files,
+    /// Where it lies intact.
+    place: String,
+    encrypted: bool,
+    /// The place of its key.
+    key: usize,
     content: Content,
-    /// Files of values that a checksum covers whole, by name.
-    covered: HashSet<String>,
+    /// The fragments that the check leaves out.
+    uncommitted: Vec<String>,
 }
 
 /// The mount, ended whatever happens.
@@ -73,8 +82,15 @@ struct Mount {
 impl Mount {
     fn new(source: &Path) -> Mount {
         let dir = tempfile::tempdir().unwrap();
+        let keys = tempfile::tempdir().unwrap();
+        let key = |i: usize| {
+            let (group, file) = (GROUPS[i], keys.path().join(GROUPS[i]));
+            fs::write(&file, KEYS[i]).unwrap();
+            format!("--key-file={group}={}", file.display())
+        };
         let child = Command::new(env!("CARGO_BIN_EXE_tiledbfs"))
             .args(["mount", "-f", "--cache-size", &format!("{CACHE_MIB}M")])
+            .args([key(0), key(1)])
             .arg(source)
             .arg(dir.path())
             .stderr(Stdio::null())
@@ -165,48 +181,6 @@ fn read_all(root: &Path, wrong: &mut Vec<String>) -> Content {
     content
 }
 
-fn checks(pipeline: &Pipeline) -> bool {
-    pipeline.filters.iter().any(|filter| {
-        matches!(
-            filter,
-            Filter::ChecksumMd5
-                | Filter::ChecksumSha256
-                | Filter::Compression {
-                    codec: Codec::Gzip | Codec::Bzip2,
-                    ..
-                }
-        )
-    })
-}
-
-/// The names of data files whose every value a checksum covers, for arrays with one schema.
-fn covered(files: &Files) -> HashSet<String> {
-    let mut covered = HashSet::new();
-    let in_schema = |path: &Path| path.parent().is_some_and(|p| p.ends_with("__schema"));
-    let schemas: Vec<_> = files.iter().filter(|(path, _)| in_schema(path)).collect();
-    let [(_, bytes)] = schemas[..] else { return covered };
-    let Ok((_, body)) = read_generic_tile(&MemoryBlob::new(bytes.clone(), "schema"), 0, None) else {
-        return covered;
-    };
-    let Ok(schema) = Schema::parse(&body) else {
-        return covered;
-    };
-    for (i, attribute) in schema.attributes.iter().enumerate() {
-        let (values, offsets) = (checks(&attribute.filters), checks(&schema.offsets_filters));
-        match attribute.cell_val_num.is_var() {
-            true if values && offsets => covered.extend([format!("a{i}.tdb"), format!("a{i}_var.tdb")]),
-            false if values => covered.extend([format!("a{i}.tdb")]),
-            _ => {}
-        }
-    }
-    for i in 0..schema.dimensions.len() {
-        if checks(schema.dimension_filters(i)) && !schema.dimensions[i].cell_val_num.is_var() {
-            covered.insert(format!("d{i}.tdb"));
-        }
-    }
-    covered
-}
-
 /// The arrays and groups below `root`, groups whole.
 fn sources(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -231,11 +205,13 @@ fn write(array: &Array, intact: &Path, place: &Path, mutation: Option<&Mutation>
     for (path, bytes) in &array.files {
         let to = place.join(path);
         fs::create_dir_all(to.parent().unwrap()).unwrap();
-        match mutation.filter(|mutation| mutation.file == *path) {
-            None if mutation.is_some() => fs::hard_link(intact.join(path), to).unwrap(),
+        match mutation {
             None => fs::write(to, bytes).unwrap(),
+            Some(mutation) if !mutation.files().any(|file| file == path) => {
+                fs::hard_link(intact.join(path), to).unwrap();
+            }
             Some(mutation) => {
-                if let Some(bytes) = &mutation.bytes {
+                if let Some(bytes) = mutation.now(path, bytes) {
                     fs::write(to, bytes).unwrap();
                 }
             }
@@ -285,10 +261,11 @@ fn may_show(file: &Path, path: &str) -> bool {
     }
 }
 
-/// Whether nothing but an error or the intact bytes may come of it: a checksum covers what was changed.
-fn is_covered(array: &Array, mutation: &Mutation) -> bool {
-    let name = mutation.file.file_name().unwrap().to_string_lossy().into_owned();
-    matches!(mutation.kind, Kind::BitFlip) && array.covered.contains(&name)
+/// Documents that tell of the state of others, damage included, and so may differ when something else is damaged. (Of an encrypted footer, the part that is
+/// in the clear shows without a key, and where the key does not fit.)
+fn reports(array: &Array, path: &str) -> bool {
+    let names = ["fragments.json", "consolidated_metadata.json", "commits.json"];
+    names.iter().any(|name| path.ends_with(name)) || array.encrypted && path.ends_with("footer.json")
 }
 
 /// What became of a mutant.
@@ -301,10 +278,7 @@ fn judge(
 ) -> &'static str {
     let mutation = &mutant.mutation;
     let (mut errors, mut changed, mut gone) = (0, 0, 0);
-    let encrypted = array
-        .content
-        .values()
-        .any(|read| *read == Read1::Error(libc::EACCES));
+    let must_tell = is_told(mutation, mutant.hit);
     for (path, read) in content {
         let intact = array.content.get(path);
         if let Read1::Error(errno) = read {
@@ -317,12 +291,11 @@ fn judge(
                 None => wrong.push(format!("{path}: EIO, and no line tells why")),
                 Some(line) => {
                     let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                    // The tag of an encrypted chunk does not match, or the header of a tile has become that of an encrypted one.
                     let cause = line["cause"].as_str().unwrap_or_default();
-                    if *errno == libc::EACCES {
-                        if !cause.contains("encrypted") {
-                            wrong.push(format!("{path}: EACCES for {line}"));
-                        }
-                        continue;
+                    if *errno == libc::EACCES && !["tag", "encrypted"].iter().any(|word| cause.contains(word))
+                    {
+                        wrong.push(format!("{path}: EACCES for {line}"));
                     }
                     for key in ["file", "offset", "cause"] {
                         if line[key].is_null() {
@@ -335,13 +308,14 @@ fn judge(
         if intact != Some(read) {
             if !matches!(read, Read1::Error(_)) {
                 changed += 1;
-                if is_covered(array, mutation) && !path.ends_with(".json") {
-                    wrong.push(format!("{path}: other bytes in spite of a checksum"));
+                if must_tell && !reports(array, path) {
+                    wrong.push(format!(
+                        "{path}: other bytes, though {:?} tells of it",
+                        mutant.hit
+                    ));
                 }
             }
-            // Documents about what takes a key tell the reason with the path of the array, which differs.
-            let tells_path = encrypted && path.ends_with(".json");
-            if !may_show(&mutation.file, path) && !tells_path {
+            if !mutation.files().any(|file| may_show(file, path)) {
                 wrong.push(format!(
                     "{path}: should be as it was, is {read:?} and not {intact:?}"
                 ));
@@ -350,15 +324,58 @@ fn judge(
     }
     for path in array.content.keys().filter(|path| !content.contains_key(*path)) {
         gone += 1;
-        if !may_show(&mutation.file, path) {
+        if must_tell && errors == 0 {
+            wrong.push(format!("{path}: gone without an error"));
+        }
+        if !mutation.files().any(|file| may_show(file, path)) {
             wrong.push(format!("{path}: should be there"));
         }
+    }
+    if env::var_os("TILEDBFS_TRACE").is_some() && changed + gone > 0 {
+        let differs = |(path, read): &(&String, &Read1)| {
+            !matches!(read, Read1::Error(_)) && array.content.get(*path) != Some(read)
+        };
+        let paths: Vec<&String> = content.iter().filter(differs).map(|(path, _)| path).collect();
+        let (kind, hit, file) = (mutation.kind, mutant.hit, mutation.file.display());
+        println!(
+            "{kind:?} {hit:?}: {} {file} {}: {errors} errors, {gone} gone, {paths:?}",
+            array.name, mutation.what
+        );
     }
     match (errors, changed, gone) {
         (0, 0, 0) => "reads as before",
         (0, _, _) => "reads as it now stands",
         (_, 0, 0) => "errors, all else as before",
         _ => "errors, and more reads as it now stands",
+    }
+}
+
+/// Whether only fragments changed that are not committed, before or by now, so that they belong to no array.
+fn is_left_out(place: &Path, array: &Array, mutation: &Mutation) -> bool {
+    let now = uncommitted(place, array.key);
+    let all = || array.uncommitted.iter().chain(&now);
+    mutation
+        .files()
+        .any(|file| all().any(|directory| file.starts_with(directory)))
+}
+
+/// Whether `tiledbfs check` finds the damage and names the file, or one that an error of the mount named.
+fn find(array: &Array, mutant: &Mutant, source: &Path, told: &HashMap<String, String>) -> &'static str {
+    let found = problems(&source.join(&mutant.place), array.key);
+    let mutation = &mutant.mutation;
+    let is_told = |line: &String| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let file = line["file"].as_str().unwrap_or_default();
+        let file = file.strip_prefix(&format!("{}/", mutant.place));
+        file.is_some_and(|file| found.iter().any(|problem| problem.path == file))
+    };
+    let missing = mutation.bytes.is_none();
+    if mutation.files().any(|file| names(&found, file, missing)) || told.values().any(is_told) {
+        "named"
+    } else if !found.is_empty() {
+        "found elsewhere"
+    } else {
+        "not found"
     }
 }
 
@@ -376,7 +393,7 @@ fn told(mount: &Mount, place: &str, into: &mut HashMap<String, String>) {
 fn damage_stays_where_it_is() {
     let mut roots = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"));
     let own = roots.len();
-    if let Some(more) = env::var_os("TILEDBFS_ARRAYS") {
+    if let Some(more) = env::var_os("TILEDBFS_ARRAYS").filter(|more| !more.is_empty()) {
         // Some of them, small ones: the time that this takes is not to depend on how many there are.
         let more = sources(Path::new(&more));
         let step = more.len().div_ceil(MORE).max(1);
@@ -393,15 +410,20 @@ fn damage_stays_where_it_is() {
         arrays.push(Array {
             name: root.file_name().unwrap().to_string_lossy().into_owned(),
             files,
+            place: String::new(),
+            encrypted: false,
+            key: usize::from(i >= own),
             content: Content::new(),
-            covered: HashSet::new(),
+            uncommitted: Vec::new(),
         });
     }
     let mut mutants = Vec::new();
     for (i, array) in arrays.iter_mut().enumerate() {
-        let intact = source.path().join(format!("intact/{i}"));
+        array.place = format!("{}/intact/{i}", GROUPS[array.key]);
+        let intact = source.path().join(&array.place);
         write(array, &intact, &intact, None);
-        array.covered = covered(&array.files);
+        let pipelines = Pipelines::of(&array.files);
+        array.encrypted = pipelines.encrypted;
         let wanted = if i < own { most } else { 10 };
         let mut random = Random(i as u64);
         let mut n = 0;
@@ -413,11 +435,20 @@ fn damage_stays_where_it_is() {
             let Some(mutation) = mutate(&array.files, &mut random) else {
                 continue;
             };
-            let place = format!("{:03}/{}", mutants.len() / BATCH, mutants.len());
+            let place = format!(
+                "{}/{:03}/{}",
+                GROUPS[usize::from(i >= own)],
+                mutants.len() / BATCH,
+                mutants.len()
+            );
             write(array, &intact, &source.path().join(&place), Some(&mutation));
+            let before = array.files.iter().find(|(path, _)| *path == mutation.file);
+            let before: &[u8] = before.map_or(&[], |(_, bytes)| bytes);
+            let hit = mutate::places::place(&mutation, before, &pipelines);
             mutants.push(Mutant {
                 array: i,
                 mutation,
+                hit,
                 place,
             });
             n += 1;
@@ -426,12 +457,15 @@ fn damage_stays_where_it_is() {
     let mount = Mount::new(source.path());
     for (i, array) in arrays.iter_mut().enumerate() {
         let mut wrong = Vec::new();
-        array.content = read_all(&mount.path(&format!("intact/{i}")), &mut wrong);
+        array.uncommitted = uncommitted(&source.path().join(&array.place), array.key);
+        let problems = problems(&source.path().join(&array.place), array.key);
+        assert!(i >= own || problems.is_empty(), "{}: {problems:?}", array.name);
+        array.content = read_all(&mount.path(&array.place), &mut wrong);
         assert!(wrong.is_empty(), "{}: {wrong:?}", array.name);
         let failed = array
             .content
             .iter()
-            .find(|(_, read)| matches!(read, Read1::Error(errno) if *errno != libc::EACCES));
+            .find(|(_, read)| matches!(read, Read1::Error(_)));
         assert!(failed.is_none() || i >= own, "{}: {failed:?}", array.name);
     }
     drop(mount);
@@ -447,8 +481,9 @@ fn damage_stays_where_it_is() {
         arrays.len(),
         start.elapsed()
     );
-    for ((kind, outcome), count) in &report.outcomes {
-        println!("{count:6} {kind:?}: {outcome}");
+    for ((kind, hit, outcome, found), count) in &report.outcomes {
+        let (kind, hit) = (format!("{kind:?}"), format!("{hit:?}"));
+        println!("{count:6} {kind:9} {hit:12} {outcome:42} by the check: {found}");
     }
     let (peak, wrong) = (report.peak, &report.wrong);
     println!("peak memory: {peak} MiB, cache {CACHE_MIB} MiB");
@@ -465,7 +500,7 @@ fn damage_stays_where_it_is() {
 /// What came of all mutants.
 #[derive(Default)]
 struct Report {
-    outcomes: BTreeMap<(Kind, &'static str), u64>,
+    outcomes: BTreeMap<(Kind, Place, &'static str, &'static str), u64>,
     wrong: Vec<String>,
     /// Memory of a daemon at most, in MiB.
     peak: u64,
@@ -488,8 +523,15 @@ fn look_at(mutants: &[Mutant], arrays: &[Array], source: &Path, report: &mut Rep
                         told(&mount, &mutant.place, &mut lines);
                     }
                     let outcome = judge(array, mutant, &content, &lines, &mut wrong);
-                    let kind = mutant.mutation.kind;
-                    *outcomes.lock().unwrap().entry((kind, outcome)).or_default() += 1;
+                    let found = find(array, mutant, source, &lines);
+                    if outcome.starts_with("errors")
+                        && found != "named"
+                        && !is_left_out(&source.join(&mutant.place), array, &mutant.mutation)
+                    {
+                        wrong.push(format!("{outcome}, but by the check it is {found}"));
+                    }
+                    let key = (mutant.mutation.kind, mutant.hit, outcome, found);
+                    *outcomes.lock().unwrap().entry(key).or_default() += 1;
                     if let Some(first) = wrong.first() {
                         let Mutation { file, what, .. } = &mutant.mutation;
                         all_wrong.lock().unwrap().push(format!(
@@ -506,7 +548,7 @@ fn look_at(mutants: &[Mutant], arrays: &[Array], source: &Path, report: &mut Rep
     });
     // Nothing has changed what is intact beside them.
     let array = &arrays[0];
-    let intact = read_all(&mount.path("intact/0"), &mut Vec::new());
+    let intact = read_all(&mount.path(&array.place), &mut Vec::new());
     assert!(array.content == intact, "{} has changed", array.name);
     report.peak = report.peak.max(mount.peak());
 }

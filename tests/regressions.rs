@@ -16,12 +16,12 @@ fn what_fuzzing_found_stays_mended() {
     for directory in fs::read_dir(root).into_iter().flatten() {
         let directory = directory.unwrap().path();
         let name = directory.file_name().unwrap().to_str().unwrap();
-        let target = targets::TARGETS.iter().find(|(target, _)| *target == name);
-        let (_, run) = target.unwrap_or_else(|| panic!("no target is called {name}"));
         for file in fs::read_dir(&directory).unwrap() {
             let file = file.unwrap().path();
             let (data, start) = (fs::read(&file).unwrap(), Instant::now());
-            if catch_unwind(|| run(&data)).is_err() || start.elapsed() > Duration::from_secs(10) {
+            if catch_unwind(|| targets::run(name, &data)).is_err()
+                || start.elapsed() > Duration::from_secs(10)
+            {
                 failed.push(file);
             }
         }
@@ -31,10 +31,10 @@ fn what_fuzzing_found_stays_mended() {
 
 #[test]
 fn every_target_takes_anything() {
-    for (name, run) in targets::TARGETS {
+    for (name, _) in targets::TARGETS {
         for length in [0, 1, 2, 7, 64, 300] {
             for fill in [0, 1, 0x7f, 0xff] {
-                run(&vec![fill; length]);
+                targets::run(name, &vec![fill; length]);
             }
         }
         println!("{name}");

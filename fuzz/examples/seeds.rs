@@ -1,39 +1,52 @@
 //! Makes the seeds of all targets from real arrays: `seeds OUTPUT ARRAYS…` writes `OUTPUT/<target>/<number>`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use tiledbfs::array::fragment::METADATA_FILE;
 use tiledbfs::cursor::Cursor;
-use tiledbfs::filter::EncryptionKey;
-use tiledbfs::filter::generic::{GenericTile, read_generic_tile};
-use tiledbfs::format::fragment::Footer;
+use tiledbfs::filter::generic::read_generic_tile;
+use tiledbfs::format::datatype::{CellValNum, Datatype};
+use tiledbfs::format::enums::Encryption;
 use tiledbfs::format::name::TimestampedName;
-use tiledbfs::format::schema::{Attribute, Schema};
+use tiledbfs::format::pipeline::{Codec, Filter, Pipeline};
+use tiledbfs::format::schema::Schema;
 use tiledbfs::storage::{MemoryBlob, MemoryStorage};
-use tiledbfs_fuzz::{KEY, pack};
+use tiledbfs_fuzz::bare::{bare_source, bare_tile, footer_of};
+use tiledbfs_fuzz::chunks::{EMBEDS, FILTERS, FOLLOWS, NO_CELLS, PROPAGATES, SEALS};
+use tiledbfs_fuzz::{key, pack};
 
 /// Larger inputs slow the fuzzer down more than they teach it.
 const LARGEST: usize = 64 << 10;
 
-/// Seeds of each target at most.
-const MOST: usize = 400;
+/// Seeds of each target and kind at most.
+const MOST: usize = 60;
+
+/// What is not told apart by kind.
+const MORE: usize = 400;
 
 struct Seeds {
     output: PathBuf,
     seen: HashSet<(String, Vec<u8>)>,
+    counts: HashMap<(String, u32), usize>,
 }
 
 impl Seeds {
     fn add(&mut self, target: &str, bytes: Vec<u8>) {
-        let directory = self.output.join(target);
-        let number = self.seen.iter().filter(|(other, _)| other == target).count();
-        if bytes.len() > LARGEST || number >= MOST || !self.seen.insert((target.to_owned(), bytes.clone())) {
+        self.add_of(target, 0, MORE, bytes);
+    }
+
+    /// One of a kind that is not to be crowded out by others.
+    fn add_of(&mut self, target: &str, kind: u32, most: usize, bytes: Vec<u8>) {
+        let count = self.counts.entry((target.to_owned(), kind)).or_default();
+        if bytes.len() > LARGEST || *count >= most || !self.seen.insert((target.to_owned(), bytes.clone())) {
             return;
         }
+        let directory = self.output.join(target);
         fs::create_dir_all(&directory).expect("the directory of seeds");
-        fs::write(directory.join(format!("{number:04}")), bytes).expect("a seed");
+        fs::write(directory.join(format!("{kind:03}-{count:04}")), bytes).expect("a seed");
+        *count += 1;
     }
 }
 
@@ -43,6 +56,7 @@ fn main() {
     let mut seeds = Seeds {
         output,
         seen: HashSet::new(),
+        counts: HashMap::new(),
     };
     for root in arguments {
         for source in sources(&root) {
@@ -79,16 +93,25 @@ fn with(which: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
-    seeds.add("array", pack(storage));
-    let key = EncryptionKey::new(KEY);
-    let mut schema = None;
+    // Filtered as they were written, and with metadata that the fuzzer can change.
+    seeds.add_of("array", 0, 150, pack(storage));
+    if let Some(bare) = bare_source(storage) {
+        seeds.add_of("array", 1, 300, pack(&bare));
+    }
+    let key = key();
+    let (mut schema, mut encrypted) = (None, false);
     for (path, bytes) in storage.files() {
         let text = path.to_string_lossy().into_owned();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let blob = MemoryBlob::new(bytes.clone(), &text);
         let generic = !bytes.is_empty() && !name.ends_with(".tdb") || name == "__array_schema.tdb";
-        if generic && let Ok((_, body)) = read_generic_tile(&blob, 0, Some(&key)) {
+        if generic && let Ok((tile, body)) = read_generic_tile(&blob, 0, Some(&key)) {
             seeds.add("generic_tile", bytes.to_vec());
+            seeds.add_of("generic_tile", 1, MOST, bare_tile(22, &body));
             let target = match () {
                 _ if text.contains("__enumerations") => "enumeration",
                 _ if text.contains("__schema") || name == "__array_schema.tdb" => "schema",
@@ -104,6 +127,7 @@ fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
             }
             if target == "schema" {
                 schema = Some(body);
+                encrypted |= tile.encryption != Encryption::None;
             }
         }
         match name.rsplit('.').next() {
@@ -118,37 +142,41 @@ fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
     for (path, bytes) in storage.files() {
         if path.file_name().is_some_and(|name| name == METADATA_FILE) {
             fragment(seeds, &path, bytes, &body, &parsed);
-        } else if let Some(attribute) = attribute_of(&path, &parsed) {
-            tile(seeds, bytes, attribute, &body);
+        } else if let Some(mut values) = values_of(&path, &parsed) {
+            if encrypted {
+                values.pipeline.filters.push(Filter::Aes256Gcm);
+            }
+            tile(seeds, bytes, &values);
         }
     }
 }
 
 /// The sections and the footer of a fragment's metadata.
 fn fragment(seeds: &mut Seeds, path: &Path, bytes: &[u8], body: &[u8], schema: &Schema) {
-    let key = EncryptionKey::new(KEY);
+    let key = key();
     let name = path.parent().and_then(Path::file_name).unwrap_or_default();
-    let Ok(name) = TimestampedName::parse(name.as_encoded_bytes()) else { return };
+    let Ok(name) = TimestampedName::parse(name.as_encoded_bytes()) else {
+        return;
+    };
+    let version = name.name_version as u8;
     let mut add = |which: u8, rest: &[u8]| {
         if let Ok(length) = u16::try_from(body.len()) {
-            let front = [&length.to_le_bytes()[..], &[which, name.name_version as u8], body, rest];
-            seeds.add("fragment_metadata", front.concat());
+            let front = [&length.to_le_bytes()[..], &[which, version], body, rest];
+            let kind = u32::from(which) * 32 + u32::from(version);
+            seeds.add_of("fragment_metadata", kind, 12, front.concat());
         }
     };
     let blob = MemoryBlob::new(bytes, "seed");
-    if name.name_version <= 2 {
+    if version <= 2 {
         if let Ok((_, body)) = read_generic_tile(&blob, 0, Some(&key)) {
             add(0, &body);
         }
         return;
     }
-    let Some(word) = bytes.last_chunk::<8>() else { return };
-    let Ok(position) = Footer::locate(name.name_version, Some(schema), bytes.len() as u64, *word) else {
+    let Some((position, footer)) = footer_of(path, bytes, schema) else {
         return;
     };
-    let footer = &bytes[position.offset as usize..(position.offset + position.size) as usize];
-    add(1, footer);
-    let Ok(footer) = Footer::parse(&mut Cursor::new(footer), schema, true) else { return };
+    add(1, &bytes[position.offset as usize..][..position.size as usize]);
     let offsets = &footer.offsets;
     let mut section = |which: u8, offset: Option<u64>| {
         if let Some(offset) = offset
@@ -163,28 +191,91 @@ fn fragment(seeds: &mut Seeds, path: &Path, bytes: &[u8], body: &[u8], schema: &
     section(5, offsets.tile_offsets.first().copied());
     section(6, offsets.fragment_statistics);
     section(7, offsets.processed_conditions);
-    let _ = GenericTile::read_header(&blob, offsets.rtree, Some(&key));
 }
 
-/// The attribute whose values a file holds.
-fn attribute_of<'a>(path: &Path, schema: &'a Schema) -> Option<&'a Attribute> {
+/// What the tiles of a file are filtered with.
+struct Values {
+    pipeline: Pipeline,
+    datatype: Datatype,
+    cell_size: u64,
+    version: u32,
+    embeds: bool,
+}
+
+/// The same, by the name of the file.
+fn values_of(path: &Path, schema: &Schema) -> Option<Values> {
+    let fragment = path.parent()?.file_name()?;
+    let version = TimestampedName::parse(fragment.as_encoded_bytes())
+        .ok()?
+        .name_version;
     let name = path.file_name()?.to_str()?.strip_suffix(".tdb")?;
-    let name = name.strip_suffix("_var").unwrap_or(name);
-    let by_number = name.strip_prefix('a').and_then(|number| number.parse::<usize>().ok());
-    match by_number.and_then(|i| schema.attributes.get(i)) {
-        Some(attribute) => Some(attribute),
-        None => schema.attributes.iter().find(|a| a.name == name.as_bytes()),
-    }
+    let (name, part) = match (name.strip_suffix("_var"), name.strip_suffix("_validity")) {
+        (Some(name), _) => (name, 1),
+        (_, Some(name)) => (name, 2),
+        _ => (name, 0),
+    };
+    let number = |letter| {
+        name.strip_prefix(letter)
+            .and_then(|text: &str| text.parse::<usize>().ok())
+    };
+    let attribute = number('a').and_then(|i| schema.attributes.get(i));
+    let attribute = attribute.or_else(|| schema.attributes.iter().find(|a| a.name == name.as_bytes()));
+    let (pipeline, datatype, cell_val_num) = match (attribute, number('d')) {
+        (Some(a), _) => (&a.filters, a.datatype, a.cell_val_num),
+        (None, Some(i)) => {
+            let dimension = schema.dimensions.get(i)?;
+            (
+                schema.dimension_filters(i),
+                dimension.datatype,
+                dimension.cell_val_num,
+            )
+        }
+        _ => return None,
+    };
+    let is_var = cell_val_num.is_var();
+    let strings = Some(pipeline).filter(|p| {
+        matches!(
+            p.filters.first(),
+            Some(Filter::Compression {
+                codec: Codec::Rle | Codec::Dictionary,
+                ..
+            })
+        )
+    });
+    let (pipeline, datatype, cell_size) = match (part, is_var) {
+        (2, _) => (schema.validity_filters.as_ref()?, Datatype::Uint8, 1),
+        (0, true) => (&schema.offsets_filters, Datatype::Uint64, 8),
+        (_, true) => (pipeline, datatype, datatype.size() as u64),
+        (_, false) => {
+            let values = match cell_val_num {
+                CellValNum::Fixed(n) => u64::from(n),
+                CellValNum::Var => 1,
+            };
+            (pipeline, datatype, values * datatype.size() as u64)
+        }
+    };
+    Some(Values {
+        pipeline: pipeline.clone(),
+        datatype,
+        cell_size,
+        version,
+        embeds: part == 1 && strings.is_some() && version >= 12,
+    })
 }
 
 /// The first tile of a file of values, as inputs of `pipeline` and, where it has one filter, of `filter`.
-fn tile(seeds: &mut Seeds, bytes: &[u8], attribute: &Attribute, _: &[u8]) {
-    let Some((count, mut at)) = bytes.first_chunk::<8>().map(|word| (u64::from_le_bytes(*word), 8)) else {
+fn tile(seeds: &mut Seeds, bytes: &[u8], values: &Values) {
+    let Some((count, mut at)) = bytes
+        .first_chunk::<8>()
+        .map(|word| (u64::from_le_bytes(*word), 8))
+    else {
         return;
     };
     let (mut chunks, mut original_bytes) = (Vec::new(), 0u32);
     for _ in 0..count.min(1000) {
-        let Ok([original, filtered, metadata]) = lengths(bytes, at) else { return };
+        let Ok([original, filtered, metadata]) = lengths(bytes, at) else {
+            return;
+        };
         original_bytes = original_bytes.saturating_add(original);
         let (start, middle) = (at + 12, at + 12 + metadata as usize);
         at = middle + filtered as usize;
@@ -193,32 +284,69 @@ fn tile(seeds: &mut Seeds, bytes: &[u8], attribute: &Attribute, _: &[u8]) {
         };
         chunks.push((original, metadata, data));
     }
-    let size = attribute.cell_size().unwrap_or(attribute.datatype.size() as u64);
-    let stored = stored_pipeline(attribute);
-    let front = |original: u32| {
-        let cells = (u64::from(original) / size.max(1)) as u16;
-        let mut out = vec![attribute.datatype as u8, size as u8, 22, 1];
+    let Some(filters) = values
+        .pipeline
+        .filters
+        .iter()
+        .map(stored_filter)
+        .collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    let switches = FOLLOWS
+        | if values.version >= 20 { PROPAGATES } else { 0 }
+        | if values.embeds { EMBEDS | NO_CELLS } else { 0 };
+    let front = |original: u32, switches: u8| {
+        let cells = (u64::from(original) / values.cell_size.max(1)) as u16;
+        let mut out = vec![
+            values.datatype as u8,
+            values.cell_size as u8,
+            values.version as u8,
+            switches,
+        ];
         out.extend(original.to_le_bytes());
         out.extend(cells.to_le_bytes());
         out
     };
-    let mut whole = front(0);
-    whole.extend((stored.len() as u16).to_le_bytes());
-    whole.extend(&stored);
-    whole.extend(original_bytes.to_le_bytes());
-    whole.extend(&bytes[..at]);
-    seeds.add("pipeline", whole);
-    // Behind the chunk size u32, the count u32 and the number of the filter.
-    if stored.get(4..8) == Some(&1u32.to_le_bytes()) {
+    let whole = |switches: u8, filters: &[Vec<u8>]| {
+        let mut whole = front(0, switches);
+        whole.push(filters.len() as u8);
+        whole.extend(filters.concat());
+        whole.extend(original_bytes.to_le_bytes());
+        whole.extend(&bytes[..at]);
+        whole
+    };
+    // As many of each chain of filters.
+    let mut chain = DefaultHasher::new();
+    values
+        .pipeline
+        .filters
+        .iter()
+        .for_each(|filter| filter.name().hash(&mut chain));
+    let chain = (chain.finish() % 256) as u32;
+    seeds.add_of("pipeline", chain, 6, whole(switches, &filters));
+    // The same tile behind digests and tags.
+    let seals = [Filter::ChecksumMd5, Filter::ChecksumSha256, Filter::Aes256Gcm];
+    let seal = stored_filter(&seals[at % 3]).expect("a seal");
+    let mut sealed = filters.clone();
+    sealed.push(seal.clone());
+    seeds.add_of("pipeline", 256 + chain, 2, whole(switches | SEALS, &sealed));
+    if let ([], Some((original, metadata, data))) = (&filters[..], chunks.first()) {
+        let mut one = front(*original, switches | SEALS);
+        one.extend(&seal);
+        one.extend((metadata.len() as u16).to_le_bytes());
+        one.extend(*metadata);
+        one.extend(*data);
+        seeds.add_of("filter", 256 + u32::from(seal[0]), MOST, one);
+    }
+    if let [filter] = &filters[..] {
         for (original, metadata, data) in chunks.into_iter().take(2) {
-            let mut one = front(original);
-            one.push(stored[8]);
-            one.push((stored.len() - 13) as u8);
-            one.extend(&stored[13..]);
+            let mut one = front(original, switches);
+            one.extend(filter);
             one.extend((metadata.len() as u16).to_le_bytes());
             one.extend(metadata);
             one.extend(data);
-            seeds.add("filter", one);
+            seeds.add_of("filter", u32::from(filter[0]), MOST, one);
         }
     }
 }
@@ -228,48 +356,65 @@ fn lengths(bytes: &[u8], at: usize) -> tiledbfs::Result<[u32; 3]> {
     Ok([c.u32("original")?, c.u32("filtered")?, c.u32("metadata")?])
 }
 
-/// A pipeline as it is stored: of each filter its number and its options.
-fn stored_pipeline(attribute: &Attribute) -> Vec<u8> {
-    use tiledbfs::format::pipeline::{Codec, Filter};
-    let mut out = 65536u32.to_le_bytes().to_vec();
-    out.extend((attribute.filters.filters.len() as u32).to_le_bytes());
-    for filter in &attribute.filters.filters {
-        let (number, options): (u8, Vec<u8>) = match filter {
-            Filter::Noop => (0, vec![]),
-            Filter::Compression { codec, level, reinterpret } => {
-                let (number, compressor) = match codec {
-                    Codec::Gzip => (1, 1),
-                    Codec::Zstd => (2, 2),
-                    Codec::Lz4 => (3, 3),
-                    Codec::Rle => (4, 4),
-                    Codec::Bzip2 => (5, 5),
-                    Codec::DoubleDelta => (6, 6),
-                    Codec::Dictionary => (14, 7),
-                    Codec::Delta => (19, 8),
-                };
-                let mut options = vec![compressor];
-                options.extend(level.to_le_bytes());
-                options.extend(reinterpret.map(|datatype| datatype as u8));
-                (number, options)
+/// A filter as the targets read it: its place in their table and its options.
+fn stored_filter(filter: &Filter) -> Option<Vec<u8>> {
+    let (number, options): (u8, Vec<u8>) = match filter {
+        Filter::Compression {
+            codec,
+            level,
+            reinterpret,
+        } => {
+            let number = match codec {
+                Codec::Gzip => 1,
+                Codec::Zstd => 2,
+                Codec::Lz4 => 3,
+                Codec::Rle => 4,
+                Codec::Bzip2 => 5,
+                Codec::DoubleDelta => 6,
+                Codec::Dictionary => 14,
+                Codec::Delta => 19,
+            };
+            let mut options = vec![0];
+            options.extend(level.to_le_bytes());
+            if matches!(number, 6 | 19) {
+                options.push(reinterpret.unwrap_or(Datatype::Any) as u8);
             }
-            Filter::BitWidthReduction { max_window_size } => (7, max_window_size.to_le_bytes().to_vec()),
-            Filter::Bitshuffle => (8, vec![]),
-            Filter::Byteshuffle => (9, vec![]),
-            Filter::PositiveDelta { max_window_size } => (10, max_window_size.to_le_bytes().to_vec()),
-            Filter::Aes256Gcm => (11, vec![]),
-            Filter::ChecksumMd5 => (12, vec![]),
-            Filter::ChecksumSha256 => (13, vec![]),
-            Filter::Xor => (16, vec![]),
-            Filter::ScaleFloat { .. } | Filter::Webp { .. } | Filter::Unknown { .. } => {
-                let mut options = 1f64.to_le_bytes().to_vec();
-                options.extend(0f64.to_le_bytes());
-                options.extend(4u64.to_le_bytes());
-                (15, options)
-            }
-        };
-        out.push(number);
-        out.extend((options.len() as u32).to_le_bytes());
-        out.extend(options);
-    }
-    out
+            (number, options)
+        }
+        Filter::BitWidthReduction { max_window_size } => (7, max_window_size.to_le_bytes().to_vec()),
+        Filter::Bitshuffle => (8, vec![]),
+        Filter::Byteshuffle => (9, vec![]),
+        Filter::PositiveDelta { max_window_size } => (10, max_window_size.to_le_bytes().to_vec()),
+        Filter::Aes256Gcm => (11, vec![]),
+        Filter::ChecksumMd5 => (12, vec![]),
+        Filter::ChecksumSha256 => (13, vec![]),
+        Filter::ScaleFloat {
+            scale,
+            offset,
+            byte_width,
+        } => {
+            let mut options = scale.to_le_bytes().to_vec();
+            options.extend(offset.to_le_bytes());
+            options.extend((1u64 << byte_width.trailing_zeros()).to_le_bytes());
+            (15, options)
+        }
+        Filter::Xor => (16, vec![]),
+        Filter::Webp {
+            quality,
+            format,
+            lossless,
+            y_extent,
+            x_extent,
+        } => {
+            let mut options = quality.to_le_bytes().to_vec();
+            options.extend([*format as u8, u8::from(*lossless)]);
+            options.extend(y_extent.to_le_bytes());
+            options.extend(x_extent.to_le_bytes());
+            options.extend([0; 2]);
+            (18, options)
+        }
+        Filter::Noop | Filter::Unknown { .. } => return None,
+    };
+    let place = FILTERS.iter().position(|(filter, _, _)| *filter == number)?;
+    Some([&[place as u8], &options[..]].concat())
 }

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tiledbfs_fuzz::fragment_metadata(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tiledbfs_fuzz::run("fragment_metadata", data));

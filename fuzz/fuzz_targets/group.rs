@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tiledbfs_fuzz::group(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tiledbfs_fuzz::run("group", data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tiledbfs_fuzz::metadata(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tiledbfs_fuzz::run("metadata", data));

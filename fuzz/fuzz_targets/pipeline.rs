@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tiledbfs_fuzz::pipeline(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tiledbfs_fuzz::run("pipeline", data));

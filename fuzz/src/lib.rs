@@ -1,26 +1,34 @@
 //! What each fuzz target does with its input, apart from the fuzzer, so that the ordinary tests run the same code over the inputs that once
 //! failed (`tests/regressions`).
 //!
-//! A body may not panic, whatever the input. Inputs are layouts of their own where a parser needs more than one slice: each function says which.
+//! A body may not panic, and may not allocate more than [`allowance`], whatever the input. Inputs are layouts of their own where a parser needs more
+//! than one slice: each function says which.
 
-use std::path::PathBuf;
+pub mod bare;
+pub mod chunks;
+pub mod memory;
+pub mod mutator;
+mod seal;
+
+pub use chunks::{filter, pipeline};
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiledbfs::array::group::replay;
 use tiledbfs::cursor::Cursor;
-use tiledbfs::filter::chunk::ChunkIndex;
+use tiledbfs::filter::EncryptionKey;
 use tiledbfs::filter::generic::{GenericTile, read_generic_tile};
-use tiledbfs::filter::{EncryptionKey, TileCodec};
 use tiledbfs::format::commits;
 use tiledbfs::format::condition::Condition;
 use tiledbfs::format::datatype::Datatype;
 use tiledbfs::format::enumeration::Enumeration;
+use tiledbfs::format::fragment::footer::FooterPosition;
 use tiledbfs::format::fragment::{Boxes, Footer, LegacyMetadata, MinMax, RTree, sections};
 use tiledbfs::format::group::GroupDetails;
 use tiledbfs::format::metadata::parse_metadata;
 use tiledbfs::format::name::TimestampedName;
-use tiledbfs::format::pipeline::Pipeline;
 use tiledbfs::format::schema::Schema;
-use tiledbfs::storage::{Blob, MemoryBlob, MemoryStorage};
+use tiledbfs::storage::{MemoryBlob, MemoryStorage};
 use tiledbfs::tree::json::metadata::Pairs;
 use tiledbfs::tree::json::{self, render};
 use tiledbfs::tree::walk::{Limits, walk};
@@ -28,6 +36,34 @@ use tiledbfs::tree::{Options, Tree};
 
 /// A fuzz target: its name and what it does.
 pub type Target = (&'static str, fn(&[u8]));
+
+/// Runs a target on an input, and panics where it allocates more than it may.
+pub fn run(name: &str, data: &[u8]) {
+    let target = TARGETS.iter().find(|(target, _)| *target == name);
+    let (_, target) = target.unwrap_or_else(|| panic!("no target is called {name}"));
+    let peak = memory::peak_of(|| target(data));
+    let most = allowance(name, data.len());
+    assert!(
+        peak <= most,
+        "{peak} bytes allocated for an input of {}, where {most} are allowed",
+        data.len()
+    );
+}
+
+/// The bytes that a target may have allocated at a time for an input of `length` bytes. Parsers may make a tree of JSON of it; what decodes may
+/// follow a length that a chunk declares, which the targets bound, with its filters' scratch space; a whole array has its cache as well.
+pub fn allowance(name: &str, length: usize) -> u64 {
+    let length = length as u64;
+    match name {
+        "array" => (64 << 20) + 512 * length,
+        "filter" | "pipeline" => (64 << 20) + 64 * length,
+        // Bodies of 64 KiB compress a thousandfold, and are kept together with what they decode to.
+        "generic_tile" => (4 << 20) + 2048 * length,
+        // Fill values that are not stored may take 1 MiB, and many times that as JSON.
+        "schema" => (128 << 20) + 512 * length,
+        _ => (4 << 20) + 512 * length,
+    }
+}
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
@@ -46,7 +82,16 @@ pub const TARGETS: &[Target] = &[
 /// The key of the encrypted arrays that seeds are made from.
 pub const KEY: [u8; 32] = *b"0123456789abcdeF0123456789abcdeF";
 
-fn key() -> EncryptionKey {
+/// What a parser gave. Every error must name the place.
+fn placed<T>(result: tiledbfs::Result<T>) -> tiledbfs::Result<T> {
+    if let Err(error) = &result {
+        assert!(error.offset().is_some(), "no place in the error: {error}");
+    }
+    result
+}
+
+/// [`KEY`] made ready for use.
+pub fn key() -> EncryptionKey {
     EncryptionKey::new(KEY)
 }
 
@@ -66,7 +111,7 @@ pub fn generic_tile(data: &[u8]) {
 
 /// The body of a schema.
 pub fn schema(data: &[u8]) {
-    if let Ok(schema) = Schema::parse(data) {
+    if let Ok(schema) = placed(Schema::parse(data)) {
         render(&json::schema::schema_json(&schema, "fuzz"));
     }
 }
@@ -83,7 +128,7 @@ pub fn fragment_metadata(data: &[u8]) {
     let (rest, version) = (c.rest(), u32::from(version));
     match which % 8 {
         0 => {
-            if let Ok(legacy) = LegacyMetadata::parse(rest, &schema) {
+            if let Ok(legacy) = placed(LegacyMetadata::parse(rest, &schema)) {
                 render(&json::footer::legacy_json(&legacy, &schema, false, 0, 0));
                 let boxes = legacy.mbrs;
                 render_rtree(None, vec![boxes.boxes], &boxes.body, &schema);
@@ -91,22 +136,31 @@ pub fn fragment_metadata(data: &[u8]) {
         }
         1 | 2 => {
             let mut footer = Cursor::with_base(rest, 1 << 30);
-            if let Ok(footer) = Footer::parse(&mut footer, &schema, which % 8 == 1) {
-                let _ = footer.check_sections(1 << 30);
+            if let Ok(footer) = placed(Footer::parse(&mut footer, &schema, which % 8 == 1)) {
+                let _ = placed(footer.check_sections(1 << 30));
+                let position = FooterPosition {
+                    offset: 1 << 30,
+                    size: rest.len() as u64,
+                };
+                render(&json::footer::footer_json(&footer, &schema, position, 0, 0));
+                render(&json::fields::by_field(
+                    &json::fields::stored_fields(&schema, &footer.slots),
+                    |_| false.into(),
+                ));
             }
-            let _ = Footer::peek(&mut Cursor::new(rest));
+            let _ = placed(Footer::peek(&mut Cursor::new(rest)));
             if let Some((size, word)) = rest.split_first_chunk::<8>().zip(rest.last_chunk::<8>()) {
                 let size = u64::from_le_bytes(*size.0);
-                let _ = Footer::locate(version, Some(&schema), size, *word);
+                let _ = placed(Footer::locate(version, Some(&schema), size, *word));
             }
         }
         3 => {
-            if let Ok(rtree) = RTree::parse(&rest, version, &schema) {
+            if let Ok(rtree) = placed(RTree::parse(&rest, version, &schema)) {
                 render_rtree(Some(rtree.fanout), rtree.levels, rest, &schema);
             }
         }
         4 => {
-            if let Ok(values) = MinMax::parse(rest) {
+            if let Ok(values) = placed(MinMax::parse(rest)) {
                 for tile in [0, 1, 7, u64::MAX] {
                     values.tile(tile, None);
                     values.tile(tile, Some(8));
@@ -115,16 +169,19 @@ pub fn fragment_metadata(data: &[u8]) {
             }
         }
         5 => {
-            if let Ok(list) = sections::parse_u64_list(rest) {
+            if let Ok(list) = placed(sections::parse_u64_list(rest)) {
                 let _ = sections::check_tile_offsets(&list, list.len() as u64, 1 << 40);
             }
         }
         6 => {
-            let _ = sections::parse_fragment_statistics(rest, usize::from(length % 64));
+            let _ = placed(sections::parse_fragment_statistics(
+                rest,
+                usize::from(length % 64),
+            ));
         }
         _ => {
-            let _ = sections::parse_processed_conditions(rest);
-            let _ = commits::parse_consolidated_metadata(&rest);
+            let _ = placed(sections::parse_processed_conditions(rest));
+            let _ = placed(commits::parse_consolidated_metadata(&rest));
         }
     }
 }
@@ -147,7 +204,7 @@ pub fn commits(data: &[u8]) {
     };
     match which % 5 {
         0 => {
-            let _ = commits::parse_consolidated(rest);
+            let _ = placed(commits::parse_consolidated(rest));
         }
         1 => {
             for line in commits::parse_lines(rest) {
@@ -155,12 +212,12 @@ pub fn commits(data: &[u8]) {
             }
         }
         2 => {
-            if let Ok(condition) = Condition::parse(rest) {
+            if let Ok(condition) = placed(Condition::parse(rest)) {
                 show(&condition);
             }
         }
         3 => {
-            if let Ok((condition, _)) = Condition::parse_update(rest) {
+            if let Ok((condition, _)) = placed(Condition::parse_update(rest)) {
                 show(&condition);
             }
         }
@@ -172,9 +229,9 @@ pub fn commits(data: &[u8]) {
 
 /// The body of a metadata file.
 pub fn metadata(data: &[u8]) {
-    let _ = parse_metadata(data);
+    let _ = placed(parse_metadata(data));
     let mut pairs = Pairs::new();
-    if pairs.replay(&data.to_vec()).is_ok() {
+    if placed(pairs.replay(&data.to_vec())).is_ok() {
         let _ = pairs
             .document(vec![Box::new(data.to_vec())])
             .and_then(|document| document.render());
@@ -183,7 +240,7 @@ pub fn metadata(data: &[u8]) {
 
 /// The body of a file of group details.
 pub fn group(data: &[u8]) {
-    if let Ok(details) = GroupDetails::parse(data) {
+    if let Ok(details) = placed(GroupDetails::parse(data)) {
         let group = replay([details.clone(), details]);
         render(&json::group::group_json(group.version, &group.members));
     }
@@ -191,125 +248,11 @@ pub fn group(data: &[u8]) {
 
 /// The body of an enumeration.
 pub fn enumeration(data: &[u8]) {
-    let parsed = Enumeration::parse(data);
+    let parsed = placed(Enumeration::parse(data));
     let shown = json::enumeration::enumeration_segments(data.to_vec());
     // Both parsers take the same enumerations, but for names and values too long to be shown.
     assert!(parsed.is_ok() || shown.is_err());
     let _ = shown.and_then(|document| document.render());
-}
-
-/// One filter on one chunk: datatype, cell size, version, switches, original length u32, cells u16, filter, length of its options, options,
-/// length of the metadata u16, metadata, data.
-pub fn filter(data: &[u8]) {
-    let mut c = Cursor::new(data);
-    let mut run = || -> tiledbfs::Result<()> {
-        let settings = Settings::read(&mut c)?;
-        let (filter, options) = (c.u8("filter")?, c.u8("options")?);
-        let options = c.bytes(u64::from(options), "options")?;
-        // A pipeline of this filter alone, as it is stored.
-        let mut stored = (64u32 << 10).to_le_bytes().to_vec();
-        stored.extend(1u32.to_le_bytes());
-        stored.push(filter);
-        stored.extend((options.len() as u32).to_le_bytes());
-        stored.extend(options);
-        let pipeline = Pipeline::parse(&mut Cursor::new(&stored))?;
-        let length = c.u16("metadata")?;
-        let metadata = c.bytes(u64::from(length), "metadata")?;
-        settings.decode(pipeline, metadata, c.rest());
-        Ok(())
-    };
-    let _ = run();
-}
-
-/// What a chunk's decoder is told, beyond its pipeline.
-struct Settings {
-    datatype: Datatype,
-    cell_size: u64,
-    version: u32,
-    switches: u8,
-    original: u32,
-    cells: u64,
-}
-
-impl Settings {
-    fn read(c: &mut Cursor<'_>) -> tiledbfs::Result<Settings> {
-        Ok(Settings {
-            datatype: Datatype::from_u8(c.u8("datatype")? % 44)?,
-            cell_size: u64::from(c.u8("cell size")?).max(1),
-            version: u32::from(c.u8("version")? % 24),
-            switches: c.u8("switches")?,
-            // What a chunk declares may be any; what is decoded at once is bounded by who reads it.
-            original: c.u32("original length")? % (4 << 20),
-            cells: u64::from(c.u16("cells")?),
-        })
-    }
-
-    fn decode(&self, pipeline: Pipeline, metadata: &[u8], data: &[u8]) {
-        let codec = TileCodec {
-            pipeline,
-            datatype: self.datatype,
-            cell_size: self.cell_size,
-            fragment_version: self.version,
-            propagates_types: self.switches & 1 != 0,
-            embeds_offsets: self.switches & 2 != 0,
-            key: Some(key()),
-        };
-        codec.is_identity();
-        let decoded = match self.switches & 4 {
-            0 => codec.decode_chunk_of_cells(self.original, self.cells, metadata, data),
-            _ => codec.decode_chunk(self.original, metadata, data),
-        };
-        if let Ok(decoded) = decoded {
-            assert_eq!(decoded.data.len() as u64, u64::from(self.original));
-            if let Some(offsets) = &decoded.offsets {
-                assert!(offsets.is_sorted());
-                assert!(
-                    offsets
-                        .last()
-                        .is_none_or(|last| *last <= decoded.data.len() as u64)
-                );
-                assert!(self.switches & 4 != 0 || offsets.len() as u64 == self.cells);
-            }
-        }
-    }
-}
-
-/// A pipeline on the chunks of a tile: the settings, the length of the pipeline u16, the pipeline, the expected bytes u32, the tile.
-pub fn pipeline(data: &[u8]) {
-    let mut c = Cursor::new(data);
-    let mut run = || -> tiledbfs::Result<()> {
-        let mut settings = Settings::read(&mut c)?;
-        let length = c.u16("pipeline")?;
-        let pipeline = Pipeline::parse(&mut Cursor::new(c.bytes(u64::from(length), "pipeline")?))?;
-        render(&json::schema::pipeline_json(&pipeline));
-        let expected = u64::from(c.u32("expected")?);
-        let tile = MemoryBlob::new(c.rest(), "fuzz");
-        let index = ChunkIndex::read(&tile, 0, tile.len(), expected)?;
-        assert_eq!(
-            index
-                .chunks()
-                .iter()
-                .map(|chunk| u64::from(chunk.original_length))
-                .sum::<u64>(),
-            expected
-        );
-        for chunk in index.chunks().iter().take(16) {
-            assert_eq!(
-                index
-                    .find(chunk.original_offset)
-                    .and_then(|i| index.chunks().get(i)),
-                Some(chunk)
-            );
-            let stored = tile.read(chunk.stored_offset, chunk.stored_length())?;
-            let Some((metadata, data)) = stored.split_at_checked(chunk.metadata_length as usize) else {
-                panic!("a chunk shorter than its metadata");
-            };
-            settings.original = chunk.original_length % (4 << 20);
-            settings.decode(pipeline.clone(), metadata, data);
-        }
-        Ok(())
-    };
-    let _ = run();
 }
 
 /// A whole source as one slice: for each file the length of its path u16, the path, its length u32, its bytes.
@@ -348,10 +291,16 @@ pub fn unpack(data: &[u8]) -> MemoryStorage {
     storage
 }
 
-/// The input of [`array`] that holds these files.
+/// The input of [`array`] that holds the files of `storage`.
 pub fn pack(storage: &MemoryStorage) -> Vec<u8> {
+    let files: Vec<_> = storage.files().collect();
+    pack_files(files.iter().map(|(path, bytes)| (path.as_path(), &bytes[..])))
+}
+
+/// The input of [`array`] that holds these files.
+pub fn pack_files<'a>(files: impl Iterator<Item = (&'a Path, &'a [u8])>) -> Vec<u8> {
     let mut out = Vec::new();
-    for (path, bytes) in storage.files() {
+    for (path, bytes) in files {
         let path = path.to_string_lossy();
         let (Ok(path_length), Ok(length)) = (u16::try_from(path.len()), u32::try_from(bytes.len())) else {
             continue;
@@ -359,7 +308,7 @@ pub fn pack(storage: &MemoryStorage) -> Vec<u8> {
         out.extend(path_length.to_le_bytes());
         out.extend(path.as_bytes());
         out.extend(length.to_le_bytes());
-        out.extend(bytes.iter());
+        out.extend(bytes);
     }
     out
 }

@@ -1,4 +1,4 @@
-//! The one cache of decoded chunks and chunk indexes, bounded in bytes.
+//! The one cache of decoded chunks, chunk indexes and the text of large documents, bounded in bytes.
 //!
 //! What is being decoded counts against the bound, and is decoded once however many readers want it: the first becomes its loader, the
 //! others wait for the result, success or failure. Failures are not kept.

@@ -36,7 +36,7 @@ pub struct Column {
 const TILES: u64 = u64::MAX;
 
 fn overflow() -> Error {
-    Error::limit("a column of more than 2^64 bytes")
+    Error::limit("a column of more than 2^64 bytes").at(0)
 }
 
 impl Column {
@@ -173,9 +173,9 @@ impl Column {
             Part::Validity => ListKind::ValidityOffsets,
         };
         let path = info.file_path(field, part)?;
-        let codec = field
-            .codec(&info.schema, part, &info.writer)
-            .ok_or_else(|| Error::corrupt("a nullable attribute in a schema without validity filters"))?;
+        let codec = field.codec(&info.schema, part, &info.writer).ok_or_else(|| {
+            Error::corrupt("a nullable attribute in a schema without validity filters").at(0)
+        })?;
         let blob = info
             .engine
             .open_immutable(&path)

@@ -161,12 +161,8 @@ impl Field {
 
     /// Whether its filters lose something of its values, so that readers get others than were written.
     pub fn is_lossy(&self, schema: &Schema) -> bool {
-        let lossy = |filter: &Filter| {
-            matches!(
-                filter,
-                Filter::ScaleFloat { .. } | Filter::Webp { lossless: false, .. }
-            )
-        };
+        // Also lossless WebP loses the colours of pixels that are transparent.
+        let lossy = |filter: &Filter| matches!(filter, Filter::ScaleFloat { .. } | Filter::Webp { .. });
         self.data_filters(schema).filters.iter().any(lossy)
     }
 

@@ -224,7 +224,9 @@ impl Fragment {
             let (tile, body) = read_generic_tile_within(&blob, 0, key, MAX_LEGACY)?;
             let metadata =
                 LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
-            let info = self.legacy_info(schema, schema_name.to_owned(), metadata, &tile)?;
+            let info = self
+                .legacy_info(schema, schema_name.to_owned(), metadata, &tile)
+                .map_err(|e| e.at(0))?;
             return Ok(info.with_file(&*file));
         }
         let legacy_schema = match self.name.name_version {
@@ -514,6 +516,7 @@ impl FragmentInfo {
                 "a field whose file would be called {:?}",
                 String::from_utf8_lossy(&name)
             ))
+            .at(0)
             .in_file(self.engine.storage.display(&self.path)));
         }
         Ok(self.path.join(OsString::from_vec(name)))
@@ -525,6 +528,7 @@ impl FragmentInfo {
             Error::corrupt(format!(
                 "the fragment's metadata has no list of {kind:?} for slot {slot}"
             ))
+            .at(0)
             .in_file(self.engine.storage.display(&self.metadata_path()))
         };
         match &self.metadata {
@@ -612,7 +616,8 @@ impl FragmentInfo {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;
         let tile = GenericTile::read_header(&*blob, offset, self.writer.key.as_ref())?;
-        self.engine.cache.check_size(tile.size)?;
+        let check = self.engine.cache.check_size(tile.size);
+        check.map_err(|e| e.at(offset.saturating_add(12)).in_file(blob.display()))?;
         Ok(Some(tile.decode_within(&*blob, tile.size)?))
     }
 }

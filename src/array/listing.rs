@@ -190,6 +190,7 @@ pub fn read_text(engine: &Engine, path: &Path) -> Result<Vec<u8>> {
     if blob.len() > MAX_TEXT {
         return Err(
             Error::limit(format!("a file of {} bytes where lines are expected", blob.len()))
+                .at(0)
                 .in_file(blob.display()),
         );
     }

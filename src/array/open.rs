@@ -142,6 +142,7 @@ impl Array {
 
     /// The path of the enumeration stored in `file`, relative to the source.
     pub fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
+        let directory = self.path.join(SCHEMA_DIRECTORY).join("__enumerations");
         let name = std::str::from_utf8(file)
             .ok()
             .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")
@@ -150,15 +151,18 @@ impl Array {
                     "an enumeration in a file called {:?}",
                     file.escape_ascii().to_string()
                 ))
+                .at(0)
+                .in_file(self.engine.storage.display(&directory))
             })?;
-        Ok(self.path.join(SCHEMA_DIRECTORY).join("__enumerations").join(name))
+        Ok(directory.join(name))
     }
 
     /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache allows to be decoded at once.
     pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
         let tile = GenericTile::read_header(&*blob, 0, self.key.as_ref())?;
-        self.engine.cache.check_size(tile.size)?;
+        let check = self.engine.cache.check_size(tile.size);
+        check.map_err(|e| e.at(12).in_file(blob.display()))?;
         let body = tile.decode_within(&*blob, tile.size)?;
         Ok((blob, body))
     }

@@ -71,8 +71,14 @@ impl PartFile {
         Ok(self.extent(tile)?.start)
     }
 
+    /// An error about tile `tile`, which begins where it is wrong unless that is known better.
     fn place(&self, tile: u64, error: Error) -> Error {
+        let start = match error.offset() {
+            None => self.offsets.get(self.geometry.tile_num, tile).ok().flatten(),
+            known => known,
+        };
         error
+            .at(start.unwrap_or(0))
             .in_part(format_args!("tile {tile}"))
             .in_file(self.blob.display())
     }
@@ -284,6 +290,9 @@ pub struct Sink<'s> {
 }
 
 impl<'s> Sink<'s> {
+    /// Chunks of more bytes than this are copied from: the cache does not count those that answers hold, and need not keep them either.
+    const HELD: usize = 4 << 20;
+
     /// An empty answer that may be put together in `scratch`.
     pub fn new(scratch: &'s mut Vec<u8>, keep: Keep) -> Self {
         Sink {
@@ -296,7 +305,7 @@ impl<'s> Sink<'s> {
 
     /// Appends a part of a chunk.
     pub fn shared(&mut self, data: Arc<Vec<u8>>, range: Range<usize>) -> Result<()> {
-        if self.filled == 0 && self.single.is_none() {
+        if self.filled == 0 && self.single.is_none() && data.len() <= Self::HELD {
             self.single = Some((data, range));
             return Ok(());
         }

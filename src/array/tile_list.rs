@@ -226,7 +226,7 @@ impl TileList {
         match self {
             TileList::Memory(list) => {
                 if (list.len() as u64) < tile_num {
-                    return Err(wrong_count(list.len() as u64, tile_num));
+                    return Err(wrong_count(list.len() as u64, tile_num).at(0));
                 }
                 let range = range.start as usize..range.end as usize;
                 Ok(list.get(range).unwrap_or(&[]).to_vec())
@@ -284,7 +284,7 @@ impl PrefixSums {
             for size in list.entries(tile_num, tile..tile.saturating_add(BLOCK))? {
                 sum = sum
                     .checked_add(size)
-                    .ok_or_else(|| Error::limit("the tiles' sizes add up to more than 2^64 bytes"))?;
+                    .ok_or_else(|| Error::limit("the tiles' sizes add up to more than 2^64 bytes").at(0))?;
             }
             starts.push(sum);
             tile = tile.saturating_add(BLOCK);

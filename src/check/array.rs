@@ -29,7 +29,9 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
     let mut schemas = Vec::new();
     for file in &listing.schemas {
         let parsed = array.schemas.get(&file.name);
-        schemas.extend(checker.take(parsed, &array.schemas.path(&file.name)));
+        let path = array.schemas.path(&file.name);
+        schemas.extend(checker.take(parsed, &path));
+        checker.check_end(&path, array.key.as_ref());
     }
     if listing.schemas.is_empty() {
         let path = checker.show(&array.path.join(SCHEMA_DIRECTORY));
@@ -96,6 +98,7 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
         let Some(enumeration) = checker.take(array.enumeration(&file), &path) else {
             continue;
         };
+        checker.check_end(&path, array.key.as_ref());
         if name.is_some_and(|name| name != enumeration.name) || enumeration.file != file {
             let message = format!(
                 "the file says that it is enumeration `{}` in file {}",
@@ -153,6 +156,7 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
                     .map_err(|e| e.in_file(checker.show(&file)))
             };
             checker.take(read(), &file);
+            checker.check_end(&file, key);
         }
     }
 }

@@ -172,6 +172,7 @@ impl Commits<'_> {
 
     fn condition(&self, path: &Path, parse: impl Fn(&[u8]) -> Result<Condition>) -> Result<()> {
         let (blob, body) = self.array.generic_file(path)?;
+        self.checker.check_end(path, self.array.key.as_ref());
         let condition = parse(&body).map_err(|e| e.in_file(blob.display()))?;
         self.check_condition(&condition, path);
         Ok(())

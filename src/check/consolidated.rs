@@ -15,6 +15,7 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
     let Some((blob, body)) = checker.take(array.generic_file(path), path) else {
         return;
     };
+    checker.check_end(path, array.key.as_ref());
     let parsed = parse_consolidated_metadata(&body).map_err(|e| e.in_file(blob.display()));
     let Some(footers) = checker.take(parsed, path) else {
         return;

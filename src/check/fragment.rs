@@ -144,7 +144,8 @@ impl Sections<'_> {
         let read = || {
             let blob = self.info.engine.open_immutable(&path)?;
             let tile = GenericTile::read_header(&*blob, offset, self.info.writer.key.as_ref())?;
-            self.info.engine.cache.check_size(tile.size)?;
+            let check = self.info.engine.cache.check_size(tile.size);
+            check.map_err(|e| e.at(offset.saturating_add(12)).in_file(blob.display()))?;
             let body = tile.decode_within(&*blob, tile.size)?;
             if tile.codec.cell_size != 1 || tile.codec.datatype != Datatype::Char {
                 return Err(

@@ -39,6 +39,7 @@ use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify, holds_tiledb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
+use crate::filter::generic::GenericTile;
 use crate::stats::{Counter, Stats};
 use crate::storage::LocalStorage;
 use std::collections::HashSet;
@@ -137,6 +138,19 @@ impl Checker {
         result
             .map_err(|e| self.report(Problem::from_error(&e, self.show(path))))
             .ok()
+    }
+
+    /// Reports bytes behind the generic tile that the file at `path` should consist of. A file that cannot be read is reported by whoever decodes it.
+    fn check_end(&self, path: &Path, key: Option<&EncryptionKey>) {
+        let Ok(blob) = self.engine.storage.open(path) else {
+            return;
+        };
+        if let Ok(tile) = GenericTile::read_header(&*blob, 0, key)
+            && tile.data_end < blob.len()
+        {
+            let message = format!("{} bytes behind the generic tile", blob.len() - tile.data_end);
+            self.report(Problem::new(Kind::Size, self.show(path), message).at(tile.data_end));
+        }
     }
 
     /// A path as findings show it.

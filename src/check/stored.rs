@@ -44,12 +44,10 @@ impl Stored {
             info,
             slot: field.slot,
         };
-        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count other cells' nulls.
-        let garbage = info.dense && field.cell_val_num.is_var();
-        // Before format 21, those of dense fragments took bounds of nullable text from other cells, too.
-        let garbage_text =
-            info.dense && field.nullable && class == Class::Text && info.writer.library_version < 21;
-        if attribute && class != Class::Opaque && !garbage && !garbage_text && !lossy {
+        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count other cells' nulls, also those of text.
+        let text = field.nullable && class == Class::Text;
+        let garbage = info.dense && (field.cell_val_num.is_var() || text);
+        if attribute && class != Class::Opaque && !garbage && !lossy {
             let read = |offsets: &[u64]| {
                 let section = reads.section(offsets, MinMax::parse)?;
                 let empty = section.content.fixed.is_empty();

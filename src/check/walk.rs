@@ -74,6 +74,7 @@ fn group(checker: &Checker, path: &Path) {
             continue;
         }
         checker.take(details(checker, path, &file), &file);
+        checker.check_end(&file, checker.engine.key_for(path));
     }
     metadata_files(checker, path, checker.engine.key_for(path));
     let mut jobs = Vec::new();

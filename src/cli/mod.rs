@@ -232,6 +232,7 @@ pub fn main() -> ExitCode {
     );
     let matches = Cli::command().version(version).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    settle_allocator();
     raise_file_limit();
     let result = match cli.command {
         Command::Mount(args) => success(mount::run(&args)),
@@ -251,6 +252,22 @@ pub fn main() -> ExitCode {
 
 fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Makes memory that is freed by one thread of use to the others: the cache is filled by some and emptied by others, and with a heap for each
+/// thread it would take up several times its size. Large pieces go back to the system.
+fn settle_allocator() {
+    #[cfg(target_env = "gnu")]
+    for (setting, value) in [
+        (libc::M_ARENA_MAX, 1),
+        (libc::M_MMAP_THRESHOLD, 4 << 20),
+        (libc::M_TRIM_THRESHOLD, 16 << 20),
+    ] {
+        // SAFETY: it takes two numbers, and no other thread runs yet.
+        if unsafe { libc::mallopt(setting, value) } == 0 {
+            log::info!("the allocator does not take setting {setting}");
+        }
+    }
 }
 
 /// Lets this process open as many files as it may: arrays are made of many.

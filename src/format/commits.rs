@@ -133,7 +133,7 @@ fn parse_index(c: &mut BodyCursor<'_>) -> Result<Vec<ConsolidatedFooter>> {
                 "footer {i} at byte {} of {end}, before {least} or behind the end",
                 footer.offset
             );
-            return Err(Error::corrupt(message).in_part("`footer_offset`"));
+            return Err(Error::corrupt(message).at(0).in_part("`footer_offset`"));
         }
         least = footer.offset + 1;
     }

@@ -74,7 +74,8 @@ pub(super) fn is_plain_file_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | b'\\' | 0))
 }
 
-/// Parses all of `body`, the unfiltered body of a generic tile that holds `part`: no byte may be left over.
+/// Parses all of `body`, the unfiltered body of a generic tile that holds `part`: no byte may be left over. What contradicts itself without
+/// one place being wrong is an error at its first byte.
 pub(super) fn whole<T>(
     part: &str,
     body: &[u8],
@@ -83,5 +84,5 @@ pub(super) fn whole<T>(
     let mut c = Cursor::new(body);
     parse(&mut c)
         .and_then(|value| c.finish().map(|()| value))
-        .map_err(|e| e.in_part(part))
+        .map_err(|e| e.at(0).in_part(part))
 }

@@ -430,6 +430,7 @@ impl Attribute {
     fn parse(c: &mut Cursor<'_>, version: u32, default_fills: &mut u64) -> Result<Attribute> {
         let name = read::text32(c, "name")?;
         let datatype = read::byte(c, "datatype", Datatype::from_u8)?;
+        let cell_val_num_offset = c.offset();
         let cell_val_num = read::cell_val_num(c)?;
         let filters = Pipeline::parse(c).map_err(|e| e.in_part("filters"))?;
         let fill_value = match version >= 6 {
@@ -443,7 +444,9 @@ impl Attribute {
                     _ => fill_value,
                 }
             }
-            false => default_fill(datatype, cell_val_num, default_fills)?,
+            false => {
+                default_fill(datatype, cell_val_num, default_fills).map_err(|e| e.at(cell_val_num_offset))?
+            }
         };
         let (nullable, fill_value_valid) = match version >= 7 {
             true => (c.bool("nullable")?, c.bool("fill_value_validity")?),

@@ -39,16 +39,15 @@ impl ArrayDirectory {
     fn document(
         &self,
         mtime: u64,
-        content: impl Fn(&Arc<Context>, &Array) -> Result<serde_json::Value> + Send + Sync + 'static,
+        content: impl Fn(&Arc<Array>) -> Result<Content> + Send + Sync + 'static,
     ) -> Node {
-        let (context, array) = (self.context.clone(), self.array.clone());
-        Document::node(mtime, Freshness::Listing, move || {
-            let value = content(&context, &array).or_else(|_| {
+        let array = self.array.clone();
+        large(mtime, Freshness::Listing, move || {
+            content(&array).or_else(|_| {
                 // The listing may be a moment older than the files that it names.
                 array.look_again();
-                content(&context, &array)
-            });
-            Ok(render(&value?))
+                content(&array)
+            })
         })
     }
 
@@ -73,32 +72,25 @@ impl ArrayDirectory {
         let children = [
             (
                 "schema.json",
-                self.document(schema_mtime, |_, array| schema_json(array)),
+                self.document(schema_mtime, |array| {
+                    Ok(Content::Text(render(&schema_json(array)?)))
+                }),
             ),
-            ("metadata.json", {
-                let array = array.clone();
-                large(mtime, Freshness::Listing, move || {
-                    let listing = array.listing()?;
-                    let paths: Vec<PathBuf> = listing.metadata.iter().map(|file| file.path.clone()).collect();
-                    metadata(&array.engine, &paths, array.key.as_ref())
-                })
-            }),
-            ("fragments.json", {
-                let array = array.clone();
-                Document::node(mtime, Freshness::Listing, move || fragments_json(&array))
-            }),
-            ("commits.json", {
-                let array = array.clone();
-                Document::node(mtime, Freshness::Listing, move || {
-                    super::commits::commits_json(&array)
-                })
-            }),
-            ("consolidated_metadata.json", {
-                let array = array.clone();
-                large(mtime, Freshness::Listing, move || {
-                    super::consolidated_metadata::consolidated_metadata(&array)
-                })
-            }),
+            ("metadata.json", self.document(mtime, metadata_json)),
+            (
+                "fragments.json",
+                self.document(mtime, |array| fragments_json(array).map(Content::Text)),
+            ),
+            (
+                "commits.json",
+                self.document(mtime, |array| {
+                    super::commits::commits_json(array).map(Content::Text)
+                }),
+            ),
+            (
+                "consolidated_metadata.json",
+                self.document(mtime, super::consolidated_metadata::consolidated_metadata),
+            ),
             ("schemas", schemas),
             ("enumerations", enumerations),
             ("labels", labels),
@@ -195,6 +187,12 @@ fn schema_json(array: &Array) -> Result<serde_json::Value> {
         &*array.schemas.get(&file.name)?,
         &file.name,
     ))
+}
+
+fn metadata_json(array: &Arc<Array>) -> Result<Content> {
+    let listing = array.listing()?;
+    let paths: Vec<PathBuf> = listing.metadata.iter().map(|file| file.path.clone()).collect();
+    metadata(&array.engine, &paths, array.key.as_ref())
 }
 
 /// `schemas/`: every schema ever written.
@@ -407,5 +405,5 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
 fn size(info: &FragmentInfo) -> Result<u64> {
     info.files_size()
         .and_then(|size| size.checked_add(info.metadata_size))
-        .ok_or_else(|| Error::limit("files of more than 2^64 bytes"))
+        .ok_or_else(|| Error::limit("files of more than 2^64 bytes").at(0))
 }

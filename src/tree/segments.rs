@@ -273,7 +273,8 @@ impl OpenSegments {
             chunk: 0,
         };
         let item = self.engine.cache.derive(key, length, keep, || {
-            let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+            // A little more: strings are written with quotes that are taken away.
+            let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(64));
             self.segments.write(segment, &mut text)?;
             if text.len() as u64 != length {
                 // Some blocks of the file were damaged or repaired meanwhile.

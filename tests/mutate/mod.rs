@@ -1,6 +1,9 @@
 //! Damaging arrays, the same way each time for the same seed.
 #![allow(dead_code)]
 
+pub mod checking;
+pub mod places;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiledbfs::storage::MemoryStorage;
@@ -33,6 +36,8 @@ pub struct Mutation {
     pub file: PathBuf,
     /// Its bytes now; None when it is missing.
     pub bytes: Option<Vec<u8>>,
+    /// Another file that changed with it, and its bytes now: the one that it was exchanged with.
+    pub other: Option<(PathBuf, Vec<u8>)>,
     /// The first byte that differs.
     pub offset: usize,
     /// In words.
@@ -162,6 +167,7 @@ pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
         (new.as_deref() != Some(&bytes[..])).then(|| Mutation {
             file: path.clone(),
             bytes: new,
+            other: None,
             offset,
             what,
             kind,
@@ -210,12 +216,14 @@ pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
         }
         16..=17 => {
             let (other, content) = *random.pick(&candidates)?;
-            mutation(
-                Kind::Swap,
-                Some(content.to_vec()),
-                0,
-                format!("with the bytes of {}", other.display()),
-            )
+            let exchanged = random.below(2) == 0;
+            let what = match exchanged {
+                true => format!("exchanged with {}", other.display()),
+                false => format!("with the bytes of {}", other.display()),
+            };
+            let mut swap = mutation(Kind::Swap, Some(content.to_vec()), 0, what)?;
+            swap.other = exchanged.then(|| (other.clone(), bytes.to_vec()));
+            Some(swap)
         }
         18 => {
             let mut new = bytes.to_vec();
@@ -228,6 +236,7 @@ pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
             Some(Mutation {
                 file: path.clone(),
                 bytes: None,
+                other: None,
                 offset: 0,
                 what: "missing".into(),
                 kind: Kind::Missing,
@@ -237,8 +246,26 @@ pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
 }
 
 impl Mutation {
+    /// The bytes that `file` has now, None when it is missing; `intact` unless it changed.
+    pub fn now<'a>(&'a self, file: &Path, intact: &'a [u8]) -> Option<&'a [u8]> {
+        match &self.other {
+            _ if self.file == file => self.bytes.as_deref(),
+            Some((other, bytes)) if other == file => Some(bytes),
+            _ => Some(intact),
+        }
+    }
+
+    /// The files that changed.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let other = self.other.iter().map(|(file, _)| file.as_path());
+        std::iter::once(self.file.as_path()).chain(other)
+    }
+
     /// Applies it to a copy of the source.
     pub fn apply(&self, storage: &mut MemoryStorage) {
+        if let Some((file, bytes)) = &self.other {
+            storage.insert(file, bytes.clone());
+        }
         match &self.bytes {
             Some(bytes) => storage.insert(&self.file, bytes.clone()),
             None => {

@@ -210,6 +210,7 @@ impl Footer {
                 if offset != 0 && offset.checked_add(GENERIC_TILE_HEADER).is_none_or(|e| e > end) {
                     let message = format!("a section at byte {offset}, the sections end at {end}");
                     return Err(Error::corrupt(message)
+                        .at(end)
                         .in_part(format_args!("`{name}`"))
                         .in_part("footer"));
                 }

@@ -248,7 +248,9 @@ fn default_fills_are_limited() {
     let cells = |n: u32| replace(&body, one, &[&b"\x01\0\0\0a\x01"[..], &n.to_le_bytes()].concat());
     let schema = Schema::parse(&cells(3).bytes).unwrap();
     assert_eq!(schema.attributes[0].fill_value, i64::MIN.to_le_bytes().repeat(3));
-    assert_eq!(error(&cells(u32::MAX - 1)).kind(), ErrorKind::LimitExceeded);
+    let too_many = error(&cells(u32::MAX - 1));
+    assert_eq!(too_many.kind(), ErrorKind::LimitExceeded);
+    assert!(too_many.offset().is_some());
     assert_eq!(error(&cells(0)).kind(), ErrorKind::Corrupt);
 }
 

@@ -1,0 +1,49 @@
+//! What `tiledbfs check` finds in a source.
+
+use super::places::KEYS;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tiledbfs::check::{Level, Options, Problem, Tally, check};
+use tiledbfs::filter::EncryptionKey;
+
+/// The problems in the source at `path`, with the key of that place in [`KEYS`]; notes and what is unchecked left out.
+pub fn problems(path: &Path, key: usize) -> Vec<Problem> {
+    let mut found = findings(path, key);
+    found.retain(|problem| problem.level == Level::Problem);
+    found
+}
+
+/// The directories of the fragments at `path` that are not committed, and so belong to no array.
+pub fn uncommitted(path: &Path, key: usize) -> Vec<String> {
+    let mut found = findings(path, key);
+    found.retain(|problem| problem.message.starts_with("a fragment without a commit"));
+    found.into_iter().map(|problem| problem.path).collect()
+}
+
+fn findings(path: &Path, key: usize) -> Vec<Problem> {
+    let found: Arc<Mutex<Vec<Problem>>> = Arc::default();
+    let options = Options {
+        cache_size: 1 << 20,
+        keys: vec![(PathBuf::new(), EncryptionKey::new(*KEYS[key]))],
+        follow_symlinks: false,
+        threads: 1,
+    };
+    let report = found.clone();
+    let report = Box::new(move |problem| report.lock().unwrap().push(problem));
+    let outcome = check(path, &options, report, Arc::new(Tally::default()));
+    let mut found = std::mem::take(&mut *found.lock().unwrap());
+    // Where there is nothing to check any more, that is what the command says.
+    if let Err(error) = outcome {
+        found.push(Problem::from_error(&error, ""));
+    }
+    found
+}
+
+/// Whether one of `problems` names `file`, or, when it is `missing`, a directory that it should be in.
+pub fn names(problems: &[Problem], file: &Path, missing: bool) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    problems.iter().any(|problem| {
+        let path = Path::new(&problem.path);
+        path == file || problem.message.contains(&*name) || missing && file.starts_with(path)
+    })
+}
