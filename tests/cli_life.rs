@@ -1,5 +1,9 @@
 //! How mounts end: under load, while they start, when they are killed, when the terminal goes away. Nothing is left behind.
 
+#[path = "common/program.rs"]
+mod program;
+
+use program::program;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -30,7 +34,7 @@ impl Place {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tiledbfs"));
+        let mut command = program();
         command
             .args(arguments)
             .current_dir(self.path(""))

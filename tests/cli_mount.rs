@@ -1,5 +1,9 @@
 //! The program as a daemon: an empty group is mounted, which is all that this takes.
 
+#[path = "common/program.rs"]
+mod program;
+
+use program::program;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +31,7 @@ impl Place {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tiledbfs"));
+        let mut command = program();
         command.args(arguments).current_dir(self.path(""));
         command
     }
@@ -230,6 +234,27 @@ fn signals_in_the_foreground() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert!(!place.is_mounted());
     }
+}
+
+#[test]
+fn with_nohup_it_outlives_the_terminal() {
+    let place = Place::new();
+    let mut command = Command::new("nohup");
+    let own = place.command(&["mount", "-f", "group", "mnt"]);
+    let child = command
+        .arg(own.get_program())
+        .args(own.get_args())
+        .current_dir(place.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("it mounts", || place.is_mounted());
+    signal(child.id() as i32, libc::SIGHUP);
+    sleep(Duration::from_millis(100));
+    place.works();
+    signal(child.id() as i32, libc::SIGTERM);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
 }
 
 #[test]

@@ -120,7 +120,7 @@ struct MountArgs {
     source: PathBuf,
     /// An empty directory
     mountpoint: PathBuf,
-    /// Stay in the foreground; SIGINT, SIGTERM and SIGHUP unmount
+    /// Stay in the foreground; SIGINT, SIGTERM and SIGHUP (but not with `nohup`) unmount
     #[arg(short, long)]
     foreground: bool,
     /// Mount options, see below

@@ -103,7 +103,9 @@ fn start(args: &MountArgs, flags: &MountFlags) -> Result<(Mounted, Receiver<Even
 }
 
 fn watch_signals(sender: Sender<Event>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    // Started with `nohup`, it goes on when the terminal is gone.
+    let hang_up = (!ignores(SIGHUP)).then_some(SIGHUP);
+    let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up))?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             if sender.send(Event::Signal(signal)).is_err() {
@@ -112,6 +114,14 @@ fn watch_signals(sender: Sender<Event>) -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// Whether whoever started this process had it ignore `signal`.
+fn ignores(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Waits for a signal or for somebody to unmount it.
