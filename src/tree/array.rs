@@ -245,11 +245,12 @@ fn enumerations(array: &Arc<Array>) -> Result<Children> {
         let (of_array, of_file) = (array.clone(), reference.file.clone());
         let (array, file) = (array.clone(), reference.file.clone());
         let node = large(mtime, Freshness::Immutable, move || {
+            let path = array.enumeration_path(&file)?;
             let body = array.enumeration_body(&file)?;
-            let display = || array.engine.storage.display(&array.path);
             let segments = json::enumeration::enumeration_segments(body).map_err(|e| {
-                e.in_part(format_args!("enumeration `{}`", file.escape_ascii()))
-                    .in_file(display())
+                e.at(0)
+                    .in_part("enumeration")
+                    .in_file(array.engine.storage.display(&path))
             })?;
             Content::of(&array.engine, segments)
         });

@@ -26,7 +26,7 @@ pub fn metadata(engine: &Arc<Engine>, paths: &[PathBuf], key: Option<&Encryption
         }
         pairs
             .replay(&file)
-            .map_err(|e| e.in_file(engine.storage.display(path)))?;
+            .map_err(|e| e.at(0).in_part("metadata").in_file(engine.storage.display(path)))?;
         bodies.push(Box::new(file));
     }
     let mut state = DefaultHasher::new();
