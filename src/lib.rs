@@ -48,7 +48,7 @@
 //! fragment metadata) is cut into segments ([`tree::segments`]). One pass tells how long each is; a read renders those that it covers,
 //! and their text is in the cache like any chunk. What they are made of stays as it is stored and is read by ranges
 //! ([`format::body`]): an R-tree is where its boxes lie ([`format::fragment::boxes`]), a metadata value where its bytes are. Documents that
-//! change with the array and are small are held, compressed, while they are open.
+//! change with the array and are small are held while they are open, compressed where there is much of it.
 //!
 //! **What must be in memory whole has a limit.** More is refused with `LimitExceeded`: a schema above 4 MiB, a delete or update condition above 2 MiB,
 //! a footer or another generic tile above 16 MiB, metadata of a fragment of versions 1 and 2 above 64 MiB, the members of a group or

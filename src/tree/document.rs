@@ -208,7 +208,7 @@ impl<F: Fn() -> Result<Content> + Send + Sync> File for Document<F> {
     }
 }
 
-/// Text that is held, compressed where it is long: nothing else can tell what it was when it was opened.
+/// Text that is held, compressed where there is much of it: nothing else can tell what it was when it was opened.
 struct Held {
     version: u64,
     len: usize,
@@ -221,23 +221,41 @@ enum Text {
     Packed(Vec<Vec<u8>>),
 }
 
-/// Bytes of all compressed texts that are held.
+/// Bytes that the texts which are held take up, but for short ones.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
 impl Held {
-    /// The most bytes that are held as they are.
-    const PLAIN: usize = 64 << 10;
+    /// The most bytes of a text that is short.
+    const SHORT: usize = 64 << 10;
     const BLOCK: usize = 64 << 10;
+
+    /// What [`HELD`] may come to with a text as it is.
+    const PLAIN: u64 = 16 << 20;
 
     /// The most that [`HELD`] may come to.
     const MOST: u64 = 32 << 20;
 
-    fn new(text: Vec<u8>, version: u64) -> Result<Held> {
+    fn new(mut text: Vec<u8>, version: u64) -> Result<Held> {
         let len = text.len();
-        if len <= Self::PLAIN {
-            let text = Text::Plain(Arc::new(text));
-            return Ok(Held { version, len, text });
+        text.shrink_to_fit();
+        let plain = |text| Held {
+            version,
+            len,
+            text: Text::Plain(Arc::new(text)),
+        };
+        if len <= Self::SHORT {
+            return Ok(plain(text));
         }
+        let all = HELD.fetch_add(len as u64, Ordering::Relaxed);
+        if all.saturating_add(len as u64) <= Self::PLAIN {
+            return Ok(plain(text));
+        }
+        HELD.fetch_sub(len as u64, Ordering::Relaxed);
+        Self::pack(&text, version)
+    }
+
+    fn pack(text: &[u8], version: u64) -> Result<Held> {
+        let len = text.len();
         let blocks: Vec<Vec<u8>> = text
             .chunks(Self::BLOCK)
             .map(|block| {
@@ -251,8 +269,8 @@ impl Held {
             len,
             text: Text::Packed(blocks),
         };
-        let all = HELD.fetch_add(held.packed(), Ordering::Relaxed);
-        if all.saturating_add(held.packed()) > Self::MOST {
+        let all = HELD.fetch_add(held.memory(), Ordering::Relaxed);
+        if all.saturating_add(held.memory()) > Self::MOST {
             return Err(Error::limit(format!(
                 "{len} bytes of text besides what is open already, which come to more than {} in memory",
                 Self::MOST
@@ -261,10 +279,11 @@ impl Held {
         Ok(held)
     }
 
-    /// Bytes that it takes up compressed.
-    fn packed(&self) -> u64 {
+    /// Bytes that it takes up, as far as they count.
+    fn memory(&self) -> u64 {
         match &self.text {
-            Text::Plain(_) => 0,
+            Text::Plain(text) if text.len() <= Self::SHORT => 0,
+            Text::Plain(text) => text.len() as u64,
             Text::Packed(blocks) => blocks.iter().map(|block| block.len() as u64).sum(),
         }
     }
@@ -272,7 +291,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        HELD.fetch_sub(self.packed(), Ordering::Relaxed);
+        HELD.fetch_sub(self.memory(), Ordering::Relaxed);
     }
 }
 
@@ -321,9 +340,13 @@ mod tests {
 
     #[test]
     fn text_that_is_held_reads_as_it_was() {
-        for len in [0, 1, Held::PLAIN, Held::PLAIN + 1, 3 * Held::BLOCK, 200_001] {
-            let text: Vec<u8> = (0..len).map(|i| ((i * i) >> 5) as u8).collect();
-            let open = OpenText(Arc::new(Held::new(text.clone(), 7).unwrap()));
+        let text = |len| -> Vec<u8> { (0..len).map(|i| ((i * i) >> 5) as u8).collect() };
+        let held = [0, 1, Held::SHORT, Held::SHORT + 1, 3 * Held::BLOCK, 200_001]
+            .into_iter()
+            .flat_map(|len| [Held::new(text(len), 7), Held::pack(&text(len), 7)]);
+        for held in held.map(Result::unwrap) {
+            let (len, text) = (held.len, text(held.len));
+            let open = OpenText(Arc::new(held));
             assert_eq!((open.len(), open.version()), (len as u64, 7));
             let mut scratch = Vec::new();
             for offset in [
@@ -354,8 +377,8 @@ mod tests {
         let Node::File(file) = Document::node(0, Freshness::Listing, move || Ok(text())) else {
             unreachable!()
         };
-        // Noise, which does not get shorter: of 40 copies there would be too much.
-        let all: Vec<_> = (0..40).map(|_| file.open().unwrap()).collect();
+        // Noise, which does not get shorter: of 60 copies there would be too much.
+        let all: Vec<_> = (0..60).map(|_| file.open().unwrap()).collect();
         assert!(all.iter().all(|open| open.version() == all[0].version()));
     }
 }
