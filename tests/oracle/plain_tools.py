@@ -172,10 +172,16 @@ def laziness(checks, source, values):
             list(pool.map(lambda i: _eight(data, 48 * CHUNK + 8192 * i), range(8)))
         checks.equal("eight readers of one chunk decode it once", stats(point)["chunks_decoded"], 2)
         run("cat", data)
-        before = [stats(point)["reads"] for _ in range(2)]
-        run("cat", data)
-        checks.equal("a second cat asks nothing", stats(point)["reads"] - before[1], before[1] - before[0])
         checks.equal("all was decoded once", stats(point)["chunks_decoded"], 64)
+        # The kernel may reclaim pages at any time: one of some tries will do.
+        checks.equal("a second cat asks nothing", min(_requests(point, data) for _ in range(5)), 0)
+
+
+def _requests(point, data):
+    """Read requests that a `cat` causes, but for those of the look at the counters itself."""
+    before = [stats(point)["reads"] for _ in range(2)]
+    run("cat", data)
+    return stats(point)["reads"] - before[1] - (before[1] - before[0])
 
 
 def _eight(path, offset):
