@@ -242,6 +242,14 @@ impl ArrayListing {
                 continue;
             };
             let path = parent.join(name);
+            let twin = |other: &DirEntry| other.name.as_os_str().cmp(entry.name.as_os_str());
+            if !in_fragments && listed.binary_search_by(twin).is_ok() {
+                log::warn!(
+                    "{}: passed over: `__fragments` has one of that name",
+                    path.display()
+                );
+                continue;
+            }
             let hidden = visibility.hidden(engine, &path, name, &parsed, in_fragments);
             fragments.push(FragmentEntry {
                 name: name.to_owned(),
@@ -284,10 +292,8 @@ impl ArrayListing {
     /// The fragment whose directory is called `name`.
     pub fn fragment(&self, name: &str) -> Option<&FragmentEntry> {
         let named = |i: &usize| self.fragments.get(*i).map(|fragment| fragment.name.as_str());
-        // Of two with one name, in the array's directory and in `__fragments`, the latter.
-        let after = self.by_name.partition_point(|i| named(i) <= Some(name));
-        let last = self.by_name.get(after.checked_sub(1)?)?;
-        self.fragments.get(*last).filter(|fragment| fragment.name == name)
+        let at = self.by_name.binary_search_by(|i| named(i).cmp(&Some(name)));
+        self.fragments.get(*self.by_name.get(at.ok()?)?)
     }
 
     /// The schema that a reader opening the array now would get: the last by name of those whose time has come, or else the first.
