@@ -275,6 +275,7 @@ def fragments(bench):
     code = "import sys, tiledb; print(len(tiledb.array_fragments(sys.argv[1])))"
     ours, theirs = [], []
     for _ in range(bench.rounds):
+        warm(path)
         with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as mountpoint:
             script = '"$0" mount "$1" "$2" && ls "$2/fragments" && cat "$2/fragments.json"'
             ours.append(timed(["sh", "-c", script, bench.program, path, mountpoint])[0])

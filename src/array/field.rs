@@ -46,19 +46,17 @@ pub struct Field {
 impl Field {
     /// The fields of a fragment with this schema and numbering, in the order of their slots; dimensions inside zipped coordinates come last.
     pub fn all(schema: &Schema, slots: &Slots, dense: bool) -> Vec<Field> {
-        let mut fields: Vec<Field> = schema
-            .attributes
-            .iter()
-            .enumerate()
-            .map(|(i, attribute)| Field {
-                name: attribute.name.clone(),
-                role: Role::Attribute(i),
-                datatype: attribute.datatype,
-                cell_val_num: attribute.cell_val_num,
-                nullable: attribute.nullable,
-                slot: slots.attribute(i),
-            })
-            .collect();
+        let attributes = schema.attributes.iter().enumerate().map(|(i, attribute)| Field {
+            name: attribute.name.clone(),
+            role: Role::Attribute(i),
+            datatype: attribute.datatype,
+            cell_val_num: attribute.cell_val_num,
+            nullable: attribute.nullable,
+            slot: slots.attribute(i),
+        });
+        const OTHERS: usize = 4;
+        let mut fields = Vec::with_capacity(attributes.len() + schema.dimensions.len() + OTHERS);
+        fields.extend(attributes);
         if dense {
             return fields;
         }

@@ -15,7 +15,7 @@ use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
-use crate::storage::Blob;
+use crate::storage::{Blob, join};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -166,7 +166,7 @@ impl Fragment {
 
     /// The path of the metadata file, relative to the source.
     pub fn metadata_path(&self) -> PathBuf {
-        self.path.join(METADATA_FILE)
+        join(&self.path, Path::new(METADATA_FILE))
     }
 
     /// The path of the schema that it was written with, relative to the source.
@@ -263,8 +263,10 @@ impl Fragment {
             .ok_or_else(|| {
                 Error::truncated(format!("a fragment metadata file of {} bytes", blob.len())).at(blob.len())
             })
-            .and_then(|offset| blob.read(offset, 8))?;
-        let word: [u8; 8] = word.as_slice().try_into().unwrap_or_default();
+            .and_then(|offset| {
+                let mut word = [0; 8];
+                blob.read_at(offset, &mut word).map(|()| word)
+            })?;
         let position = Footer::locate(self.name.name_version, schema, blob.len(), word)?;
         if position.size > MAX_FOOTER {
             return Err(Error::limit(format!("a footer of {} bytes", position.size))
@@ -457,7 +459,7 @@ impl FragmentInfo {
 
     /// The path of the metadata file, relative to the source.
     pub fn metadata_path(&self) -> PathBuf {
-        self.path.join(METADATA_FILE)
+        join(&self.path, Path::new(METADATA_FILE))
     }
 
     /// Names the metadata file in an error about what it says.

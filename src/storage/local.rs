@@ -4,7 +4,7 @@
 //! error as well, so that old and new bytes are never mixed. A file that is replaced or deleted stays readable through the handle.
 
 use super::permissions::Permissions;
-use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want};
+use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want, join};
 use crate::error::{Error, Result};
 use crate::stats::Stats;
 use nix::errno::Errno;
@@ -45,7 +45,7 @@ impl LocalStorage {
 
     /// The real path, links resolved; `NotFound` where it leads out of the tree.
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
-        let full = self.root.join(path);
+        let full = join(&self.root, path);
         if self.follow_symlinks {
             return Ok(full);
         }
@@ -68,7 +68,7 @@ impl LocalStorage {
             let how = OpenHow::new()
                 .flags(flags | OFlag::O_CLOEXEC)
                 .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-            match openat2(AT_FDCWD, &self.root.join(path), how) {
+            match openat2(AT_FDCWD, &join(&self.root, path), how) {
                 Ok(file) => return Ok(file.into()),
                 Err(Errno::ENOENT) => return Err(self.error(&Errno::ENOENT.into(), path)),
                 Err(_) => {}
@@ -148,7 +148,7 @@ impl Storage for LocalStorage {
     }
 
     fn is_link(&self, path: &Path) -> bool {
-        fs::symlink_metadata(self.root.join(path)).is_ok_and(|metadata| metadata.is_symlink())
+        fs::symlink_metadata(join(&self.root, path)).is_ok_and(|metadata| metadata.is_symlink())
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
@@ -175,7 +175,7 @@ impl Storage for LocalStorage {
     }
 
     fn audience(&self, path: &Path, want: Want) -> Audience {
-        self.permissions.audience(&self.root.join(path), want)
+        self.permissions.audience(&join(&self.root, path), want)
     }
 }
 

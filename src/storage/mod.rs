@@ -12,7 +12,7 @@ pub use memory::{MemoryBlob, MemoryStorage};
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a path of the source is.
@@ -111,8 +111,21 @@ pub trait Blob: Send + Sync {
                     .in_file(self.display()),
             );
         };
-        let mut out = vec![0; length];
+        // Allocators have little pieces at hand for each thread, unless zeroed ones are asked for.
+        let little = LITTLE.get(..length).map(<[u8]>::to_vec);
+        let mut out = little.unwrap_or_else(|| vec![0; length]);
         self.read_at(offset, &mut out)?;
         Ok(out)
     }
+}
+
+const LITTLE: [u8; 1024] = [0; 1024];
+
+/// `rest` below `base`, in memory of the right size from the start: paths are joined for every file that is looked at.
+pub fn join(base: &Path, rest: &Path) -> PathBuf {
+    let length = base.as_os_str().len().saturating_add(rest.as_os_str().len());
+    let mut joined = PathBuf::with_capacity(length.saturating_add(1));
+    joined.push(base);
+    joined.push(rest);
+    joined
 }
