@@ -39,7 +39,7 @@ pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
             mount.fs_type
         )));
     }
-    let unmounted = match unmount_path(&path, lazy) {
+    let unmounted = match unmount_soon(&path, lazy) {
         // Nobody serves it any more: whoever has a file of it open gets nothing but errors.
         Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) && is_dead(&path) => {
             unmount_path(&path, true)
@@ -63,6 +63,18 @@ pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
         sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// Unmounts; what is in use is tried again for a moment, because a program that has just let go of it may have children that are about to.
+fn unmount_soon(path: &Path, lazy: bool) -> crate::error::Result<()> {
+    const TRIES: u32 = 8;
+    for _ in 1..TRIES {
+        match unmount_path(path, lazy) {
+            Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => sleep(Duration::from_millis(25)),
+            result => return result,
+        }
+    }
+    unmount_path(path, lazy)
 }
 
 /// Whether the process that served the mount is gone. A mount that does not answer is not dead.
