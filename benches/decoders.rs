@@ -3,6 +3,7 @@
 //! `cargo bench`, or `cargo bench -- ZSTD` for some.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use sha2::Digest;
 use std::hint::black_box;
 use std::io::Write;
 use tiledbfs::filter::TileCodec;
@@ -45,6 +46,11 @@ fn compressed(codec: Codec, part: Vec<u8>) -> (Filter, Vec<u8>, Vec<u8>) {
         reinterpret: None,
     };
     (filter, words(&[0, 1, CHUNK as u32, part.len() as u32]), part)
+}
+
+/// The table of a digest of a whole chunk.
+fn checked(digest: &[u8]) -> Vec<u8> {
+    [&words(&[0, 1]), &(CHUNK as u64).to_le_bytes()[..], digest].concat()
 }
 
 /// Name, filter, metadata and data of a chunk for each filter. What the data of those that only compute decode to does not matter.
@@ -110,6 +116,28 @@ fn chunks() -> Vec<(&'static str, Filter, Vec<u8>, Vec<u8>)> {
             },
             narrow,
             plain[..CHUNK / 4].to_vec(),
+        ),
+        (
+            "SCALE_FLOAT",
+            Filter::ScaleFloat {
+                scale: 0.01,
+                offset: 20.0,
+                byte_width: 4,
+            },
+            words(&[1, CHUNK as u32 / 2]),
+            plain[..CHUNK / 2].to_vec(),
+        ),
+        (
+            "CHECKSUM_MD5",
+            Filter::ChecksumMd5,
+            checked(&md5::Md5::digest(&plain)),
+            plain.clone(),
+        ),
+        (
+            "CHECKSUM_SHA256",
+            Filter::ChecksumSha256,
+            checked(&sha2::Sha256::digest(&plain)),
+            plain.clone(),
         ),
     ]
 }
