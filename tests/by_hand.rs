@@ -1,6 +1,10 @@
 //! Structures that no released writer produces, in bytes built by hand from the description of the format; and directories in states that a
 //! library does not leave behind. Through the tree, which ends up at the same parsers as real arrays.
 
+#[path = "common/bytes.rs"]
+mod bytes;
+
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use serde_json::{Value, json};
@@ -12,47 +16,6 @@ use tiledbfs::tree::{Node, Options, Tree};
 
 const UUID: &str = "0123456789abcdef0123456789abcdef";
 const OTHER: &str = "fedcba9876543210fedcba9876543210";
-
-/// Little-endian bytes under construction.
-#[derive(Default, Clone)]
-struct Bytes(Vec<u8>);
-
-impl Bytes {
-    fn u8(mut self, v: u8) -> Self {
-        self.0.push(v);
-        self
-    }
-    fn u32(mut self, v: u32) -> Self {
-        self.0.extend(v.to_le_bytes());
-        self
-    }
-    fn u64(mut self, v: u64) -> Self {
-        self.0.extend(v.to_le_bytes());
-        self
-    }
-    fn u64s(self, values: &[u64]) -> Self {
-        values.iter().fold(self, |bytes, v| bytes.u64(*v))
-    }
-    fn i32s(mut self, values: &[i32]) -> Self {
-        self.0.extend(values.iter().flat_map(|v| v.to_le_bytes()));
-        self
-    }
-    fn raw(mut self, v: &[u8]) -> Self {
-        self.0.extend_from_slice(v);
-        self
-    }
-    fn text32(self, text: &str) -> Self {
-        self.u32(text.len() as u32).raw(text.as_bytes())
-    }
-    fn text64(self, text: &str) -> Self {
-        self.u64(text.len() as u64).raw(text.as_bytes())
-    }
-    /// A pipeline of filters with chunks of 64 KiB.
-    fn pipeline(self, filters: &[&[u8]]) -> Self {
-        let bytes = self.u32(65_536).u32(filters.len() as u32);
-        filters.iter().fold(bytes, |bytes, filter| bytes.raw(filter))
-    }
-}
 
 /// A GZIP filter in a stored pipeline: its number, the size of its options, compressor and level.
 const GZIP: &[u8] = &[1, 5, 0, 0, 0, 1, 1, 0, 0, 0];

@@ -1,5 +1,9 @@
 //! `tiledbfs check` as a command: its output and exit codes.
 
+#[path = "common/copying.rs"]
+mod copying;
+
+use copying::copy;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,18 +26,6 @@ fn run(source: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
         .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 /// An array with a commit that has no fragment, and a name that has to be escaped.

@@ -1,5 +1,9 @@
 //! What `tiledbfs check` finds in the sample once it is damaged, one thing at a time.
 
+#[path = "common/copying.rs"]
+mod copying;
+
+use copying::copy;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -13,18 +17,6 @@ use tiledbfs::storage::LocalStorage;
 
 /// A copy of the sample group that may be damaged.
 struct Sample(TempDir);
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
 
 impl Sample {
     fn new() -> Sample {

@@ -1,6 +1,10 @@
 //! Memory is bounded whatever the files say: arrays with very much metadata, and with little that claims to be much, through a mount with a
 //! small cache. What is honest is read whole; what is not is refused.
 
+#[path = "common/bytes.rs"]
+mod bytes;
+
+use bytes::Bytes;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,42 +17,6 @@ const MIB: usize = 1 << 20;
 
 /// What the process may take beside the cache.
 const BESIDE: u64 = 64 << 20;
-
-/// Little-endian bytes under construction.
-#[derive(Default, Clone)]
-struct Bytes(Vec<u8>);
-
-impl Bytes {
-    fn u8(mut self, v: u8) -> Self {
-        self.0.push(v);
-        self
-    }
-    fn u32(mut self, v: u32) -> Self {
-        self.0.extend(v.to_le_bytes());
-        self
-    }
-    fn u64(mut self, v: u64) -> Self {
-        self.0.extend(v.to_le_bytes());
-        self
-    }
-    fn u64s(self, values: &[u64]) -> Self {
-        values.iter().fold(self, |bytes, v| bytes.u64(*v))
-    }
-    fn raw(mut self, v: &[u8]) -> Self {
-        self.0.extend_from_slice(v);
-        self
-    }
-    fn text32(self, text: &str) -> Self {
-        self.u32(text.len() as u32).raw(text.as_bytes())
-    }
-    fn text64(self, text: &str) -> Self {
-        self.u64(text.len() as u64).raw(text.as_bytes())
-    }
-    fn pipeline(self, filters: &[&[u8]]) -> Self {
-        let bytes = self.u32(65_536).u32(filters.len() as u32);
-        filters.iter().fold(bytes, |bytes, filter| bytes.raw(filter))
-    }
-}
 
 /// Filters in a stored pipeline: number, size of the options, compressor and level.
 const GZIP: &[u8] = &[1, 5, 0, 0, 0, 1, 1, 0, 0, 0];

@@ -2,7 +2,11 @@
 
 mod common;
 
+#[path = "common/copying.rs"]
+mod copying;
+
 use common::{errno, eventually};
+use copying::copy;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
@@ -12,18 +16,6 @@ use tempfile::TempDir;
 use tiledbfs::fuse::FileSystem;
 use tiledbfs::fuse::{MountOptions, Mounted, mount};
 use tiledbfs::tree::{ErrorLog, Options, Tree};
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), to).unwrap()),
-        }
-    }
-}
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,6 +1,9 @@
 //! Trees in memory, and mounts of them that are taken away whatever happens.
 #![allow(dead_code)]
 
+mod random;
+
+pub use random::Random;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -322,19 +325,4 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
-}
-
-/// A small generator of random numbers (SplitMix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
 }
