@@ -1,6 +1,7 @@
 """The arrays that benches/compare.py measures, made with libtiledb and kept from run to run."""
 
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -26,12 +27,20 @@ COLUMNS = {
 }
 
 
+VALUES = {
+    # A random walk, to two decimals.
+    "measurements": lambda random, count: np.round(20 + np.cumsum(random.normal(0, 0.02, count)), 2),
+    # Microseconds of events that come about a millisecond apart.
+    "times": lambda random, count: 1_700_000_000_000_000 + np.cumsum(random.integers(900, 1100, count)),
+    "whole numbers below 1,000": lambda random, count: random.integers(0, 1000, count),
+    "single precision": lambda random, count: random.normal(size=count).astype("float32"),
+    "all digits": lambda random, count: random.normal(size=count),
+}
+OTHER_FLOATS = ["whole numbers below 1,000", "single precision", "all digits"]
+
+
 def values(kind, count, seed=FILL):
-    """Measurements: a random walk, to two decimals. Times: microseconds of events that come about a millisecond apart."""
-    random = np.random.default_rng(seed)
-    if kind == "measurements":
-        return np.round(20 + np.cumsum(random.normal(0, 0.02, count)), 2)
-    return 1_700_000_000_000_000 + np.cumsum(random.integers(900, 1100, count))
+    return VALUES[kind](np.random.default_rng(seed), count)
 
 
 def cached(folder, name, make):
@@ -63,6 +72,12 @@ def column(path, dtype, filters, kind, size, attributes=1):
 def columns(folder, name, size):
     dtype, filters, kind = COLUMNS[name]
     return cached(folder, f"{name}-{size // MIB}", lambda path: column(path, dtype, filters, kind, size))
+
+
+def other_floats(folder, kind, size):
+    """A column of FLOAT64 with ZSTD that holds values of another kind."""
+    name = f"zstd-{re.sub('[^a-z0-9]+', '-', kind)}-{size // MIB}"
+    return cached(folder, name, lambda path: column(path, "float64", [tiledb.ZstdFilter()], kind, size))
 
 
 def many_columns(folder, codec, size, attributes=16):

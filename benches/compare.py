@@ -179,6 +179,14 @@ with tiledb.open(sys.argv[1]) as a:
 """
 
 
+def read_column(path):
+    """Wall seconds of a Python that reads the column with TileDB-Py and writes it to stdout."""
+    with open(os.devnull, "wb") as null:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", READ_COLUMN, path], stdout=null, check=True)
+        return time.perf_counter() - start
+
+
 def columns(bench):
     """cat of a column against TileDB-Py, and against the limit."""
     for name in COLUMN_TARGETS:
@@ -198,7 +206,6 @@ def columns(bench):
 def compare_column(bench, name, path, inside, decode, copy):
     ours, theirs, limits, requests = [], [], [], []
     parts = []
-    null = open(os.devnull, "wb")
     for _ in range(bench.rounds):
         with bench.mounted(path, name="cat of a column") as (mountpoint, process):
             os.stat(mountpoint / inside)
@@ -207,9 +214,7 @@ def compare_column(bench, name, path, inside, decode, copy):
             ours.append(wall)
             used += processor(process.pid) - before
             requests.append(reads(mountpoint, lambda: cat(mountpoint / inside)))
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", READ_COLUMN, path], stdout=null, check=True)
-        theirs.append(time.perf_counter() - start)
+        theirs.append(read_column(path))
         with bench.memory(copy) as (mountpoint, process):
             os.stat(mountpoint / "data.bin")
             before = processor(process.pid)
@@ -227,6 +232,24 @@ def compare_column(bench, name, path, inside, decode, copy):
               f"{seconds(median(limits))} (a {seconds(a)}, b {seconds(b)}, c {seconds(c)}; our processor time / cores {seconds(used)})",
               median([l / o for l, o in zip(limits, ours)]), 0.8, at_least=True)
     bench.row(f"second cat, {label}", f"read requests (in one of the rounds {max(requests)})", median(requests), 0)
+
+
+def floats(bench):
+    """cat of a column with ZSTD against TileDB-Py, for other values: how well they compress decides what decoding costs."""
+    for kind in arrays.OTHER_FLOATS:
+        path = arrays.other_floats(bench.folder, kind, bench.size)
+        warm(path)
+        stored = sum(file.stat().st_size for file in path.glob("__fragments/*/a*.tdb"))
+        ours, theirs = [], []
+        for _ in range(bench.rounds):
+            with bench.mounted(path, name="cat of a column") as (mountpoint, _):
+                file = fragment(mountpoint) / "columns/a/data.bin"
+                os.stat(file)
+                ours.append(cat(file)[0])
+            theirs.append(read_column(path))
+        bench.row(f"  cat, ZSTD, {kind}",
+                  f"{seconds(median(ours))} against {seconds(median(theirs))}; stored in {stored / bench.size:.0%} of the bytes",
+                  median([o / t for o, t in zip(ours, theirs)]))
 
 
 READ_CELL = """
@@ -432,6 +455,7 @@ def resident(bench):
 
 ROWS = {
     "columns": columns,
+    "floats": floats,
     "cell": cell,
     "schema": schema,
     "fragments": fragments,
