@@ -15,7 +15,9 @@ use crate::filter::chunk::ChunkIndex;
 use crate::stats::Stats;
 use lru::LruCache;
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::available_parallelism;
 
 /// What may be decoded at once beyond the size of the cache, and with the smallest cache.
 const ALLOWANCE: u64 = 32 << 20;
@@ -80,9 +82,16 @@ const PASSING_MOST: u64 = 16 << 20;
 /// The least number of entries that the share has room for.
 const PASSING_ENTRIES: u64 = 32;
 
+/// What is kept of what passes for each processor, of its share: this many entries or this many bytes, whichever is more. That is
+/// as much as a processor decodes while another reads the rest of the chunk that their requests have in common, and little enough to stay in
+/// the processors' own caches.
+const PASSING_ENTRIES_EACH: usize = 32;
+const PASSING_EACH: u64 = 2 << 20;
+
 /// The cache. Safe to use from any number of threads.
 pub struct ChunkCache {
     capacity: u64,
+    processors: usize,
     stats: Arc<Stats>,
     state: Mutex<State>,
     /// Signalled when bytes become free.
@@ -184,6 +193,7 @@ impl ChunkCache {
         stats.cache_capacity.set(capacity);
         ChunkCache {
             capacity,
+            processors: available_parallelism().map_or(1, NonZeroUsize::get),
             stats,
             state: Mutex::new(State {
                 staying: LruCache::unbounded(),
@@ -209,10 +219,17 @@ impl ChunkCache {
         Ok(())
     }
 
-    /// The share of what passes: enough for what the kernel has under way for many sequential readers, and little enough to stay
-    /// in the processor's caches.
+    /// The most bytes of what passes.
     fn passing_share(&self) -> u64 {
         (self.capacity / PASSING_SHARE).min(PASSING_MOST)
+    }
+
+    /// Whether more is kept of what passes than is of use.
+    fn passes_too_much(&self, state: &State) -> bool {
+        let entries = PASSING_ENTRIES_EACH.saturating_mul(self.processors);
+        let bytes = PASSING_EACH.saturating_mul(self.processors as u64);
+        state.passing_bytes > self.passing_share()
+            || state.passing_bytes > bytes && state.passing.len() > entries
     }
 
     /// The entry for `key`, or what `load` makes of it, expected to take `estimate` bytes. Waits for room where loads in progress
@@ -298,11 +315,11 @@ impl ChunkCache {
         result
     }
 
-    /// Drops entries, those that pass beyond their share and then the least recently used, until `wanted` more bytes fit or nothing
+    /// Drops entries, those that pass beyond what is of use and then the least recently used, until `wanted` more bytes fit or nothing
     /// is left to drop.
     fn evict(&self, state: &mut State, wanted: u64) {
         let full = |state: &State| state.bytes.saturating_add(wanted) > self.capacity;
-        while state.passing_bytes > self.passing_share() && state.drop_passing()
+        while self.passes_too_much(state) && state.drop_passing()
             || full(state) && (state.drop_staying() || state.drop_passing())
         {
             self.stats.cache_evictions.add(1);
@@ -414,6 +431,32 @@ mod tests {
         assert!(most.load(Ordering::SeqCst) <= 10_000);
         assert!(stats.cache_evictions.get() > 0);
         assert!(stats.cache_bytes.get() <= 10_000);
+    }
+
+    #[test]
+    fn what_passes_is_kept_in_small_numbers() {
+        const CHUNK: usize = 64 << 10;
+        const LARGE: usize = 256 << 10;
+        let stats: Arc<Stats> = Arc::default();
+        let mut cache = ChunkCache::new(256 << 20, stats.clone());
+        cache.processors = 2;
+        let pass = |cache: &ChunkCache, size: usize, tiles: std::ops::Range<u64>| {
+            for tile in tiles {
+                let load = || Ok(item(size));
+                cache.get(key(tile), size as u64, Keep::Passing, load).unwrap();
+            }
+            stats.cache_bytes.get() >> 10
+        };
+        assert_eq!(pass(&cache, CHUNK, 0..1000), 64 * 64 + 8);
+        let evictions = stats.cache_evictions.get();
+        pass(&cache, CHUNK, 940..1000);
+        assert_eq!(stats.cache_evictions.get(), evictions, "the last ones are there");
+        assert_eq!(
+            pass(&cache, LARGE, 2000..3000),
+            63 * 256 + 7,
+            "the share of 16 MiB"
+        );
+        assert_eq!(pass(&cache, 100, 4000..40_000), 4095, "small ones fill 4 MiB");
     }
 
     #[test]
