@@ -361,7 +361,7 @@ def read_by_sixteen(bench, codec, size):
             list(pool.map(cat, files))
             return time.perf_counter() - start
 
-    many, same, decoded, limits = [], [], [], []
+    many, alike, same, decoded, limits = [], [], [], [], []
     with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as copy:
         with bench.mounted(path) as (mountpoint, _):
             subprocess.run(["cp", mountpoint / first, pathlib.Path(copy) / "data.bin"], check=True)
@@ -373,9 +373,13 @@ def read_by_sixteen(bench, codec, size):
                 before = processor(process.pid)
                 serving = cat(mountpoint / "data.bin")[1] + processor(process.pid) - before
             limits.append(CORES * alone["wall"] / (serving + alone["cpu"]))
+            with bench.mounted(path, "--threads", "1") as (mountpoint, _):
+                os.stat(mountpoint / first)
+                one_reader = size / cat(mountpoint / first)[0]
             with bench.mounted(path, name="16 readers of 16 columns") as (mountpoint, _):
                 took = read_all([mountpoint / pathlib.Path(first).parents[1] / name / "data.bin" for name in names])
                 many.append(number * size / took / single)
+                alike.append(number * size / took / one_reader)
             with bench.mounted(path, name="16 readers of one column") as (mountpoint, _):
                 took = read_all([mountpoint / first] * number)
                 same.append(number * size / took / single)
@@ -383,6 +387,8 @@ def read_by_sixteen(bench, codec, size):
     label = codec.upper()
     bench.row(f"{number} readers of {number} columns of {label}, in decoders of one thread", "throughput / that of one thread",
               median(many), 0.8 * CORES, at_least=True)
+    bench.row(f"{number} readers of {number} columns of {label}, in readers of a mount with one thread",
+              "throughput / that of one reader", median(alike), 0.8 * CORES, at_least=True)
     reached = median([m / l for m, l in zip(many, limits)])
     bench.row(f"  {label} against the limit of the processors", f"{median(limits):.2f} decoders; ours / limit {reached:.2f}")
     bench.row(f"{number} readers of one column of {label}, in decoders of one thread", "throughput / that of one thread",
