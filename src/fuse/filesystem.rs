@@ -5,6 +5,7 @@ use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes};
 use super::mount::Access;
+use super::scheduling;
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
 use crate::tree::node::clamp;
@@ -109,6 +110,10 @@ impl FileSystem {
         number: INodeNo,
         operation: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        // Reads settle it at their end, by what they were.
+        if name != "read" {
+            scheduling::before_other();
+        }
         let path = || {
             self.inodes
                 .get(number.0)

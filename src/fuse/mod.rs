@@ -28,6 +28,7 @@ mod model;
 mod mount;
 pub mod mountinfo;
 mod requests;
+mod scheduling;
 
 pub use filesystem::{FileSystem, Probe};
 pub(crate) use guard::message as panic_message;

@@ -5,6 +5,7 @@ use super::attributes::{Attributes, Mode, absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
+use super::scheduling;
 use crate::tree::{Node, NodeType};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,
@@ -109,6 +110,7 @@ impl Filesystem for FileSystem {
         if scratch.capacity() <= SCRATCH_KEPT {
             SCRATCH.set(scratch);
         }
+        scheduling::after_read(size);
     }
 
     fn flush(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: LockOwner, reply: ReplyEmpty) {

@@ -1,0 +1,107 @@
+//! How the threads that answer requests are woken.
+//!
+//! A thread that is woken for a request takes the processor from another that is no more entitled to it. That is right where somebody waits for
+//! the answer. A sequential reader does not: the kernel asks ahead of it, and while it copies what it has, it would lose its processor to
+//! the thread that decodes what it will want later, with another processor idle soon after. So threads that answer such requests are
+//! woken as those of `SCHED_BATCH`, which wait for an idle processor or for their turn.
+
+use std::cell::Cell;
+
+/// Reads of at least this many bytes are for the kernel's read-ahead, whose window has this size unless it is raised.
+const AHEAD: u32 = 128 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Policy {
+    /// Nothing has been done yet.
+    Unknown,
+    /// The thread runs under a policy that was chosen for this program, which it stays under.
+    Foreign,
+    Normal,
+    Batch,
+}
+
+thread_local! {
+    static POLICY: Cell<Policy> = const { Cell::new(Policy::Unknown) };
+}
+
+/// Notes that this thread has answered a read of `size` bytes: what it is woken for next is probably such a one, too.
+pub(super) fn after_read(size: u32) {
+    adopt(if size >= AHEAD {
+        Policy::Batch
+    } else {
+        Policy::Normal
+    });
+}
+
+/// Notes that this thread has another request than a read to answer.
+pub(super) fn before_other() {
+    adopt(Policy::Normal);
+}
+
+fn adopt(policy: Policy) {
+    POLICY.with(|current| {
+        if current.get() == Policy::Unknown {
+            // SAFETY: it takes a number, and 0 is this thread.
+            current.set(match unsafe { libc::sched_getscheduler(0) } {
+                libc::SCHED_OTHER => Policy::Normal,
+                _ => Policy::Foreign,
+            });
+        }
+        if current.get() == policy || current.get() == Policy::Foreign {
+            return;
+        }
+        let number = match policy {
+            Policy::Batch => libc::SCHED_BATCH,
+            _ => libc::SCHED_OTHER,
+        };
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameters outlive the call, and 0 is this thread.
+        let changed = unsafe { libc::sched_setscheduler(0, number, &parameters) } == 0;
+        current.set(if changed { policy } else { Policy::Foreign });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> i32 {
+        // SAFETY: it takes a number, and 0 is this thread.
+        unsafe { libc::sched_getscheduler(0) }
+    }
+
+    fn in_thread(test: impl FnOnce() + Send + 'static) {
+        std::thread::spawn(test).join().unwrap();
+    }
+
+    #[test]
+    fn large_reads_are_batch_until_something_else_is_asked_for() {
+        in_thread(|| {
+            before_other();
+            assert_eq!(policy(), libc::SCHED_OTHER);
+            after_read(1 << 20);
+            assert_eq!(policy(), libc::SCHED_BATCH);
+            after_read(4096);
+            assert_eq!(policy(), libc::SCHED_OTHER);
+            after_read(AHEAD);
+            assert_eq!(policy(), libc::SCHED_BATCH);
+            before_other();
+            assert_eq!(policy(), libc::SCHED_OTHER);
+        });
+    }
+
+    #[test]
+    fn a_policy_from_outside_stays() {
+        in_thread(|| {
+            let parameters = libc::sched_param { sched_priority: 0 };
+            // SAFETY: the parameters outlive the call, and 0 is this thread.
+            assert_eq!(
+                unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) },
+                0
+            );
+            after_read(1 << 20);
+            before_other();
+            assert_eq!(policy(), libc::SCHED_IDLE);
+        });
+    }
+}
