@@ -289,7 +289,9 @@ impl FileSystem {
     fn caching(&self, inode: &Inode, file: &dyn File, state: (u64, u64)) -> (bool, FopenFlags) {
         let freshness = file.freshness();
         inode.pages(|pages| {
-            let same = pages.state == Some(state);
+            // Of a file that was never opened the kernel has none. To have it drop them all the same would take those away that another, who
+            // opens it at this moment, has read by then.
+            let same = pages.state.is_none_or(|known| known == state);
             // The pages belong to all who have the file open. One who has it open in another state goes around them.
             let other_state = freshness != Freshness::Live && pages.users > 0 && !same;
             if self.direct_mmap && (freshness == Freshness::Live || other_state) {

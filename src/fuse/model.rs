@@ -7,7 +7,7 @@ use super::inodes::ROOT;
 use crate::error::{Error, Result};
 use crate::tree::node::clamp;
 use crate::tree::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
-use fuser::{Errno, FileHandle as FuseHandle, FileType, INodeNo, OpenFlags};
+use fuser::{Errno, FileHandle as FuseHandle, FileType, FopenFlags, INodeNo, OpenFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
@@ -523,4 +523,38 @@ fn the_file_system_answers_as_the_model_does() {
         gone += kernel.met.get("attributes of what is gone").unwrap_or(&0);
     }
     assert!(gone > 0, "all nodes were held");
+}
+
+#[test]
+fn pages_are_dropped_where_there_may_be_some_of_another_state_only() {
+    let kernel = Kernel::new(0, 4096);
+    let write = |bytes: &[u8]| {
+        let file = Some(Arc::new(bytes.to_vec()));
+        kernel.world.0.lock().unwrap().insert("f".to_owned(), file);
+    };
+    write(b"one");
+    let Ok(Found::Entry { attributes, .. }) = kernel.filesystem.do_lookup(INodeNo(ROOT), OsStr::new("f"))
+    else {
+        panic!("a file is there");
+    };
+    let open = || {
+        let (handle, flags) = kernel
+            .filesystem
+            .do_open(attributes.ino, OpenFlags(libc::O_RDONLY))
+            .unwrap();
+        (handle, flags.contains(FopenFlags::FOPEN_KEEP_CACHE))
+    };
+    let (first, kept) = open();
+    assert!(
+        kept,
+        "others may have read it before this one is told of its open"
+    );
+    let (second, kept) = open();
+    assert!(kept);
+    for handle in [first, second] {
+        kernel.filesystem.handles.remove(handle.0);
+    }
+    write(b"another");
+    assert!(!open().1);
+    assert!(open().1);
 }
