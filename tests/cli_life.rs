@@ -279,7 +279,12 @@ fn signals_during_start() {
             mounted += 1;
             sleep(Duration::from_millis(50));
             if place.mounts() > 0 {
-                assert!(place.run(&["unmount", "mnt"]).status.success(), "round {round}");
+                // It may be about to do so itself, since nobody waits for it any more.
+                let output = place.run(&["unmount", "mnt"]);
+                assert!(
+                    output.status.success() || place.mounts() == 0,
+                    "round {round}: {output:?}"
+                );
             }
         }
         place.is_clean();
