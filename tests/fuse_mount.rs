@@ -48,6 +48,18 @@ fn unmounted_by_others() {
 }
 
 #[test]
+fn a_broken_connection_leaves_no_mount() {
+    let mount = TestMount::new(tree());
+    let path = mount.dir.path().to_owned();
+    let ended = mount.mounted.as_ref().unwrap().ended();
+    common::abort(&path);
+    ended.wait_for(Duration::from_secs(10)).unwrap().unwrap();
+    assert!(mountinfo::mounted_at(&path).unwrap().is_some());
+    drop(mount);
+    assert!(mountinfo::mounted_at(&path).unwrap().is_none());
+}
+
+#[test]
 fn a_second_mount_on_the_place_is_not_taken_away_by_the_first() {
     let mut first = TestMount::new(tree());
     let path = first.dir.path().to_owned();

@@ -335,22 +335,7 @@ fn a_source_that_dies() {
     let open = File::open(place.column("wind")).unwrap();
     let wind = intact("wind");
     // The connection is broken, as when the source's own daemon is killed: everything in it is ENOTCONN or ECONNABORTED.
-    let control = tempfile::tempdir().unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "fusectl", "none"])
-        .arg(control.path())
-        .status();
-    assert!(mounted.unwrap().success());
-    let entry = mountinfo::mounted_at(&place.source.path("").canonicalize().unwrap());
-    let (_, minor) = entry.unwrap().unwrap().device;
-    fs::write(control.path().join(format!("{minor}/abort")), "1").unwrap();
-    assert!(
-        Command::new("umount")
-            .arg(control.path())
-            .status()
-            .unwrap()
-            .success()
-    );
+    common::abort(&place.source.path(""));
     std::thread::sleep(Duration::from_millis(400));
     assert!(fs::read(place.column("measured")).is_err());
     assert_eq!(errno(open.read_at(&mut [0; 100], 0)), libc::EIO);

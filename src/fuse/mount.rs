@@ -7,9 +7,11 @@ use super::filesystem::{FileSystem, MAX_REQUEST};
 use super::mountinfo::{self, MountEntry};
 use crate::error::{Error, ErrorKind, Result};
 use fuser::{Config, Session, SessionACL};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::statfs::statfs;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut};
@@ -247,8 +249,11 @@ impl Mounted {
     fn is_uppermost(&self) -> Result<bool> {
         let path = &self.entry.mount_point;
         let table = mountinfo::mounts().map_err(|error| Error::io(&error))?;
-        // While the connection stands, nothing else has the device number; later the whole entry may be that of another mount.
-        if !self.is_connected() || !table.contains(&self.entry) {
+        if !table.contains(&self.entry) {
+            return Ok(false);
+        }
+        // While the connection stands, nothing else has the device number; later the whole entry may be that of another mount, which answers.
+        if !self.is_connected() && statfs(path).err() != Some(Errno::ENOTCONN) {
             return Ok(false);
         }
         if table.iter().rfind(|mount| mount.mount_point == *path) != Some(&self.entry) {
@@ -298,7 +303,7 @@ pub fn unmount_path(path: &Path, lazy: bool) -> Result<()> {
     flags.set(MntFlags::MNT_DETACH, lazy);
     match umount2(path, flags) {
         Ok(()) => Ok(()),
-        Err(nix::errno::Errno::EPERM) => {
+        Err(Errno::EPERM) => {
             let mut command = Command::new(fusermount());
             command.arg("-u");
             if lazy {
@@ -370,11 +375,11 @@ fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<O
         Some(data.as_str()),
     ) {
         Ok(()) => Ok(Some(device.into())),
-        Err(nix::errno::Errno::EPERM) if nix::unistd::geteuid().is_root() => Err(Error::new(
+        Err(Errno::EPERM) if nix::unistd::geteuid().is_root() => Err(Error::new(
             ErrorKind::Io(libc::EPERM),
             "not permitted to mount: the process lacks CAP_SYS_ADMIN (start a container with --cap-add SYS_ADMIN --device /dev/fuse)",
         )),
-        Err(nix::errno::Errno::EPERM) => Ok(None),
+        Err(Errno::EPERM) => Ok(None),
         Err(nix::errno::Errno::ENODEV) => Err(device_error(&io::Error::from_raw_os_error(libc::ENODEV))),
         Err(errno) => Err(Error::io(&errno.into()).in_file("mount(2)")),
     }

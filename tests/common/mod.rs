@@ -6,13 +6,15 @@ mod random;
 pub use random::Random;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tiledbfs::error::{Error, ErrorKind, Result};
-use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount};
+use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
 use tiledbfs::stats::Stats;
 use tiledbfs::tree::node::clamp;
 use tiledbfs::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
@@ -297,6 +299,21 @@ impl TestMount {
             .map(str::to_owned)
             .collect()
     }
+}
+
+/// Breaks the connection of the FUSE file system mounted at `path`, as the kernel's control file system lets root do.
+pub fn abort(path: &Path) {
+    let control = tempfile::tempdir().unwrap();
+    let succeeds = |command: &mut Command| command.status().unwrap().success();
+    assert!(succeeds(
+        Command::new("mount")
+            .args(["-t", "fusectl", "none"])
+            .arg(control.path())
+    ));
+    let entry = mountinfo::mounted_at(&path.canonicalize().unwrap());
+    let (_, minor) = entry.unwrap().unwrap().device;
+    fs::write(control.path().join(format!("{minor}/abort")), "1").unwrap();
+    assert!(succeeds(Command::new("umount").arg(control.path())));
 }
 
 /// Waits until `condition` holds, at most 10 s.
