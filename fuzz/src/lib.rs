@@ -197,8 +197,8 @@ pub fn commits(data: &[u8]) {
         return;
     };
     let show = |condition: &Condition| {
-        render(&json::commits::condition_json(condition, &|_| None));
-        json::commits::condition_text(condition, &|_| {
+        render(&json::condition::condition_json(condition, &|_| None));
+        json::condition::condition_text(condition, &|_| {
             Some((Datatype::Int32, tiledbfs::format::datatype::CellValNum::Var))
         });
     };

@@ -2,8 +2,8 @@
 
 use super::json::commits::{
     CommitContent, CommitEntry, CommitType, ConsolidatedCommit, EmbeddedCondition, ListedPath, entry_json,
-    schema_lookup,
 };
+use super::json::condition::schema_lookup;
 use super::json::render_objects;
 use crate::array::Array;
 use crate::array::listing::{CommitFile, CommitKind, read_text};

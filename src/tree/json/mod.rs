@@ -5,6 +5,7 @@
 //! missing is null.
 
 pub mod commits;
+pub mod condition;
 pub mod conditions;
 pub mod consolidated_metadata;
 pub mod enumeration;
