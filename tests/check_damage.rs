@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tiledbfs::array::Array;
 use tiledbfs::array::engine::Engine;
-use tiledbfs::array::fragment::{FragmentInfo, FragmentMetadata};
+use tiledbfs::array::fragment_info::{FragmentInfo, FragmentMetadata};
 use tiledbfs::check::{Level, Options, Problem, Tally, check};
 use tiledbfs::format::fragment::Footer;
 use tiledbfs::storage::LocalStorage;

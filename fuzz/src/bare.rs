@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use tiledbfs::array::fragment::METADATA_FILE;
+use tiledbfs::array::fragment_info::METADATA_FILE;
 use tiledbfs::cursor::Cursor;
 use tiledbfs::filter::generic::{GenericTile, read_generic_tile};
 use tiledbfs::format::enums::Encryption;

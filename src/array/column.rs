@@ -2,7 +2,7 @@
 
 use super::cache::Keep;
 use super::field::{Field, Role};
-use super::fragment::{FragmentInfo, ListKind, incomplete};
+use super::fragment_info::{FragmentInfo, ListKind, incomplete};
 use super::part::{PartFile, Sink};
 use super::piece::Piece;
 use super::sequence::Sequence;

@@ -1,7 +1,7 @@
 //! What everything in an opened source shares: storage, cache, open files, keys, counters.
 
 use super::cache::ChunkCache;
-use super::fragment::FragmentInfo;
+use super::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::stats::Stats;

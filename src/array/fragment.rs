@@ -1,10 +1,10 @@
-//! A fragment: where its files lie, and what its metadata says.
+//! A fragment, and the opening of it: finding its footer and its schema and reading both.
 
 use super::engine::{Engine, FragmentCell};
-use super::field::{Field, Role, Writer};
+use super::field::{Field, Writer};
+use super::fragment_info::{FragmentInfo, FragmentMetadata, METADATA_FILE, incomplete};
 use super::geometry::Geometry;
 use super::schemas::Schemas;
-use super::tile_list::{PrefixSums, Section, TileList};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
@@ -12,17 +12,12 @@ use crate::filter::generic::{GenericTile, read_generic_tile_within};
 use crate::format::enums::{ArrayType, Encryption};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
-use crate::format::name::{Part, TimestampedName, field_file};
-use crate::format::range::Rect;
+use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
-use crate::storage::{Blob, join};
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use crate::storage::{Blob, Tail, join};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
-
-/// The name of every fragment's metadata file.
-pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
 
 /// The most bytes of a footer: schemas of thousands of fields have footers of some hundred KiB.
 const MAX_FOOTER: u64 = 16 << 20;
@@ -41,98 +36,6 @@ pub struct Fragment {
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
     opened: Arc<FragmentCell>,
-}
-
-/// What the metadata of a fragment says, in the form of its version.
-pub enum FragmentMetadata {
-    /// Versions 1 and 2.
-    Legacy(Box<LegacyMetadata>),
-    /// Version 3 and later.
-    Footer(Box<Footer>, FooterPosition),
-}
-
-/// Which list of tiles; the number distinguishes them in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum ListKind {
-    TileOffsets = 0,
-    VarOffsets = 1,
-    VarSizes = 2,
-    ValidityOffsets = 3,
-}
-
-/// An opened fragment.
-pub struct FragmentInfo {
-    /// Shared state.
-    pub engine: Arc<Engine>,
-    /// Its directory, relative to the source.
-    pub path: PathBuf,
-    /// Its directory's name, parsed.
-    pub name: TimestampedName,
-    /// The schema that it was written with.
-    pub schema: Arc<Schema>,
-    /// The file name of that schema.
-    pub schema_name: String,
-    /// Its metadata.
-    pub metadata: FragmentMetadata,
-    /// Whether cells are stored by position.
-    pub dense: bool,
-    /// Its tiles.
-    pub geometry: Geometry,
-    /// The numbering of its fields.
-    pub slots: Slots,
-    /// Its fields.
-    pub fields: Vec<Field>,
-    /// Who wrote it.
-    pub writer: Writer,
-    /// Bytes of the metadata file.
-    pub metadata_size: u64,
-    /// Which state of the metadata file it was read from.
-    metadata_version: (u64, u64, u64),
-    var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
-}
-
-/// A file whose end is in memory: all that opening most fragments takes, in one read.
-struct Tail<'a> {
-    blob: &'a dyn Blob,
-    start: u64,
-    bytes: &'a [u8],
-}
-
-impl Tail<'_> {
-    const SIZE: usize = 8192;
-
-    fn new<'a>(blob: &'a dyn Blob, room: &'a mut [u8; Tail::SIZE]) -> Result<Tail<'a>> {
-        let len = blob.len().min(Self::SIZE as u64);
-        let start = blob.len() - len;
-        let bytes = room.get_mut(..len as usize).unwrap_or_default();
-        blob.read_at(start, bytes)?;
-        Ok(Tail { blob, start, bytes })
-    }
-}
-
-impl Blob for Tail<'_> {
-    fn len(&self) -> u64 {
-        self.blob.len()
-    }
-
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let known = offset
-            .checked_sub(self.start)
-            .and_then(|from| usize::try_from(from).ok())
-            .and_then(|from| self.bytes.get(from..)?.get(..out.len()));
-        match known {
-            Some(bytes) => {
-                out.copy_from_slice(bytes);
-                Ok(())
-            }
-            None => self.blob.read_at(offset, out),
-        }
-    }
-
-    fn display(&self) -> &str {
-        self.blob.display()
-    }
 }
 
 impl Fragment {
@@ -396,241 +299,6 @@ impl Fragment {
             metadata_version: (0, 0, 0),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
-    }
-}
-
-impl Drop for FragmentInfo {
-    /// Nobody looks at it any more: its files need not be kept open.
-    fn drop(&mut self) {
-        self.engine.close_below(&self.path);
-    }
-}
-
-impl FragmentInfo {
-    /// Notes the metadata file that it was read from.
-    fn with_file(mut self, file: &dyn Blob) -> Self {
-        self.metadata_size = file.len();
-        self.metadata_version = file.version();
-        self
-    }
-
-    /// Bytes that it takes in memory, about.
-    fn memory(&self) -> u64 {
-        const BASE: u64 = 1024;
-        const SLOT: u64 = 256;
-        let lists = match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => {
-                let lists = [
-                    &legacy.tile_offsets,
-                    &legacy.tile_var_offsets,
-                    &legacy.tile_var_sizes,
-                ];
-                let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
-                // Each tile has a bounding box and two cells.
-                let tile = self.schema.dimensions.len().saturating_mul(4 * SLOT as usize / 8);
-                let tiles = usize::try_from(self.geometry.tile_num).unwrap_or(usize::MAX);
-                entries.saturating_mul(8).saturating_add(match self.dense {
-                    true => 0,
-                    false => tiles.saturating_mul(tile),
-                })
-            }
-            FragmentMetadata::Footer(..) => 0,
-        };
-        let slots = self.var_sums.len().max(self.fields.len()) as u64;
-        BASE.saturating_add(slots.saturating_mul(SLOT))
-            .saturating_add(lists as u64)
-    }
-
-    /// Format version of the metadata.
-    pub fn version(&self) -> u32 {
-        match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => legacy.version,
-            FragmentMetadata::Footer(footer, _) => footer.version,
-        }
-    }
-
-    /// Bounding box of the cells.
-    pub fn non_empty_domain(&self) -> Option<&Rect> {
-        match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => legacy.non_empty_domain.as_ref(),
-            FragmentMetadata::Footer(footer, _) => footer.non_empty_domain.as_ref(),
-        }
-    }
-
-    /// The path of the metadata file, relative to the source.
-    pub fn metadata_path(&self) -> PathBuf {
-        join(&self.path, Path::new(METADATA_FILE))
-    }
-
-    /// Names the metadata file in an error about what it says.
-    pub fn place(&self, error: Error) -> Error {
-        error.in_file(self.engine.storage.display(&self.metadata_path()))
-    }
-
-    /// Bytes of one of a field's files as the metadata has it; 0 where it has none.
-    pub fn file_size(&self, slot: usize, part: Part) -> u64 {
-        let sizes: &[u64] = match (&self.metadata, part) {
-            (FragmentMetadata::Legacy(legacy), Part::Fixed) => &legacy.file_sizes,
-            (FragmentMetadata::Legacy(legacy), Part::Var) => &legacy.file_var_sizes,
-            (FragmentMetadata::Legacy(_), Part::Validity) => &[],
-            (FragmentMetadata::Footer(footer, _), Part::Fixed) => &footer.file_sizes,
-            (FragmentMetadata::Footer(footer, _), Part::Var) => &footer.file_var_sizes,
-            (FragmentMetadata::Footer(footer, _), Part::Validity) => &footer.file_validity_sizes,
-        };
-        sizes.get(slot).copied().unwrap_or(0)
-    }
-
-    /// Bytes of all files of fields as the metadata has it; None beyond 2^64.
-    pub fn files_size(&self) -> Option<u64> {
-        let (fixed, var, validity): (&[u64], &[u64], &[u64]) = match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => (&legacy.file_sizes, &legacy.file_var_sizes, &[]),
-            FragmentMetadata::Footer(footer, _) => (
-                &footer.file_sizes,
-                &footer.file_var_sizes,
-                &footer.file_validity_sizes,
-            ),
-        };
-        fixed
-            .iter()
-            .chain(var)
-            .chain(validity)
-            .try_fold(0u64, |sum, size| sum.checked_add(*size))
-    }
-
-    /// Whether the fragment has values of `field`: a field that a write left out has no file.
-    pub fn stores(&self, field: &Field) -> bool {
-        self.geometry.tile_num == 0 || self.file_size(field.slot, Part::Fixed) > 0
-    }
-
-    /// The path of one of a field's files, relative to the source. `Corrupt` where the name would lead out of the fragment.
-    pub fn file_path(&self, field: &Field, part: Part) -> Result<PathBuf> {
-        let base = field.file_base();
-        let internal = !matches!(field.role, Role::Attribute(_) | Role::Dimension(_));
-        let index_name = field.index_name();
-        let base: &[u8] = if internal { index_name.as_bytes() } else { &base };
-        // The encoding of version 8 is for users' names; those of internal files are what they are.
-        let version = if internal { 9 } else { self.name.name_version };
-        let name = field_file(version, base, &index_name, part);
-        let plain =
-            !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) && name != b".." && name != b".";
-        if !plain {
-            return Err(Error::corrupt(format!(
-                "a field whose file would be called {:?}",
-                String::from_utf8_lossy(&name)
-            ))
-            .at(0)
-            .in_file(self.engine.storage.display(&self.path)));
-        }
-        Ok(self.path.join(OsString::from_vec(name)))
-    }
-
-    /// One of the lists of tiles of a slot.
-    pub fn list(&self, slot: usize, kind: ListKind) -> Result<TileList> {
-        let missing = || {
-            Error::corrupt(format!(
-                "the fragment's metadata has no list of {kind:?} for slot {slot}"
-            ))
-            .at(0)
-            .in_file(self.engine.storage.display(&self.metadata_path()))
-        };
-        match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => {
-                let lists = match kind {
-                    ListKind::TileOffsets => &legacy.tile_offsets,
-                    ListKind::VarOffsets => &legacy.tile_var_offsets,
-                    ListKind::VarSizes => &legacy.tile_var_sizes,
-                    ListKind::ValidityOffsets => return Err(missing()),
-                };
-                Ok(TileList::Memory(lists.get(slot).ok_or_else(missing)?.clone()))
-            }
-            FragmentMetadata::Footer(footer, _) => {
-                let lists = match kind {
-                    ListKind::TileOffsets => &footer.offsets.tile_offsets,
-                    ListKind::VarOffsets => &footer.offsets.tile_var_offsets,
-                    ListKind::VarSizes => &footer.offsets.tile_var_sizes,
-                    ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
-                };
-                let offset = *lists.get(slot).ok_or_else(missing)?;
-                Ok(TileList::Section(self.section_reader(offset)))
-            }
-        }
-    }
-
-    /// Running sums of the var sizes of a slot, with the list itself.
-    pub fn var_sizes(&self, slot: usize) -> Result<(Arc<PrefixSums>, TileList)> {
-        let list = self.list(slot, ListKind::VarSizes)?;
-        let cell = self
-            .var_sums
-            .get(slot)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("slot {slot}")))?;
-        let sums = match cell.get() {
-            Some(sums) => sums.clone(),
-            None => {
-                self.check_tiles(slot)?;
-                let sums = Arc::new(PrefixSums::new(&list, self.geometry.tile_num)?);
-                cell.get_or_init(|| sums).clone()
-            }
-        };
-        Ok((sums, list))
-    }
-
-    /// Fails where there are very many tiles and the file of a slot is too small for them, whatever the metadata says its size is.
-    fn check_tiles(&self, slot: usize) -> Result<()> {
-        /// Fewer are counted before the file is looked at.
-        const MANY: u64 = 1 << 20;
-        let field = self.fields.iter().find(|field| field.slot == slot);
-        if self.geometry.tile_num <= MANY {
-            return Ok(());
-        }
-        let Some(field) = field else { return Ok(()) };
-        let path = self.file_path(field, Part::Fixed)?;
-        let size = self
-            .engine
-            .storage
-            .metadata(&path)
-            .map_err(|e| incomplete(&self.engine, &self.path, e))?
-            .len;
-        if size / 8 < self.geometry.tile_num {
-            return Err(Error::corrupt(format!(
-                "{} tiles in a data file of {size} bytes",
-                self.geometry.tile_num
-            ))
-            .at(0)
-            .in_file(self.engine.storage.display(&path)));
-        }
-        Ok(())
-    }
-
-    /// The section at `offset`, to be read by ranges.
-    pub fn section_reader(&self, offset: u64) -> Section {
-        Section::new(
-            self.engine.clone(),
-            self.metadata_path(),
-            offset,
-            self.writer.key.clone(),
-            self.metadata_version,
-        )
-    }
-
-    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for more than the cache allows to
-    /// be decoded at once.
-    pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
-        let Some(offset) = offset else { return Ok(None) };
-        let blob = self.engine.open_immutable(&self.metadata_path())?;
-        let tile = GenericTile::read_header(&*blob, offset, self.writer.key.as_ref())?;
-        let check = self.engine.cache.check_size(tile.size);
-        check.map_err(|e| e.at(offset.saturating_add(12)).in_file(blob.display()))?;
-        Ok(Some(tile.decode_within(&*blob, tile.size)?))
-    }
-}
-
-/// Makes a missing file an error in the data as long as the fragment's directory is there.
-pub fn incomplete(engine: &Engine, fragment: &Path, error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound if engine.storage.metadata(fragment).is_ok() => {
-            error.with_kind(ErrorKind::Missing).at(0)
-        }
-        _ => error,
     }
 }
 

@@ -3,7 +3,8 @@
 //! Only this can change in an array, so only this is ever looked at again.
 
 use super::engine::Engine;
-use super::fragment::{Fragment, METADATA_FILE};
+use super::fragment::Fragment;
+use super::fragment_info::METADATA_FILE;
 use super::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::MAX_VERSION;

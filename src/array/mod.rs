@@ -7,6 +7,7 @@ pub mod column;
 pub mod engine;
 pub mod field;
 pub mod fragment;
+pub mod fragment_info;
 pub mod geometry;
 pub mod group;
 pub mod listing;

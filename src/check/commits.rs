@@ -3,7 +3,7 @@
 use super::array::check_paths;
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
-use crate::array::fragment::METADATA_FILE;
+use crate::array::fragment_info::METADATA_FILE;
 use crate::array::listing::{ArrayListing, CommitFile, CommitKind, read_text};
 use crate::error::Result;
 use crate::filter::generic::read_generic_tile;

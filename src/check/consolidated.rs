@@ -2,7 +2,7 @@
 
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
-use crate::array::fragment::FragmentMetadata;
+use crate::array::fragment_info::FragmentMetadata;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};

@@ -1,6 +1,6 @@
 //! Which cells of a dense tile lie inside the fragment's non-empty domain, and which are padding.
 
-use crate::array::fragment::FragmentInfo;
+use crate::array::fragment_info::FragmentInfo;
 use crate::array::geometry::{DenseAxis, dense_axis};
 use crate::format::enums::Layout;
 use std::ops::Range;

@@ -5,7 +5,7 @@ use crate::array::Piece;
 use crate::array::cache::Keep;
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::{Field, Role};
-use crate::array::fragment::{FragmentInfo, ListKind};
+use crate::array::fragment_info::{FragmentInfo, ListKind};
 use crate::array::part::{PartFile, Sink};
 use crate::array::tile_list::TileList;
 use crate::error::{Error, ErrorKind, Result};

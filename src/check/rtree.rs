@@ -1,7 +1,7 @@
 //! The bounding boxes of tiles, and of boxes.
 
 use super::{Checker, Kind, Problem};
-use crate::array::fragment::FragmentInfo;
+use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::format::fragment::boxes::to_rect;
 use crate::format::fragment::{Boxes as StoredList, RTree, StoredBoxes};

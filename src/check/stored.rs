@@ -4,7 +4,7 @@ use super::fragment::Shared;
 use super::statistics::{Class, Summaries};
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
-use crate::array::fragment::{FragmentInfo, FragmentMetadata};
+use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
 use crate::error::Result;
 use crate::format::datatype::Datatype;
 use crate::format::fragment::MinMax;

@@ -6,9 +6,11 @@ pub mod audience;
 mod local;
 mod memory;
 mod permissions;
+mod tail;
 pub use audience::{Audience, Want};
 pub use local::LocalStorage;
 pub use memory::{MemoryBlob, MemoryStorage};
+pub use tail::Tail;
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;

@@ -10,7 +10,7 @@ use super::names;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::{Permissions, Sources, restricted};
 use crate::array::Array;
-use crate::array::fragment::FragmentInfo;
+use crate::array::fragment_info::FragmentInfo;
 use crate::array::listing::FragmentEntry;
 use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::{Error, ErrorKind, Result};

@@ -9,7 +9,7 @@ use super::json::consolidated_metadata::{
 use super::json::footer::footer_json;
 use crate::array::Array;
 use crate::array::body::GenericFile;
-use crate::array::fragment::{FragmentInfo, FragmentMetadata};
+use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
 use crate::array::geometry::Geometry;
 use crate::array::listing::ArrayListing;
 use crate::array::schemas::LEGACY_SCHEMA;
