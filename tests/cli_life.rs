@@ -3,7 +3,7 @@
 #[path = "common/program.rs"]
 mod program;
 
-use program::program;
+use program::{program, with_signals};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -318,7 +318,7 @@ fn of_several_that_mount_at_once_one_does() {
 
 /// Runs `line` in a terminal of its own, which is taken away at the end.
 fn in_terminal(place: &Place, line: &str) -> Child {
-    let mut command = Command::new("script");
+    let mut command = with_signals("script");
     command
         .args(["-q", "-e", "-c", line, "/dev/null"])
         .current_dir(place.path(""))

@@ -3,9 +3,14 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Runs the program with signals as a terminal leaves them: whoever runs the tests may have some ignored, which processes inherit.
+/// The program under test.
 pub fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tiledbfs"));
+    with_signals(env!("CARGO_BIN_EXE_tiledbfs"))
+}
+
+/// Runs `program` with signals as a terminal leaves them: whoever runs the tests may have some ignored, which processes inherit.
+pub fn with_signals(program: &str) -> Command {
+    let mut command = Command::new(program);
     let reset = || {
         for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
             // SAFETY: allowed between fork and exec; no handler is involved.
