@@ -44,6 +44,9 @@
 //! of it only: the kernel keeps those pages, and memory that is used again and again costs no page faults. Where there is no filter
 //! nothing is cached: bytes go from the file straight into the reply.
 //!
+//! **Reading ahead is the kernel's.** It knows who reads in sequence, and each of its requests is decoded by a thread of its own; its window grows
+//! with the number of threads. They are scheduled so that they do not push the reader aside for whom they work (`fuse/scheduling.rs`).
+//!
 //! **Large documents are made piece by piece.** What grows with the data (`tiles.json`, `rtree.json`, metadata, enumerations, consolidated
 //! fragment metadata) is cut into segments ([`tree::segments`]). One pass tells how long each is; a read renders those that it covers,
 //! and their text is in the cache like any chunk. What they are made of stays as it is stored and is read by ranges
