@@ -4,6 +4,7 @@ use super::cache::ChunkCache;
 use super::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
+use crate::filter::generic::GenericTile;
 use crate::stats::Stats;
 use crate::storage::{Blob, Storage};
 use lru::LruCache;
@@ -84,6 +85,22 @@ impl Engine {
         drop(files);
         drop(replaced);
         Ok(blob)
+    }
+
+    /// Decodes the generic tile at `offset` whole. `LimitExceeded` for more than the cache allows to be decoded at once.
+    pub fn generic_tile(
+        &self,
+        blob: &dyn Blob,
+        offset: u64,
+        key: Option<&EncryptionKey>,
+    ) -> Result<(GenericTile, Vec<u8>)> {
+        /// Where in the header the size is.
+        const SIZE: u64 = 12;
+        let tile = GenericTile::read_header(blob, offset, key)?;
+        let check = self.cache.check_size(tile.size);
+        check.map_err(|e| e.at(offset.saturating_add(SIZE)).in_file(blob.display()))?;
+        let body = tile.decode_within(blob, tile.size)?;
+        Ok((tile, body))
     }
 
     /// Closes the files below `path` that are kept open between reads.

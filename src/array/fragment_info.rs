@@ -5,7 +5,6 @@ use super::field::{Field, Role, Writer};
 use super::geometry::Geometry;
 use super::tile_list::{PrefixSums, Section, TileList};
 use crate::error::{Error, ErrorKind, Result};
-use crate::filter::generic::GenericTile;
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
@@ -287,10 +286,10 @@ impl FragmentInfo {
     pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;
-        let tile = GenericTile::read_header(&*blob, offset, self.writer.key.as_ref())?;
-        let check = self.engine.cache.check_size(tile.size);
-        check.map_err(|e| e.at(offset.saturating_add(12)).in_file(blob.display()))?;
-        Ok(Some(tile.decode_within(&*blob, tile.size)?))
+        let (_, body) = self
+            .engine
+            .generic_tile(&*blob, offset, self.writer.key.as_ref())?;
+        Ok(Some(body))
     }
 }
 

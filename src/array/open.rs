@@ -7,7 +7,6 @@ use super::listing::{ArrayListing, SchemaFile, now, stamp};
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::filter::generic::GenericTile;
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
@@ -160,10 +159,7 @@ impl Array {
     /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache allows to be decoded at once.
     pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
-        let tile = GenericTile::read_header(&*blob, 0, self.key.as_ref())?;
-        let check = self.engine.cache.check_size(tile.size);
-        check.map_err(|e| e.at(12).in_file(blob.display()))?;
-        let body = tile.decode_within(&*blob, tile.size)?;
+        let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;
         Ok((blob, body))
     }
 }

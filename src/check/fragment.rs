@@ -8,7 +8,6 @@ use crate::array::field::Role;
 use crate::array::fragment::{Fragment, file_name};
 use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
 use crate::error::{Error, Result};
-use crate::filter::generic::GenericTile;
 use crate::format::datatype::Datatype;
 use crate::format::fragment::sections::{
     FragmentStatistics, parse_fragment_statistics, parse_processed_conditions, parse_u64_list,
@@ -143,11 +142,9 @@ impl Sections<'_> {
     ) -> Option<T> {
         let path = self.info.metadata_path();
         let read = || {
-            let blob = self.info.engine.open_immutable(&path)?;
-            let tile = GenericTile::read_header(&*blob, offset, self.info.writer.key.as_ref())?;
-            let check = self.info.engine.cache.check_size(tile.size);
-            check.map_err(|e| e.at(offset.saturating_add(12)).in_file(blob.display()))?;
-            let body = tile.decode_within(&*blob, tile.size)?;
+            let engine = &self.info.engine;
+            let blob = engine.open_immutable(&path)?;
+            let (tile, body) = engine.generic_tile(&*blob, offset, self.info.writer.key.as_ref())?;
             if tile.codec.cell_size != 1 || tile.codec.datatype != Datatype::Char {
                 return Err(
                     Error::corrupt("a generic tile of other than single characters").in_file(blob.display())
