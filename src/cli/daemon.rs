@@ -97,7 +97,7 @@ fn clear(mountpoint: &Path) {
     };
     if let Ok(Some(mount)) = mountinfo::mounted_at(&path)
         && mount.fs_type.starts_with("fuse.")
-        && fs::metadata(&path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
+        && fuse::is_dead(&path)
     {
         let _ = fuse::unmount_path(&path, true);
     }

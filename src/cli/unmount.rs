@@ -2,14 +2,11 @@
 
 use super::{Failure, show_path};
 use crate::error::ErrorKind;
-use crate::fuse::{SUBTYPE, mountinfo, unmount_path};
-use std::ffi::CString;
+use crate::fuse::{SUBTYPE, is_dead, mountinfo, unmount_path};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long the mount may take to leave the table of mounts.
@@ -75,24 +72,6 @@ fn unmount_soon(path: &Path, lazy: bool) -> crate::error::Result<()> {
         }
     }
     unmount_path(path, lazy)
-}
-
-/// Whether the process that served the mount is gone. A mount that does not answer is not dead.
-fn is_dead(mountpoint: &Path) -> bool {
-    let Ok(path) = CString::new(mountpoint.as_os_str().as_bytes()) else {
-        return false;
-    };
-    let (sender, receiver) = channel();
-    // Not on this thread, which must not wait for an answer that may never come. Extended attributes, because no answer about these takes a look at
-    // the source.
-    let ask = move || {
-        // SAFETY: the path is a C string that lives through the call, and no memory is given to be filled.
-        let answer = unsafe { libc::llistxattr(path.as_ptr(), std::ptr::null_mut(), 0) };
-        let error = io::Error::last_os_error();
-        let _ = sender.send(answer < 0 && error.raw_os_error() == Some(libc::ENOTCONN));
-    };
-    thread::spawn(ask);
-    receiver.recv_timeout(Duration::from_secs(1)) == Ok(true)
 }
 
 /// The absolute path without symbolic links, even where a dead mount answers to nothing: then all but the last name is resolved.

@@ -32,4 +32,4 @@ mod scheduling;
 
 pub use filesystem::{FileSystem, Probe};
 pub(crate) use guard::message as panic_message;
-pub use mount::{Access, MountOptions, Mounted, SUBTYPE, mount, unmount_path};
+pub use mount::{Access, MountOptions, Mounted, SUBTYPE, is_dead, mount, unmount_path};

@@ -11,8 +11,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
-use nix::sys::statfs::statfs;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -20,6 +19,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -252,8 +252,8 @@ impl Mounted {
         if !table.contains(&self.entry) {
             return Ok(false);
         }
-        // While the connection stands, nothing else has the device number; later the whole entry may be that of another mount, which answers.
-        if !self.is_connected() && statfs(path).err() != Some(Errno::ENOTCONN) {
+        // While the connection stands, nothing else has the device number; later the whole entry may be that of another mount, which lives.
+        if !self.is_connected() && !is_dead(path) {
             return Ok(false);
         }
         if table.iter().rfind(|mount| mount.mount_point == *path) != Some(&self.entry) {
@@ -296,6 +296,24 @@ impl Drop for Mounted {
     }
 }
 
+/// Whether what is mounted at `mountpoint` is a FUSE file system that nobody serves any more. One that does not answer is not dead.
+pub fn is_dead(mountpoint: &Path) -> bool {
+    let Ok(path) = CString::new(mountpoint.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let (sender, receiver) = channel();
+    // Not on this thread, which must not wait for an answer that may never come. Extended attributes, because no answer about these takes a look at
+    // the source.
+    let ask = move || {
+        // SAFETY: the path is a C string that lives through the call, and no memory is given to be filled.
+        let answer = unsafe { libc::llistxattr(path.as_ptr(), std::ptr::null_mut(), 0) };
+        let error = io::Error::last_os_error();
+        let _ = sender.send(answer < 0 && error.raw_os_error() == Some(libc::ENOTCONN));
+    };
+    thread::spawn(ask);
+    receiver.recv_timeout(Duration::from_secs(1)) == Ok(true)
+}
+
 /// Unmounts what is mounted at `path`, which must be absolute and free of symbolic links; `lazy` does so even while files are open.
 /// Users other than root go through fusermount3. The error kind is `Io(EBUSY)` when it is in use.
 pub fn unmount_path(path: &Path, lazy: bool) -> Result<()> {
@@ -324,7 +342,7 @@ pub fn unmount_path(path: &Path, lazy: bool) -> Result<()> {
                 Err(Error::new(ErrorKind::Io(libc::EPERM), message.trim()))
             }
         }
-        Err(nix::errno::Errno::EBUSY) => Err(Error::new(ErrorKind::Io(libc::EBUSY), "it is in use")),
+        Err(Errno::EBUSY) => Err(Error::new(ErrorKind::Io(libc::EBUSY), "it is in use")),
         Err(errno) => Err(Error::io(&errno.into())),
     }
 }
@@ -380,7 +398,7 @@ fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<O
             "not permitted to mount: the process lacks CAP_SYS_ADMIN (start a container with --cap-add SYS_ADMIN --device /dev/fuse)",
         )),
         Err(Errno::EPERM) => Ok(None),
-        Err(nix::errno::Errno::ENODEV) => Err(device_error(&io::Error::from_raw_os_error(libc::ENODEV))),
+        Err(Errno::ENODEV) => Err(device_error(&io::Error::from_raw_os_error(libc::ENODEV))),
         Err(errno) => Err(Error::io(&errno.into()).in_file("mount(2)")),
     }
 }
