@@ -10,55 +10,38 @@ use std::cell::Cell;
 /// Reads of at least this many bytes are for the kernel's read-ahead, whose window has this size unless it is raised.
 const AHEAD: u32 = 128 << 10;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Policy {
-    /// Nothing has been done yet.
-    Unknown,
-    /// The thread runs under a policy that was chosen for this program, which it stays under.
-    Foreign,
-    Normal,
-    Batch,
+thread_local! {
+    /// Whether this thread is under `SCHED_BATCH`. None where the policy was chosen for this program, or cannot be changed: it stays.
+    static BATCH: Cell<Option<bool>> = Cell::new(has_usual_policy().then_some(false));
 }
 
-thread_local! {
-    static POLICY: Cell<Policy> = const { Cell::new(Policy::Unknown) };
+fn has_usual_policy() -> bool {
+    // SAFETY: it takes a number, and 0 is this thread.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
 }
 
 /// Notes that this thread has answered a read of `size` bytes: what it is woken for next is probably such a one, too.
 pub(super) fn after_read(size: u32) {
-    adopt(if size >= AHEAD {
-        Policy::Batch
-    } else {
-        Policy::Normal
-    });
+    set_batch(size >= AHEAD);
 }
 
 /// Notes that this thread has another request than a read to answer.
 pub(super) fn before_other() {
-    adopt(Policy::Normal);
+    set_batch(false);
 }
 
-fn adopt(policy: Policy) {
-    POLICY.with(|current| {
-        if current.get() == Policy::Unknown {
-            // SAFETY: it takes a number, and 0 is this thread.
-            current.set(match unsafe { libc::sched_getscheduler(0) } {
-                libc::SCHED_OTHER => Policy::Normal,
-                _ => Policy::Foreign,
-            });
-        }
-        if current.get() == policy || current.get() == Policy::Foreign {
-            return;
-        }
-        let number = match policy {
-            Policy::Batch => libc::SCHED_BATCH,
-            _ => libc::SCHED_OTHER,
-        };
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the parameters outlive the call, and 0 is this thread.
-        let changed = unsafe { libc::sched_setscheduler(0, number, &parameters) } == 0;
-        current.set(if changed { policy } else { Policy::Foreign });
-    });
+fn set_batch(batch: bool) {
+    if BATCH.get().is_none_or(|now| now == batch) {
+        return;
+    }
+    let policy = match batch {
+        true => libc::SCHED_BATCH,
+        false => libc::SCHED_OTHER,
+    };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters outlive the call, and 0 is this thread.
+    let changed = unsafe { libc::sched_setscheduler(0, policy, &parameters) } == 0;
+    BATCH.set(changed.then_some(batch));
 }
 
 #[cfg(test)]
