@@ -210,6 +210,40 @@ fn members_of_one_name_and_of_reserved_ones() {
 }
 
 #[test]
+fn members_that_were_never_registered() {
+    let mut storage = MemoryStorage::new();
+    let group = |storage: &mut MemoryStorage, at: &str| {
+        storage.insert(&Path::new(at).join("__tiledb_group.tdb"), *b"");
+    };
+    // With an empty directory of details, and without one, all that is in it.
+    for at in ["empty", "old"] {
+        group(&mut storage, at);
+        put_array(&mut storage, &format!("{at}/a"));
+        group(&mut storage, &format!("{at}/sub"));
+        storage.insert_directory(&Path::new(at).join("plain/deeper"));
+    }
+    storage.insert_directory(Path::new("empty/__group"));
+    // Where there are details they tell the members, but for groups that never had any: these may hold members.
+    put_array(&mut storage, "registered/data");
+    put_array(&mut storage, "registered/removed");
+    put_array(&mut storage, "registered/inner/headers");
+    group(&mut storage, "registered/inner");
+    put_group(&mut storage, "registered/gone", &[(2, true, "../data", None)]);
+    let members = [
+        (2, true, "inner/headers", Some("headers")),
+        (2, true, "data", None),
+    ];
+    put_group(&mut storage, "registered", &members);
+    let root = tree(storage);
+    for at in ["empty", "old"] {
+        assert_eq!(list(&root, at)[2..], ["a", "sub"], "{at}");
+    }
+    assert_eq!(list(&root, "registered")[2..], ["headers", "data", "inner"]);
+    assert_eq!(list(&root, "registered/inner")[2..], ["headers"]);
+    look(&root);
+}
+
+#[test]
 fn groups_that_contain_themselves_end() {
     let mut storage = MemoryStorage::new();
     put_array(&mut storage, "g/h/a");

@@ -8,7 +8,7 @@ use crate::filter::generic::read_generic_tile;
 use crate::format::commits::{last_component, parse_lines};
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
-use crate::storage::EntryType;
+use crate::storage::{DirEntry, EntryType};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -60,29 +60,40 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     }
 }
 
-/// The directories in a group that are arrays or groups themselves: the members of a group of a time before members were
-/// registered (TileDB up to 2.7), which has no directory of details. None for any other group.
-pub fn unregistered_members(engine: &Engine, path: &Path) -> Result<Option<Vec<OsString>>> {
-    if engine.storage.metadata(&path.join(GROUP_DIRECTORY)).is_ok() {
-        return Ok(None);
-    }
-    let directories = engine
-        .storage
-        .list(path)?
-        .into_iter()
-        .filter(|entry| entry.entry_type == EntryType::Directory);
-    let members = directories
-        .map(|entry| entry.name)
-        .filter(|name| classify(engine, &path.join(name)).is_ok_and(|kind| kind != ObjectKind::Directory));
-    Ok(Some(members.collect()))
+/// Whether members were ever registered in the group at `path`. Not before TileDB 2.8, and not where `__group` is empty.
+fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
+    let entries = list_or_empty(engine, &path.join(GROUP_DIRECTORY))?;
+    Ok(entries.iter().any(|entry| entry.entry_type == EntryType::File))
+}
+
+/// The directories in a group that are its members without being registered: where nothing ever was, all arrays and groups in it; else the
+/// groups in which nothing ever was, for these hold registered members. `registered` are the paths of the members that are.
+pub fn unregistered_members(
+    engine: &Engine,
+    path: &Path,
+    registered: &HashSet<PathBuf>,
+) -> Result<Vec<OsString>> {
+    let any = !has_details(engine, path)?;
+    let is_member = |entry: &DirEntry| {
+        let at = path.join(&entry.name);
+        if entry.entry_type != EntryType::Directory || registered.contains(&at) {
+            return false;
+        }
+        match classify(engine, &at) {
+            Ok(ObjectKind::Group) => any || has_details(engine, &at).is_ok_and(|has| !has),
+            Ok(kind) => any && kind == ObjectKind::Array,
+            Err(_) => false,
+        }
+    };
+    let entries = engine.storage.list(path)?.into_iter();
+    Ok(entries.filter(is_member).map(|entry| entry.name).collect())
 }
 
 /// Bytes of memory that a member takes besides its names, and the most that those of a group may take together: some 100,000 members.
 const MEMBER: u64 = 256;
 const MAX_MEMBERS: u64 = 32 << 20;
 
-/// Reads the details of the group at `path`. A group without any has no members: so do those of a time before members were registered,
-/// for which see [`unregistered_members`].
+/// Reads the details of the group at `path`: its registered members. For others see [`unregistered_members`].
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let directory = path.join(GROUP_DIRECTORY);
     let entries = list_or_empty(engine, &directory)?;

@@ -81,20 +81,10 @@ fn of_files(context: &Context, path: &Path, directory: &str) -> Result<Permissio
     Ok(sources.files(&path.join(directory))?.permissions())
 }
 
-/// The members that lie inside the source, under the names that they are shown by; of a group without registered members, the arrays and groups in it.
+/// The members that lie inside the source, under the names that they are shown by: those that are registered, and behind them those that are not.
 fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec<(String, Node)>> {
     let mut shown = Vec::new();
     let mut seen = HashSet::new();
-    for name in unregistered_members(&context.engine, path)?.into_iter().flatten() {
-        match context.child(&path.join(&name), above) {
-            Ok(Some(node)) => shown.push((names::encode(name.as_bytes()), node)),
-            Ok(None) => {}
-            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => {
-                shown.push((names::encode(name.as_bytes()), unreadable(e)));
-            }
-            Err(e) => log::warn!("{}: {} is not shown: {e}", path.display(), name.display()),
-        }
-    }
     for member in read_group(&context.engine, path)?.members {
         let uri = member.uri.escape_ascii();
         let (Some(name), Some(at)) = (member_name(&member), member_path(&context.root, path, &member)) else {
@@ -121,6 +111,16 @@ fn members(context: &Arc<Context>, path: &Path, above: &Ancestors) -> Result<Vec
                 log::info!("{}: member {uri} is not shown: it is missing", path.display());
             }
             Err(e) => log::warn!("{}: member {uri} is not shown: {e}", path.display()),
+        }
+    }
+    for name in unregistered_members(&context.engine, path, &seen)? {
+        match context.child(&path.join(&name), above) {
+            Ok(Some(node)) => shown.push((names::encode(name.as_bytes()), node)),
+            Ok(None) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => {
+                shown.push((names::encode(name.as_bytes()), unreadable(e)));
+            }
+            Err(e) => log::warn!("{}: {} is not shown: {e}", path.display(), name.display()),
         }
     }
     Ok(shown)
