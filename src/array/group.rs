@@ -1,8 +1,9 @@
 //! Groups: their members, replayed from the files of their details, and where these lie.
 
 use super::engine::Engine;
-use super::listing::{list_or_empty, metadata_files, now, read_text, whole_name};
+use super::listing::{MetadataFiles, list_or_empty, read_text, whole_name};
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use super::time::{TimeRange, now};
 use crate::error::{Error, Result};
 use crate::filter::generic::read_generic_tile;
 use crate::format::commits::{last_component, parse_lines};
@@ -156,8 +157,9 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
 
 /// The paths of a group's metadata files in force, oldest first.
 pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
-    let files = metadata_files(engine, &path.join("__meta"), now())?;
-    Ok(files.into_iter().map(|file| file.path).collect())
+    let files = MetadataFiles::read(engine, &path.join("__meta"))?;
+    let in_force = files.at(TimeRange::until(now()));
+    Ok(in_force.map(|file| file.path.clone()).collect())
 }
 
 /// Where a member of the group at `group` lies, relative to the source; None where that is outside of it. `root` is the source's own path, which absolute

@@ -1,22 +1,23 @@
-//! What an array's directory holds at one moment: schemas, fragments, commits and metadata files, and which fragments a reader would see.
+//! What an array's directory holds at one moment: schemas, fragments, commits and metadata files.
 //!
-//! Only this can change in an array, so only this is ever looked at again.
+//! Only this can change in an array, so only this is ever looked at again. What of it a reader sees at a time is a [`super::snapshot::Snapshot`].
 
 use super::engine::Engine;
 use super::fragment::Fragment;
 use super::fragment_info::METADATA_FILE;
 use super::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
+use super::snapshot::Hidden;
+use super::time::{TimeRange, now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::MAX_VERSION;
 use crate::format::commits::{last_component, normalise_path, parse_consolidated, parse_lines};
 use crate::format::name::TimestampedName;
 use crate::storage::{DirEntry, EntryType, Metadata};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The directories that an array's state depends on.
 const DIRECTORIES: [&str; 8] = [
@@ -54,8 +55,20 @@ pub struct FragmentEntry {
     pub name: String,
     /// The fragment.
     pub fragment: Arc<Fragment>,
-    /// Why a reader would not see it; None when it would.
-    pub hidden: Option<String>,
+    /// Why no reader sees it, whatever the time; None where time decides.
+    pub uncommitted: Option<Hidden>,
+    /// The vacuum files that list it, as indices into [`ArrayListing::vacuums`].
+    pub vacuums: Vec<usize>,
+}
+
+/// A vacuum file: from its time on, readers see what replaced the fragments that it lists.
+pub struct Vacuum {
+    /// Its name without extension, which is the name of what replaced them.
+    pub stem: String,
+    /// The name, parsed.
+    pub parsed: TimestampedName,
+    /// Names of what it lists.
+    replaced: HashSet<Vec<u8>>,
 }
 
 /// What a commit file is.
@@ -123,6 +136,30 @@ pub struct MetadataFile {
     pub parsed: TimestampedName,
 }
 
+/// The files of a `__meta` directory.
+#[derive(Default)]
+pub struct MetadataFiles {
+    /// Oldest first.
+    pub files: Vec<MetadataFile>,
+    vacuums: Vec<Vacuum>,
+}
+
+impl MetadataFiles {
+    /// Those in force in a range of time, oldest first: wholly in it, and in no vacuum file that is.
+    pub fn at(&self, times: TimeRange) -> impl Iterator<Item = &MetadataFile> {
+        let vacuums: Vec<&Vacuum> = self
+            .vacuums
+            .iter()
+            .filter(|vacuum| times.covers(vacuum.parsed.timestamps))
+            .collect();
+        self.files.iter().filter(move |file| {
+            let name = super::fragment::file_name(&file.path);
+            times.covers(file.parsed.timestamps)
+                && !vacuums.iter().any(|vacuum| vacuum.replaced.contains(name))
+        })
+    }
+}
+
 /// One state of an array's directory.
 pub struct ArrayListing {
     /// In the order in which libtiledb lists them: the legacy schema first, then by name.
@@ -131,8 +168,14 @@ pub struct ArrayListing {
     pub fragments: Vec<FragmentEntry>,
     /// Root first, then `__commits`, each by name.
     pub commits: Vec<CommitFile>,
-    /// Those in force, oldest first.
-    pub metadata: Vec<MetadataFile>,
+    /// The vacuum files among them.
+    pub vacuums: Vec<Vacuum>,
+    /// The files of metadata.
+    pub metadata: MetadataFiles,
+    /// Names of fragments that are committed and not there.
+    pub missing: Vec<TimestampedName>,
+    /// Why it cannot be told which fragments are committed; None where it can.
+    pub damage: Option<Error>,
     /// Paths of consolidated fragment metadata files.
     pub consolidated_metadata: Vec<PathBuf>,
     /// Indices into `fragments` in the order of names.
@@ -147,13 +190,6 @@ pub struct ArrayListing {
 
 /// The state of the directories that a listing was made from.
 pub type Stamp = Vec<Option<(u64, u64, u64)>>;
-
-/// Milliseconds since the Unix epoch.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| {
-        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
-    })
-}
 
 /// The state of an array's directories, and the newest of their modification times. `NotFound` when the array is gone.
 pub fn stamp(engine: &Engine, array: &Path) -> Result<(Stamp, u64)> {
@@ -212,7 +248,6 @@ impl ArrayListing {
     pub fn read(
         engine: &Engine,
         array: &Path,
-        sparse_latest: impl FnOnce(&[SchemaFile]) -> bool,
         mut make: impl FnMut(PathBuf, &str, TimestampedName) -> Arc<Fragment>,
     ) -> Result<ArrayListing> {
         let read_at = now();
@@ -233,7 +268,8 @@ impl ArrayListing {
             };
             Ok((root, schemas, commits, listed))
         })?;
-        let visibility = Visibility::read(engine, &commits, read_at, sparse_latest(&schemas));
+        let committed = Committed::read(engine, &commits);
+        let vacuums = vacuums(engine, &commits);
 
         let mut fragments = Vec::new();
         let in_root = root.iter().map(|entry| (array.to_path_buf(), entry, false));
@@ -251,11 +287,17 @@ impl ArrayListing {
                 );
                 continue;
             }
-            let hidden = visibility.hidden(engine, &path, name, &parsed, in_fragments);
+            let uncommitted = committed.missing_commit(engine, &path, name, &parsed, in_fragments);
             fragments.push(FragmentEntry {
                 name: name.to_owned(),
+                uncommitted,
+                vacuums: vacuums
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, vacuum)| vacuum.replaced.contains(name.as_bytes()))
+                    .map(|(i, _)| i)
+                    .collect(),
                 fragment: make(path, name, parsed),
-                hidden,
             });
         }
         // Stable: ties keep the order of names, root first, as libtiledb has it.
@@ -268,13 +310,24 @@ impl ArrayListing {
         };
         let mut by_name: Vec<usize> = (0..fragments.len()).collect();
         by_name.sort_by_key(name);
-        let metadata = metadata_files(engine, &array.join("__meta"), read_at)?;
+        let listed = |name: &str| {
+            let at =
+                by_name.binary_search_by(|i| fragments.get(*i).map(|f| f.name.as_str()).cmp(&Some(name)));
+            at.is_ok()
+        };
+        let missing = committed.without_fragment(listed);
+        let damage = committed.damage.map(|(_, error)| error);
+        let metadata = MetadataFiles::read(engine, &array.join("__meta"))?;
         let consolidated_metadata = consolidated_metadata_files(engine, array, &root)?;
         let mtime = schemas
             .iter()
             .map(|s| s.mtime)
             .chain(fragments.iter().map(|f| f.fragment.name.timestamps.1))
-            .chain(metadata.iter().map(|m| m.parsed.timestamps.1))
+            .chain(
+                metadata
+                    .at(TimeRange::until(read_at))
+                    .map(|m| m.parsed.timestamps.1),
+            )
             .max()
             .unwrap_or(0);
         Ok(ArrayListing {
@@ -282,7 +335,10 @@ impl ArrayListing {
             fragments,
             by_name,
             commits,
+            vacuums,
             metadata,
+            missing,
+            damage,
             consolidated_metadata,
             mtime,
             stamp,
@@ -297,12 +353,33 @@ impl ArrayListing {
         self.fragments.get(*self.by_name.get(at.ok()?)?)
     }
 
-    /// The schema that a reader opening the array now would get: the last by name of those whose time has come, or else the first.
-    pub fn latest_schema(schemas: &[SchemaFile], now: u64) -> Option<&SchemaFile> {
-        schemas
+    /// The start and end stamps in the names of schemas, fragments, deletes and metadata, ascending, each once.
+    pub fn instants(&self) -> Vec<u64> {
+        let schemas = self.schemas.iter().filter(|schema| schema.name != LEGACY_SCHEMA);
+        let deletes = self
+            .commits
             .iter()
-            .rfind(|schema| schema.timestamps.1 <= now)
-            .or(schemas.first())
+            .filter(|commit| matches!(commit.kind, CommitKind::Delete | CommitKind::Update))
+            .filter_map(|commit| commit.parsed.as_ref());
+        let names = self.fragments.iter().map(|entry| &entry.fragment.name);
+        let names = names
+            .chain(deletes)
+            .chain(self.metadata.files.iter().map(|file| &file.parsed));
+        let stamps = schemas
+            .map(|schema| schema.timestamps)
+            .chain(names.map(|name| name.timestamps));
+        let mut instants: Vec<u64> = stamps.flat_map(|(start, end)| [start, end]).collect();
+        instants.sort_unstable();
+        instants.dedup();
+        instants
+    }
+
+    /// The schema in force at `time`: the last by name of those whose time has come, or else the first.
+    pub fn schema_at(&self, time: u64) -> Option<&SchemaFile> {
+        self.schemas
+            .iter()
+            .rfind(|schema| schema.timestamps.1 <= time)
+            .or(self.schemas.first())
     }
 }
 
@@ -414,49 +491,49 @@ fn fragment_name<'a>(
     }
 }
 
-/// Metadata files in force in a `__meta` directory: those whose time has come and that were not vacuumed, oldest first.
-pub fn metadata_files(engine: &Engine, directory: &Path, now: u64) -> Result<Vec<MetadataFile>> {
-    let entries = list_or_empty(engine, directory)?;
-    let names: Vec<&str> = entries
-        .iter()
-        .filter(|e| e.entry_type == EntryType::File)
-        .filter_map(utf8)
-        .collect();
-    let mut vacuumed = HashSet::new();
-    for name in names.iter().filter(|name| name.ends_with(".vac")) {
-        let in_time = TimestampedName::parse(name.as_bytes()).is_ok_and(|parsed| parsed.timestamps.1 <= now);
-        match read_text(engine, &directory.join(name)) {
-            Ok(bytes) if in_time => {
-                vacuumed.extend(
-                    parse_lines(&bytes)
-                        .iter()
-                        .map(|line| last_component(line).to_vec()),
-                );
+impl MetadataFiles {
+    /// Lists a `__meta` directory. Vacuum files that cannot be read are logged and passed over.
+    pub fn read(engine: &Engine, directory: &Path) -> Result<MetadataFiles> {
+        let mut all = MetadataFiles::default();
+        for entry in list_or_empty(engine, directory)? {
+            let Some(name) = utf8(&entry).filter(|_| entry.entry_type == EntryType::File) else {
+                continue;
+            };
+            let path = directory.join(name);
+            if name.ends_with(".vac") {
+                all.vacuums.extend(vacuum(engine, &path, name));
+                continue;
             }
-            Ok(_) => {}
-            Err(e) => log::warn!("{e}"),
+            match whole_name(name) {
+                Ok(parsed) => all.files.push(MetadataFile { path, parsed }),
+                Err(e) => log::info!("{}: passed over among metadata: {e}", path.display()),
+            }
         }
+        all.files.sort_by_key(|file| file.parsed.timestamps.0);
+        Ok(all)
     }
-    let mut files: Vec<MetadataFile> = names
+}
+
+/// The vacuum file `name` at `path`; None, with a line in the log, where it cannot be read or has no time.
+fn vacuum(engine: &Engine, path: &Path, name: &str) -> Option<Vacuum> {
+    let parsed = TimestampedName::parse(name.as_bytes()).ok()?;
+    let bytes = read_text(engine, path).map_err(|e| log::warn!("{e}")).ok()?;
+    Some(Vacuum {
+        stem: String::from_utf8_lossy(stem(name.as_bytes())).into_owned(),
+        parsed,
+        replaced: parse_lines(&bytes)
+            .iter()
+            .map(|line| last_component(&normalise_path(line)).to_vec())
+            .collect(),
+    })
+}
+
+fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Vec<Vacuum> {
+    commits
         .iter()
-        .filter(|name| !name.ends_with(".vac") && !vacuumed.contains(name.as_bytes()))
-        .filter_map(|name| match whole_name(name) {
-            Ok(parsed) => Some(MetadataFile {
-                path: directory.join(name),
-                parsed,
-            }),
-            Err(e) => {
-                log::info!(
-                    "{}: passed over among metadata: {e}",
-                    directory.join(name).display()
-                );
-                None
-            }
-        })
-        .filter(|file| file.parsed.timestamps.1 <= now)
-        .collect();
-    files.sort_by_key(|file| file.parsed.timestamps.0);
-    Ok(files)
+        .filter(|commit| commit.kind == CommitKind::Vacuum)
+        .filter_map(|commit| vacuum(engine, &commit.path(), &commit.name))
+        .collect()
 }
 
 fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<PathBuf>> {
@@ -480,47 +557,43 @@ fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry])
 }
 
 /// What the commit files say of fragments.
-struct Visibility<'a> {
+struct Committed<'a> {
     /// Names of commit files (`<fragment>.ok`, `<fragment>.wrt`) that exist or that a consolidated commit file contains.
-    committed: HashSet<Cow<'a, [u8]>>,
+    names: HashSet<Cow<'a, [u8]>>,
     /// Names of commit files that an ignore file takes out of consolidated ones.
     ignored: HashSet<Vec<u8>>,
-    /// Fragments that a vacuum file lists, and the name of that file without extension.
-    vacuumed: HashMap<Vec<u8>, String>,
-    /// A consolidated commit file that cannot be read, so that its fragments seem uncommitted.
-    damaged: Option<String>,
-    /// Whether the current schema is sparse.
-    sparse: bool,
-    now: u64,
+    /// A file that says which fragments are committed and cannot be read, and what is wrong with it.
+    damage: Option<(String, Error)>,
 }
 
-impl<'a> Visibility<'a> {
-    fn read(engine: &Engine, commits: &'a [CommitFile], now: u64, sparse: bool) -> Visibility<'a> {
+impl<'a> Committed<'a> {
+    fn read(engine: &Engine, commits: &'a [CommitFile]) -> Committed<'a> {
         let of_kind = |kind: CommitKind| commits.iter().filter(move |c| c.kind == kind);
-        let text = |commit: &CommitFile| {
-            read_text(engine, &commit.path())
-                .map_err(|e| log::warn!("{e}"))
-                .unwrap_or_default()
-        };
+        let mut damage = None;
         let mut ignored = HashSet::new();
         for commit in of_kind(CommitKind::Ignore) {
-            ignored.extend(
-                parse_lines(&text(commit))
-                    .iter()
-                    .map(|line| last_component(line).to_vec()),
-            );
+            match read_text(engine, &commit.path()) {
+                Ok(bytes) => ignored.extend(
+                    parse_lines(&bytes)
+                        .iter()
+                        .map(|line| last_component(line).to_vec()),
+                ),
+                Err(e) => {
+                    log::warn!("{e}");
+                    damage = Some((commit.name.clone(), e));
+                }
+            }
         }
-        let mut committed: HashSet<Cow<[u8]>> = of_kind(CommitKind::Ok)
+        let mut names: HashSet<Cow<[u8]>> = of_kind(CommitKind::Ok)
             .chain(of_kind(CommitKind::Write))
             .map(|commit| Cow::Borrowed(commit.name.as_bytes()))
             .collect();
-        let mut damaged = None;
         for commit in of_kind(CommitKind::Consolidated) {
             let entries = read_text(engine, &commit.path()).and_then(|bytes| {
                 parse_consolidated(&bytes).map_err(|e| e.in_file(engine.storage.display(&commit.path())))
             });
             match entries {
-                Ok(entries) => committed.extend(
+                Ok(entries) => names.extend(
                     entries
                         .iter()
                         .map(|entry| last_component(&entry.path).to_vec())
@@ -529,74 +602,46 @@ impl<'a> Visibility<'a> {
                 ),
                 Err(e) => {
                     log::warn!("{e}");
-                    damaged = Some(commit.name.clone());
+                    damage = Some((commit.name.clone(), e));
                 }
             }
         }
-        let mut vacuumed = HashMap::new();
-        for commit in of_kind(CommitKind::Vacuum) {
-            let in_time = commit
-                .parsed
-                .as_ref()
-                .is_some_and(|parsed| in_time(parsed, sparse, now));
-            if in_time {
-                let stem = String::from_utf8_lossy(stem(commit.name.as_bytes())).into_owned();
-                for line in parse_lines(&text(commit)) {
-                    let path = normalise_path(&line);
-                    vacuumed.insert(last_component(&path).to_vec(), stem.clone());
-                }
-            }
-        }
-        Visibility {
-            committed,
+        Committed {
+            names,
             ignored,
-            vacuumed,
-            damaged,
-            sparse,
-            now,
+            damage,
         }
     }
 
-    /// Why a reader opening the array now would not see a fragment; None when it would.
-    fn hidden(
+    /// Why a fragment does not count as committed; None when it does.
+    fn missing_commit(
         &self,
         engine: &Engine,
         path: &Path,
         name: &str,
         parsed: &TimestampedName,
         in_fragments: bool,
-    ) -> Option<String> {
+    ) -> Option<Hidden> {
         let marker = format!("{name}.{}", if in_fragments { "wrt" } else { "ok" });
-        let committed = self.committed.contains(marker.as_bytes())
+        let committed = self.names.contains(marker.as_bytes())
             || (parsed.name_version <= 4 && engine.storage.metadata(&path.join(METADATA_FILE)).is_ok());
-        if !committed {
-            return Some(if self.ignored.contains(marker.as_bytes()) {
-                "ignored: an ignore file takes its commit out of the consolidated commits".into()
-            } else if let Some(damaged) = &self.damaged {
-                format!(
-                    "uncommitted: there is no {marker}, and {damaged}, which may stand for it, cannot be read"
-                )
-            } else {
-                format!("uncommitted: there is no {marker}")
-            });
+        if committed {
+            return None;
         }
-        if let Some(by) = self.vacuumed.get(name.as_bytes()) {
-            return Some(format!("vacuumed: replaced by {by}"));
+        if self.ignored.contains(marker.as_bytes()) {
+            return Some(Hidden::Ignored);
         }
-        let (start, end) = parsed.timestamps;
-        (!in_time(parsed, self.sparse, self.now))
-            .then(|| format!("in the future: its timestamps are {start} to {end}"))
+        let damaged = self.damage.as_ref().map(|(file, _)| file.clone());
+        Some(Hidden::Uncommitted { marker, damaged })
     }
-}
 
-/// Whether a reader that opens the array `now` takes a fragment or vacuum file of this name into account. Of sparse arrays it does from the
-/// start of their time on, because from version 15 cells carry their own timestamps where they differ.
-fn in_time(name: &TimestampedName, sparse: bool, now: u64) -> bool {
-    let (start, end) = name.timestamps;
-    let from = if sparse && name.name_version >= 15 {
-        start
-    } else {
-        end
-    };
-    from <= now
+    /// Names of fragments that are committed though `listed` says that they are not there.
+    fn without_fragment(&self, listed: impl Fn(&str) -> bool) -> Vec<TimestampedName> {
+        let names = self.names.iter().filter_map(|marker| {
+            let (stem, extension) = std::str::from_utf8(marker).ok()?.rsplit_once('.')?;
+            let commits = matches!(extension, "ok" | "wrt") && !listed(stem);
+            TimestampedName::parse(stem.as_bytes()).ok().filter(|_| commits)
+        });
+        names.collect()
+    }
 }

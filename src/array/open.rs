@@ -3,8 +3,10 @@
 use super::body::GenericFile;
 use super::engine::Engine;
 use super::fragment::Fragment;
-use super::listing::{ArrayListing, SchemaFile, now, stamp};
+use super::listing::{ArrayListing, SchemaFile, stamp};
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
+use super::snapshot::Snapshot;
+use super::time::{TimeRange, now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::enumeration::Enumeration;
@@ -32,6 +34,7 @@ pub struct Array {
     /// Its key, where one was given.
     pub key: Option<EncryptionKey>,
     listing: Mutex<Option<(Instant, Arc<ArrayListing>)>>,
+    latest: Mutex<Option<Arc<Snapshot>>>,
 }
 
 impl Drop for Array {
@@ -52,6 +55,7 @@ impl Array {
             schemas,
             key,
             listing: Mutex::default(),
+            latest: Mutex::default(),
         }
     }
 
@@ -84,41 +88,68 @@ impl Array {
 
     /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of one is read once.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
-        ArrayListing::read(
-            &self.engine,
-            &self.path,
-            |schemas| {
-                let latest = ArrayListing::latest_schema(schemas, now());
-                latest
-                    .and_then(|file| self.schemas.get(&file.name).ok())
-                    .is_some_and(|schema| schema.array_type == ArrayType::Sparse)
-            },
-            |path, name, parsed| {
-                let known = before.and_then(|listing| listing.fragment(name));
-                match known.filter(|known| known.fragment.path == path) {
-                    Some(known) => known.fragment.clone(),
-                    None => Arc::new(Fragment::new(
-                        self.engine.clone(),
-                        self.schemas.clone(),
-                        path,
-                        parsed,
-                        self.key.clone(),
-                    )),
-                }
-            },
-        )
+        ArrayListing::read(&self.engine, &self.path, |path, name, parsed| {
+            let known = before.and_then(|listing| listing.fragment(name));
+            match known.filter(|known| known.fragment.path == path) {
+                Some(known) => known.fragment.clone(),
+                None => Arc::new(Fragment::new(
+                    self.engine.clone(),
+                    self.schemas.clone(),
+                    path,
+                    parsed,
+                    self.key.clone(),
+                )),
+            }
+        })
+    }
+
+    /// What a reader sees who asks for a range of time: one that has no end, as `times` None, ends now. Now is remembered, so that as long as
+    /// nothing changes the same snapshot is given.
+    pub fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
+        let (listing, times) = (self.listing()?, times.unwrap_or(TimeRange::ALL));
+        if times.end != u64::MAX {
+            return Ok(self.snapshot_of(listing, times));
+        }
+        let times = TimeRange { end: now(), ..times };
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*latest
+            && Arc::ptr_eq(&known.listing, &listing)
+            && known.times.start == times.start
+            && known.times.end <= times.end
+            && known.next.is_none_or(|next| times.end < next)
+        {
+            return Ok(known.clone());
+        }
+        let snapshot = self.snapshot_of(listing, times);
+        *latest = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> Arc<Snapshot> {
+        let schema = listing
+            .schema_at(times.end)
+            .and_then(|file| self.schemas.get(&file.name).ok());
+        let sparse = schema.is_some_and(|schema| schema.array_type == ArrayType::Sparse);
+        Arc::new(Snapshot::new(listing, times, sparse))
+    }
+
+    /// The file of the schema in force in a snapshot.
+    pub fn schema_file(&self, snapshot: &Snapshot) -> Result<SchemaFile> {
+        snapshot.schema_file().cloned().ok_or_else(|| {
+            Error::corrupt("the array has no schema")
+                .at(0)
+                .in_file(self.engine.storage.display(&self.path))
+        })
+    }
+
+    /// The schema in force in a snapshot.
+    pub fn schema(&self, snapshot: &Snapshot) -> Result<Arc<Schema>> {
+        self.schemas.get(&self.schema_file(snapshot)?.name)
     }
 
     /// The file of the schema that a reader opening the array now would get.
     pub fn latest_schema_file(&self) -> Result<SchemaFile> {
-        let listing = self.listing()?;
-        ArrayListing::latest_schema(&listing.schemas, now())
-            .cloned()
-            .ok_or_else(|| {
-                Error::corrupt("the array has no schema")
-                    .at(0)
-                    .in_file(self.engine.storage.display(&self.path))
-            })
+        self.schema_file(&*self.snapshot(None)?)
     }
 
     /// That schema.

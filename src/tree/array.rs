@@ -13,6 +13,7 @@ use crate::array::Array;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::listing::FragmentEntry;
 use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
+use crate::array::snapshot::Hidden;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -121,9 +122,9 @@ fn permissions(array: &Array, name: &str) -> Result<Permissions> {
     Ok(match name {
         "schema.json" | "enumerations" | "labels" => sources.latest_schema(array)?.permissions(),
         "metadata.json" => {
-            let listing = array.listing()?;
+            let snapshot = array.snapshot(None)?;
             let sources = sources.names(&array.path.join("__meta"));
-            of_files(sources, &mut listing.metadata.iter().map(|file| &*file.path))
+            of_files(sources, &mut snapshot.metadata().map(|file| &*file.path))
         }
         "schemas" => {
             let directory = array.path.join(SCHEMA_DIRECTORY);
@@ -190,8 +191,8 @@ fn schema_json(array: &Array) -> Result<serde_json::Value> {
 }
 
 fn metadata_json(array: &Arc<Array>) -> Result<Content> {
-    let listing = array.listing()?;
-    let paths: Vec<PathBuf> = listing.metadata.iter().map(|file| file.path.clone()).collect();
+    let snapshot = array.snapshot(None)?;
+    let paths: Vec<PathBuf> = snapshot.metadata().map(|file| file.path.clone()).collect();
     metadata(&array.engine, &paths, array.key.as_ref())
 }
 
@@ -347,15 +348,21 @@ impl Directory for FragmentsDirectory {
 }
 
 fn fragments_json(array: &Array) -> Result<Vec<u8>> {
-    let listing = array.listing()?;
+    let snapshot = array.snapshot(None)?;
+    let listing = &snapshot.listing;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files);
-    Ok(json::render_objects(&listing.fragments, |entry| {
-        json::fragments::members(&fragment_entry(entry, &consolidated))
+    let entries: Vec<_> = listing.fragments.iter().zip(&snapshot.hidden).collect();
+    Ok(json::render_objects(&entries, |(entry, hidden)| {
+        json::fragments::members(&fragment_entry(entry, hidden.as_ref(), &consolidated))
     }))
 }
 
-fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> json::fragments::FragmentEntry {
+fn fragment_entry(
+    entry: &FragmentEntry,
+    hidden: Option<&Hidden>,
+    consolidated: &HashSet<Vec<u8>>,
+) -> json::fragments::FragmentEntry {
     let name = &entry.fragment.name;
     let mut out = json::fragments::FragmentEntry {
         name: entry.name.clone().into_bytes(),
@@ -368,8 +375,8 @@ fn fragment_entry(entry: &FragmentEntry, consolidated: &HashSet<Vec<u8>>) -> jso
         schema_name: None,
         non_empty_domain: None,
         has_consolidated_metadata: Some(consolidated.contains(entry.name.as_bytes())),
-        visible: entry.hidden.is_none(),
-        reason: entry.hidden.clone(),
+        visible: hidden.is_none(),
+        reason: hidden.map(Hidden::to_string),
     };
     match entry.fragment.look().and_then(|info| Ok((size(&info)?, info))) {
         Ok((size, info)) => {

@@ -146,7 +146,7 @@ impl Directory for RootDirectory {
 
 /// `.tiledbfs/`. Errors tell names and values, and counters what is read: these are for the user who mounted it alone.
 fn own_directory(stats: Arc<Stats>, errors: Arc<ErrorLog>) -> Node {
-    let mounted = crate::array::listing::now();
+    let mounted = crate::array::time::now();
     let version = Document::node(mounted, Freshness::Immutable, || {
         Ok(format!(
             "tiledbfs {}\nformat versions 1 to {MAX_VERSION}\n",

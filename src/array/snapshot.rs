@@ -1,0 +1,180 @@
+//! What a reader sees in an array in a range of time.
+
+use super::fragment::Fragment;
+use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile, Vacuum};
+use super::time::TimeRange;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::name::TimestampedName;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a reader does not see a fragment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hidden {
+    /// An ignore file takes its commit out of the consolidated ones.
+    Ignored,
+    /// Nothing commits it.
+    Uncommitted {
+        /// The commit file that is missing.
+        marker: String,
+        /// A consolidated commit file that may stand for it and cannot be read.
+        damaged: Option<String>,
+    },
+    /// A vacuum file lists it.
+    Vacuumed {
+        /// The fragment that replaced it.
+        by: String,
+    },
+    /// It was written later than the range of time, or ended later.
+    Future((u64, u64)),
+    /// It was written before the range of time, or began before it.
+    Past((u64, u64)),
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hidden::Ignored => {
+                f.write_str("ignored: an ignore file takes its commit out of the consolidated commits")
+            }
+            Hidden::Uncommitted {
+                marker,
+                damaged: None,
+            } => write!(f, "uncommitted: there is no {marker}"),
+            Hidden::Uncommitted {
+                marker,
+                damaged: Some(damaged),
+            } => write!(
+                f,
+                "uncommitted: there is no {marker}, and {damaged}, which may stand for it, cannot be read"
+            ),
+            Hidden::Vacuumed { by } => write!(f, "vacuumed: replaced by {by}"),
+            Hidden::Future((start, end)) => {
+                write!(f, "in the future: its timestamps are {start} to {end}")
+            }
+            Hidden::Past((start, end)) => {
+                write!(f, "in the past: its timestamps are {start} to {end}")
+            }
+        }
+    }
+}
+
+/// What a reader sees in an array in a range of time. A function of what is in the array: nothing in it changes.
+pub struct Snapshot {
+    /// What is in the array.
+    pub listing: Arc<ArrayListing>,
+    /// The range of time.
+    pub times: TimeRange,
+    /// For each fragment of the listing, why it is not seen; None where it is.
+    pub hidden: Vec<Option<Hidden>>,
+    /// The first instant after the end of the range at which a reader may see something else.
+    pub next: Option<u64>,
+}
+
+impl Snapshot {
+    /// What of `listing` is seen at `times`, in an array whose schema in force is `sparse`.
+    pub fn new(listing: Arc<ArrayListing>, times: TimeRange, sparse: bool) -> Snapshot {
+        let vacuums: Vec<bool> = listing
+            .vacuums
+            .iter()
+            .map(|vacuum| counts(&vacuum.parsed, times, sparse))
+            .collect();
+        let hidden = listing
+            .fragments
+            .iter()
+            .map(|entry| hidden(entry, &listing.vacuums, &vacuums, times, sparse))
+            .collect();
+        let next = listing
+            .instants()
+            .into_iter()
+            .find(|&instant| instant > times.end);
+        Snapshot {
+            listing,
+            times,
+            hidden,
+            next,
+        }
+    }
+
+    /// The file of the schema in force. `t0` of the range does not restrict schemas.
+    pub fn schema_file(&self) -> Option<&SchemaFile> {
+        self.listing.schema_at(self.times.end)
+    }
+
+    /// The fragments that are seen, in reading order: later ones are newer.
+    pub fn fragments(&self) -> impl DoubleEndedIterator<Item = &FragmentEntry> {
+        let entries = self.listing.fragments.iter().zip(&self.hidden);
+        entries
+            .filter(|(_, hidden)| hidden.is_none())
+            .map(|(entry, _)| entry)
+    }
+
+    /// The same, opened later.
+    pub fn fragment_list(&self) -> Vec<Arc<Fragment>> {
+        self.fragments().map(|entry| entry.fragment.clone()).collect()
+    }
+
+    /// The files of metadata in force, oldest first.
+    pub fn metadata(&self) -> impl Iterator<Item = &MetadataFile> {
+        self.listing.metadata.at(self.times)
+    }
+
+    /// Fails where it cannot be told which fragments are seen: a file that says so is damaged, or a committed fragment is missing.
+    pub fn check_complete(&self) -> Result<()> {
+        if let Some(damage) = &self.listing.damage {
+            return Err(damage.clone());
+        }
+        let missing = self.listing.missing.iter();
+        match missing
+            .filter(|name| self.times.covers(name.timestamps))
+            .min_by_key(|name| name.timestamps)
+        {
+            None => Ok(()),
+            Some(name) => {
+                let (start, end) = name.timestamps;
+                let uuid = String::from_utf8_lossy(&name.uuid);
+                let message = format!("fragment {uuid} of {start} to {end} is committed and not there");
+                Err(Error::new(ErrorKind::Missing, message).at(0))
+            }
+        }
+    }
+}
+
+/// Whether a reader takes a fragment or vacuum file of this name into account. Of sparse arrays it does where any of its time lies in the range,
+/// because from version 15 cells carry their own timestamps where they differ; otherwise where all of it does.
+fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> bool {
+    if sparse && name.name_version >= 15 {
+        times.meets(name.timestamps)
+    } else {
+        times.covers(name.timestamps)
+    }
+}
+
+fn hidden(
+    entry: &FragmentEntry,
+    vacuums: &[Vacuum],
+    in_force: &[bool],
+    times: TimeRange,
+    sparse: bool,
+) -> Option<Hidden> {
+    if let Some(uncommitted) = &entry.uncommitted {
+        return Some(uncommitted.clone());
+    }
+    let mut listed = entry.vacuums.iter().rev();
+    let by = listed.find(|&&i| in_force.get(i).copied().unwrap_or(false));
+    if let Some(vacuum) = by.and_then(|&i| vacuums.get(i)) {
+        return Some(Hidden::Vacuumed {
+            by: vacuum.stem.clone(),
+        });
+    }
+    let name = &entry.fragment.name;
+    if counts(name, times, sparse) {
+        return None;
+    }
+    let (start, end) = name.timestamps;
+    let past = end < times.start || end <= times.end && start < times.start;
+    Some(match past {
+        true => Hidden::Past((start, end)),
+        false => Hidden::Future((start, end)),
+    })
+}

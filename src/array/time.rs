@@ -1,0 +1,48 @@
+//! Time as TileDB counts it: milliseconds since the Unix epoch, in the names of files.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a reader asks for: everything that was stamped from `start` to `end`, both in, in milliseconds since the Unix epoch. One whose start
+/// is after its end holds nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimeRange {
+    /// The first millisecond.
+    pub start: u64,
+    /// The last one.
+    pub end: u64,
+}
+
+impl TimeRange {
+    /// All of time, what is stamped in the future included.
+    pub const ALL: TimeRange = TimeRange {
+        start: 0,
+        end: u64::MAX,
+    };
+
+    /// Everything up to `end`.
+    pub fn until(end: u64) -> TimeRange {
+        TimeRange { start: 0, end }
+    }
+
+    /// Whether all of `stamps`, start and end, lies in it.
+    pub fn covers(&self, stamps: (u64, u64)) -> bool {
+        self.start <= stamps.0 && stamps.1 <= self.end
+    }
+
+    /// Whether any of `stamps` lies in it.
+    pub fn meets(&self, stamps: (u64, u64)) -> bool {
+        stamps.0 <= self.end && self.start <= stamps.1
+    }
+
+    /// Whether one instant lies in it.
+    pub fn contains(&self, instant: u64) -> bool {
+        self.covers((instant, instant))
+    }
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| {
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    })
+}
