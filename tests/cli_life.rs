@@ -355,6 +355,45 @@ fn the_terminal_goes_away() {
     place.is_clean();
 }
 
+/// What the caller has open is not kept open by the mount: neither a lock on descriptor 9, nor the end of a pipe, under any number.
+#[test]
+fn descriptors_of_the_caller_are_its_own() {
+    for more in [&[][..], &["-o", "auto_unmount"]] {
+        let place = Place::new();
+        let script = r#"
+            exec 9>lock 3>&1
+            flock 9
+            "$@"
+        "#;
+        let mount = place.mount_command(more);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", script, "sh"])
+            .arg(mount.get_program())
+            .args(mount.get_args())
+            .current_dir(place.path(""))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // Its output ends when nobody holds the pipe any more.
+        std::thread::spawn(move || sender.send(shell.output()));
+        let output = receiver
+            .recv_timeout(PATIENCE)
+            .expect("the pipeline ends")
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(place.mounts(), 1);
+        let lock = Command::new("flock")
+            .args(["-n", "lock", "true"])
+            .current_dir(place.path(""))
+            .status();
+        assert!(lock.unwrap().success(), "the lock is free");
+        assert!(place.run(&["unmount", "mnt"]).status.success());
+        fs::remove_file(place.path("lock")).unwrap();
+        place.is_clean();
+    }
+}
+
 #[test]
 fn an_open_file_and_a_working_directory_keep_it_busy() {
     let place = Place::new();

@@ -24,11 +24,12 @@ use std::process::{Child, Command, Stdio};
 /// The option that marks the second process.
 pub(super) const FLAG: &str = "in-background";
 
-/// Starts the second process and waits until what it has mounted on `mountpoint` answers.
-pub(super) fn launch(mountpoint: &Path) -> Result<(), Failure> {
+/// Starts the second process with the command line `arguments` and waits until what it has mounted on `mountpoint` answers.
+pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::new(format!("cannot go into the background: {error}"));
+    keep_descriptors().map_err(cannot)?;
     let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
-    let mut child = start(theirs.into()).map_err(cannot)?;
+    let mut child = start(arguments, theirs.into()).map_err(cannot)?;
     let mut input = BufReader::new(&ours);
     let message = receive(&mut input);
     let failure = match message.split_once(' ').unwrap_or((&message, "")) {
@@ -57,17 +58,39 @@ pub(super) fn launch(mountpoint: &Path) -> Result<(), Failure> {
     Err(Failure::new(failure))
 }
 
-/// The same command line again, marked.
-fn start(stdout: OwnedFd) -> io::Result<Child> {
-    let mut arguments = std::env::args_os();
-    let program = arguments.next().unwrap_or_else(|| OsString::from("tiledbfs"));
-    let subcommand = arguments.next();
+/// Keeps the descriptors that this process was started with from the second one: a lock or a pipe of the caller would stay open until
+/// the unmount.
+fn keep_descriptors() -> io::Result<()> {
+    let names = fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
+    for name in names.collect::<io::Result<Vec<OsString>>>()? {
+        let Some(descriptor) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // SAFETY: a system call without pointers. Only what the next process is given changes.
+        if descriptor > 2
+            && unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } < 0
+            && let error = io::Error::last_os_error()
+            // That of the listing is closed by now.
+            && error.raw_os_error() != Some(libc::EBADF)
+        {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// The command line `arguments`, whose second one is the subcommand, marked.
+fn start(arguments: &[OsString], stdout: OwnedFd) -> io::Result<Child> {
+    let (subcommand, rest) = match arguments {
+        [_, subcommand, rest @ ..] => (subcommand, rest),
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
     let executable = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     Command::new(executable)
-        .arg0(program)
-        .args(subcommand)
+        .arg0("tiledbfs")
+        .arg(subcommand)
         .arg(format!("--{FLAG}"))
-        .args(arguments)
+        .args(rest)
         .stdout(Stdio::from(stdout))
         .spawn()
 }

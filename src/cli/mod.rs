@@ -230,12 +230,13 @@ pub fn main() -> ExitCode {
         )
         .into_boxed_str(),
     );
-    let matches = Cli::command().version(version).get_matches();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let matches = Cli::command().version(version).get_matches_from(&arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     settle_allocator();
     raise_file_limit();
     let result = match cli.command {
-        Command::Mount(args) => success(mount::run(&args)),
+        Command::Mount(args) => success(mount::run(&args, &arguments)),
         Command::Unmount(args) => success(unmount::run(&args.mountpoint, args.lazy)),
         Command::Ls(args) => success(show::ls(&args)),
         Command::Cat(args) => success(show::cat(&args)),

@@ -7,14 +7,15 @@ use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
 use crate::tree::Options;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// Runs the subcommand; in the foreground until it is unmounted.
-pub(super) fn run(args: &MountArgs) -> Result<(), Failure> {
+/// Runs the subcommand, given with the command line `arguments`; in the foreground until it is unmounted.
+pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
     let flags = parse_mount_options(&args.options)?;
     if args.foreground {
         start_log(args.log_file.as_deref(), true)?;
@@ -22,7 +23,7 @@ pub(super) fn run(args: &MountArgs) -> Result<(), Failure> {
         return serve(mounted, &events);
     }
     if !args.in_background {
-        return daemon::launch(&args.mountpoint);
+        return daemon::launch(arguments, &args.mountpoint);
     }
     let caller = daemon::Caller::new().map_err(|error| Failure::new(error.to_string()))?;
     let started = start_log(args.log_file.as_deref(), false).and_then(|()| start(args, &flags));
