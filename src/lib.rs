@@ -84,5 +84,6 @@ pub mod fuse;
 pub mod stats;
 pub mod storage;
 pub mod tree;
+pub mod view;
 
 pub use error::{Error, ErrorKind, Result};

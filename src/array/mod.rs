@@ -3,6 +3,7 @@
 
 pub mod body;
 pub mod cache;
+pub mod cells;
 pub mod column;
 pub mod engine;
 pub mod field;

@@ -1,0 +1,127 @@
+//! The cells of one field in order: those of a fragment as they are stored, those of a view as a reader gets them.
+
+use super::column::{Column, Content, OpenColumn};
+use super::field::Field;
+use super::fragment_info::FragmentInfo;
+use super::piece::Piece;
+use crate::error::{Error, ErrorKind, Result};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// The cells of one field, as up to three seekable sequences of bytes: values one after the other, where each var-sized cell begins (with one
+/// entry more than there are cells, little-endian u64), and one byte of validity a cell. Everything that is shown of an array is made of these.
+pub trait Cells: Send + Sync {
+    /// How many.
+    fn count(&self) -> u64;
+
+    /// Bytes of a cell; None where they are var-sized.
+    fn cell_size(&self) -> Option<u64>;
+
+    /// Bytes of `content`.
+    fn len(&self, content: Content) -> Result<u64>;
+
+    /// The bytes in `range` of `content`, cut at its end.
+    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>>;
+}
+
+impl dyn Cells {
+    /// The values of fixed-size cells.
+    pub fn values<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let size = self.cell_size().unwrap_or(1);
+        self.read_whole(Content::Data, cells, size, scratch)
+    }
+
+    /// The validity of cells, a byte each: 0 = null.
+    pub fn validity<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        self.read_whole(Content::Validity, cells, 1, scratch)
+    }
+
+    /// Where each of some var-sized cells begins in the bytes of values, and where the last of them ends.
+    pub fn starts(&self, cells: Range<u64>) -> Result<Vec<u64>> {
+        let mut scratch = Vec::new();
+        let entries = cells.start..cells.end.saturating_add(1);
+        let bytes = self.read_whole(Content::Offsets, entries, 8, &mut scratch)?;
+        let entries = bytes.as_chunks::<8>().0.iter();
+        Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
+    }
+
+    /// Entries of `size` bytes each; fails where there are fewer.
+    fn read_whole<'s>(
+        &self,
+        content: Content,
+        entries: Range<u64>,
+        size: u64,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<Piece<'s>> {
+        let bytes = entries.start.saturating_mul(size)..entries.end.saturating_mul(size);
+        let wanted = bytes.end.saturating_sub(bytes.start);
+        let piece = self.read(content, bytes, scratch)?;
+        if piece.len() as u64 != wanted {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!("{} bytes of {content:?} where {wanted} were wanted", piece.len()),
+            ));
+        }
+        Ok(piece)
+    }
+}
+
+/// The cells of a field of a fragment in the order on disk. Files are opened when they are first read, and stay open.
+pub struct FragmentCells {
+    column: Column,
+    count: u64,
+    open: [OnceLock<OpenColumn>; 3],
+}
+
+impl FragmentCells {
+    /// The cells of `field`, one of `info.fields`.
+    pub fn new(info: Arc<FragmentInfo>, field: Field) -> Self {
+        FragmentCells {
+            count: info.geometry.cell_num,
+            column: Column::new(info, field),
+            open: Default::default(),
+        }
+    }
+
+    /// Its field.
+    pub fn field(&self) -> &Field {
+        self.column.field()
+    }
+
+    fn opened(&self, content: Content) -> Result<&OpenColumn> {
+        let slot = match content {
+            Content::Data => 0,
+            Content::Offsets => 1,
+            Content::Validity => 2,
+        };
+        let cell: &OnceLock<OpenColumn> = self
+            .open
+            .get(slot)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "a content of no slot"))?;
+        match cell.get() {
+            Some(open) => Ok(open),
+            None => {
+                let open = self.column.open(content, None)?;
+                Ok(cell.get_or_init(|| open))
+            }
+        }
+    }
+}
+
+impl Cells for FragmentCells {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        self.column.field().cell_size()
+    }
+
+    fn len(&self, content: Content) -> Result<u64> {
+        self.column.len(content, None)
+    }
+
+    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        self.opened(content)?.read(range, scratch)
+    }
+}

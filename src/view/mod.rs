@@ -1,0 +1,240 @@
+//! An array as TileDB reads it: the fragments that are visible in a range of time merged, deletes carried out, whole or a part of it.
+//!
+//! A [`View`] says which cells there are and in which order; [`View::open`] gives the cells of one field. Dense views are row-major boxes ([`dense`]);
+//! sparse ones are in the array's global order ([`sparse`]).
+
+mod column;
+mod dense;
+mod sparse;
+
+use crate::array::Array;
+use crate::array::cells::Cells;
+use crate::array::listing::SchemaFile;
+use crate::array::snapshot::Snapshot;
+use crate::array::time::TimeRange;
+use crate::error::Result;
+use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::enums::ArrayType;
+use crate::format::range::Rect;
+use crate::format::schema::Schema;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// A range along one dimension, both ends in, each the stored bytes of a value. An open end (None) of a dense view is that of what its fragments
+/// cover; of a sparse one it does not restrict. A range whose lower end is above its upper one holds nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct DimRange {
+    /// Lower end.
+    pub lo: Option<Vec<u8>>,
+    /// Upper end.
+    pub hi: Option<Vec<u8>>,
+}
+
+/// Whether a field of a view is a dimension or an attribute, with its index in the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Role {
+    Dimension(usize),
+    Attribute(usize),
+}
+
+/// A field of a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewField {
+    /// Its name as stored; empty for an anonymous one.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub role: Role,
+    /// Type of a value.
+    pub datatype: Datatype,
+    /// Values a cell.
+    pub cell_val_num: CellValNum,
+    /// Whether it has validity bytes.
+    pub nullable: bool,
+}
+
+impl ViewField {
+    /// The fields of a schema: dimensions first, in its order.
+    pub fn all(schema: &Schema) -> Vec<ViewField> {
+        let dimensions = schema
+            .dimensions
+            .iter()
+            .enumerate()
+            .map(|(i, dimension)| ViewField {
+                name: dimension.name.clone(),
+                role: Role::Dimension(i),
+                datatype: dimension.datatype,
+                cell_val_num: dimension.cell_val_num,
+                nullable: false,
+            });
+        let attributes = schema
+            .attributes
+            .iter()
+            .enumerate()
+            .map(|(i, attribute)| ViewField {
+                name: attribute.name.clone(),
+                role: Role::Attribute(i),
+                datatype: attribute.datatype,
+                cell_val_num: attribute.cell_val_num,
+                nullable: attribute.nullable,
+            });
+        dimensions.chain(attributes).collect()
+    }
+
+    /// Bytes of a cell; None when var-sized.
+    pub fn cell_size(&self) -> Option<u64> {
+        self.cell_val_num.cell_size(self.datatype)
+    }
+}
+
+/// An array, or a part of it, as a reader sees it in a range of time. Cheap to make: fragments are opened when something of them is asked.
+pub struct View {
+    array: Arc<Array>,
+    snapshot: Arc<Snapshot>,
+    schema_file: SchemaFile,
+    schema: Arc<Schema>,
+    fields: Vec<ViewField>,
+    subarray: Option<Vec<DimRange>>,
+    state: u64,
+    merge: Merge,
+}
+
+/// How fragments become one.
+enum Merge {
+    Dense(Arc<dense::Dense>),
+    Sparse(Arc<sparse::Sparse>),
+}
+
+impl View {
+    /// What a reader sees in `array` at `times` (None: up to now), of `subarray` (None: all of it; one range a dimension, in the schema's order, which
+    /// the caller has held against the domain). Reads names and the schema alone.
+    pub fn new(array: Arc<Array>, times: Option<TimeRange>, subarray: Option<Vec<DimRange>>) -> Result<View> {
+        let snapshot = array.snapshot(times)?;
+        let schema_file = array.schema_file(&snapshot)?;
+        let schema = array.schemas.get(&schema_file.name)?;
+        snapshot.check_complete()?;
+        let state = state(&snapshot, &schema_file, times, subarray.as_deref());
+        let merge = match schema.array_type {
+            ArrayType::Dense => Merge::Dense(Arc::new(dense::Dense::new(
+                &array,
+                &snapshot,
+                &schema,
+                subarray.as_deref(),
+                state,
+            ))),
+            ArrayType::Sparse => Merge::Sparse(Arc::new(sparse::Sparse::new(
+                &array,
+                &snapshot,
+                &schema,
+                subarray.as_deref(),
+                state,
+            ))),
+        };
+        Ok(View {
+            fields: ViewField::all(&schema),
+            array,
+            snapshot,
+            schema_file,
+            schema,
+            subarray,
+            state,
+            merge,
+        })
+    }
+
+    /// The array.
+    pub fn array(&self) -> &Arc<Array> {
+        &self.array
+    }
+
+    /// Fragments and more, as seen in its range of time.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The file of the schema in force.
+    pub fn schema_file(&self) -> &SchemaFile {
+        &self.schema_file
+    }
+
+    /// The schema in force.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// The part of the domain that was asked for.
+    pub fn subarray(&self) -> Option<&[DimRange]> {
+        self.subarray.as_deref()
+    }
+
+    /// Dimensions, then attributes, in the order of the schema in force.
+    pub fn fields(&self) -> &[ViewField] {
+        &self.fields
+    }
+
+    /// Whether cells are there by position, in row-major order; otherwise in the array's global order.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.merge, Merge::Dense(_))
+    }
+
+    /// Names what it shows: equal for two views of an array that show the same.
+    pub fn state(&self) -> u64 {
+        self.state
+    }
+
+    /// The box that a dense view covers: what was asked for, or else what its fragments cover. None where nothing is visible, and of sparse ones.
+    pub fn region(&self) -> Result<Option<Rect>> {
+        match &self.merge {
+            Merge::Dense(dense) => dense.region(),
+            Merge::Sparse(_) => Ok(None),
+        }
+    }
+
+    /// Dense: the length of each axis. Sparse: the number of cells alone.
+    pub fn shape(&self) -> Result<Vec<u64>> {
+        match &self.merge {
+            Merge::Dense(dense) => dense.shape(),
+            Merge::Sparse(sparse) => Ok(vec![sparse.count()?]),
+        }
+    }
+
+    /// The number of cells. `LimitExceeded` beyond 2^64.
+    pub fn count(&self) -> Result<u64> {
+        match &self.merge {
+            Merge::Dense(dense) => dense.count(),
+            Merge::Sparse(sparse) => sparse.count(),
+        }
+    }
+
+    /// The cells of field `field`, an index into [`View::fields`]. Those of a dimension of a dense view are the coordinates along its axis, once
+    /// each. `NotFound` for an index out of bounds.
+    pub fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
+        match &self.merge {
+            Merge::Dense(dense) => dense.open(field),
+            Merge::Sparse(sparse) => sparse.open(field),
+        }
+    }
+}
+
+fn state(
+    snapshot: &Snapshot,
+    schema: &SchemaFile,
+    times: Option<TimeRange>,
+    subarray: Option<&[DimRange]>,
+) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    schema.name.hash(&mut hasher);
+    for entry in snapshot.fragments() {
+        entry.name.hash(&mut hasher);
+    }
+    for commit in &snapshot.listing.commits {
+        (&commit.name, commit.kind.extension()).hash(&mut hasher);
+    }
+    // What is seen now does not depend on the clock until it reaches the next stamp.
+    match (times, snapshot.next) {
+        (None, None) => {}
+        _ => snapshot.times.hash(&mut hasher),
+    }
+    subarray.hash(&mut hasher);
+    hasher.finish()
+}
