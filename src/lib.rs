@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from the few that everybody
-//! uses ([`error`], [`cursor`], [`stats`]).
+//! uses ([`error`], [`cursor`], [`calendar`], [`stats`]).
 //!
 //! | module | knows | must not know |
 //! |---|---|---|
@@ -74,6 +74,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod array;
+pub mod calendar;
 pub mod check;
 pub mod cli;
 pub mod cursor;

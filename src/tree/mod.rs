@@ -18,6 +18,7 @@ pub mod npy;
 mod permissions;
 mod root;
 pub mod segments;
+pub mod times;
 pub mod walk;
 pub use errors::ErrorLog;
 pub use node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece};

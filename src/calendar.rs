@@ -1,0 +1,108 @@
+//! The proleptic Gregorian calendar: dates and days since the Unix epoch, for any year.
+
+/// Days from 1970-01-01 to the first of January of `year`.
+fn days_to_year(year: i128) -> i128 {
+    let before = year - 1;
+    365 * (year - 1970) + before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400) - 477
+}
+
+/// Days of each month of `year`.
+fn months(year: i128) -> [i128; 12] {
+    let multiple_of = |n| year.rem_euclid(n) == 0;
+    let leap = multiple_of(4) && (!multiple_of(100) || multiple_of(400));
+    [31, 28 + i128::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+}
+
+/// Days from 1970-01-01 to a date; None where the calendar has no such date. Months and days count from 1.
+pub fn days_from_date(year: i64, month: u32, day: u32) -> Option<i128> {
+    let year = i128::from(year);
+    let lengths = months(year);
+    let month = (month as usize).checked_sub(1)?;
+    let day = i128::from(day);
+    if day < 1 || day > *lengths.get(month)? {
+        return None;
+    }
+    let before: i128 = lengths.iter().take(month).sum();
+    Some(days_to_year(year) + before + day - 1)
+}
+
+/// Year, month and day of a count of days since 1970-01-01. Months and days count from 1.
+pub fn date_from_days(days: i64) -> (i64, u32, u32) {
+    let days = i128::from(days);
+    // 400 years have 146,097 days; leap years make this at most one year late.
+    let mut year = 1970 + (days * 400).div_euclid(146_097) - 1;
+    while days_to_year(year + 1) <= days {
+        year += 1;
+    }
+    let mut day = days - days_to_year(year) + 1;
+    let mut month = 1;
+    for length in months(year) {
+        if day <= length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    // A year of fewer days than i64 counts fits in i64 as well.
+    (year as i64, month, day as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (days, date) in [
+            (0, (1970, 1, 1)),
+            (-1, (1969, 12, 31)),
+            (59, (1970, 3, 1)),
+            (11_016, (2000, 2, 29)),
+            (20_123, (2025, 2, 4)),
+            (-719_162, (1, 1, 1)),
+            (-719_163, (0, 12, 31)),
+            (-719_528, (0, 1, 1)),
+            (-719_529, (-1, 12, 31)),
+            (2_932_896, (9999, 12, 31)),
+            (2_932_897, (10_000, 1, 1)),
+        ] {
+            assert_eq!(date_from_days(days), date);
+            assert_eq!(days_from_date(date.0, date.1, date.2), Some(i128::from(days)));
+        }
+    }
+
+    #[test]
+    fn days_and_dates_follow_one_another() {
+        // Every day of 1,000 years around the epoch, and some at the ends of i64.
+        let near = -182_625..182_625;
+        let ends = [i64::MIN, i64::MIN + 1, i64::MIN / 2, i64::MAX / 2, i64::MAX - 1];
+        let mut last = date_from_days(-182_626);
+        for day in near.chain(ends) {
+            let (year, month, of_month) = date_from_days(day);
+            assert_eq!(days_from_date(year, month, of_month), Some(i128::from(day)));
+            if (-182_625..182_625).contains(&day) {
+                let next_day = (last.0, last.1, last.2 + 1);
+                let next_month = (last.0, last.1 + 1, 1);
+                let next_year = (last.0 + 1, 1, 1);
+                assert!([next_day, next_month, next_year].contains(&(year, month, of_month)));
+                last = (year, month, of_month);
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_no_such_date() {
+        for (year, month, day) in [
+            (2025, 0, 1),
+            (2025, 13, 1),
+            (2025, 1, 0),
+            (2025, 4, 31),
+            (2025, 2, 29),
+            (1900, 2, 29),
+        ] {
+            assert_eq!(days_from_date(year, month, day), None);
+        }
+        assert!(days_from_date(2000, 2, 29).is_some() && days_from_date(2024, 2, 29).is_some());
+        assert!(days_from_date(i64::MAX, 12, 31) > days_from_date(i64::MIN, 1, 1));
+    }
+}

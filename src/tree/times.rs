@@ -1,0 +1,372 @@
+//! Times as users write them: the names of directories in `at/`, and dates in those in `subarray/`.
+
+use crate::array::time::TimeRange;
+use crate::calendar::{date_from_days, days_from_date};
+use std::fmt::Write;
+
+/// Attoseconds of a second.
+const SECOND: i128 = 1_000_000_000_000_000_000;
+
+/// Attoseconds of a day.
+pub(super) const DAY: i128 = 86_400 * SECOND;
+
+/// Attoseconds of a millisecond.
+const MILLISECOND: i128 = SECOND / 1000;
+
+/// The longest year that is read has this many digits, so that all fits in 128 bits.
+const YEAR_DIGITS: usize = 9;
+
+/// The range of time that a name in `at/` stands for: one time for everything up to it, or `T1..T2`, either of which may be left out. A start
+/// that is left out is 0, an end `u64::MAX`, which says as in TileDB that it is the moment of reading.
+///
+/// A time is milliseconds since the Unix epoch, or the beginning of a time of RFC 3339, in UTC where no offset says otherwise. Parts that are
+/// missing are as small as they can be in a start, as large in an end or a lone time. What is before 1970 counts as its first millisecond.
+/// The error is the reason why there is no such directory.
+pub fn parse(name: &str) -> Result<TimeRange, String> {
+    match name.split_once("..") {
+        None => Ok(TimeRange::until(end(name)?)),
+        Some(("", "")) => Err("a range of time without ends".to_string()),
+        Some((from, to)) => Ok(TimeRange {
+            start: match from {
+                "" => 0,
+                from => start(from)?,
+            },
+            end: match to {
+                "" => u64::MAX,
+                to => end(to)?,
+            },
+        }),
+    }
+}
+
+/// An instant in milliseconds since the Unix epoch as a name in `at/`: `2025-02-04T00:00:00.000Z`, or beyond the year 9999 the milliseconds.
+pub fn name(instant: u64) -> String {
+    let (days, of_day) = (instant / 86_400_000, instant % 86_400_000);
+    let (year, month, day) = date_from_days(days as i64);
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = match year {
+        ..=9999 => write!(
+            out,
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+            of_day / 3_600_000,
+            of_day / 60_000 % 60,
+            of_day / 1000 % 60,
+            of_day % 1000
+        ),
+        _ => write!(out, "{instant}"),
+    };
+    out
+}
+
+/// The first millisecond that is not before a time.
+fn start(text: &str) -> Result<u64, String> {
+    milliseconds(text, |span| -(-span.first).div_euclid(MILLISECOND))
+}
+
+/// The last millisecond that is not after a time.
+fn end(text: &str) -> Result<u64, String> {
+    milliseconds(text, |span| span.last.div_euclid(MILLISECOND))
+}
+
+fn milliseconds(text: &str, round: impl Fn(Span) -> i128) -> Result<u64, String> {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+        return text
+            .parse()
+            .map_err(|_| format!("{text} is more milliseconds than TileDB counts"));
+    }
+    // RFC 3339 has years of four digits.
+    let span = match text.as_bytes().get(4) {
+        Some(b'-') => Span::parse(text),
+        _ => None,
+    };
+    let span = span.ok_or_else(|| format!("{text:?} is not a time"))?;
+    Ok(u64::try_from(round(span).max(0)).unwrap_or(u64::MAX))
+}
+
+/// What the text of a time leaves open: from its first to its last instant, both in, in attoseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// With every missing part as small as it can be.
+    pub first: i128,
+    /// With every missing part as large as it can be.
+    pub last: i128,
+}
+
+impl Span {
+    /// Reads `YYYY-MM[-DD[Thh[:mm[:ss[.fraction]]][offset]]]`, with or without colons, `T` and `Z` in either case or `T` a space, as RFC 3339
+    /// allows. Years may have a sign and more digits. None for anything else, and for what neither calendar nor clock have.
+    pub(super) fn parse(text: &str) -> Option<Span> {
+        let mut rest = Text(text);
+        let year = rest.year()?;
+        rest.one_of("-")?;
+        let month = rest.two(12)? as u32;
+        if rest.0.is_empty() {
+            let next = match month {
+                12 => days_from_date(year + 1, 1, 1)?,
+                _ => days_from_date(year, month + 1, 1)?,
+            };
+            return Some(Span::of(days_from_date(year, month, 1)? * DAY, (next * DAY) - 1));
+        }
+        rest.one_of("-")?;
+        let midnight = days_from_date(year, month, rest.two(31)? as u32)? * DAY;
+        if rest.0.is_empty() {
+            return Some(Span::of(midnight, midnight + DAY - 1));
+        }
+        rest.one_of("Tt ")?;
+        let time = rest.time_of_day()?;
+        let first = midnight + time.first - rest.offset()?;
+        // The 61st second of a minute is a leap second, which is the last one of a day.
+        let possible = !time.leap || first.rem_euclid(DAY) < SECOND;
+        (possible && rest.0.is_empty()).then(|| Span::of(first, first + time.open))
+    }
+
+    fn of(first: i128, last: i128) -> Span {
+        Span { first, last }
+    }
+}
+
+/// A time of day, in attoseconds.
+struct TimeOfDay {
+    /// Since midnight, missing parts zero.
+    first: i128,
+    /// How much missing parts may add.
+    open: i128,
+    /// Whether it is in the 61st second of a minute.
+    leap: bool,
+}
+
+/// What is still to be read of a time.
+struct Text<'a>(&'a str);
+
+impl Text<'_> {
+    /// Takes the next character, which is to be one of `set`.
+    fn one_of(&mut self, set: &str) -> Option<char> {
+        let c = self.0.chars().next().filter(|&c| set.contains(c))?;
+        self.0 = self.0.get(c.len_utf8()..)?;
+        Some(c)
+    }
+
+    /// Takes digits, at least `least` and at most `most` of them: their number and how many they are.
+    fn digits(&mut self, least: usize, most: usize) -> Option<(i128, usize)> {
+        let count = self.0.bytes().take_while(u8::is_ascii_digit).count();
+        let taken = count.min(most);
+        let (digits, rest) = self.0.split_at_checked(taken)?;
+        self.0 = rest;
+        (taken >= least).then_some((digits.parse().ok()?, taken))
+    }
+
+    /// Takes two digits that are at most `most`.
+    fn two(&mut self, most: i128) -> Option<i128> {
+        let (number, _) = self.digits(2, 2)?;
+        (number <= most).then_some(number)
+    }
+
+    /// Takes a year: four digits, or more, or with a sign.
+    fn year(&mut self) -> Option<i64> {
+        let sign = self.one_of("+-");
+        let (year, _) = self.digits(4, YEAR_DIGITS)?;
+        let year = if sign == Some('-') { -year } else { year };
+        i64::try_from(year).ok()
+    }
+
+    fn time_of_day(&mut self) -> Option<TimeOfDay> {
+        let mut time = TimeOfDay {
+            first: self.two(23)? * 3600 * SECOND,
+            open: 3600 * SECOND - 1,
+            leap: false,
+        };
+        let colons = self.one_of(":").is_some();
+        if !colons && !self.0.starts_with(|c: char| c.is_ascii_digit()) {
+            return Some(time);
+        }
+        time.first += self.two(59)? * 60 * SECOND;
+        time.open = 60 * SECOND - 1;
+        let more = match colons {
+            true => self.one_of(":").is_some(),
+            false => self.0.starts_with(|c: char| c.is_ascii_digit()),
+        };
+        if !more {
+            return Some(time);
+        }
+        let second = self.two(60)?;
+        time.leap = second == 60;
+        time.first += second * SECOND;
+        time.open = SECOND - 1;
+        if self.one_of(".").is_some() {
+            let (fraction, digits) = self.digits(1, 18)?;
+            time.first += fraction * 10i128.pow(18 - digits as u32);
+            time.open = 0;
+        }
+        Some(time)
+    }
+
+    /// Takes the offset from UTC, none at all being none, in attoseconds.
+    fn offset(&mut self) -> Option<i128> {
+        let sign = match self.one_of("Zz+-") {
+            None | Some('Z' | 'z') => return Some(0),
+            Some('-') => -1,
+            Some(_) => 1,
+        };
+        let hours = self.two(23)?;
+        self.one_of(":");
+        Some(sign * (hours * 60 + self.two(59)?) * 60 * SECOND)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_OF_FEBRUARY: u64 = 1_738_454_400_000;
+
+    #[test]
+    fn a_lone_time_is_as_late_as_its_missing_parts_allow() {
+        let day = SECOND_OF_FEBRUARY;
+        for (name, end) in [
+            ("2025-02", day + 27 * 86_400_000 - 1),
+            ("2024-02", 1_709_251_200_000 - 1),
+            ("2024-12", 1_735_689_600_000 - 1),
+            ("2025-02-02", day + 86_400_000 - 1),
+            ("2025-02-02T05", day + 6 * 3_600_000 - 1),
+            ("2025-02-02T05:07", day + 5 * 3_600_000 + 8 * 60_000 - 1),
+            ("2025-02-02T05:07:09", day + 18_429_999),
+            ("2025-02-02T05:07:09Z", day + 18_429_999),
+            ("2025-02-02T05:07:09.5", day + 18_429_500),
+            ("2025-02-02T05:07:09.012Z", day + 18_429_012),
+            ("2025-02-02T05:07:09.0129999Z", day + 18_429_012),
+            ("2025-02-02t05:07:09.012z", day + 18_429_012),
+            ("2025-02-02 05:07:09.012Z", day + 18_429_012),
+            ("2025-02-02T050709.012Z", day + 18_429_012),
+            ("2025-02-02T0507", day + 5 * 3_600_000 + 8 * 60_000 - 1),
+            ("2025-02-02T05:07:09.012+01:30", day + 18_429_012 - 5_400_000),
+            ("2025-02-02T050709.012-0130", day + 18_429_012 + 5_400_000),
+            ("2025-02-02T00:00+23:59", day - 86_400_000 + 2 * 60_000 - 1),
+            ("2016-12-31T23:59:60.25Z", 1_483_228_800_250),
+            ("1970-01-01T00:00:00.000Z", 0),
+            ("1969-12", 0),
+            ("0000-01", 0),
+            ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ] {
+            assert_eq!(parse(name), Ok(TimeRange::until(end)), "{name}");
+        }
+    }
+
+    #[test]
+    fn digits_alone_are_milliseconds() {
+        assert_eq!(parse("2025"), Ok(TimeRange::until(2025)));
+        assert_eq!(parse("0"), Ok(TimeRange::until(0)));
+        assert_eq!(
+            parse("0001738454400000"),
+            Ok(TimeRange::until(SECOND_OF_FEBRUARY))
+        );
+        assert_eq!(parse("18446744073709551615"), Ok(TimeRange::until(u64::MAX)));
+        assert!(parse("18446744073709551616").is_err());
+    }
+
+    #[test]
+    fn ranges_take_their_ends_in() {
+        let range = |start, end| Ok(TimeRange { start, end });
+        let day = SECOND_OF_FEBRUARY;
+        assert_eq!(
+            parse("2025-02..2025-02"),
+            range(day - 86_400_000, day + 27 * 86_400_000 - 1)
+        );
+        assert_eq!(parse("2025-02-02.."), range(day, u64::MAX));
+        assert_eq!(parse("..2025-02-01"), range(0, day - 1));
+        assert_eq!(parse("7..9"), range(7, 9));
+        // No millisecond lies in it, but it is a range.
+        assert_eq!(parse("9..7"), range(9, 7));
+        // A stamp of whole milliseconds is not before the first and not after the last.
+        let parts = "2025-02-02T00:00:00.0000001..2025-02-02T00:00:00.0019999";
+        assert_eq!(parse(parts), range(day + 1, day + 1));
+        assert_eq!(parse("1969-12..1970-01-01T00:00:00"), range(0, 999));
+    }
+
+    #[test]
+    fn what_is_no_time_has_a_reason() {
+        for name in [
+            "",
+            "..",
+            "yesterday",
+            "now",
+            "-5",
+            "+5",
+            "5ms",
+            "1.5",
+            "2025-2",
+            "2025-02-",
+            "2025-13",
+            "2025-00",
+            "2025-02-29",
+            "2025-02-4",
+            "2025-W05",
+            "2025-02-02T",
+            "2025-02-02T5",
+            "2025-02-02T24",
+            "2025-02-02T05:",
+            "2025-02-02T05:60",
+            "2025-02-02T05:0709",
+            "2025-02-02T0507:09",
+            "2025-02-02T05:07:61",
+            "2025-02-02T05:07:60Z",
+            "2025-02-02T23:59:60-01:00",
+            "2025-02-02T05:07:09.",
+            "2025-02-02T05:07:09.Z",
+            "2025-02-02T05:07:09ZZ",
+            "2025-02-02T05:07:09+1",
+            "2025-02-02T05:07:09+24:00",
+            "2025-02-02Z",
+            "2025-02-02x05",
+            "2025-02-02T05:07:09.1234567890123456789",
+            "12025-02",
+            "-2025-02",
+            "+2025-02",
+            "2025-02..x",
+            "x..2025-02",
+            "1..2..3",
+            "...5",
+            " 2025-02",
+            "2025-02 ",
+            "２０２５-02",
+            "2025-02-02T０5",
+        ] {
+            assert!(parse(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_instants_are_read_as_those_instants() {
+        assert_eq!(name(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(name(1_738_627_200_000), "2025-02-04T00:00:00.000Z");
+        assert_eq!(name(253_402_300_799_999), "9999-12-31T23:59:59.999Z");
+        assert_eq!(name(253_402_300_800_000), "253402300800000");
+        assert_eq!(name(u64::MAX), "18446744073709551615");
+        let mut instant = 1u64;
+        for step in 0..20_000u64 {
+            instant = instant
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let instant = instant >> (step % 64);
+            assert_eq!(parse(&name(instant)), Ok(TimeRange::until(instant)));
+            let both = format!("{0}..{0}", name(instant));
+            assert_eq!(
+                parse(&both),
+                Ok(TimeRange {
+                    start: instant,
+                    end: instant
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn dates_may_have_years_of_more_digits() {
+        let days = |text: &str| Span::parse(text).map(|span| (span.first / DAY, (span.last + 1) / DAY));
+        assert_eq!(days("-0001-12"), Some((-719_559, -719_528)));
+        assert_eq!(days("10000-01-01"), Some((2_932_897, 2_932_898)));
+        assert_eq!(days("+999999999-12").map(|(first, last)| last - first), Some(31));
+        assert_eq!(days("1000000000-12"), None);
+        assert_eq!(days("999-12"), None);
+    }
+}
