@@ -1,5 +1,9 @@
 //! Names that make trouble: of fields, of members of groups, and groups within themselves.
 
+#[path = "common/counted.rs"]
+mod counted;
+
+use counted::{Counted, Counts};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt, symlink};
@@ -66,6 +70,22 @@ fn tree(storage: MemoryStorage) -> Node {
     Tree::over(Arc::new(storage), PathBuf::from("/src"), &options, Arc::default())
         .unwrap()
         .root
+}
+
+/// The same, with the number of times that the source is asked for anything.
+fn counted_tree(inner: MemoryStorage) -> (Node, Arc<Counts>) {
+    let options = Options {
+        cache_size: 1 << 20,
+        keys: Vec::new(),
+        follow_symlinks: false,
+    };
+    let counts: Arc<Counts> = Arc::default();
+    let storage = Arc::new(Counted {
+        inner,
+        counts: counts.clone(),
+    });
+    let tree = Tree::over(storage, PathBuf::from("/src"), &options, Arc::default()).unwrap();
+    (tree.root, counts)
 }
 
 fn list(root: &Node, path: &str) -> Vec<String> {
@@ -241,6 +261,42 @@ fn members_that_were_never_registered() {
     assert_eq!(list(&root, "registered")[2..], ["headers", "data", "inner"]);
     assert_eq!(list(&root, "registered/inner")[2..], ["headers"]);
     look(&root);
+}
+
+#[test]
+fn a_lookup_in_a_group_touches_its_member_alone() {
+    let group = |registered: bool, members: usize| {
+        let mut storage = MemoryStorage::new();
+        let names: Vec<String> = (0..members).map(|i| format!("array {i}")).collect();
+        for name in &names {
+            storage.insert(&Path::new(name).join("__schema/__1_1_x"), *b"");
+        }
+        if registered {
+            let members: Vec<_> = names.iter().map(|name| (2, true, &**name, None)).collect();
+            put_group(&mut storage, "", &members);
+        } else {
+            storage.insert(Path::new("__tiledb_group.tdb"), *b"");
+        }
+        let (root, counts) = counted_tree(storage);
+        let Node::Directory(directory) = root else {
+            panic!("a group is a directory");
+        };
+        assert!(directory.lookup("array 0".as_ref()).unwrap().is_some());
+        counts.take();
+        for name in &names {
+            assert!(directory.lookup(name.as_ref()).unwrap().is_some(), "{name}");
+        }
+        let of_lookups = counts.take();
+        assert_eq!(directory.list().unwrap().len(), members as u64 + 3);
+        (of_lookups, counts.take())
+    };
+    for registered in [true, false] {
+        let (few, many) = (group(registered, 10), group(registered, 400));
+        // And a few times, as time goes by, the group itself is looked at.
+        assert!(many.0 <= few.0 * 40 + 100, "{many:?} where ten take {few:?}");
+        assert!(many.1 <= few.1 * 40, "{many:?} where ten take {few:?}");
+        assert!(few.0 <= 10 * 8 + 10, "{few:?}");
+    }
 }
 
 #[test]

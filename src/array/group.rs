@@ -4,16 +4,18 @@ use super::engine::Engine;
 use super::listing::{MetadataFiles, list_or_empty, read_text, whole_name};
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use super::time::{TimeRange, now};
-use crate::error::{Error, Result};
+use super::watched::Watched;
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::generic::read_generic_tile;
 use crate::format::commits::{last_component, parse_lines};
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
-use crate::storage::{DirEntry, EntryType};
+use crate::storage::EntryType;
 use std::collections::{HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// The members of a group once its details files have been replayed.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -67,34 +69,126 @@ fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
     Ok(entries.iter().any(|entry| entry.entry_type == EntryType::File))
 }
 
-/// The directories in a group that are its members without being registered: where nothing ever was, all arrays and groups in it; else the
-/// groups in which nothing ever was, for these hold registered members. `registered` are the paths of the members that are.
-pub fn unregistered_members(
-    engine: &Engine,
-    path: &Path,
-    registered: &HashSet<PathBuf>,
-) -> Result<Vec<OsString>> {
-    let any = !has_details(engine, path)?;
-    let is_member = |entry: &DirEntry| {
-        let at = path.join(&entry.name);
-        if entry.entry_type != EntryType::Directory || registered.contains(&at) {
-            return false;
+/// Whether the directory at `at` in a group is a member of it without being registered: where nothing ever was registered (`any`), every array
+/// and group in it; else a group in which nothing ever was, for it holds registered members.
+pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
+    match classify(engine, at) {
+        Ok(ObjectKind::Group) => any || has_details(engine, at).is_ok_and(|has| !has),
+        Ok(kind) => any && kind == ObjectKind::Array,
+        Err(_) => false,
+    }
+}
+
+/// A group, opened: its members are read once a state.
+pub struct OpenGroup {
+    engine: Arc<Engine>,
+    path: PathBuf,
+    root: PathBuf,
+    members: Watched<Members>,
+}
+
+/// What a group holds at one moment, as far as its own directories tell.
+pub struct Members {
+    /// What its details say.
+    pub group: Result<Group>,
+    /// What may be shown: registered members that lie inside the source, and behind them the other directories of the group.
+    pub places: Vec<MemberPlace>,
+    /// Whether nothing ever was registered.
+    pub unregistered: bool,
+}
+
+/// Where a member of a group lies, if it is there.
+pub struct MemberPlace {
+    /// The name that it is shown by.
+    pub name: Vec<u8>,
+    /// Its path, relative to the source.
+    pub at: PathBuf,
+    /// Whether it is registered; else [`is_unregistered_member`] tells whether it is a member at all.
+    pub registered: bool,
+    /// Whether it is a directory of the group's own, for the first time.
+    pub in_place: bool,
+}
+
+impl OpenGroup {
+    /// The group at `path` of the source at `root`, which absolute URIs of members are compared with. Reads nothing.
+    pub fn new(engine: Arc<Engine>, path: PathBuf, root: PathBuf) -> Self {
+        let directories = vec![path.clone(), path.join(GROUP_DIRECTORY)];
+        OpenGroup {
+            engine,
+            path,
+            root,
+            members: Watched::new(directories),
         }
-        match classify(engine, &at) {
-            Ok(ObjectKind::Group) => any || has_details(engine, &at).is_ok_and(|has| !has),
-            Ok(kind) => any && kind == ObjectKind::Array,
-            Err(_) => false,
+    }
+
+    /// Shared state.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Its directory, relative to the source.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it holds; at most a tenth of a second old.
+    pub fn members(&self) -> Result<Arc<Members>> {
+        self.members.get(&self.engine, || self.read_members())
+    }
+
+    fn read_members(&self) -> Result<Members> {
+        let group = read_group(&self.engine, &self.path);
+        if let Err(e) = &group {
+            // A source that fails says nothing of what there is.
+            if let ErrorKind::Io(_) = e.kind() {
+                return Err(e.clone());
+            }
+            log::warn!("{e}");
         }
-    };
-    let entries = engine.storage.list(path)?.into_iter();
-    Ok(entries.filter(is_member).map(|entry| entry.name).collect())
+        let mut seen = HashSet::new();
+        let mut places = Vec::new();
+        for member in group.iter().flat_map(|group| &group.members) {
+            let at = member_path(&self.root, &self.path, member);
+            let (Some(name), Some(at)) = (member_name(member), at) else {
+                let (path, uri) = (self.path.display(), member.uri.escape_ascii());
+                log::info!("{path}: member {uri} is not shown: it lies elsewhere");
+                continue;
+            };
+            places.push(MemberPlace {
+                name: name.to_vec(),
+                in_place: at.parent() == Some(&self.path) && seen.insert(at.clone()),
+                registered: true,
+                at,
+            });
+        }
+        let directories = match group {
+            Ok(_) => self.engine.storage.list(&self.path)?,
+            Err(_) => Vec::new(),
+        };
+        let directories = directories
+            .into_iter()
+            .filter(|entry| entry.entry_type == EntryType::Directory)
+            .map(|entry| (self.path.join(&entry.name), entry.name));
+        let unregistered = directories.filter(|(at, _)| !seen.contains(at));
+        places.extend(unregistered.map(|(at, name)| MemberPlace {
+            name: name.into_vec(),
+            at,
+            registered: false,
+            in_place: true,
+        }));
+        Ok(Members {
+            group,
+            places,
+            unregistered: !has_details(&self.engine, &self.path)?,
+        })
+    }
 }
 
 /// Bytes of memory that a member takes besides its names, and the most that those of a group may take together: some 100,000 members.
 const MEMBER: u64 = 256;
 const MAX_MEMBERS: u64 = 32 << 20;
 
-/// Reads the details of the group at `path`: its registered members. For others see [`unregistered_members`].
+/// Reads the details of the group at `path`: its registered members. For others see [`is_unregistered_member`].
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let directory = path.join(GROUP_DIRECTORY);
     let entries = list_or_empty(engine, &directory)?;

@@ -21,5 +21,6 @@ pub mod snapshot;
 pub mod source;
 pub mod tile_list;
 pub mod time;
+pub mod watched;
 pub use open::Array;
 pub use piece::Piece;

@@ -1,7 +1,7 @@
 //! The directory of an array, down to its fragments.
 
 use super::context::{Ancestors, Context};
-use super::directory::{Children, ListedDirectory, unreadable};
+use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
 use super::document::{Content, Document, large};
 use super::fragment::fragment;
 use super::json::{self, render};
@@ -11,10 +11,11 @@ use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::{Permissions, Sources, restricted};
 use crate::array::Array;
 use crate::array::fragment_info::FragmentInfo;
-use crate::array::listing::FragmentEntry;
+use crate::array::listing::{ArrayListing, FragmentEntry};
 use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::array::snapshot::Hidden;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::schema::Schema;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -52,64 +53,52 @@ impl ArrayDirectory {
         })
     }
 
-    fn children(&self) -> Children {
+    /// What `name`, one of [`CHILDREN`], is.
+    fn child(&self, name: &'static str) -> Node {
         let mtime = self.mtime();
-        let array = &self.array;
-        let schemas = {
-            let array = array.clone();
-            ListedDirectory::node(mtime, Freshness::Listing, move || schemas(&array))
+        let array = self.array.clone();
+        let node = match name {
+            "schema.json" => {
+                let mtime = array.latest_schema_file().map_or(mtime, |file| file.mtime);
+                self.document(mtime, |array| Ok(Content::Text(render(&schema_json(array)?))))
+            }
+            "metadata.json" => self.document(mtime, metadata_json),
+            "fragments.json" => self.document(mtime, |array| fragments_json(array).map(Content::Text)),
+            "commits.json" => self.document(mtime, |array| {
+                super::commits::commits_json(array).map(Content::Text)
+            }),
+            "consolidated_metadata.json" => {
+                self.document(mtime, super::consolidated_metadata::consolidated_metadata)
+            }
+            "schemas" => NamedDirectory::node(mtime, Freshness::Listing, SchemaFiles(array)),
+            "enumerations" => NamedDirectory::node(mtime, Freshness::Listing, Enumerations(array)),
+            "labels" => {
+                let labels = Labels {
+                    context: self.context.clone(),
+                    array,
+                    above: self.above.clone(),
+                };
+                NamedDirectory::node(mtime, Freshness::Listing, labels)
+            }
+            _ => Node::Directory(Arc::new(FragmentsDirectory { array })),
         };
-        let enumerations = {
-            let array = array.clone();
-            ListedDirectory::node(mtime, Freshness::Listing, move || enumerations(&array))
-        };
-        let labels = {
-            let (context, array, above) = (self.context.clone(), array.clone(), self.above.clone());
-            ListedDirectory::node(mtime, Freshness::Listing, move || {
-                labels(&context, &array, &above)
-            })
-        };
-        let schema_mtime = array.latest_schema_file().map_or(mtime, |file| file.mtime);
-        let children = [
-            (
-                "schema.json",
-                self.document(schema_mtime, |array| {
-                    Ok(Content::Text(render(&schema_json(array)?)))
-                }),
-            ),
-            ("metadata.json", self.document(mtime, metadata_json)),
-            (
-                "fragments.json",
-                self.document(mtime, |array| fragments_json(array).map(Content::Text)),
-            ),
-            (
-                "commits.json",
-                self.document(mtime, |array| {
-                    super::commits::commits_json(array).map(Content::Text)
-                }),
-            ),
-            (
-                "consolidated_metadata.json",
-                self.document(mtime, super::consolidated_metadata::consolidated_metadata),
-            ),
-            ("schemas", schemas),
-            ("enumerations", enumerations),
-            ("labels", labels),
-            (
-                "fragments",
-                Node::Directory(Arc::new(FragmentsDirectory { array: array.clone() })),
-            ),
-        ];
-        children
-            .into_iter()
-            .map(|(name, node)| {
-                let array = array.clone();
-                let node = restricted(node, move || permissions(&array, name));
-                (OsString::from(name), node)
-            })
-            .collect()
+        let array = self.array.clone();
+        restricted(node, move || permissions(&array, name))
     }
 }
+
+/// What is in the directory of an array.
+const CHILDREN: [(&str, NodeType); 9] = [
+    ("schema.json", NodeType::File),
+    ("metadata.json", NodeType::File),
+    ("fragments.json", NodeType::File),
+    ("commits.json", NodeType::File),
+    ("consolidated_metadata.json", NodeType::File),
+    ("schemas", NodeType::Directory),
+    ("enumerations", NodeType::Directory),
+    ("labels", NodeType::Directory),
+    ("fragments", NodeType::Directory),
+];
 
 /// Who may see the child `name` of an array's directory.
 fn permissions(array: &Array, name: &str) -> Result<Permissions> {
@@ -150,21 +139,13 @@ fn permissions(array: &Array, name: &str) -> Result<Permissions> {
 
 impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        Ok(self
-            .children()
-            .into_iter()
-            .find(|(child, _)| child == name)
-            .map(|(_, node)| node))
+        let known = CHILDREN.iter().find(|(known, _)| *known == name);
+        Ok(known.map(|(name, _)| self.child(name)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         self.context.engine.storage.metadata(&self.array.path)?;
-        let entries: Vec<Entry> = self
-            .children()
-            .into_iter()
-            .map(|(name, node)| (name, node.node_type()))
-            .collect();
-        Ok(Arc::new(entries))
+        Ok(fixed_listing(&CHILDREN))
     }
 
     fn mtime(&self) -> u64 {
@@ -197,54 +178,72 @@ fn metadata_json(array: &Arc<Array>) -> Result<Content> {
 }
 
 /// `schemas/`: every schema ever written.
-fn schemas(array: &Arc<Array>) -> Result<Children> {
-    let listing = array.listing()?;
-    let children = listing.schemas.iter().map(|file| {
-        // An array of an old version that is deleted and created anew has another schema under the same name.
-        let freshness = if file.name == LEGACY_SCHEMA {
-            Freshness::Listing
-        } else {
-            Freshness::Immutable
-        };
-        let array_again = array.clone();
-        let (array, name) = (array.clone(), file.name.clone());
-        let node = Document::node(file.mtime, freshness, move || {
-            Ok(render(&json::schema::schema_json(
-                &*array.schemas.get(&name)?,
-                &name,
-            )))
-        });
-        let (array, name) = (array_again, file.name.clone());
-        let node = restricted(node, move || {
-            Ok(Sources::of_array(&array)
-                .read(&array.schemas.path(&name))
-                .permissions())
-        });
-        (OsString::from(format!("{}.json", file.name)), node)
-    });
-    Ok(children.collect())
-}
+struct SchemaFiles(Arc<Array>);
 
-/// A name with `.json` behind it, within the limit of a path's component.
-fn json_names(encoded: impl Iterator<Item = String>) -> impl Iterator<Item = OsString> {
-    names::unique(encoded.collect(), 250)
-        .into_iter()
-        .map(|name| format!("{name}.json").into())
+impl Names for SchemaFiles {
+    type From = ArrayListing;
+
+    fn from(&self) -> Result<Arc<ArrayListing>> {
+        self.0.listing()
+    }
+
+    fn names(&self, listing: &ArrayListing) -> Vec<OsString> {
+        let names = listing.schemas.iter().map(|file| format!("{}.json", file.name));
+        names.map(OsString::from).collect()
+    }
+
+    fn node(&self, listing: &Arc<ArrayListing>, index: usize) -> Result<Option<Node>> {
+        Ok(listing.schemas.get(index).map(|file| {
+            // An array of an old version that is deleted and created anew has another schema under the same name.
+            let freshness = if file.name == LEGACY_SCHEMA {
+                Freshness::Listing
+            } else {
+                Freshness::Immutable
+            };
+            let (array, name) = (self.0.clone(), file.name.clone());
+            let node = Document::node(file.mtime, freshness, move || {
+                Ok(render(&json::schema::schema_json(
+                    &*array.schemas.get(&name)?,
+                    &name,
+                )))
+            });
+            let (array, name) = (self.0.clone(), file.name.clone());
+            restricted(node, move || {
+                Ok(Sources::of_array(&array)
+                    .read(&array.schemas.path(&name))
+                    .permissions())
+            })
+        }))
+    }
+
+    fn kind(&self, _: usize) -> Option<NodeType> {
+        Some(NodeType::File)
+    }
 }
 
 /// `enumerations/`: those that the current schema names.
-fn enumerations(array: &Arc<Array>) -> Result<Children> {
-    let mtime = array.latest_schema_file()?.mtime;
-    let schema = array.latest_schema()?;
-    let names = json_names(
-        schema
-            .enumerations
-            .iter()
-            .map(|e| names::encode_within(&e.name, 250)),
-    );
-    let nodes = schema.enumerations.iter().map(|reference| {
-        let (of_array, of_file) = (array.clone(), reference.file.clone());
-        let (array, file) = (array.clone(), reference.file.clone());
+struct Enumerations(Arc<Array>);
+
+impl Names for Enumerations {
+    type From = Schema;
+
+    fn from(&self) -> Result<Arc<Schema>> {
+        self.0.latest_schema()
+    }
+
+    fn names(&self, schema: &Schema) -> Vec<OsString> {
+        let encoded = schema.enumerations.iter();
+        let encoded = encoded.map(|e| names::encode_within(&e.name, 250)).collect();
+        let names = names::unique(encoded, 250).into_iter();
+        names.map(|name| format!("{name}.json").into()).collect()
+    }
+
+    fn node(&self, schema: &Arc<Schema>, index: usize) -> Result<Option<Node>> {
+        let Some(reference) = schema.enumerations.get(index) else {
+            return Ok(None);
+        };
+        let mtime = self.0.latest_schema_file()?.mtime;
+        let (array, file) = (self.0.clone(), reference.file.clone());
         let node = large(mtime, Freshness::Immutable, move || {
             let path = array.enumeration_path(&file)?;
             let body = array.enumeration_body(&file)?;
@@ -255,55 +254,72 @@ fn enumerations(array: &Arc<Array>) -> Result<Children> {
             })?;
             Content::of(&array.engine, segments)
         });
-        restricted(node, move || {
-            let path = of_array.enumeration_path(&of_file)?;
-            let sources = Sources::of_array(&of_array).latest_schema(&of_array)?;
+        let (array, file) = (self.0.clone(), reference.file.clone());
+        Ok(Some(restricted(node, move || {
+            let path = array.enumeration_path(&file)?;
+            let sources = Sources::of_array(&array).latest_schema(&array)?;
             Ok(sources.read(&path).permissions())
-        })
-    });
-    Ok(names.zip(nodes).collect())
+        })))
+    }
+
+    fn kind(&self, _: usize) -> Option<NodeType> {
+        Some(NodeType::File)
+    }
 }
 
 /// `labels/`: the arrays of the dimension labels that lie inside the source.
-fn labels(context: &Arc<Context>, array: &Array, above: &Ancestors) -> Result<Children> {
-    let schema = array.latest_schema()?;
-    let names = names::unique(
-        schema
-            .dimension_labels
-            .iter()
-            .map(|l| names::encode(&l.name))
-            .collect(),
-        255,
-    );
-    let mut children = Children::new();
-    for (name, label) in names.into_iter().zip(&schema.dimension_labels) {
+struct Labels {
+    context: Arc<Context>,
+    array: Arc<Array>,
+    above: Ancestors,
+}
+
+impl Names for Labels {
+    type From = Schema;
+
+    fn from(&self) -> Result<Arc<Schema>> {
+        self.array.latest_schema()
+    }
+
+    fn names(&self, schema: &Schema) -> Vec<OsString> {
+        let encoded = schema.dimension_labels.iter().map(|l| names::encode(&l.name));
+        let names = names::unique(encoded.collect(), 255);
+        names.into_iter().map(OsString::from).collect()
+    }
+
+    fn node(&self, schema: &Arc<Schema>, index: usize) -> Result<Option<Node>> {
+        let Some(label) = schema.dimension_labels.get(index) else {
+            return Ok(None);
+        };
+        let (path, name) = (self.array.path.display(), label.name.escape_ascii());
         let uri = String::from_utf8_lossy(&label.uri);
         let inside = label.relative && !uri.split('/').any(|part| part == "..") && !uri.starts_with('/');
         if !inside {
-            log::info!(
-                "{}: label {name} is not shown: it lies elsewhere, at {uri}",
-                array.path.display()
-            );
-            continue;
+            log::info!("{path}: label {name} is not shown: it lies elsewhere, at {uri}");
+            return Ok(None);
         }
-        let at = array.path.join(Path::new(&*uri));
-        let below = at.ancestors().take_while(|path| *path != array.path);
-        let in_place = !below.into_iter().any(|path| context.engine.storage.is_link(path));
-        let Some(above) = in_place.then(|| above.clone()).or_else(|| above.jump()) else {
-            log::warn!(
-                "{}: label {name} is not shown: it lies behind too many links",
-                array.path.display()
-            );
-            continue;
+        let at = self.array.path.join(Path::new(&*uri));
+        let below = at.ancestors().take_while(|path| *path != self.array.path);
+        let in_place = !below
+            .into_iter()
+            .any(|path| self.context.engine.storage.is_link(path));
+        let Some(above) = in_place.then(|| self.above.clone()).or_else(|| self.above.jump()) else {
+            log::warn!("{path}: label {name} is not shown: it lies behind too many links");
+            return Ok(None);
         };
-        match context.object(&at, &above) {
-            Ok(Some(node)) => children.push((name.into(), node)),
-            Ok(None) => {}
-            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => children.push((name.into(), unreadable(e))),
-            Err(e) => log::warn!("{}: label {name} is not shown: {e}", array.path.display()),
-        }
+        Ok(match self.context.object(&at, &above) {
+            Ok(node) => node,
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => Some(unreadable(e)),
+            Err(e) => {
+                log::warn!("{path}: label {name} is not shown: {e}");
+                None
+            }
+        })
     }
-    Ok(children)
+
+    fn kind(&self, _: usize) -> Option<NodeType> {
+        None
+    }
 }
 
 /// `fragments/`: every fragment directory.

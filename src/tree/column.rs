@@ -1,6 +1,6 @@
 //! `columns/`: the fields of a fragment as files of bytes, with and without NumPy headers, whole and tile by tile.
 
-use super::directory::{Children, ListedDirectory};
+use super::directory::{FixedDirectory, NamedDirectory, Names};
 use super::node::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, clamp};
 use super::permissions::{Permissions, Sources, of_fragment, restricted};
 use super::{names, npy};
@@ -16,70 +16,88 @@ use std::sync::Arc;
 
 /// The `columns` directory of a fragment.
 pub fn columns(fragment: Arc<Fragment>) -> Node {
-    let mtime = fragment.name.timestamps.1;
-    ListedDirectory::node(mtime, Freshness::Immutable, move || {
-        let info = fragment.open()?;
-        Ok(column_names(&info)
-            .into_iter()
-            .zip(stored(&info))
-            .map(|(name, field)| {
-                let column = column(Column::new(info.clone(), field.clone()), mtime, &fragment);
-                let fragment = fragment.clone();
-                let column = restricted(column, move || Ok(of_fragment(&fragment)));
-                (OsString::from(name), column)
-            })
-            .collect())
-    })
+    NamedDirectory::node(
+        fragment.name.timestamps.1,
+        Freshness::Immutable,
+        Columns(fragment),
+    )
+}
+
+/// The fields that a fragment stores.
+struct Columns(Arc<Fragment>);
+
+impl Names for Columns {
+    type From = FragmentInfo;
+
+    fn from(&self) -> Result<Arc<FragmentInfo>> {
+        self.0.open()
+    }
+
+    fn names(&self, info: &FragmentInfo) -> Vec<OsString> {
+        let encoded = stored(info).map(|field| match field.role {
+            Role::Attribute(_) => names::attribute(&field.name),
+            Role::Dimension(i) | Role::ZippedDimension(i) => names::dimension(&field.name, i),
+            _ => names::encode(&field.name),
+        });
+        let names = names::unique(encoded.collect(), 255);
+        names.into_iter().map(OsString::from).collect()
+    }
+
+    fn node(&self, info: &Arc<FragmentInfo>, index: usize) -> Result<Option<Node>> {
+        let fragment = self.0.clone();
+        Ok(stored(info).nth(index).map(|field| {
+            let column = column(Column::new(info.clone(), field.clone()), &fragment);
+            restricted(column, move || Ok(of_fragment(&fragment)))
+        }))
+    }
+
+    fn kind(&self, _: usize) -> Option<NodeType> {
+        Some(NodeType::Directory)
+    }
 }
 
 fn stored(info: &FragmentInfo) -> impl Iterator<Item = &Field> {
     info.fields.iter().filter(|field| info.stores(field))
 }
 
-fn column_names(info: &FragmentInfo) -> Vec<String> {
-    let encoded = stored(info).map(|field| match field.role {
-        Role::Attribute(_) => names::attribute(&field.name),
-        Role::Dimension(i) | Role::ZippedDimension(i) => names::dimension(&field.name, i),
-        _ => names::encode(&field.name),
-    });
-    names::unique(encoded.collect(), 255)
-}
-
-fn stem(content: Content) -> &'static str {
+/// The files of each content: without and with a NumPy header, and those in `tiles`.
+fn file_names(content: Content) -> [&'static str; 3] {
     match content {
-        Content::Data => "data",
-        Content::Offsets => "offsets",
-        Content::Validity => "validity",
+        Content::Data => ["data.bin", "data.npy", ".data.bin"],
+        Content::Offsets => ["offsets.bin", "offsets.npy", ".offsets.bin"],
+        Content::Validity => ["validity.bin", "validity.npy", ".validity.bin"],
     }
 }
 
 /// The directory of one field.
-fn column(column: Column, mtime: u64, fragment: &Arc<Fragment>) -> Node {
+fn column(column: Column, fragment: &Arc<Fragment>) -> Node {
+    let contents = column.contents();
+    let files = contents.iter().flat_map(|content| {
+        let [plain, numpy, _] = file_names(*content);
+        [(plain, NodeType::File), (numpy, NodeType::File)]
+    });
+    let names = files.chain([("tiles", NodeType::Directory)]).collect();
     let fragment = fragment.clone();
-    ListedDirectory::node(mtime, Freshness::Immutable, move || {
-        let mut children = Children::new();
-        for content in column.contents() {
-            for header in [false, true] {
-                let file = ColumnFile {
-                    column: column.clone(),
-                    content,
-                    tile: None,
-                    header,
-                    mtime,
-                    fragment: fragment.clone(),
-                };
-                let name = format!("{}.{}", stem(content), if header { "npy" } else { "bin" });
-                children.push((name.into(), Node::File(Arc::new(file))));
-            }
+    let mtime = fragment.name.timestamps.1;
+    FixedDirectory::node(mtime, Freshness::Immutable, names, move |name| {
+        let (column, fragment) = (column.clone(), fragment.clone());
+        let content = contents
+            .iter()
+            .find(|content| file_names(**content).contains(&name));
+        match content {
+            Some(content) => Node::File(Arc::new(ColumnFile {
+                column,
+                content: *content,
+                tile: None,
+                header: name.ends_with(".npy"),
+                fragment,
+            })),
+            None => Node::Directory(Arc::new(TilesDirectory {
+                contents: column.contents(),
+                column,
+                fragment,
+            })),
         }
-        let tiles = TilesDirectory {
-            column: column.clone(),
-            contents: column.contents(),
-            mtime,
-            fragment: fragment.clone(),
-        };
-        children.push(("tiles".into(), Node::Directory(Arc::new(tiles))));
-        Ok(children)
     })
 }
 
@@ -89,7 +107,6 @@ struct ColumnFile {
     content: Content,
     tile: Option<u64>,
     header: bool,
-    mtime: u64,
     fragment: Arc<Fragment>,
 }
 
@@ -121,7 +138,7 @@ impl File for ColumnFile {
     }
 
     fn mtime(&self) -> u64 {
-        self.mtime
+        self.fragment.name.timestamps.1
     }
 
     fn freshness(&self) -> Freshness {
@@ -194,38 +211,26 @@ impl OpenFile for OpenColumnFile {
 struct TilesDirectory {
     column: Column,
     contents: Vec<Content>,
-    mtime: u64,
     fragment: Arc<Fragment>,
 }
 
 impl Directory for TilesDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let Some((number, rest)) = name.to_str().and_then(|name| name.split_once('.')) else {
-            return Ok(None);
-        };
-        let tile = number
-            .parse()
-            .ok()
-            .filter(|tile: &u64| tile.to_string() == number);
-        let content = self
-            .contents
-            .iter()
-            .find(|c| rest.strip_suffix(".bin") == Some(stem(**c)));
-        Ok(match (tile, content) {
-            (Some(tile), Some(&content)) if tile < self.column.tile_num() => {
-                let tile = Some(tile);
-                let (column, mtime, fragment) = (self.column.clone(), self.mtime, self.fragment.clone());
-                Some(Node::File(Arc::new(ColumnFile {
-                    column,
-                    content,
-                    tile,
-                    header: false,
-                    mtime,
-                    fragment,
-                })))
-            }
-            _ => None,
-        })
+        let name = name.to_str().unwrap_or_default();
+        let (number, rest) = name.split_at(name.find('.').unwrap_or(name.len()));
+        let tile: Option<u64> = number.parse().ok();
+        let tile = tile.filter(|tile| tile.to_string() == number && *tile < self.column.tile_num());
+        let is_called = |content: &&Content| file_names(**content)[2] == rest;
+        let content = self.contents.iter().find(is_called);
+        Ok(tile.zip(content).map(|(tile, content)| {
+            Node::File(Arc::new(ColumnFile {
+                column: self.column.clone(),
+                content: *content,
+                tile: Some(tile),
+                header: false,
+                fragment: self.fragment.clone(),
+            }))
+        }))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -236,7 +241,7 @@ impl Directory for TilesDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        self.mtime
+        self.fragment.name.timestamps.1
     }
 
     fn freshness(&self) -> Freshness {
@@ -262,9 +267,7 @@ impl Listing for TilesListing {
         let each = self.contents.len() as u64;
         let tile = index.checked_div(each).filter(|&tile| tile < self.tile_num)?;
         let content = self.contents.get((index % each) as usize)?;
-        Some((
-            Cow::Owned(format!("{tile}.{}.bin", stem(*content)).into()),
-            NodeType::File,
-        ))
+        let name = format!("{tile}{}", file_names(*content)[2]);
+        Some((Cow::Owned(name.into()), NodeType::File))
     }
 }

@@ -6,6 +6,7 @@ use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::{Permissions, Sources};
 use crate::array::Array;
 use crate::array::engine::Engine;
+use crate::array::group::OpenGroup;
 use crate::array::source::{ObjectKind, classify};
 use crate::error::{ErrorKind, Result};
 use crate::storage::EntryType;
@@ -20,8 +21,9 @@ pub struct Context {
     pub engine: Arc<Engine>,
     /// The source's own absolute path, which absolute URIs of group members are compared with.
     pub root: PathBuf,
-    /// Arrays that somebody holds, so that one array is opened once.
+    /// Arrays and groups that somebody holds, so that each is opened once.
     arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
+    groups: Mutex<HashMap<PathBuf, Weak<OpenGroup>>>,
 }
 
 /// The way from the root of the tree down to a node: what keeps groups that contain themselves, and links to directories above, from making an
@@ -68,24 +70,22 @@ impl Context {
             engine,
             root,
             arrays: Mutex::default(),
+            groups: Mutex::default(),
         }
     }
 
     /// The array at `path`, opened once for all who hold it.
     pub fn array(&self, path: &Path) -> Arc<Array> {
-        let mut arrays = self
-            .arrays
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(array) = arrays.get(path).and_then(Weak::upgrade) {
-            return array;
-        }
-        if arrays.len().is_power_of_two() {
-            arrays.retain(|_, array| array.strong_count() > 0);
-        }
-        let array = Arc::new(Array::new(self.engine.clone(), path.to_path_buf()));
-        arrays.insert(path.to_path_buf(), Arc::downgrade(&array));
-        array
+        shared(&self.arrays, path, || {
+            Array::new(self.engine.clone(), path.to_path_buf())
+        })
+    }
+
+    /// The group at `path`, opened once for all who hold it.
+    fn group(&self, path: &Path) -> Arc<OpenGroup> {
+        shared(&self.groups, path, || {
+            OpenGroup::new(self.engine.clone(), path.to_path_buf(), self.root.clone())
+        })
     }
 
     /// The node for the directory at `path` of the source, a child of the last one of `above`; None where it is one of these, or a symbolic link
@@ -116,7 +116,7 @@ impl Context {
                 self.array(path),
                 above,
             ))),
-            ObjectKind::Group => group(self.clone(), path.to_path_buf(), above, metadata.mtime),
+            ObjectKind::Group => group(self.clone(), self.group(path), above, metadata.mtime),
             ObjectKind::Directory => Node::Directory(Arc::new(PlainDirectory {
                 context: self.clone(),
                 path: path.to_path_buf(),
@@ -125,6 +125,20 @@ impl Context {
             })),
         }))
     }
+}
+
+/// What `all` has under `path`, if somebody still holds it, or else what `make` makes.
+fn shared<T>(all: &Mutex<HashMap<PathBuf, Weak<T>>>, path: &Path, make: impl FnOnce() -> T) -> Arc<T> {
+    let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(known) = all.get(path).and_then(Weak::upgrade) {
+        return known;
+    }
+    if all.len().is_power_of_two() {
+        all.retain(|_, known| known.strong_count() > 0);
+    }
+    let made = Arc::new(make());
+    all.insert(path.to_path_buf(), Arc::downgrade(&made));
+    made
 }
 
 /// A plain directory: the arrays, groups and directories in it. What a child is gets decided when it is looked up, so that listing many costs one `readdir`.

@@ -1,49 +1,135 @@
-//! Directories whose children are made at once: those with few, or with many that cost nothing each.
+//! Directories of which a lookup makes the node that it names and no other.
 
-use super::node::{Directory, Entry, Freshness, Listing, Node};
+use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use crate::error::{Error, Result};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The children of a directory: name and node.
-pub type Children = Vec<(OsString, Node)>;
-
-/// A directory whose children are what a function gives whenever they are needed.
-pub struct ListedDirectory<F> {
-    children: F,
+/// A directory of few names, which are known without a look at anything.
+pub struct FixedDirectory<F> {
+    names: Vec<(&'static str, NodeType)>,
+    node: F,
     mtime: u64,
     freshness: Freshness,
 }
 
-impl<F: Fn() -> Result<Children> + Send + Sync + 'static> ListedDirectory<F> {
-    /// A directory node.
-    pub fn node(mtime: u64, freshness: Freshness, children: F) -> Node {
-        Node::Directory(Arc::new(ListedDirectory {
-            children,
+impl<F: Fn(&'static str) -> Node + Send + Sync + 'static> FixedDirectory<F> {
+    /// A directory of `names`; `node` makes what one of them stands for.
+    pub fn node(mtime: u64, freshness: Freshness, names: Vec<(&'static str, NodeType)>, node: F) -> Node {
+        Node::Directory(Arc::new(FixedDirectory {
+            names,
+            node,
             mtime,
             freshness,
         }))
     }
 }
 
-/// A directory that is known to be there and could not be looked at: `error` is what everything in it gives, until it is looked up again.
-pub fn unreadable(error: Error) -> Node {
-    ListedDirectory::node(0, Freshness::Listing, move || Err(error.clone()))
+/// The listing of `names`.
+pub fn fixed_listing(names: &[(&'static str, NodeType)]) -> Arc<dyn Listing> {
+    let entries = names.iter().map(|(name, kind)| (OsString::from(name), *kind));
+    Arc::new(entries.collect::<Vec<Entry>>())
 }
 
-impl<F: Fn() -> Result<Children> + Send + Sync> Directory for ListedDirectory<F> {
+impl<F: Fn(&'static str) -> Node + Send + Sync> Directory for FixedDirectory<F> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        Ok((self.children)()?
-            .into_iter()
-            .find(|(child, _)| child == name)
-            .map(|(_, node)| node))
+        let known = self.names.iter().find(|(known, _)| *known == name);
+        Ok(known.map(|(name, _)| (self.node)(name)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let entries: Vec<Entry> = (self.children)()?
-            .into_iter()
-            .map(|(name, node)| (name, node.node_type()))
-            .collect();
+        Ok(fixed_listing(&self.names))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.mtime
+    }
+
+    fn freshness(&self) -> Freshness {
+        self.freshness
+    }
+}
+
+/// What a [`NamedDirectory`] shows: the names that follow from something that was read, and the node of each.
+pub trait Names: Send + Sync + 'static {
+    /// What the names follow from.
+    type From: Send + Sync;
+
+    /// It, in its present state: the same `Arc` as long as nothing has changed.
+    fn from(&self) -> Result<Arc<Self::From>>;
+
+    /// All names; no two are the same.
+    fn names(&self, from: &Self::From) -> Vec<OsString>;
+
+    /// The node of name `index`; None where there is nothing to show.
+    fn node(&self, from: &Arc<Self::From>, index: usize) -> Result<Option<Node>>;
+
+    /// What name `index` is. None where it takes a look at the node to tell, or whether there is one.
+    fn kind(&self, index: usize) -> Option<NodeType>;
+}
+
+/// A directory of any number of names, which are put together once for each state of what they follow from.
+pub struct NamedDirectory<N: Names> {
+    inner: N,
+    mtime: u64,
+    freshness: Freshness,
+    known: Mutex<Option<Known<N::From>>>,
+}
+
+/// The place of each name, and what they follow from.
+struct Known<T> {
+    from: Weak<T>,
+    places: Arc<HashMap<OsString, usize>>,
+}
+
+impl<N: Names> NamedDirectory<N> {
+    /// A directory node.
+    pub fn node(mtime: u64, freshness: Freshness, inner: N) -> Node {
+        Node::Directory(Arc::new(NamedDirectory {
+            inner,
+            mtime,
+            freshness,
+            known: Mutex::default(),
+        }))
+    }
+
+    fn places(&self, from: &Arc<N::From>) -> Arc<HashMap<OsString, usize>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*known
+            && known.from.as_ptr() == Arc::as_ptr(from)
+        {
+            return known.places.clone();
+        }
+        let names = self.inner.names(from).into_iter().enumerate();
+        let places: Arc<HashMap<_, _>> = Arc::new(names.map(|(index, name)| (name, index)).collect());
+        *known = Some(Known {
+            from: Arc::downgrade(from),
+            places: places.clone(),
+        });
+        places
+    }
+}
+
+impl<N: Names> Directory for NamedDirectory<N> {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let from = self.inner.from()?;
+        match self.places(&from).get(name) {
+            Some(index) => self.inner.node(&from, *index),
+            None => Ok(None),
+        }
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let from = self.inner.from()?;
+        let mut entries: Vec<Entry> = Vec::new();
+        for (index, name) in self.inner.names(&from).into_iter().enumerate() {
+            let kind = match self.inner.kind(index) {
+                Some(kind) => Some(kind),
+                None => self.inner.node(&from, index)?.map(|node| node.node_type()),
+            };
+            entries.extend(kind.map(|kind| (name, kind)));
+        }
         Ok(Arc::new(entries))
     }
 
@@ -53,5 +139,90 @@ impl<F: Fn() -> Result<Children> + Send + Sync> Directory for ListedDirectory<F>
 
     fn freshness(&self) -> Freshness {
         self.freshness
+    }
+}
+
+/// A directory that is known to be there and could not be looked at: `error` is what everything in it gives, until it is looked up again.
+pub fn unreadable(error: Error) -> Node {
+    Node::Directory(Arc::new(Unreadable(error)))
+}
+
+struct Unreadable(Error);
+
+impl Directory for Unreadable {
+    fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+        Err(self.0.clone())
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        Err(self.0.clone())
+    }
+
+    fn mtime(&self) -> u64 {
+        0
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A thousand directories, and how often their names were put together and a node made.
+    #[derive(Default)]
+    struct Thousand {
+        state: Mutex<Arc<u64>>,
+        names: Arc<AtomicU64>,
+        nodes: Arc<AtomicU64>,
+    }
+
+    impl Names for Arc<Thousand> {
+        type From = u64;
+
+        fn from(&self) -> Result<Arc<u64>> {
+            Ok(self.state.lock().unwrap().clone())
+        }
+
+        fn names(&self, from: &u64) -> Vec<OsString> {
+            self.names.fetch_add(1, Ordering::Relaxed);
+            (0..1000).map(|i| format!("{from} {i}").into()).collect()
+        }
+
+        fn node(&self, _: &Arc<u64>, index: usize) -> Result<Option<Node>> {
+            self.nodes.fetch_add(1, Ordering::Relaxed);
+            Ok((index < 500).then(|| unreadable(Error::corrupt("of no use"))))
+        }
+
+        fn kind(&self, index: usize) -> Option<NodeType> {
+            (index < 400).then_some(NodeType::File)
+        }
+    }
+
+    #[test]
+    fn a_lookup_makes_one_node_and_names_are_put_together_once_a_state() {
+        let thousand = Arc::new(Thousand::default());
+        let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        let Node::Directory(directory) = NamedDirectory::node(0, Freshness::Listing, thousand.clone()) else {
+            unreachable!()
+        };
+        for state in [0, 1] {
+            *thousand.state.lock().unwrap() = Arc::new(state);
+            for i in 0..1000 {
+                let found = directory.lookup(OsStr::new(&format!("{state} {i}"))).unwrap();
+                assert_eq!(found.is_some(), i < 500);
+            }
+            let other = format!("{} 0", 1 - state);
+            assert!(directory.lookup(OsStr::new(&other)).unwrap().is_none());
+            assert_eq!((taken(&thousand.names), taken(&thousand.nodes)), (1, 1000));
+            let listing = directory.list().unwrap();
+            assert_eq!((listing.len(), taken(&thousand.nodes)), (500, 600));
+            let kinds = [399, 400].map(|i| listing.get(i).unwrap().1);
+            assert_eq!(kinds, [NodeType::File, NodeType::Directory]);
+            taken(&thousand.names);
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! The directory of a fragment.
 
 use super::column::columns;
-use super::directory::{Children, ListedDirectory};
+use super::directory::FixedDirectory;
 use super::document::{self, Content, Document};
 use super::json::fields::{StoredField, stored_fields};
 use super::json::tiles::{TileList, TileLists};
 use super::json::{self, render};
-use super::node::{Freshness, Node};
+use super::node::{Freshness, Node, NodeType};
 use super::permissions::{Sources, of_fragment, restricted};
 use super::segments::Segments;
 use crate::array::fragment::Fragment;
@@ -23,40 +23,19 @@ use std::sync::Arc;
 
 /// The node of a fragment.
 pub fn fragment(fragment: Arc<Fragment>) -> Node {
-    let mtime = fragment.name.timestamps.1;
     let of_directory = fragment.clone();
-    let directory = ListedDirectory::node(mtime, Freshness::Immutable, move || {
-        let document = |content: fn(&FragmentInfo) -> Result<Vec<u8>>| {
-            let fragment = fragment.clone();
-            Document::node(mtime, Freshness::Immutable, move || {
-                let info = fragment.open()?;
-                content(&info).map_err(|e| info.place(e))
-            })
-        };
-        let large = |content: fn(&Arc<FragmentInfo>) -> Result<Segments>| {
-            let fragment = fragment.clone();
-            document::large(mtime, Freshness::Immutable, move || {
-                let info = fragment.open()?;
-                content(&info)
-                    .and_then(|segments| Content::of(&info.engine, segments))
-                    .map_err(|e| info.place(e))
-            })
-        };
-        let children: [(&str, Node); 6] = [
-            ("footer.json", footer_document(fragment.clone())),
-            ("rtree.json", large(rtree)),
-            ("tiles.json", large(tiles)),
-            ("statistics.json", document(|info| Ok(render(&statistics(info)?)))),
-            ("conditions.json", document(|info| Ok(render(&conditions(info)?)))),
-            ("columns", columns(fragment.clone())),
-        ];
-        Ok(children
-            .into_iter()
-            .map(|(name, node)| {
-                let fragment = fragment.clone();
-                (name.into(), restricted(node, move || Ok(of_fragment(&fragment))))
-            })
-            .collect::<Children>())
+    let names = vec![
+        ("footer.json", NodeType::File),
+        ("rtree.json", NodeType::File),
+        ("tiles.json", NodeType::File),
+        ("statistics.json", NodeType::File),
+        ("conditions.json", NodeType::File),
+        ("columns", NodeType::Directory),
+    ];
+    let mtime = fragment.name.timestamps.1;
+    let directory = FixedDirectory::node(mtime, Freshness::Immutable, names, move |name| {
+        let of_child = fragment.clone();
+        restricted(child(&fragment, name), move || Ok(of_fragment(&of_child)))
     });
     restricted(directory, move || {
         let fragment = &of_directory;
@@ -66,6 +45,35 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
             .listing(&fragment.path)
             .permissions())
     })
+}
+
+/// What `name` in the directory of a fragment is.
+fn child(fragment: &Arc<Fragment>, name: &str) -> Node {
+    let mtime = fragment.name.timestamps.1;
+    let document = |content: fn(&FragmentInfo) -> Result<Vec<u8>>| {
+        let fragment = fragment.clone();
+        Document::node(mtime, Freshness::Immutable, move || {
+            let info = fragment.open()?;
+            content(&info).map_err(|e| info.place(e))
+        })
+    };
+    let large = |content: fn(&Arc<FragmentInfo>) -> Result<Segments>| {
+        let fragment = fragment.clone();
+        document::large(mtime, Freshness::Immutable, move || {
+            let info = fragment.open()?;
+            content(&info)
+                .and_then(|segments| Content::of(&info.engine, segments))
+                .map_err(|e| info.place(e))
+        })
+    };
+    match name {
+        "footer.json" => footer_document(fragment.clone()),
+        "rtree.json" => large(rtree),
+        "tiles.json" => large(tiles),
+        "statistics.json" => document(|info| Ok(render(&statistics(info)?))),
+        "conditions.json" => document(|info| Ok(render(&conditions(info)?))),
+        _ => columns(fragment.clone()),
+    }
 }
 
 fn footer_document(fragment: Arc<Fragment>) -> Node {

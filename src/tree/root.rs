@@ -1,7 +1,7 @@
 //! Opening a source, and the root of its tree with `.tiledbfs`.
 
 use super::context::{Ancestors, Context};
-use super::directory::ListedDirectory;
+use super::directory::FixedDirectory;
 use super::document::Document;
 use super::errors::ErrorLog;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
@@ -13,7 +13,7 @@ use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
 use crate::stats::Stats;
 use crate::storage::{LocalStorage, Storage};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -147,24 +147,24 @@ impl Directory for RootDirectory {
 /// `.tiledbfs/`. Errors tell names and values, and counters what is read: these are for the user who mounted it alone.
 fn own_directory(stats: Arc<Stats>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::time::now();
-    let version = Document::node(mounted, Freshness::Immutable, || {
-        Ok(format!(
-            "tiledbfs {}\nformat versions 1 to {MAX_VERSION}\n",
-            env!("CARGO_PKG_VERSION")
-        )
-        .into_bytes())
+    let names = ["version", "stats.json", "errors.jsonl"].map(|name| (name, NodeType::File));
+    let directory = FixedDirectory::node(mounted, Freshness::Immutable, names.into(), move |name| {
+        let (stats, errors) = (stats.clone(), errors.clone());
+        match name {
+            "version" => {
+                let version = format!(
+                    "tiledbfs {}\nformat versions 1 to {MAX_VERSION}\n",
+                    env!("CARGO_PKG_VERSION")
+                );
+                let version = Document::node(mounted, Freshness::Immutable, move || {
+                    Ok(version.clone().into_bytes())
+                });
+                restricted(version, || Ok(Permissions::everybody()))
+            }
+            "stats.json" => Document::node(mounted, Freshness::Live, move || Ok(stats_json(&stats))),
+            _ => Document::node(mounted, Freshness::Live, move || Ok(errors.snapshot().0)),
+        }
     });
-    let stats = Document::node(mounted, Freshness::Live, move || Ok(stats_json(&stats)));
-    let errors = Document::node(mounted, Freshness::Live, move || Ok(errors.snapshot().0));
-    let children = vec![
-        (
-            OsString::from("version"),
-            restricted(version, || Ok(Permissions::everybody())),
-        ),
-        (OsString::from("stats.json"), stats),
-        (OsString::from("errors.jsonl"), errors),
-    ];
-    let directory = ListedDirectory::node(mounted, Freshness::Immutable, move || Ok(children.clone()));
     restricted(directory, || Ok(Permissions::everybody()))
 }
 

@@ -1,0 +1,88 @@
+//! What was read of directories, and is read again once they have changed.
+
+use super::engine::Engine;
+use super::time::now;
+use crate::error::{ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long what was read is taken as it is, without a look at the directories.
+const TRUSTED: Duration = Duration::from_millis(100);
+
+/// Directories that changed this recently may change again without their modification time showing it, in milliseconds.
+const RACY: u64 = 2000;
+
+/// A value that follows from some directories of the source.
+pub struct Watched<T> {
+    directories: Vec<PathBuf>,
+    known: Mutex<Option<Known<T>>>,
+}
+
+struct Known<T> {
+    value: Arc<T>,
+    stamp: Stamp,
+    /// Whether the stamp would differ, had the directories changed since they were read.
+    settled: bool,
+    checked: Instant,
+}
+
+/// The state of directories: their versions, None for those that are missing.
+type Stamp = Vec<Option<(u64, u64, u64)>>;
+
+impl<T> Watched<T> {
+    /// Nothing yet of what follows from `directories`, the first of which must be there.
+    pub fn new(directories: Vec<PathBuf>) -> Self {
+        Watched {
+            directories,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The value, at most a tenth of a second old; what `read` gives where it is to be read. `NotFound` where the first directory is gone.
+    pub fn get(&self, engine: &Engine, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*known
+            && known.checked.elapsed() < TRUSTED
+        {
+            return Ok(known.value.clone());
+        }
+        let (checked, read_at) = (Instant::now(), now());
+        let (stamp, newest) = self.stamp(engine)?;
+        if let Some(known) = &mut *known
+            && known.settled
+            && known.stamp == stamp
+        {
+            known.checked = checked;
+            return Ok(known.value.clone());
+        }
+        let value = Arc::new(read()?);
+        *known = Some(Known {
+            value: value.clone(),
+            stamp,
+            settled: newest.saturating_add(RACY) < read_at,
+            checked,
+        });
+        Ok(value)
+    }
+
+    /// The state of the directories, and the newest of their modification times.
+    fn stamp(&self, engine: &Engine) -> Result<(Stamp, u64)> {
+        let first = self.directories.first().map(PathBuf::as_path);
+        let mut newest = 0;
+        let mut look = |path: &Path| match engine.storage.metadata(path) {
+            Ok(metadata) => {
+                newest = newest.max(metadata.mtime);
+                Ok(Some(metadata.version))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound && Some(path) != first => Ok(None),
+            Err(e) => Err(e),
+        };
+        let stamp = self
+            .directories
+            .iter()
+            .map(|path| look(path))
+            .collect::<Result<_>>()?;
+        Ok((stamp, newest))
+    }
+}
