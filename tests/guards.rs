@@ -20,6 +20,7 @@ use tiledbfs::array::cache::{ChunkCache, Item, Keep, Key};
 use tiledbfs::error::{ErrorKind, Result};
 use tiledbfs::fuse::{FileSystem, MountOptions, mount};
 use tiledbfs::stats::Stats;
+use tiledbfs::storage::MemoryStorage;
 use tiledbfs::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
 
 /// The file that answers the kernel, for a test that no operation is left out.
@@ -233,6 +234,7 @@ fn panicking(name: &'static str) -> (Tree, impl Fn(Tree) -> FileSystem) {
         root: dir([("f", file(*b"12"))]),
         errors: Arc::default(),
         stats: Arc::default(),
+        storage: Arc::new(MemoryStorage::new()),
     };
     let make = move |tree| {
         let probe = move |operation: &'static str| assert!(operation != name, "injected into {operation}");

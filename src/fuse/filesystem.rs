@@ -8,8 +8,9 @@ use super::mount::Access;
 use super::scheduling;
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
+use crate::storage::Storage;
 use crate::tree::node::clamp;
-use crate::tree::{File, Freshness, Listing, Node, NodeType, Tree};
+use crate::tree::{File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Tree};
 use fuser::{
     Errno, FileAttr, FileHandle as FuseHandle, FopenFlags, Generation, INodeNo, Notifier, OpenAccMode,
     OpenFlags, ReplyDirectoryPlus,
@@ -34,6 +35,7 @@ pub type Probe = Arc<dyn Fn(&'static str) + Send + Sync>;
 
 /// A [`Tree`] as a FUSE file system. Read only: whatever would change something is EROFS.
 pub struct FileSystem {
+    storage: Arc<dyn Storage>,
     pub(super) stats: Arc<Stats>,
     reporter: Reporter,
     pub(super) inodes: Inodes,
@@ -63,6 +65,7 @@ impl FileSystem {
     /// Shows `tree`, all of it owned by the user of this process.
     pub fn new(tree: Tree) -> Self {
         FileSystem {
+            storage: tree.storage,
             reporter: Reporter::new(tree.errors, tree.stats.clone()),
             inodes: Inodes::new(tree.root, tree.stats.clone()),
             handles: Handles::new(tree.stats.clone()),
@@ -148,6 +151,15 @@ impl FileSystem {
         }
     }
 
+    /// EIO while the source is gone, for what is shown of it: `top` is the name that the path begins with.
+    fn check_source(&self, top: Option<&OsStr>, path: impl FnOnce() -> String) -> Result<(), Errno> {
+        if top.is_some_and(|top| top == OWN_DIRECTORY) {
+            return Ok(());
+        }
+        let result = self.storage.check_root();
+        result.map_err(|error| self.reporter.inside(&path(), &error))
+    }
+
     pub(super) fn handle(&self, handle: FuseHandle) -> Result<Arc<Handle>, Errno> {
         self.handles.get(handle.0).ok_or(Errno::EBADF)
     }
@@ -202,6 +214,7 @@ impl FileSystem {
 
     pub(super) fn do_lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Found, Errno> {
         let parent = self.inode(parent)?;
+        self.check_source(Some(parent.top().unwrap_or(name)), || parent.path_of(name))?;
         let Node::Directory(directory) = self.node(&parent)? else {
             return Err(Errno::ENOTDIR);
         };
@@ -262,6 +275,7 @@ impl FileSystem {
             return Err(Errno::EROFS);
         }
         let inode = self.inode(number)?;
+        self.check_source(inode.top(), || inode.path())?;
         let Node::File(file) = self.node(&inode)? else {
             return Err(Errno::EISDIR);
         };
@@ -343,6 +357,7 @@ impl FileSystem {
             return Err(Errno::EISDIR);
         }
         let inode = self.inode(number)?;
+        self.check_source(inode.top(), || inode.path())?;
         let Node::Directory(directory) = self.node(&inode)? else {
             return Err(Errno::ENOTDIR);
         };
@@ -389,15 +404,14 @@ impl FileSystem {
         match &*held {
             Some(listing) if offset > 0 => Ok(listing.clone()),
             _ => {
+                self.check_source(handle.inode.top(), || handle.inode.path())?;
                 let Node::Directory(directory) = self.node(&handle.inode)? else {
                     return Err(Errno::ENOTDIR);
                 };
-                let listing = directory.list().map_err(|error| {
-                    let errno = self.reporter.inside(&handle.inode.path(), &error);
-                    match error.kind() {
-                        ErrorKind::NotFound => Errno::ENOENT,
-                        _ => errno,
-                    }
+                let listing = directory.list().map_err(|error| match error.kind() {
+                    // It was removed. ENOENT would be the end of an empty directory to C libraries.
+                    ErrorKind::NotFound => Errno::ESTALE,
+                    _ => self.reporter.inside(&handle.inode.path(), &error),
                 })?;
                 *held = Some(listing.clone());
                 Ok(listing)

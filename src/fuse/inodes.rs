@@ -81,6 +81,18 @@ impl Inode {
         names.join("/")
     }
 
+    /// The name that its path begins with; None for the root.
+    pub(super) fn top(&self) -> Option<&OsStr> {
+        let mut inode = self;
+        loop {
+            let parent = inode.parent.as_ref()?;
+            if parent.parent.is_none() {
+                return Some(&inode.name);
+            }
+            inode = parent;
+        }
+    }
+
     /// The path of something named `name` in this directory.
     pub(super) fn path_of(&self, name: &OsStr) -> String {
         let (path, name) = (self.path(), name.to_string_lossy());

@@ -5,6 +5,7 @@ use super::filesystem::{FileSystem, Found};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
+use crate::storage::MemoryStorage;
 use crate::tree::node::clamp;
 use crate::tree::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
 use fuser::{Errno, FileHandle as FuseHandle, FileType, FopenFlags, INodeNo, OpenFlags};
@@ -170,6 +171,7 @@ impl Kernel {
             root: Place::node(&world, "", NodeType::Directory),
             errors: Arc::default(),
             stats: Arc::default(),
+            storage: Arc::new(MemoryStorage::new()),
         };
         let mut filesystem = FileSystem::new(tree);
         filesystem.inodes.most_held = most_held;

@@ -5,7 +5,7 @@
 
 use super::permissions::Permissions;
 use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want, join};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub struct LocalStorage {
     /// Absolute, without symbolic links.
     root: PathBuf,
+    /// Device and inode of the root.
+    identity: (u64, u64),
     follow_symlinks: bool,
     permissions: Permissions,
     stats: Arc<Stats>,
@@ -29,8 +31,11 @@ impl LocalStorage {
     /// The tree below `root`, which may itself be reached through symbolic links. Links inside that lead out of it are treated as
     /// missing unless `follow_symlinks`.
     pub fn new(root: &Path, follow_symlinks: bool, stats: Arc<Stats>) -> Result<Self> {
-        let root = fs::canonicalize(root).map_err(|e| Error::io(&e).in_file(root.display()))?;
+        let place = |e: io::Error| Error::io(&e).in_file(root.display());
+        let root = fs::canonicalize(root).map_err(place)?;
+        let metadata = fs::metadata(&root).map_err(place)?;
         Ok(LocalStorage {
+            identity: (metadata.dev(), metadata.ino()),
             root,
             follow_symlinks,
             permissions: Permissions::default(),
@@ -90,6 +95,12 @@ impl LocalStorage {
             _ if path.as_os_str().as_bytes().contains(&0) => Error::not_found("a path with a NUL byte"),
             _ => Error::io(error),
         };
+        // Nothing is there because nothing is left: an error, or else the source would look empty.
+        if error.kind() == ErrorKind::NotFound
+            && let Err(gone) = self.check_root()
+        {
+            return gone;
+        }
         error.in_file(self.display(path))
     }
 
@@ -123,6 +134,21 @@ impl Storage for LocalStorage {
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
+    }
+
+    fn check_root(&self) -> Result<()> {
+        let gone =
+            |cause: String| Error::new(ErrorKind::Io(libc::EIO), cause).in_file(self.display(Path::new("")));
+        // By way of what is in it, so that it must let this process in.
+        let metadata = fs::metadata(join(&self.root, Path::new(".")))
+            .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
+        if (metadata.dev(), metadata.ino()) == self.identity {
+            Ok(())
+        } else {
+            Err(gone(
+                "another directory is in place of the source: mount it anew".to_owned(),
+            ))
+        }
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {

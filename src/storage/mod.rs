@@ -54,6 +54,12 @@ pub trait Storage: Send + Sync {
     /// The names in a directory, in byte order. Names that are neither a file nor a directory, and links that may not be followed, are left out.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
 
+    /// Fails while the root is not there, or is another than the one that was opened: what else says that nothing is there then says
+    /// nothing of the source.
+    fn check_root(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// What is at `path`; `NotFound` when there is nothing.
     fn metadata(&self, path: &Path) -> Result<Metadata>;
 

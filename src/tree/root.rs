@@ -37,6 +37,8 @@ pub struct Tree {
     pub errors: Arc<ErrorLog>,
     /// The counters.
     pub stats: Arc<Stats>,
+    /// What the tree is made of; below [`OWN_DIRECTORY`] it is not.
+    pub storage: Arc<dyn Storage>,
 }
 
 impl Tree {
@@ -66,7 +68,7 @@ impl Tree {
         stats: Arc<Stats>,
     ) -> Result<Tree> {
         let engine = Arc::new(Engine::new(
-            storage,
+            storage.clone(),
             options.cache_size,
             options.keys.clone(),
             stats.clone(),
@@ -99,14 +101,19 @@ impl Tree {
             Node::Directory(inner) => Node::Directory(Arc::new(RootDirectory { inner, own })),
             Node::File(_) => return Err(Error::new(ErrorKind::Internal, "the root of the tree is a file")),
         };
-        Ok(Tree { root, errors, stats })
+        Ok(Tree {
+            root,
+            errors,
+            stats,
+            storage,
+        })
     }
 }
 
 /// The name of the directory about the mount itself.
-const OWN: &str = ".tiledbfs";
+pub const OWN_DIRECTORY: &str = ".tiledbfs";
 
-/// The source's directory, and [`OWN`] beside its entries.
+/// The source's directory, and [`OWN_DIRECTORY`] beside its entries.
 struct RootDirectory {
     inner: Arc<dyn Directory>,
     own: Node,
@@ -114,7 +121,7 @@ struct RootDirectory {
 
 impl Directory for RootDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        if name == OWN {
+        if name == OWN_DIRECTORY {
             Ok(Some(self.own.clone()))
         } else {
             self.inner.lookup(name)
@@ -123,10 +130,10 @@ impl Directory for RootDirectory {
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let inner = self.inner.list()?;
-        let mut entries: Vec<Entry> = vec![(OWN.into(), NodeType::Directory)];
+        let mut entries: Vec<Entry> = vec![(OWN_DIRECTORY.into(), NodeType::Directory)];
         let names = (0..inner.len())
             .filter_map(|i| inner.get(i))
-            .filter(|(name, _)| **name != *OWN);
+            .filter(|(name, _)| **name != *OWN_DIRECTORY);
         entries.extend(names.map(|(name, kind)| (name.into_owned(), kind)));
         Ok(Arc::new(entries))
     }

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use tiledbfs::error::{Error, ErrorKind, Result};
 use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
 use tiledbfs::stats::Stats;
+use tiledbfs::storage::MemoryStorage;
 use tiledbfs::tree::node::clamp;
 use tiledbfs::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
 
@@ -256,6 +257,7 @@ impl TestMount {
             root,
             errors: Arc::default(),
             stats: Arc::default(),
+            storage: Arc::new(MemoryStorage::new()),
         };
         let (errors, stats) = (tree.errors.clone(), tree.stats.clone());
         let requests = Arc::new(Requests::default());
