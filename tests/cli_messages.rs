@@ -1,9 +1,10 @@
 //! What the program says and how it ends, where no array is needed.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A folder with an empty group to mount (`group`) and an empty directory to mount it on (`mnt`).
@@ -61,7 +62,6 @@ fn what_cannot_be_mounted() {
             place.fails(&[mode, &[source, mountpoint]].concat(), 1, parts);
         };
         run("missing", "mnt", &["missing: no such file or directory"]);
-        run("plain", "mnt", &["/plain: not TileDB"]);
         run("plain/file", "mnt", &["/plain/file: not a TileDB array"]);
         run("group", "missing", &["mount point missing: no such directory"]);
         run(
@@ -78,8 +78,69 @@ fn what_cannot_be_mounted() {
         run("group", "/proc", &["/proc is already a mount point", "type proc"]);
     }
     place.fails(&["ls", "missing"], 1, &["missing: no such file or directory"]);
-    place.fails(&["ls", "plain"], 1, &["/plain: not TileDB"]);
-    place.fails(&["cat", "plain", "x"], 1, &["/plain: not TileDB"]);
+    place.fails(&["check", "plain"], 2, &["/plain: not TileDB"]);
+}
+
+/// Mounts `source`, which must not take long, and gives what is said and shown.
+fn mount_at_once(place: &Place, source: &str) -> (String, Vec<String>) {
+    let start = Instant::now();
+    let output = place.run(&["mount", source, "mnt"]);
+    let (taken, said) = (start.elapsed(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{said}");
+    let shown = fs::read_dir(place.path("mnt")).unwrap();
+    let mut shown: Vec<_> = shown
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    shown.sort();
+    assert!(place.run(&["unmount", "mnt"]).status.success());
+    place.nothing_mounted();
+    assert!(taken < Duration::from_secs(1), "{source}: {taken:?}");
+    (said, shown)
+}
+
+#[test]
+fn a_source_without_arrays_is_mounted_with_a_warning() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("landing/deep/deeper")).unwrap();
+    fs::write(place.path("landing/file"), b"text").unwrap();
+    fs::create_dir(place.path("empty")).unwrap();
+    for (source, shown) in [("empty", &[".tiledbfs"][..]), ("landing", &[".tiledbfs", "deep"])] {
+        let (said, names) = mount_at_once(&place, source);
+        let warning = format!(
+            "tiledbfs: warning: {}: there is no array",
+            place.path(source).display()
+        );
+        assert!(said.starts_with(&warning) && said.lines().count() == 1, "{said}");
+        assert_eq!(names, shown);
+        let listed = place.run(&["ls", source]);
+        assert!(listed.status.success() && String::from_utf8_lossy(&listed.stderr).starts_with(&warning));
+    }
+    // Where one lies deep enough there is nothing to warn of.
+    fs::write(place.path("landing/deep/deeper/__tiledb_group.tdb"), b"").unwrap();
+    assert_eq!(mount_at_once(&place, "landing").0, "");
+}
+
+#[test]
+fn looking_for_arrays_has_an_end() {
+    let place = Place::new();
+    // Forty directories, each with a link to each: ways without number.
+    for directory in 0..40 {
+        let directory = place.path(&format!("circles/d{directory}"));
+        fs::create_dir_all(&directory).unwrap();
+        for link in 0..40 {
+            symlink(format!("../d{link}"), directory.join(format!("l{link}"))).unwrap();
+        }
+    }
+    fs::create_dir_all(place.path(&format!("deep{}", "/d".repeat(1000)))).unwrap();
+    for source in ["circles", "deep", "/usr"] {
+        let start = Instant::now();
+        mount_at_once(&place, source);
+        place.run(&["ls", source]);
+        assert!(start.elapsed() < Duration::from_secs(3), "{source}");
+    }
+    let start = Instant::now();
+    place.fails(&["check", "circles"], 2, &["/circles: not TileDB"]);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -40,29 +40,3 @@ pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     engine.storage.metadata(path)?;
     Ok(ObjectKind::Directory)
 }
-
-/// Whether there is an array or group at `path` or below it. Gives up, saying yes, after looking into very many directories.
-pub fn holds_tiledb(engine: &Engine, path: &Path) -> Result<bool> {
-    const MOST: usize = 100_000;
-    const DEPTH: usize = 64;
-    let mut waiting = vec![(path.to_path_buf(), 0)];
-    let mut seen = 0;
-    while let Some((directory, depth)) = waiting.pop() {
-        if classify(engine, &directory)? != ObjectKind::Directory {
-            return Ok(true);
-        }
-        seen += 1;
-        if seen > MOST {
-            return Ok(true);
-        }
-        if depth < DEPTH {
-            // What cannot be listed does not hold anything that could be shown.
-            let entries = engine.storage.list(&directory).unwrap_or_default();
-            let directories = entries
-                .into_iter()
-                .filter(|e| e.entry_type == EntryType::Directory);
-            waiting.extend(directories.map(|e| (directory.join(e.name), depth + 1)));
-        }
-    }
-    Ok(false)
-}

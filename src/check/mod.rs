@@ -36,7 +36,6 @@ mod walk;
 pub use problem::{Kind, Level, Problem};
 
 use crate::array::engine::Engine;
-use crate::array::source::{ObjectKind, classify, holds_tiledb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
@@ -96,9 +95,8 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
     let root = storage.root().to_path_buf();
     let engine = Engine::new(Arc::new(storage), options.cache_size, options.keys.clone(), stats);
     let top = PathBuf::new();
-    if classify(&engine, &top)? == ObjectKind::Directory && !holds_tiledb(&engine, &top)? {
-        return Err(nothing("there is no array or group in it, at any depth"));
-    }
+    let objects = |tally: &Tally| tally.arrays.get().saturating_add(tally.groups.get());
+    let before = objects(&tally);
     let checker = Checker {
         engine: Arc::new(engine),
         root,
@@ -113,6 +111,9 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
             scope.spawn(|| checker.queue.work(&checker));
         }
     });
+    if objects(&checker.tally) == before {
+        return Err(nothing("there is no array or group in it, at any depth"));
+    }
     Ok(())
 }
 

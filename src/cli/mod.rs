@@ -349,6 +349,14 @@ fn open_tree(source: &Path, options: &Options) -> Result<Tree, Failure> {
             format!("internal error: {message}"),
         ))
     });
+    if let Ok(tree) = &opened
+        && tree.is_bare() == Some(true)
+    {
+        eprintln!(
+            "tiledbfs: warning: {}: there is no array or group in it, at any depth",
+            show_path(source)
+        );
+    }
     opened.map_err(|error| {
         let place = match error.file() {
             // The error says the rest of the place itself.

@@ -7,15 +7,19 @@ use super::errors::ErrorLog;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::{Permissions, restricted};
 use crate::array::engine::Engine;
-use crate::array::source::{ObjectKind, classify, holds_tiledb};
+use crate::array::source::{ObjectKind, classify};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
 use crate::stats::Stats;
 use crate::storage::{LocalStorage, Storage};
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How a source is opened.
 #[derive(Debug, Clone)]
@@ -42,8 +46,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Opens an array, a group or a plain directory. Reads no more than it needs to tell which: `NotFound` when there is nothing, `InvalidInput` when it is not
-    /// TileDB (a file, or a directory without any array or group at any depth), `UnsupportedVersion` for a single array of a version that is too new.
+    /// Opens an array, a group or a plain directory. Reads no more than it needs to tell which: `NotFound` when there is nothing, `InvalidInput` for a
+    /// file, `UnsupportedVersion` for a single array of a version that is too new. For a directory without any array see [`Tree::is_bare`].
     pub fn open(source: &Path, options: &Options) -> Result<Tree> {
         let place = |e: Error| e.in_file(source.display());
         let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
@@ -82,14 +86,7 @@ impl Tree {
                 Err(e) if e.kind() == ErrorKind::UnsupportedVersion => return Err(e),
                 _ => {}
             },
-            ObjectKind::Group => {}
-            ObjectKind::Directory if holds_tiledb(&engine, top)? => {}
-            ObjectKind::Directory => {
-                return Err(Error::new(
-                    ErrorKind::InvalidInput,
-                    "not TileDB: there is no array or group in it, at any depth",
-                ));
-            }
+            ObjectKind::Group | ObjectKind::Directory => {}
         }
         let inner = context
             .object(top, &Ancestors::default())?
@@ -108,6 +105,47 @@ impl Tree {
             storage,
         })
     }
+
+    /// Whether there is no array and no group in the source, at any depth; None where a short look does not tell.
+    pub fn is_bare(&self) -> Option<bool> {
+        let Node::Directory(root) = self.root.clone() else {
+            return Some(false);
+        };
+        // In a thread of its own: one directory may take longer to list than anybody should wait.
+        let (sender, answer) = channel();
+        let until = Instant::now() + LOOK.0;
+        thread::spawn(move || sender.send(is_bare(root, until)));
+        answer.recv_timeout(LOOK.0).ok().flatten()
+    }
+}
+
+/// How long [`Tree::is_bare`] looks, and into how many directories.
+const LOOK: (Duration, usize) = (Duration::from_millis(300), 10_000);
+
+/// Whether neither `root` nor a directory below it is an array or a group; None where `until` or [`LOOK`] came before the answer. Those nearest to
+/// the root are looked at first.
+fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
+    let mut waiting = VecDeque::from([root]);
+    let mut seen = 1;
+    while let Some(directory) = waiting.pop_front() {
+        // What cannot be listed holds nothing that could be shown.
+        let Ok(listing) = directory.list() else { continue };
+        for (name, kind) in (0..listing.len()).filter_map(|i| listing.get(i)) {
+            // Plain directories show no files.
+            if kind == NodeType::File {
+                return Some(false);
+            }
+            if seen > LOOK.1 || Instant::now() > until {
+                return None;
+            }
+            let own = seen == 1 && *name == *OWN_DIRECTORY;
+            if !own && let Ok(Some(Node::Directory(below))) = directory.lookup(&name) {
+                waiting.push_back(below);
+                seen += 1;
+            }
+        }
+    }
+    Some(true)
 }
 
 /// The name of the directory about the mount itself.
