@@ -112,11 +112,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         let names = (0..copies).map(|i| OsString::from(format!("a{i:05}")));
         root = Folder::node(names.map(|name| (name, root.clone())).collect());
     }
-    let tree = Tree {
-        root,
-        errors: Arc::default(),
-        stats: Arc::default(),
-    };
+    let tree = Tree::of_nodes(root);
     let mounted = mount(
         FileSystem::new(tree),
         Path::new(mountpoint),

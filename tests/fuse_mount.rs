@@ -64,11 +64,7 @@ fn a_second_mount_on_the_place_is_not_taken_away_by_the_first() {
     let mut first = TestMount::new(tree());
     let path = first.dir.path().to_owned();
     unmount_path(&path, false).unwrap();
-    let second = Tree {
-        root: dir([("second", file(*b"2"))]),
-        errors: Default::default(),
-        stats: Default::default(),
-    };
+    let second = Tree::of_nodes(dir([("second", file(*b"2"))]));
     let second = mount(FileSystem::new(second), &path, &MountOptions::default()).unwrap();
     first.mounted = None;
     assert_eq!(fs::read(path.join("second")).unwrap(), b"2");
@@ -99,11 +95,7 @@ fn names_that_the_table_of_mounts_escapes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a b\\c\td");
     fs::create_dir(&path).unwrap();
-    let tree = Tree {
-        root: tree(),
-        errors: Default::default(),
-        stats: Default::default(),
-    };
+    let tree = Tree::of_nodes(tree());
     let options = MountOptions {
         fs_name: "/data/x, y=z".into(),
         ..MountOptions::default()

@@ -20,7 +20,6 @@ use tiledbfs::array::cache::{ChunkCache, Item, Keep, Key};
 use tiledbfs::error::{ErrorKind, Result};
 use tiledbfs::fuse::{FileSystem, MountOptions, mount};
 use tiledbfs::stats::Stats;
-use tiledbfs::storage::MemoryStorage;
 use tiledbfs::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
 
 /// The file that answers the kernel, for a test that no operation is left out.
@@ -230,12 +229,7 @@ fn a_panic_in_any_operation_is_eio_and_a_line_in_the_log() {
 
 /// A tree of one file under a file system that panics in one operation.
 fn panicking(name: &'static str) -> (Tree, impl Fn(Tree) -> FileSystem) {
-    let tree = Tree {
-        root: dir([("f", file(*b"12"))]),
-        errors: Arc::default(),
-        stats: Arc::default(),
-        storage: Arc::new(MemoryStorage::new()),
-    };
+    let tree = Tree::of_nodes(dir([("f", file(*b"12"))]));
     let make = move |tree| {
         let probe = move |operation: &'static str| assert!(operation != name, "injected into {operation}");
         FileSystem::new(tree).with_probe(Arc::new(probe))

@@ -5,7 +5,6 @@ use super::filesystem::{FileSystem, Found};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
-use crate::storage::MemoryStorage;
 use crate::tree::node::clamp;
 use crate::tree::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
 use fuser::{Errno, FileHandle as FuseHandle, FileType, FopenFlags, INodeNo, OpenFlags};
@@ -167,12 +166,7 @@ struct Kernel {
 impl Kernel {
     fn new(seed: u64, most_held: usize) -> Kernel {
         let world = Arc::new(World::default());
-        let tree = Tree {
-            root: Place::node(&world, "", NodeType::Directory),
-            errors: Arc::default(),
-            stats: Arc::default(),
-            storage: Arc::new(MemoryStorage::new()),
-        };
+        let tree = Tree::of_nodes(Place::node(&world, "", NodeType::Directory));
         let mut filesystem = FileSystem::new(tree);
         filesystem.inodes.most_held = most_held;
         Kernel {

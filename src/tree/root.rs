@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
 use crate::stats::Stats;
-use crate::storage::{LocalStorage, Storage};
+use crate::storage::{LocalStorage, MemoryStorage, Storage};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,16 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// A tree of nodes that come from no source.
+    pub fn of_nodes(root: Node) -> Tree {
+        Tree {
+            root,
+            errors: Arc::default(),
+            stats: Arc::default(),
+            storage: Arc::new(MemoryStorage::new()),
+        }
+    }
+
     /// Opens an array, a group or a plain directory. Reads no more than it needs to tell which: `NotFound` when there is nothing, `InvalidInput` for a
     /// file, `UnsupportedVersion` for a single array of a version that is too new. For a directory without any array see [`Tree::is_bare`].
     pub fn open(source: &Path, options: &Options) -> Result<Tree> {

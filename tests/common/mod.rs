@@ -16,7 +16,6 @@ use tempfile::TempDir;
 use tiledbfs::error::{Error, ErrorKind, Result};
 use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
 use tiledbfs::stats::Stats;
-use tiledbfs::storage::MemoryStorage;
 use tiledbfs::tree::node::clamp;
 use tiledbfs::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
 
@@ -253,12 +252,7 @@ impl TestMount {
         change: impl FnOnce(FileSystem) -> FileSystem,
         options: impl FnOnce(&mut MountOptions),
     ) -> Self {
-        let tree = Tree {
-            root,
-            errors: Arc::default(),
-            stats: Arc::default(),
-            storage: Arc::new(MemoryStorage::new()),
-        };
+        let tree = Tree::of_nodes(root);
         let (errors, stats) = (tree.errors.clone(), tree.stats.clone());
         let requests = Arc::new(Requests::default());
         let probe = {
