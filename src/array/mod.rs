@@ -3,6 +3,7 @@
 
 pub mod body;
 pub mod cache;
+pub mod cell_slice;
 pub mod cells;
 pub mod column;
 pub mod engine;
@@ -10,9 +11,12 @@ pub mod field;
 pub mod fragment;
 pub mod fragment_info;
 pub mod geometry;
+pub(crate) mod grid;
 pub mod group;
+pub(crate) mod hilbert;
 pub mod listing;
 pub mod open;
+pub mod order;
 pub mod part;
 pub mod piece;
 pub mod schemas;
@@ -22,5 +26,6 @@ pub mod source;
 pub mod tile_list;
 pub mod time;
 pub mod watched;
+pub(crate) mod written_order;
 pub use open::Array;
 pub use piece::Piece;

@@ -4,12 +4,12 @@ use super::cells::{CELLS, Piece};
 use super::field::tile_runs;
 use super::files::{Files, Tile};
 use super::fragment::Shared;
-use super::order::Order;
 use super::queue::Job;
 use super::statistics::{Class, Summary};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::array::field::Role;
+use crate::array::written_order::WrittenOrder;
 use crate::error::Error;
 use crate::format::range::{Range as Bounds, compare};
 use std::cmp::Ordering;
@@ -22,7 +22,7 @@ struct Work {
     zipped: Option<Files>,
     /// In the schema's order.
     dimensions: Vec<Dimension>,
-    order: Option<Order>,
+    order: Option<WrittenOrder>,
     total: Mutex<Total>,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
     let complete = tiles == info.geometry.tile_num;
     let runs: Vec<Range<u64>> = tile_runs(tiles, average).collect();
     let work = Arc::new(Work {
-        order: Order::new(&info.schema, info.writer.library_version)
+        order: WrittenOrder::new(&info.schema, info.writer.library_version)
             .filter(|_| !dimensions.iter().any(|d| d.lossy)),
         total: Mutex::new(Total {
             summaries: vec![complete.then(Summary::default); dimensions.len()],

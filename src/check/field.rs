@@ -1,7 +1,6 @@
 //! A field that is not a dimension: its tiles decoded and summed up.
 
 use super::cells::{CELLS, Piece, odd_validity};
-use super::dense::{Grid, Window};
 use super::files::{Files, Tile};
 use super::fragment::Shared;
 use super::queue::Job;
@@ -9,6 +8,7 @@ use super::statistics::{Class, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
+use crate::array::grid::{Grid, Window};
 use crate::error::Result;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

@@ -7,7 +7,7 @@
 //! | offsets of var-sized cells, validity bytes | their tile | `cells`, `field` |
 //! | every section of the fragment metadata, the R-tree, the non-empty domain | the tiles, and each other | `fragment`, `rtree` |
 //! | minima, maxima, sums, null counts of tiles and fragments | the values | `statistics` |
-//! | R-tree, global order | the coordinates | `coordinates`, `order`, `hilbert` |
+//! | R-tree, global order | the coordinates | `coordinates` |
 //! | schemas, enumerations, labels, metadata | what refers to them | `array` |
 //! | commit, ignore, vacuum, delete files | fragments | `commits` |
 //! | consolidated fragment metadata | the fragments' own | `consolidated` |
@@ -20,12 +20,9 @@ mod cells;
 mod commits;
 mod consolidated;
 mod coordinates;
-mod dense;
 mod field;
 mod files;
 mod fragment;
-mod hilbert;
-mod order;
 mod problem;
 mod queue;
 mod rtree;

@@ -207,3 +207,25 @@ pub fn schema_body(version: u32, sparse: bool, dimensions: &[Field], attributes:
 pub fn schema(version: u32, sparse: bool, dimensions: &[Field], attributes: &[Field]) -> Schema {
     Schema::parse(&schema_body(version, sparse, dimensions, attributes).bytes).unwrap()
 }
+
+/// Numbers that look random and are the same for the same seed (SplitMix64).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}

@@ -1,26 +1,26 @@
 //! Which cells of a dense tile lie inside the fragment's non-empty domain, and which are padding.
 
-use crate::array::fragment_info::FragmentInfo;
-use crate::array::geometry::{DenseAxis, dense_axis};
+use super::fragment_info::FragmentInfo;
+use super::geometry::{DenseAxis, dense_axis};
 use crate::format::enums::Layout;
 use std::ops::Range;
 
 /// The tiles of a dense fragment in space.
-pub(super) struct Grid {
+pub(crate) struct Grid {
     axes: Vec<DenseAxis>,
     column_tiles: bool,
     column_cells: bool,
 }
 
 /// The cells of one tile that are inside, along each dimension, the one that varies fastest first.
-pub(super) struct Window {
+pub(crate) struct Window {
     /// Cells of the tile, first and last one inside.
     axes: Vec<(u64, u64, u64)>,
 }
 
 impl Grid {
     /// The tiles of a fragment; None for a sparse one.
-    pub(super) fn new(info: &FragmentInfo) -> Option<Grid> {
+    pub(crate) fn new(info: &FragmentInfo) -> Option<Grid> {
         let domain = info.non_empty_domain().filter(|_| info.dense)?;
         let axes = info.schema.dimensions.iter().zip(domain);
         Some(Grid {
@@ -33,7 +33,7 @@ impl Grid {
     }
 
     /// The cells of `tile` that are inside.
-    pub(super) fn window(&self, tile: u64) -> Window {
+    pub(crate) fn window(&self, tile: u64) -> Window {
         let mut rest = tile;
         let mut along = |axis: &DenseAxis| {
             let place = rest % axis.tiles.max(1);
@@ -59,13 +59,13 @@ impl Grid {
 
 impl Window {
     /// Whether all cells of the tile are inside.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         let mut axes = self.axes.iter();
         axes.all(|&(extent, first, last)| first == 0 && last.checked_add(1) == Some(extent))
     }
 
     /// The runs of `cells` (counted in the tile) that are inside.
-    pub(super) fn runs(&self, cells: Range<u64>) -> Vec<Range<u64>> {
+    pub(crate) fn runs(&self, cells: Range<u64>) -> Vec<Range<u64>> {
         if self.is_full() {
             return vec![cells];
         }

@@ -8,7 +8,7 @@ use crate::format::schema::{Dimension, Schema};
 use std::cmp::Ordering;
 
 /// How cells of an array are ordered, as far as that can be told without rounding.
-pub(super) struct Order {
+pub(crate) struct WrittenOrder {
     dimensions: Vec<Along>,
     column_tiles: bool,
     column_cells: bool,
@@ -26,10 +26,10 @@ struct Along {
     tiles: Option<(u64, u64)>,
 }
 
-impl Order {
+impl WrittenOrder {
     /// The order of the cells of a fragment that was written by a library of format `library_version`. None with tiles along dimensions of
     /// floats, whose places depend on how they are rounded, where the writer's numbers of tiles overflowed, and for the first form of the Hilbert curve, that of versions 7 and 8.
-    pub(super) fn new(schema: &Schema, library_version: u32) -> Option<Order> {
+    pub(crate) fn new(schema: &Schema, library_version: u32) -> Option<WrittenOrder> {
         let hilbert = schema.cell_order == Layout::Hilbert;
         if hilbert && library_version < 9 {
             return None;
@@ -51,7 +51,7 @@ impl Order {
                 tiles,
             })
         };
-        Some(Order {
+        Some(WrittenOrder {
             dimensions: schema.dimensions.iter().map(along).collect::<Option<_>>()?,
             column_tiles: schema.tile_order == Layout::ColMajor,
             column_cells: schema.cell_order == Layout::ColMajor,
@@ -64,7 +64,7 @@ impl Order {
     }
 
     /// Compares two cells, each given by its coordinates.
-    pub(super) fn compare(&self, a: &[&[u8]], b: &[&[u8]]) -> Ordering {
+    pub(crate) fn compare(&self, a: &[&[u8]], b: &[&[u8]]) -> Ordering {
         let tile = |i: usize| match (self.dimensions.get(i), a.get(i), b.get(i)) {
             (Some(along), Some(a), Some(b)) => along.compare_tiles(a, b),
             _ => Ordering::Equal,
@@ -76,7 +76,7 @@ impl Order {
             }
             _ => Ordering::Equal,
         };
-        let places = |curve: &Curve| Some(curve.place(a)?.cmp(&curve.place(b)?));
+        let places = |curve: &Curve| Some(curve.certain_place(a)?.cmp(&curve.certain_place(b)?));
         let places = match &self.curve {
             Some(curve) => match places(curve) {
                 Some(Ordering::Equal) if !self.tied => return Ordering::Equal,
@@ -158,7 +158,7 @@ mod tests {
     use crate::format::testing::{field, schema, var};
 
     /// Two dimensions of INT8 from -10 on, in tiles of 6.
-    fn order(tile_order: Layout, cell_order: Layout) -> Order {
+    fn order(tile_order: Layout, cell_order: Layout) -> WrittenOrder {
         let dimensions = [field("x", Datatype::Int8), field("y", Datatype::Int8)];
         let mut schema = schema(22, true, &dimensions, &[]);
         (schema.tile_order, schema.cell_order) = (tile_order, cell_order);
@@ -170,17 +170,17 @@ mod tests {
             d.tile_extent = Some(vec![6]);
         }
         // Neither of these numbered such tiles rightly.
-        assert!((9..=13).all(|version| Order::new(&schema, version).is_none()));
-        assert!(Order::new(&schema, 4).is_some());
+        assert!((9..=13).all(|version| WrittenOrder::new(&schema, version).is_none()));
+        assert!(WrittenOrder::new(&schema, 4).is_some());
         schema.dimensions[0].domain.as_mut().unwrap().lo = vec![(-100i8).cast_unsigned()];
-        assert!(Order::new(&schema, 4).is_none());
+        assert!(WrittenOrder::new(&schema, 4).is_none());
         schema.dimensions[0].domain.as_mut().unwrap().lo = vec![(-10i8).cast_unsigned()];
-        Order::new(&schema, 22).unwrap()
+        WrittenOrder::new(&schema, 22).unwrap()
     }
 
     #[test]
     fn tiles_come_before_cells() {
-        let compare = |order: &Order, a: (i8, i8), b: (i8, i8)| {
+        let compare = |order: &WrittenOrder, a: (i8, i8), b: (i8, i8)| {
             let bytes = |v: i8| [v.cast_unsigned()];
             let (ax, ay, bx, by) = (bytes(a.0), bytes(a.1), bytes(b.0), bytes(b.1));
             order.compare(&[&ax, &ay], &[&bx, &by])
@@ -200,17 +200,17 @@ mod tests {
     #[test]
     fn orders_that_depend_on_rounding_are_left_alone() {
         let mut strings = schema(22, true, &[var("s", Datatype::StringAscii)], &[]);
-        let order = Order::new(&strings, 22).unwrap();
+        let order = WrittenOrder::new(&strings, 22).unwrap();
         assert_eq!(order.compare(&[b"a\0b"], &[b"a\0a"]), Ordering::Greater);
         strings.cell_order = Layout::Hilbert;
-        let order = Order::new(&strings, 22).unwrap();
-        assert!(Order::new(&strings, 7).is_none());
+        let order = WrittenOrder::new(&strings, 22).unwrap();
+        assert!(WrittenOrder::new(&strings, 7).is_none());
         assert_eq!(order.compare(&[b"b"], &[b"aa"]), Ordering::Greater);
         assert_eq!(order.compare(&[b"\x80"], &[b"aa"]), Ordering::Less);
         let mut floats = schema(22, true, &[field("f", Datatype::Float32)], &[]);
         floats.dimensions[0].tile_extent = None;
-        assert!(Order::new(&floats, 22).is_some());
+        assert!(WrittenOrder::new(&floats, 22).is_some());
         floats.dimensions[0].tile_extent = Some(1f32.to_le_bytes().to_vec());
-        assert!(Order::new(&floats, 22).is_none());
+        assert!(WrittenOrder::new(&floats, 22).is_none());
     }
 }

@@ -1,0 +1,314 @@
+//! Places of cells on the Hilbert curve.
+//!
+//! With D dimensions each coordinate becomes one of 2^b buckets, b = 63 / D. A number's bucket is
+//! `(coordinate - low) / (high - low) * (2^b - 1)`, all of it in f64, rounded down; a text's is made of its first
+//! bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
+
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::schema::{Dimension, Schema};
+
+/// The curve over the domain of an array.
+pub(crate) struct Curve {
+    bits: u32,
+    axes: Vec<Axis>,
+    /// The bits of each byte, as far apart as there are dimensions.
+    spread: [u64; 256],
+}
+
+/// How the coordinates of one dimension become buckets.
+enum Axis {
+    /// By their first bytes.
+    Text,
+    /// By their distance from the lower bound of the domain. Bounds are None in a type that has no numbers.
+    Number {
+        datatype: Datatype,
+        lo: Option<f64>,
+        hi: Option<f64>,
+    },
+}
+
+/// A coordinate, or a bound of a domain, as libtiledb takes it into its computations: rounded to f64 before anything
+/// else.
+fn number(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
+    macro_rules! number {
+        ($type:ty) => {
+            bytes
+                .first_chunk()
+                .map(|bytes| <$type>::from_le_bytes(*bytes))
+        };
+    }
+    match (datatype.kind(), datatype.size()) {
+        (Kind::Signed, 1) => number!(i8).map(f64::from),
+        (Kind::Signed, 2) => number!(i16).map(f64::from),
+        (Kind::Signed, 4) => number!(i32).map(f64::from),
+        (Kind::Signed | Kind::Datetime | Kind::Time, 8) => number!(i64).map(|v| v as f64),
+        (Kind::Unsigned, 1) => number!(u8).map(f64::from),
+        (Kind::Unsigned, 2) => number!(u16).map(f64::from),
+        (Kind::Unsigned, 4) => number!(u32).map(f64::from),
+        (Kind::Unsigned, 8) => number!(u64).map(|v| v as f64),
+        (Kind::Float, 4) => number!(f32).map(f64::from),
+        (Kind::Float, 8) => number!(f64),
+        _ => None,
+    }
+}
+
+impl Axis {
+    fn new(dimension: &Dimension) -> Axis {
+        match &dimension.domain {
+            Some(domain) if !dimension.cell_val_num.is_var() => Axis::Number {
+                datatype: dimension.datatype,
+                lo: number(dimension.datatype, &domain.lo),
+                hi: number(dimension.datatype, &domain.hi),
+            },
+            _ => Axis::Text,
+        }
+    }
+
+    /// The bucket of a coordinate, of 2^`bits`. Coordinates outside the domain have buckets that there are not; those
+    /// of which nothing can be said have the first.
+    fn bucket(&self, bits: u32, value: &[u8]) -> u64 {
+        match self {
+            // Bytes that are not ASCII set all bits above them, as chars with a sign do.
+            Axis::Text => {
+                let bytes = value.iter().take(8).zip((0..64).step_by(8).rev());
+                let text = bytes.fold(0, |text, (&byte, shift)| {
+                    text | (i64::from(byte.cast_signed()) << shift).cast_unsigned()
+                });
+                text >> (64 - bits)
+            }
+            Axis::Number { .. } => self.distance(bits, value).unwrap_or(0.0) as u64,
+        }
+    }
+
+    /// A number's bucket before it is rounded.
+    fn distance(&self, bits: u32, value: &[u8]) -> Option<f64> {
+        let &Axis::Number { datatype, lo, hi } = self else {
+            return None;
+        };
+        let (lo, hi) = (lo?, hi?);
+        let largest = (1u64 << bits) - 1;
+        Some((number(datatype, value)? - lo) / (hi - lo) * largest as f64)
+    }
+
+    /// Whether the bucket is the same on all machines.
+    fn is_certain(&self, bits: u32, value: &[u8]) -> bool {
+        match self {
+            Axis::Text => value.iter().take(8).all(u8::is_ascii),
+            Axis::Number { lo, hi, .. } => {
+                let finite = |v: Option<f64>| v.is_some_and(f64::is_finite);
+                finite(lo.zip(*hi).map(|(lo, hi)| hi - lo)) && finite(self.distance(bits, value))
+            }
+        }
+    }
+}
+
+impl Curve {
+    /// The curve over the domain of a schema. None for more dimensions than one has.
+    pub(crate) fn new(schema: &Schema) -> Option<Curve> {
+        let count = u32::try_from(schema.dimensions.len()).ok()?;
+        let mut spread = [0; 256];
+        for (byte, spread) in spread.iter_mut().enumerate() {
+            *spread = (0..8u32).fold(0, |spread, bit| {
+                let set = byte as u64 >> bit & 1;
+                spread | set.checked_shl(bit.saturating_mul(count)).unwrap_or(0)
+            });
+        }
+        Some(Curve {
+            bits: 63u32.checked_div(count).filter(|&bits| bits > 0)?,
+            axes: schema.dimensions.iter().map(Axis::new).collect(),
+            spread,
+        })
+    }
+
+    /// How many bits a place has. The last bucket of a line is rounded up to 2^63, one bit more than the others.
+    pub(crate) fn place_bits(&self) -> u32 {
+        match self.axes.len() {
+            1 => 64,
+            count => self.bits.saturating_mul(count as u32),
+        }
+    }
+
+    /// The bucket of a coordinate of dimension `i`.
+    pub(crate) fn bucket(&self, i: usize, value: &[u8]) -> u64 {
+        self.axes.get(i).map_or(0, |axis| axis.bucket(self.bits, value))
+    }
+
+    /// Where a cell lies on the curve. None where a distance is not finite, and for text that is not ASCII: there
+    /// it depends on the machine that wrote the cell.
+    pub(crate) fn certain_place(&self, cell: &[&[u8]]) -> Option<u64> {
+        let certain = |(axis, value): (&Axis, &&[u8])| axis.is_certain(self.bits, value);
+        if cell.len() != self.axes.len() || !self.axes.iter().zip(cell).all(certain) {
+            return None;
+        }
+        let axes = self.axes.iter().zip(cell);
+        let mut buckets: Vec<u64> = axes.map(|(axis, v)| axis.bucket(self.bits, v)).collect();
+        let mut place = [0];
+        self.places(&mut buckets, &mut place);
+        let [place] = place;
+        Some(place)
+    }
+
+    /// Where cells lie on the curve, given the buckets of their coordinates: those in the first dimension, then those
+    /// in the second one, and so on. The buckets are overwritten.
+    pub(crate) fn places(&self, buckets: &mut [u64], places: &mut [u64]) {
+        let cells = places.len();
+        // A line is its own curve.
+        if self.axes.len() == 1 {
+            for (place, bucket) in places.iter_mut().zip(buckets) {
+                *place = *bucket;
+            }
+            return;
+        }
+        if cells == 0 {
+            return;
+        }
+        transpose(buckets, cells, self.bits);
+        places.fill(0);
+        let count = self.axes.len();
+        for (i, axis) in buckets.chunks_exact(cells).take(count).enumerate() {
+            let last = count - 1 - i;
+            for byte in 0..self.bits.div_ceil(8) as usize {
+                let mask = ((1u64 << self.bits) - 1) >> (8 * byte) & 0xFF;
+                let shift = 8 * byte * count + last;
+                for (place, axis) in places.iter_mut().zip(axis) {
+                    let byte = (axis >> (8 * byte) & mask) as usize;
+                    *place |= self.spread.get(byte).copied().unwrap_or(0) << shift;
+                }
+            }
+        }
+    }
+}
+
+/// Turns coordinates into the transpose of their place on the curve: all `cells` coordinates of the first dimension,
+/// then those of the next.
+fn transpose(axes: &mut [u64], cells: usize, bits: u32) {
+    let (first, rest) = axes.split_at_mut(cells.min(axes.len()));
+    for bit in (1..bits).rev() {
+        let low = (1u64 << bit) - 1;
+        // All ones where the bit is set.
+        let set = |axis: u64| (axis >> bit & 1).wrapping_neg();
+        for first in first.iter_mut() {
+            *first ^= low & set(*first);
+        }
+        for axis in rest.chunks_exact_mut(cells) {
+            for (first, axis) in first.iter_mut().zip(axis) {
+                let set = set(*axis);
+                let change = (*first ^ *axis) & low & !set;
+                *first ^= low & set | change;
+                *axis ^= change;
+            }
+        }
+    }
+    // Gray code.
+    let mut before: &[u64] = first;
+    for axis in rest.chunks_exact_mut(cells) {
+        for (axis, before) in axis.iter_mut().zip(before) {
+            *axis ^= before;
+        }
+        before = axis;
+    }
+    let mask = (1u64 << bits) - 1;
+    let changes = before.iter().map(|last| {
+        let last = last & mask;
+        let parity = [1, 2, 4, 8, 16, 32].iter().fold(last, |v, shift| v ^ v >> shift);
+        parity ^ last
+    });
+    let changes: Vec<u64> = changes.collect();
+    for axis in axes.chunks_exact_mut(cells) {
+        for (axis, change) in axis.iter_mut().zip(&changes) {
+            *axis ^= change;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::range::Range;
+    use crate::format::testing::{field, schema, var};
+
+    #[test]
+    fn the_example_of_the_paper() {
+        // Skilling's own: (5, 10, 20) in 5 bits has the place 7865.
+        let mut axes = [5, 10, 20];
+        transpose(&mut axes, 1, 5);
+        assert_eq!(axes, [0b01010, 0b01110, 0b11011]);
+    }
+
+    #[test]
+    fn neighbours_on_the_curve_are_neighbours_in_space() {
+        let mut cells: Vec<(u64, [i64; 2])> = Vec::new();
+        for x in 0..8u64 {
+            for y in 0..8u64 {
+                let mut axes = [x, y];
+                transpose(&mut axes, 1, 3);
+                let place = (0..3).rev().fold(0, |place, bit| {
+                    place << 2 | (axes[0] >> bit & 1) << 1 | (axes[1] >> bit & 1)
+                });
+                cells.push((place, [x as i64, y as i64]));
+            }
+        }
+        cells.sort();
+        for (i, pair) in cells.windows(2).enumerate() {
+            assert_eq!(pair[0].0, i as u64);
+            let ([x, y], [u, v]) = (pair[0].1, pair[1].1);
+            assert_eq!((x - u).abs() + (y - v).abs(), 1, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_ends_at_its_last_bucket() {
+        let mut schema = schema(22, true, &[field("x", Datatype::Uint32)], &[]);
+        schema.dimensions[0].domain = Some(Range {
+            lo: vec![0; 4],
+            hi: 238u32.to_le_bytes().to_vec(),
+        });
+        let curve = Curve::new(&schema).unwrap();
+        let place = |v: u32| curve.certain_place(&[&v.to_le_bytes()]).unwrap();
+        assert!(place(0) < place(1) && place(1) < place(237) && place(237) < place(238));
+    }
+
+    #[test]
+    fn distances_are_those_of_rounded_numbers() {
+        let mut schema = schema(
+            22,
+            true,
+            &[field("x", Datatype::Int64), field("y", Datatype::Int8)],
+            &[],
+        );
+        let lo = i64::MAX - 4000;
+        schema.dimensions[0].domain = Some(Range {
+            lo: lo.to_le_bytes().to_vec(),
+            hi: (lo + 3000).to_le_bytes().to_vec(),
+        });
+        let curve = Curve::new(&schema).unwrap();
+        let bucket = |v: i64| curve.bucket(0, &v.to_le_bytes());
+        // Numbers below 2^63 are multiples of 1024 in f64.
+        assert_eq!(bucket(lo + 1), 0);
+        assert_eq!(bucket(lo + 3000), (1 << 31) - 1);
+    }
+
+    #[test]
+    fn buckets_of_numbers_and_texts() {
+        let dimensions = [field("x", Datatype::Int8), var("s", Datatype::StringAscii)];
+        let mut schema = schema(22, true, &dimensions, &[]);
+        schema.dimensions[0].domain = Some(Range {
+            lo: vec![(-100i8).cast_unsigned()],
+            hi: vec![100],
+        });
+        let curve = Curve::new(&schema).unwrap();
+        assert_eq!(curve.bits, 31);
+        let number = |v: i8| curve.bucket(0, &[v.cast_unsigned()]);
+        let largest = (1 << 31) - 1;
+        assert_eq!((number(-100), number(0), number(100)), (0, largest / 2, largest));
+        let text = |v: &[u8]| curve.bucket(1, v);
+        assert_eq!(text(b""), 0);
+        assert_eq!(text(b"ab"), 0x6162_0000 >> 1);
+        assert!(text(b"ab") < text(b"b"));
+        assert_eq!(text(b"b\x80"), 0xFF80_0000 >> 1);
+        assert_eq!(text(b"12345678\x80"), 0x3132_3334 >> 1);
+        assert_eq!(curve.certain_place(&[&[0], b"b\x80"]), None);
+        assert!(curve.certain_place(&[&[0], b"ab"]).unwrap() < 1 << 62);
+        assert_eq!(curve.certain_place(&[&[0]]), None);
+    }
+}

@@ -1,0 +1,507 @@
+//! The global order of cells, as keys that compare as the cells do.
+//!
+//! In row- and column-major order a key is made of the numbers of the tile along each dimension, in the tile order, and
+//! then of the places in the tile, in the cell order. In Hilbert order it is made of the place on the curve and then of
+//! the coordinates, first to last dimension. Where all of it takes at most 256 bits, as with most domains, a key is a
+//! few words; otherwise it is a string of bytes.
+
+use super::cell_slice::CellSlice;
+use super::hilbert::Curve;
+use crate::error::{Error, Result};
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::enums::Layout;
+use crate::format::range::Rect;
+use crate::format::schema::{Dimension, Schema};
+use std::iter::repeat_n;
+
+/// Most words of a key.
+const MAX_WORDS: u32 = 4;
+
+/// Cells whose keys are made at a time: what is computed of them stays in the processor's first cache.
+const BLOCK: usize = 256;
+
+/// The order in which readers merge the cells of an array.
+///
+/// Keys of two cells are equal exactly where no dimension tells the cells apart: `-0.0` and `0.0` have the same key.
+/// Coordinates outside the domain, which no writer writes that checks them, have the key of its nearest bound.
+pub struct GlobalOrder {
+    /// In the schema's order.
+    axes: Vec<Axis>,
+    curve: Option<Curve>,
+    /// Most significant first.
+    parts: Vec<Part>,
+    words: Option<usize>,
+}
+
+/// A key: `[u64; N]` where [`GlobalOrder::words`] is `Some(N)`, `Box<[u8]>` in any order.
+pub trait Key: Ord + Clone + Send + Sync + Sized {
+    /// Appends the keys of cells, given the coordinates of all of them in each dimension in the schema's order.
+    ///
+    /// # Panics
+    /// Where the keys of the order have another number of words.
+    fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>);
+}
+
+/// One dimension.
+struct Axis {
+    datatype: Datatype,
+    /// Bytes of a coordinate; None for strings.
+    size: Option<usize>,
+    /// The ordinal (see [`Axis::ordinals`]) of the lower bound of the domain.
+    origin: u64,
+    /// The distance of the ordinals of both bounds.
+    width: u64,
+    tiles: Option<Tiles>,
+}
+
+/// The tiles along a dimension.
+#[derive(Clone, Copy)]
+enum Tiles {
+    /// Of this many cells.
+    Integer { extent: u64 },
+    /// The number of a tile is computed in the dimension's own type.
+    Float32 { lo: f32, extent: f32, last: u64 },
+    /// The same.
+    Float64 { lo: f64, extent: f64, last: u64 },
+}
+
+/// A part of a key.
+struct Part {
+    what: What,
+    /// How many bits it has; 0 for a string.
+    bits: u32,
+    /// How many bits follow it in a key of words.
+    shift: u32,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    /// The place on the Hilbert curve.
+    Place,
+    /// The number of the tile along a dimension.
+    Tile(usize),
+    /// Where in its tile the cell lies along a dimension; the coordinate where there are no such tiles.
+    Coordinate(usize),
+}
+
+/// What is known of some cells, [`BLOCK`] at most.
+struct Block {
+    /// For each dimension the tiles of all cells.
+    tiles: Vec<[u64; BLOCK]>,
+    /// For each dimension the places of all cells in their tiles.
+    coordinates: Vec<[u64; BLOCK]>,
+    places: [u64; BLOCK],
+    /// Room for the buckets of the curve.
+    buckets: Vec<u64>,
+}
+
+impl GlobalOrder {
+    /// The order of an array's cells, given any of its schemas: dimensions, domain and order are the same in all.
+    /// `Unsupported` for a Hilbert curve in more than 63 dimensions.
+    pub fn new(schema: &Schema) -> Result<GlobalOrder> {
+        let count = schema.dimensions.len();
+        let hilbert = schema.cell_order == Layout::Hilbert;
+        let curve = match hilbert {
+            true => Some(Curve::new(schema).ok_or_else(|| {
+                Error::unsupported(format!("cells in Hilbert order of {count} dimensions"))
+            })?),
+            false => None,
+        };
+        let axes: Vec<Axis> = schema
+            .dimensions
+            .iter()
+            .map(|dimension| Axis::new(dimension, !hilbert))
+            .collect();
+        let along = |layout: Layout, i: usize| match layout {
+            Layout::ColMajor => count - 1 - i,
+            _ => i,
+        };
+        let place = curve.iter().map(|_| What::Place);
+        let tiles = (0..count).map(|i| What::Tile(along(schema.tile_order, i)));
+        let cells = (0..count).map(|i| What::Coordinate(along(schema.cell_order, i)));
+        let mut parts: Vec<Part> = place
+            .chain(tiles)
+            .chain(cells)
+            .map(|what| Part {
+                what,
+                bits: match what {
+                    What::Place => curve.as_ref().map_or(0, Curve::place_bits),
+                    What::Tile(i) => axes.get(i).map_or(0, Axis::tile_bits),
+                    What::Coordinate(i) => axes.get(i).map_or(0, Axis::coordinate_bits),
+                },
+                shift: 0,
+            })
+            .filter(|part| part.bits > 0 || part.is_text(&axes))
+            .collect();
+        let mut bits = 0u32;
+        for part in parts.iter_mut().rev() {
+            part.shift = bits;
+            bits = bits.saturating_add(part.bits);
+        }
+        let words = bits.div_ceil(64).max(1);
+        let packs = words <= MAX_WORDS && axes.iter().all(|axis| axis.size.is_some());
+        Ok(GlobalOrder {
+            axes,
+            curve,
+            parts,
+            words: packs.then_some(words as usize),
+        })
+    }
+
+    /// Words of a key, 1 to 4, the most significant one first. None where keys are strings of bytes: with dimensions
+    /// of strings, and where 256 bits do not suffice.
+    pub fn words(&self) -> Option<usize> {
+        self.words
+    }
+
+    /// The least and the greatest key that a cell in a box can have. None where that cannot be told: in Hilbert order,
+    /// and for a box with NaN or of other dimensions.
+    pub fn interval<K: Key>(&self, rect: &Rect) -> Option<(K, K)> {
+        if self.curve.is_some() || rect.len() != self.axes.len() {
+            return None;
+        }
+        let corner = |bounds: Vec<&[u8]>| -> Option<K> {
+            let lengths: Vec<[u64; 2]> = bounds.iter().map(|bound| [0, bound.len() as u64]).collect();
+            let columns: Vec<CellSlice> = self
+                .axes
+                .iter()
+                .zip(bounds.iter().zip(&lengths))
+                .map(|(axis, (bound, starts))| match axis.size {
+                    Some(size) if size == bound.len() && !axis.is_nan(bound) => {
+                        Some(CellSlice::fixed(bound, size))
+                    }
+                    Some(_) => None,
+                    None => Some(CellSlice::var(bound, starts)),
+                })
+                .collect::<Option<_>>()?;
+            let mut keys = Vec::with_capacity(1);
+            K::append(self, &columns, &mut keys);
+            keys.pop()
+        };
+        let low = corner(rect.iter().map(|range| range.lo.as_slice()).collect())?;
+        Some((
+            low,
+            corner(rect.iter().map(|range| range.hi.as_slice()).collect())?,
+        ))
+    }
+
+    fn block(&self) -> Block {
+        let count = self.axes.len();
+        Block {
+            tiles: vec![[0; BLOCK]; count],
+            coordinates: vec![[0; BLOCK]; count],
+            places: [0; BLOCK],
+            buckets: match self.curve {
+                Some(_) => vec![0; count.saturating_mul(BLOCK)],
+                None => Vec::new(),
+            },
+        }
+    }
+
+    /// Computes what keys of `cells` cells from `first` on are made of.
+    fn fill(&self, block: &mut Block, columns: &[CellSlice<'_>], first: usize, cells: usize) {
+        for (i, (axis, column)) in self.axes.iter().zip(columns).enumerate() {
+            let Some(size) = axis.size else { continue };
+            let range = first.saturating_mul(size)..first.saturating_add(cells).saturating_mul(size);
+            let values = column.values.get(range).unwrap_or(&[]);
+            let (Some(tiles), Some(coordinates)) = (block.tiles.get_mut(i), block.coordinates.get_mut(i))
+            else {
+                continue;
+            };
+            axis.ordinals(values, coordinates);
+            axis.tiles(values, tiles, coordinates);
+        }
+        let Some(curve) = &self.curve else { return };
+        let buckets = block.buckets.chunks_exact_mut(cells.max(1));
+        for (i, ((axis, column), buckets)) in self.axes.iter().zip(columns).zip(buckets).enumerate() {
+            for (cell, bucket) in buckets.iter_mut().enumerate() {
+                *bucket = curve.bucket(i, axis.value(column, first.saturating_add(cell)));
+            }
+        }
+        let buckets = block.buckets.get_mut(..self.axes.len().saturating_mul(cells));
+        if let (Some(buckets), Some(places)) = (buckets, block.places.get_mut(..cells)) {
+            curve.places(buckets, places);
+        }
+    }
+}
+
+/// How many cells all columns have.
+fn count(columns: &[CellSlice<'_>]) -> usize {
+    columns.iter().map(|column| column.count).min().unwrap_or(0)
+}
+
+impl<const N: usize> Key for [u64; N] {
+    fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>) {
+        assert_eq!(order.words, Some(N), "the words of a key");
+        let before = keys.len();
+        keys.extend(repeat_n([0; N], count(columns)));
+        let mut block = order.block();
+        let mut first = 0;
+        for keys in keys.get_mut(before..).unwrap_or(&mut []).chunks_mut(BLOCK) {
+            order.fill(&mut block, columns, first, keys.len());
+            first += keys.len();
+            for part in &order.parts {
+                let Some(values) = block.values(part.what) else {
+                    continue;
+                };
+                let (word, shift) = (part.shift / 64, part.shift % 64);
+                let Some(low) = N.checked_sub(1 + word as usize) else {
+                    continue;
+                };
+                for (key, value) in keys.iter_mut().zip(values) {
+                    if let Some(word) = key.get_mut(low) {
+                        *word |= value << shift;
+                    }
+                }
+                if shift + part.bits > 64 {
+                    for (key, value) in keys.iter_mut().zip(values) {
+                        if let Some(word) = low.checked_sub(1).and_then(|high| key.get_mut(high)) {
+                            *word |= value >> (64 - shift);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Key for Box<[u8]> {
+    fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>) {
+        let count = count(columns);
+        keys.reserve(count);
+        let mut block = order.block();
+        let mut key = Vec::new();
+        for cell in 0..count {
+            let at = cell % BLOCK;
+            if at == 0 {
+                order.fill(&mut block, columns, cell, (count - cell).min(BLOCK));
+            }
+            key.clear();
+            for (i, part) in order.parts.iter().enumerate() {
+                match (part.what, block.values(part.what)) {
+                    (What::Coordinate(axis), _) if part.is_text(&order.axes) => {
+                        let text = columns.get(axis).map_or(&[][..], |column| column.text(cell));
+                        match i + 1 == order.parts.len() {
+                            true => key.extend_from_slice(text),
+                            false => push_text(&mut key, text),
+                        }
+                    }
+                    (_, values) => {
+                        let value = values.and_then(|values| values.get(at)).copied().unwrap_or(0);
+                        let bytes = value.to_be_bytes();
+                        let unused = 8 - part.bits.div_ceil(8) as usize;
+                        key.extend_from_slice(bytes.get(unused..).unwrap_or(&bytes));
+                    }
+                }
+            }
+            keys.push(key.as_slice().into());
+        }
+    }
+}
+
+/// Appends a text so that what follows it does not count where it is shorter than another: zero bytes are followed by
+/// 0xFF, and the text by two zero bytes.
+fn push_text(key: &mut Vec<u8>, text: &[u8]) {
+    for piece in text.split_inclusive(|&byte| byte == 0) {
+        key.extend_from_slice(piece);
+        if piece.last() == Some(&0) {
+            key.push(0xFF);
+        }
+    }
+    key.extend_from_slice(&[0, 0]);
+}
+
+impl Block {
+    /// The values of a part; None for strings.
+    fn values(&self, what: What) -> Option<&[u64; BLOCK]> {
+        match what {
+            What::Place => Some(&self.places),
+            What::Tile(i) => self.tiles.get(i),
+            What::Coordinate(i) => self.coordinates.get(i),
+        }
+    }
+}
+
+impl Part {
+    fn is_text(&self, axes: &[Axis]) -> bool {
+        matches!(self.what, What::Coordinate(i) if axes.get(i).is_some_and(|axis| axis.size.is_none()))
+    }
+}
+
+/// Bits of a number.
+fn bits(number: u64) -> u32 {
+    64 - number.leading_zeros()
+}
+
+impl Axis {
+    fn new(dimension: &Dimension, tiled: bool) -> Axis {
+        let mut axis = Axis {
+            datatype: dimension.datatype,
+            size: match dimension.cell_val_num.is_var() {
+                true => None,
+                false => Some(dimension.datatype.size()),
+            },
+            origin: 0,
+            width: u64::MAX,
+            tiles: None,
+        };
+        let Some(domain) = &dimension.domain else {
+            return axis;
+        };
+        let (mut lo, mut hi) = ([0], [0]);
+        axis.ordinals(&domain.lo, &mut lo);
+        axis.ordinals(&domain.hi, &mut hi);
+        let ([lo], [hi]) = (lo, hi);
+        axis.origin = lo;
+        axis.width = hi.saturating_sub(lo);
+        if let Some(extent) = dimension.tile_extent.as_ref().filter(|_| tiled) {
+            axis.tiles = Tiles::new(axis.datatype, &domain.lo, &domain.hi, extent);
+        }
+        axis
+    }
+
+    /// Bits of the number of a tile; 0 where there are none, or a single one.
+    fn tile_bits(&self) -> u32 {
+        match self.tiles {
+            Some(Tiles::Integer { extent }) => bits(self.width.checked_div(extent).unwrap_or(0)),
+            Some(Tiles::Float32 { last, .. } | Tiles::Float64 { last, .. }) => bits(last),
+            None => 0,
+        }
+    }
+
+    /// Bits of a place in a tile; 0 for strings.
+    fn coordinate_bits(&self) -> u32 {
+        match (self.size, self.tiles) {
+            (None, _) => 0,
+            (_, Some(Tiles::Integer { extent })) => bits(self.width.min(extent.saturating_sub(1))),
+            _ => bits(self.width),
+        }
+    }
+
+    /// The value of a cell.
+    fn value<'a>(&self, column: &CellSlice<'a>, cell: usize) -> &'a [u8] {
+        let Some(size) = self.size else {
+            return column.text(cell);
+        };
+        let start = cell.saturating_mul(size);
+        column
+            .values
+            .get(start..start.saturating_add(size))
+            .unwrap_or(&[])
+    }
+
+    fn is_nan(&self, value: &[u8]) -> bool {
+        match self.datatype {
+            Datatype::Float32 => value
+                .first_chunk()
+                .is_some_and(|v| f32::from_le_bytes(*v).is_nan()),
+            Datatype::Float64 => value
+                .first_chunk()
+                .is_some_and(|v| f64::from_le_bytes(*v).is_nan()),
+            _ => false,
+        }
+    }
+
+    /// How far above the lower bound of the domain coordinates of a fixed size are, at most its width, in steps of one:
+    /// an integer's step is 1, a float's is that to the next float. Coordinates and their ordinals compare alike.
+    fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
+        macro_rules! each {
+            ($unsigned:ty, $ordinal:expr) => {{
+                let values = values.as_chunks().0;
+                for (ordinal, value) in ordinals.iter_mut().zip(values) {
+                    let ordinal_of: fn($unsigned) -> $unsigned = $ordinal;
+                    let number = u64::from(ordinal_of(<$unsigned>::from_le_bytes(*value)));
+                    *ordinal = number.saturating_sub(self.origin).min(self.width);
+                }
+            }};
+        }
+        macro_rules! float {
+            ($unsigned:ty, $float:ty) => {
+                each!($unsigned, |v| {
+                    const SIGN: $unsigned = 1 << (<$unsigned>::BITS - 1);
+                    match v {
+                        SIGN => SIGN,
+                        _ if v & SIGN != 0 => !v,
+                        _ => v | SIGN,
+                    }
+                })
+            };
+        }
+        match (self.datatype.kind(), self.datatype.size()) {
+            (Kind::Signed, 1) => each!(u8, |v| v ^ 1 << 7),
+            (Kind::Signed, 2) => each!(u16, |v| v ^ 1 << 15),
+            (Kind::Signed, 4) => each!(u32, |v| v ^ 1 << 31),
+            (Kind::Signed | Kind::Datetime | Kind::Time, 8) => each!(u64, |v| v ^ 1 << 63),
+            (Kind::Float, 4) => float!(u32, f32),
+            (Kind::Float, _) => float!(u64, f64),
+            // Texts and other bytes compare bytewise.
+            (Kind::Text | Kind::Bytes, 2) => each!(u16, u16::swap_bytes),
+            (Kind::Text | Kind::Bytes, 4) => each!(u32, u32::swap_bytes),
+            (_, 1) => each!(u8, |v| v),
+            (_, 2) => each!(u16, |v| v),
+            (_, 4) => each!(u32, |v| v),
+            _ => each!(u64, |v| v),
+        }
+    }
+
+    /// The numbers of the tiles of coordinates of a fixed size. Turns their ordinals into places in their tiles.
+    fn tiles(&self, values: &[u8], tiles: &mut [u64], ordinals: &mut [u64]) {
+        match self.tiles {
+            None => {}
+            Some(Tiles::Integer { extent }) => {
+                // Neighbours often lie in the same tile, and divisions are slow.
+                let (mut tile, mut start) = (0, 0);
+                for (number, ordinal) in tiles.iter_mut().zip(ordinals) {
+                    if *ordinal < start || *ordinal - start >= extent {
+                        tile = ordinal.checked_div(extent).unwrap_or(0);
+                        start = tile.wrapping_mul(extent);
+                    }
+                    *number = tile;
+                    *ordinal = ordinal.wrapping_sub(start);
+                }
+            }
+            Some(Tiles::Float32 { lo, extent, last }) => {
+                for (tile, value) in tiles.iter_mut().zip(values.as_chunks().0) {
+                    *tile = (((f32::from_le_bytes(*value) - lo) / extent) as u64).min(last);
+                }
+            }
+            Some(Tiles::Float64 { lo, extent, last }) => {
+                for (tile, value) in tiles.iter_mut().zip(values.as_chunks().0) {
+                    *tile = (((f64::from_le_bytes(*value) - lo) / extent) as u64).min(last);
+                }
+            }
+        }
+    }
+}
+
+impl Tiles {
+    /// The tiles of a domain; None where the type has no numbers.
+    fn new(datatype: Datatype, lo: &[u8], hi: &[u8], extent: &[u8]) -> Option<Tiles> {
+        match (datatype.kind(), datatype) {
+            (_, Datatype::Float32) => {
+                let number = |bytes: &[u8]| bytes.first_chunk().map(|v| f32::from_le_bytes(*v));
+                let (lo, hi, extent) = (number(lo)?, number(hi)?, number(extent)?);
+                let last = ((hi - lo) / extent) as u64;
+                Some(Tiles::Float32 { lo, extent, last })
+            }
+            (_, Datatype::Float64) => {
+                let number = |bytes: &[u8]| bytes.first_chunk().map(|v| f64::from_le_bytes(*v));
+                let (lo, hi, extent) = (number(lo)?, number(hi)?, number(extent)?);
+                let last = ((hi - lo) / extent) as u64;
+                Some(Tiles::Float64 { lo, extent, last })
+            }
+            (Kind::Text | Kind::Bytes, _) => None,
+            _ => {
+                let mut bytes = [0; 8];
+                for (to, from) in bytes.iter_mut().zip(extent) {
+                    *to = *from;
+                }
+                let extent = u64::from_le_bytes(bytes);
+                (extent > 0).then_some(Tiles::Integer { extent })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
