@@ -16,6 +16,7 @@ pub mod names;
 pub mod node;
 pub mod npy;
 mod permissions;
+pub mod ranges;
 mod root;
 pub mod segments;
 pub mod times;

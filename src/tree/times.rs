@@ -2,10 +2,9 @@
 
 use crate::array::time::TimeRange;
 use crate::calendar::{date_from_days, days_from_date};
-use std::fmt::Write;
 
 /// Attoseconds of a second.
-const SECOND: i128 = 1_000_000_000_000_000_000;
+pub(super) const SECOND: i128 = 1_000_000_000_000_000_000;
 
 /// Attoseconds of a day.
 pub(super) const DAY: i128 = 86_400 * SECOND;
@@ -43,20 +42,12 @@ pub fn parse(name: &str) -> Result<TimeRange, String> {
 pub fn name(instant: u64) -> String {
     let (days, of_day) = (instant / 86_400_000, instant % 86_400_000);
     let (year, month, day) = date_from_days(days as i64);
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = match year {
-        ..=9999 => write!(
-            out,
-            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-            of_day / 3_600_000,
-            of_day / 60_000 % 60,
-            of_day / 1000 % 60,
-            of_day % 1000
-        ),
-        _ => write!(out, "{instant}"),
-    };
-    out
+    if year > 9999 {
+        return instant.to_string();
+    }
+    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
+    let (second, millisecond) = (of_day / 1000 % 60, of_day % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }
 
 /// The first millisecond that is not before a time.
@@ -106,7 +97,7 @@ impl Span {
                 12 => days_from_date(year + 1, 1, 1)?,
                 _ => days_from_date(year, month + 1, 1)?,
             };
-            return Some(Span::of(days_from_date(year, month, 1)? * DAY, (next * DAY) - 1));
+            return Some(Span::of(days_from_date(year, month, 1)? * DAY, next * DAY - 1));
         }
         rest.one_of("-")?;
         let midnight = days_from_date(year, month, rest.two(31)? as u32)? * DAY;

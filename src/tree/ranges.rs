@@ -1,0 +1,256 @@
+//! Parts of a domain as users write them: the names of directories in `subarray/`.
+
+use super::names;
+use super::times::{DAY, SECOND, Span};
+use crate::calendar::date_from_days;
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::enums::ArrayType;
+use crate::format::range::{DimRange, Range, compare};
+use crate::format::schema::{Dimension, Schema};
+use std::cmp::Ordering;
+
+/// The part of an array's domain that a name in `subarray/` stands for: a range a dimension, in the schema's order. `region` is what a dense view
+/// is of, None where nothing is visible in it; sparse views have none.
+///
+/// A bound that is left out is that of `region` in a dense view, and stays open in a sparse one; so does a bound of a sparse view that leaves
+/// nothing out. What selects the same is therefore equal, however it is written. The error is the reason why there is no such directory.
+pub fn parse(name: &[u8], schema: &Schema, region: Option<&[Range]>) -> Result<Vec<DimRange>, String> {
+    let texts = texts(name, schema)?;
+    let dimensions = schema.dimensions.iter().enumerate();
+    let ranges = dimensions.zip(texts).map(|((i, dimension), text)| {
+        let current = schema.current_domain.as_ref().and_then(|rect| rect.get(i));
+        let allowed = current.or(dimension.domain.as_ref());
+        let (lo, hi) = bounds(text, dimension, allowed)
+            .map_err(|reason| format!("{}: {reason}", names::dimension(&dimension.name, i)))?;
+        Ok(match schema.array_type {
+            ArrayType::Dense => closed(lo, hi, dimension, region.and_then(|rect| rect.get(i))),
+            ArrayType::Sparse => opened(lo, hi, dimension, allowed),
+        })
+    });
+    ranges.collect()
+}
+
+/// The text of each dimension's range, still encoded; nothing for those that a list by name leaves out.
+fn texts<'a>(name: &'a [u8], schema: &Schema) -> Result<Vec<&'a [u8]>, String> {
+    let parts = name.split(|&b| b == b',');
+    let wanted = schema.dimensions.len();
+    if !name.contains(&b'=') {
+        let texts: Vec<_> = parts.collect();
+        return match texts.len() {
+            given if given == wanted => Ok(texts),
+            given => Err(format!("{given} ranges for {wanted} dimensions")),
+        };
+    }
+    let mut texts = vec![None; wanted];
+    for part in parts {
+        let shown = String::from_utf8_lossy(part);
+        let (name, text) = split(part, b"=").ok_or_else(|| format!("{shown:?} has no name"))?;
+        match index_of(name, schema)?.and_then(|i| texts.get_mut(i)) {
+            Some(slot @ None) => *slot = Some(text),
+            Some(_) => return Err(format!("{shown:?} is the second range of its dimension")),
+            None => return Err(format!("{shown:?} names no dimension")),
+        }
+    }
+    Ok(texts.into_iter().map(Option::unwrap_or_default).collect())
+}
+
+/// The dimension of this encoded name, which is its own or that of its directory in `columns/`.
+fn index_of(name: &[u8], schema: &Schema) -> Result<Option<usize>, String> {
+    let own = decode(name)?;
+    if let Some(index) = schema.dimension_index(&own).filter(|_| !own.is_empty()) {
+        return Ok(Some(index));
+    }
+    let mut dimensions = schema.dimensions.iter().enumerate();
+    Ok(dimensions.position(|(i, d)| names::dimension(&d.name, i).as_bytes() == name))
+}
+
+/// A lower and an upper bound in their stored bytes; None where one is left out.
+type Bounds = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// Which end of a range a bound is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Lower,
+    Upper,
+}
+
+/// The bounds that a text gives, in `allowed` and not the wrong way round.
+fn bounds(text: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> Result<Bounds, String> {
+    let (from, to) = split(text, b"..").unwrap_or((text, text));
+    let bound = |text: &[u8], end| match text {
+        b"" => Ok(None),
+        text => match bound(&decode(text)?, end, dimension, allowed) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(reason) => Err(format!("{:?} {reason}", String::from_utf8_lossy(text))),
+        },
+    };
+    let (lo, hi) = (bound(from, End::Lower)?, bound(to, End::Upper)?);
+    match (&lo, &hi) {
+        (Some(lo), Some(hi)) if above(dimension, lo, hi) => {
+            Err(format!("nothing is in {:?}", String::from_utf8_lossy(text)))
+        }
+        _ => Ok((lo, hi)),
+    }
+}
+
+/// The stored bytes of one bound. The error says what is wrong with it.
+fn bound(text: &[u8], end: End, dimension: &Dimension, allowed: Option<&Range>) -> Result<Vec<u8>, String> {
+    let datatype = dimension.datatype;
+    let bytes = match datatype.kind() {
+        _ if dimension.cell_val_num.is_var() => text.to_vec(),
+        Kind::Float => float(text, datatype).ok_or("is not a number")?,
+        Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time => {
+            integer(text, end, datatype, allowed).ok_or("is not a coordinate")?
+        }
+        Kind::Bool | Kind::Text | Kind::Bytes => return Err(format!("is no bound of {}", datatype.name())),
+    };
+    match allowed {
+        Some(Range { lo, hi }) if above(dimension, lo, &bytes) || above(dimension, &bytes, hi) => {
+            Err("leaves the domain".to_string())
+        }
+        _ => Ok(bytes),
+    }
+}
+
+/// Whether coordinate `a` is above `b`.
+fn above(dimension: &Dimension, a: &[u8], b: &[u8]) -> bool {
+    compare(dimension.datatype, dimension.cell_val_num, a, b) == Some(Ordering::Greater)
+}
+
+/// A number that is none of NaN and negative zero, which is the same bound as zero.
+fn float(text: &[u8], datatype: Datatype) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(text).ok()?;
+    match datatype.size() {
+        4 => {
+            let number: f32 = text.parse().ok().filter(|number: &f32| !number.is_nan())?;
+            Some((number + 0.0).to_le_bytes().to_vec())
+        }
+        _ => {
+            let number: f64 = text.parse().ok().filter(|number: &f64| !number.is_nan())?;
+            Some((number + 0.0).to_le_bytes().to_vec())
+        }
+    }
+}
+
+/// An integer, or of dates what ISO 8601 writes; None also for one that the type does not hold. What a date leaves open stays in `allowed` as far as it can.
+fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (least, most) = match allowed {
+        Some(Range { lo, hi }) => (number(datatype, lo), number(datatype, hi)),
+        None => (i128::MIN, i128::MAX),
+    };
+    let (first, last) = match text.parse::<i128>() {
+        Ok(number) => (number, number),
+        Err(_) => in_units(Span::parse(text)?, datatype)?,
+    };
+    let bound = match end {
+        End::Lower if last >= least => first.max(least),
+        End::Lower => first,
+        End::Upper if first <= most => last.min(most),
+        End::Upper => last,
+    };
+    let bytes = bound.to_le_bytes().get(..datatype.size())?.to_vec();
+    (number(datatype, &bytes) == bound).then_some(bytes)
+}
+
+/// The number that is stored as `bytes`.
+fn number(datatype: Datatype, bytes: &[u8]) -> i128 {
+    let negative = datatype.kind() != Kind::Unsigned && bytes.last().is_some_and(|&b| b >= 0x80);
+    let mut wide = if negative { [0xFF; 16] } else { [0; 16] };
+    for (to, from) in wide.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    i128::from_le_bytes(wide)
+}
+
+/// The first coordinate of a datetime dimension that is not before `span`, and the last that is not after it. None for other types.
+fn in_units(span: Span, datatype: Datatype) -> Option<(i128, i128)> {
+    Some((floor(span.first - 1, datatype)? + 1, floor(span.last, datatype)?))
+}
+
+/// The last coordinate of a datetime dimension that is not after an instant, which is in attoseconds since the Unix epoch.
+fn floor(instant: i128, datatype: Datatype) -> Option<i128> {
+    let unit = match datatype {
+        Datatype::DatetimeYear | Datatype::DatetimeMonth => {
+            let (year, month, _) = date_from_days(i64::try_from(instant.div_euclid(DAY)).ok()?);
+            let years = i128::from(year) - 1970;
+            let months = i128::from(month) - 1;
+            return Some(if datatype == Datatype::DatetimeYear {
+                years
+            } else {
+                years * 12 + months
+            });
+        }
+        Datatype::DatetimeWeek => 7 * DAY,
+        Datatype::DatetimeDay => DAY,
+        Datatype::DatetimeHr => DAY / 24,
+        Datatype::DatetimeMin => DAY / 1440,
+        Datatype::DatetimeSec => SECOND,
+        Datatype::DatetimeMs => SECOND / 1000,
+        Datatype::DatetimeUs => SECOND / 1_000_000,
+        Datatype::DatetimeNs => SECOND / 1_000_000_000,
+        Datatype::DatetimePs => SECOND / 1_000_000_000_000,
+        Datatype::DatetimeFs => SECOND / 1_000_000_000_000_000,
+        Datatype::DatetimeAs => 1,
+        _ => return None,
+    };
+    Some(instant.div_euclid(unit))
+}
+
+/// The range of a dense view, whose region gives the bounds that are left out.
+fn closed(
+    lo: Option<Vec<u8>>,
+    hi: Option<Vec<u8>>,
+    dimension: &Dimension,
+    region: Option<&Range>,
+) -> DimRange {
+    let lo = lo.or_else(|| Some(region?.lo.clone()));
+    let hi = hi.or_else(|| Some(region?.hi.clone()));
+    match (&lo, &hi) {
+        (Some(a), Some(b)) if !above(dimension, a, b) => DimRange::Between { lo, hi },
+        _ => DimRange::Empty,
+    }
+}
+
+/// The range of a sparse view, without the bounds that leave nothing out.
+fn opened(
+    lo: Option<Vec<u8>>,
+    hi: Option<Vec<u8>>,
+    dimension: &Dimension,
+    allowed: Option<&Range>,
+) -> DimRange {
+    DimRange::Between {
+        lo: lo.filter(|lo| allowed.is_none_or(|allowed| above(dimension, lo, &allowed.lo))),
+        hi: hi.filter(|hi| allowed.is_none_or(|allowed| above(dimension, &allowed.hi, hi))),
+    }
+}
+
+/// What is before and after the first `separator`; None where there is none.
+fn split<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = text
+        .windows(separator.len())
+        .position(|bytes| bytes == separator)?;
+    Some((text.get(..at)?, text.get(at + separator.len()..)?))
+}
+
+/// The bytes that a percent-encoded text stands for.
+fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(*bytes.next()?).to_digit(16);
+        let (Some(high), Some(low)) = (digit(), digit()) else {
+            let shown = String::from_utf8_lossy(text);
+            return Err(format!("{shown:?} has a % without two hexadecimal digits"));
+        };
+        out.push((high * 16 + low) as u8);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,574 @@
+use super::*;
+use crate::calendar::days_from_date;
+use crate::format::testing::{Field, field, schema, var};
+
+const STRING: Field = var("s", Datatype::StringAscii);
+
+fn integers() -> impl Iterator<Item = Datatype> {
+    let all = Datatype::ALL.iter().copied();
+    all.filter(|d| {
+        matches!(
+            d.kind(),
+            Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time
+        )
+    })
+}
+
+fn bytes(datatype: Datatype, number: i128) -> Vec<u8> {
+    number.to_le_bytes()[..datatype.size()].to_vec()
+}
+
+fn range(datatype: Datatype, lo: i128, hi: i128) -> Range {
+    Range {
+        lo: bytes(datatype, lo),
+        hi: bytes(datatype, hi),
+    }
+}
+
+fn between(datatype: Datatype, lo: i128, hi: i128) -> DimRange {
+    texts_between(Some(&bytes(datatype, lo)), Some(&bytes(datatype, hi)))
+}
+
+fn texts_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> DimRange {
+    DimRange::Between {
+        lo: lo.map(<[u8]>::to_vec),
+        hi: hi.map(<[u8]>::to_vec),
+    }
+}
+
+/// An array of one dimension.
+fn line(sparse: bool, datatype: Datatype, lo: i128, hi: i128) -> Schema {
+    let mut schema = schema(22, sparse, &[field("x", datatype)], &[]);
+    schema.dimensions[0].domain = Some(range(datatype, lo, hi));
+    schema
+}
+
+/// What `name` selects in a dense array of one dimension, where there is no region.
+fn dense(datatype: Datatype, domain: (i128, i128), name: &str) -> Result<DimRange, String> {
+    parse(name.as_bytes(), &line(false, datatype, domain.0, domain.1), None).map(|ranges| ranges[0].clone())
+}
+
+/// The least and the greatest number of a type.
+fn limits(datatype: Datatype) -> (i128, i128) {
+    let bits = 8 * datatype.size() as u32;
+    match datatype.kind() {
+        Kind::Unsigned => (0, (1 << bits) - 1),
+        _ => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+    }
+}
+
+/// Random numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 ^ self.0 >> 29
+    }
+
+    /// A number from `lo` to `hi`.
+    fn within(&mut self, lo: i128, hi: i128) -> i128 {
+        let width = (hi - lo + 1) as u128;
+        lo + (u128::from(self.next()) % width) as i128
+    }
+}
+
+#[test]
+fn integers_of_every_type_to_their_limits() {
+    for datatype in integers() {
+        let (least, most) = limits(datatype);
+        let parse = |name: &str| dense(datatype, (least, most), name);
+        assert_eq!(
+            parse(&format!("{least}..{most}")),
+            Ok(between(datatype, least, most))
+        );
+        assert_eq!(parse(&most.to_string()), Ok(between(datatype, most, most)));
+        assert_eq!(parse(&least.to_string()), Ok(between(datatype, least, least)));
+        assert_eq!(parse("+007"), Ok(between(datatype, 7, 7)));
+        assert_eq!(parse("-0"), Ok(between(datatype, 0, 0)));
+        for beyond in [most + 1, least - 1, most << 64, i128::MAX, i128::MIN] {
+            assert!(parse(&beyond.to_string()).is_err());
+            assert!(parse(&format!("{least}..{beyond}")).is_err());
+        }
+        assert!(parse(&"9".repeat(60)).is_err());
+        for wrong in [
+            "x", "1.5", "1e3", "0x10", "1 ", " 1", "--1", "+", "-", "1_000", "2..1", "1..2..3", "1...2", "%",
+            "%3", "%3G", "%+1", "１",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong} of {}", datatype.name());
+        }
+        assert_eq!(parse("%31..%32"), Ok(between(datatype, 1, 2)));
+        assert!(parse("1%2E.2").is_err() && parse("1%2E%2E2").is_err());
+    }
+}
+
+#[test]
+fn numbers_are_what_they_were_printed_from() {
+    let mut random = Random(1);
+    for datatype in integers() {
+        let (least, most) = limits(datatype);
+        for _ in 0..200 {
+            let mut four = [(); 4].map(|()| random.within(least, most));
+            four.sort();
+            let [first, lo, hi, last] = four;
+            let parse = |name: String| dense(datatype, (first, last), &name);
+            assert_eq!(parse(format!("{lo}..{hi}")), Ok(between(datatype, lo, hi)));
+            assert_eq!(parse(format!("{hi}..{lo}")).is_ok(), lo == hi);
+            assert_eq!(parse(format!("{least}..{hi}")).is_ok(), least == first);
+            assert_eq!(parse(format!("{lo}..{most}")).is_ok(), most == last);
+        }
+    }
+}
+
+#[test]
+fn floats_as_anybody_writes_them() {
+    let mut array = schema(
+        22,
+        true,
+        &[field("x", Datatype::Float64), field("y", Datatype::Float32)],
+        &[],
+    );
+    let domain = |lo: Vec<u8>, hi: Vec<u8>| Some(Range { lo, hi });
+    let (x, y) = (
+        |n: f64| n.to_le_bytes().to_vec(),
+        |n: f32| n.to_le_bytes().to_vec(),
+    );
+    array.dimensions[0].domain = domain(x(-10.0), x(1e300));
+    array.dimensions[1].domain = domain(y(-1.0), y(1.0));
+    let first =
+        |text: &str| parse(format!("{text},").as_bytes(), &array, None).map(|ranges| ranges[0].clone());
+    for text in ["0.1", "1e-1", ".1", "+0.1", "0.1000", "1E-01", "10e-2"] {
+        assert_eq!(
+            first(text),
+            Ok(texts_between(Some(&x(0.1)), Some(&x(0.1)))),
+            "{text}"
+        );
+    }
+    assert_eq!(
+        first("1e5..1.5e+299"),
+        Ok(texts_between(Some(&x(1e5)), Some(&x(1.5e299))))
+    );
+    assert_eq!(first("5....75"), Err("x: \"..75\" is not a number".to_string()));
+    assert_eq!(first(".5...75"), Ok(texts_between(Some(&x(0.5)), Some(&x(0.75)))));
+    assert_eq!(first("-0.0..0"), first("0..0.0"), "both zeros are one bound");
+    // Ends of the domain leave nothing out.
+    assert_eq!(first("-10..1e300"), Ok(texts_between(None, None)));
+    for wrong in [
+        "nan",
+        "NaN",
+        "inf",
+        "-inf",
+        "1e301",
+        "-10.000001",
+        "1,5",
+        "x",
+        "2..1",
+        "-inf..",
+        "nan..nan",
+    ] {
+        assert!(first(wrong).is_err(), "{wrong}");
+    }
+    let second =
+        |text: &str| parse(format!(",{text}").as_bytes(), &array, None).map(|ranges| ranges[1].clone());
+    assert_eq!(
+        second("0.1..0.3"),
+        Ok(texts_between(Some(&y(0.1)), Some(&y(0.3))))
+    );
+    assert_eq!(
+        second("0.10000000149011612"),
+        second("0.1"),
+        "an f32 printed as f64"
+    );
+    assert!(second("1.0000001").is_err() && second("1e39").is_err());
+    // A domain may begin at negative zero.
+    array.dimensions[1].domain = domain(y(-0.0), y(f32::MAX));
+    let second =
+        |text: &str| parse(format!(",{text}").as_bytes(), &array, None).map(|ranges| ranges[1].clone());
+    assert_eq!(second("0..3.4028235e38"), Ok(texts_between(None, None)));
+    assert_eq!(second("1e39"), Err("y: \"1e39\" leaves the domain".to_string()));
+    assert!(second("-1e-45").is_err());
+}
+
+#[test]
+fn strings_are_any_bytes() {
+    let array = schema(22, true, &[STRING], &[]);
+    let parse = |text: &[u8]| parse(text, &array, None).map(|ranges| ranges[0].clone());
+    assert_eq!(parse(b"a..zz"), Ok(texts_between(Some(b"a"), Some(b"zz"))));
+    assert_eq!(parse(b"a.."), Ok(texts_between(Some(b"a"), None)));
+    assert_eq!(parse(b"..zz"), Ok(texts_between(None, Some(b"zz"))));
+    assert_eq!(parse(b"a"), Ok(texts_between(Some(b"a"), Some(b"a"))));
+    assert_eq!(
+        parse(b"a%2E%2e%2Cb%3D%25%00%ff"),
+        Ok(texts_between(Some(b"a..,b=%\0\xFF"), Some(b"a..,b=%\0\xFF")))
+    );
+    assert_eq!(parse(b"-...b"), Ok(texts_between(Some(b"-"), Some(b".b"))));
+    assert_eq!(parse(b"a%2E..b"), Ok(texts_between(Some(b"a."), Some(b"b"))));
+    assert_eq!(parse(b"\xFF.."), Ok(texts_between(Some(b"\xFF"), None)));
+    assert_eq!(
+        parse("ä..ö".as_bytes()),
+        Ok(texts_between(Some("ä".as_bytes()), Some("ö".as_bytes())))
+    );
+    assert!(parse(b"b..a").is_err() && parse(b"a,b").is_err() && parse(b"a%2").is_err());
+    let mut cropped = array.clone();
+    cropped.current_domain = Some(vec![Range {
+        lo: b"b".to_vec(),
+        hi: b"mm".to_vec(),
+    }]);
+    let parse = |text: &[u8]| super::parse(text, &cropped, None).map(|ranges| ranges[0].clone());
+    assert_eq!(parse(b"b..mm"), Ok(texts_between(None, None)));
+    assert_eq!(parse(b"c..m"), Ok(texts_between(Some(b"c"), Some(b"m"))));
+    assert!(parse(b"a..m").is_err() && parse(b"c..n").is_err() && parse(b"mmm").is_err());
+}
+
+#[test]
+fn dates_of_every_unit() {
+    use Datatype::*;
+    for (datatype, text, lo, hi) in [
+        (DatetimeYear, "2025-01", 55, 55),
+        (DatetimeYear, "1969-01..1971-12", -1, 1),
+        (DatetimeYear, "1969-02..1971-12", 0, 1),
+        (DatetimeYear, "-0001-01..+12025-01", -1971, 10_055),
+        (DatetimeMonth, "1969-12..2025-02", -1, 661),
+        (DatetimeMonth, "1969-12-02..2025-02-28", 0, 661),
+        (DatetimeWeek, "1970-01-01..1970-01-14", 0, 1),
+        (DatetimeWeek, "1969-12", -4, -1),
+        (DatetimeDay, "2025-02", 20_120, 20_147),
+        (DatetimeDay, "2025-02-04", 20_123, 20_123),
+        (DatetimeDay, "1969-12-31", -1, -1),
+        (DatetimeDay, "0001-01-01..9999-12-31", -719_162, 2_932_896),
+        (
+            DatetimeDay,
+            "2025-02-04T00:00:01..2025-02-05T00:00:00.1",
+            20_124,
+            20_124,
+        ),
+        (DatetimeHr, "1970-01-02T03..1970-01-02", 27, 47),
+        (DatetimeHr, "1969-12-31T23", -1, -1),
+        (DatetimeMin, "1970-01-01T01:05", 65, 65),
+        (DatetimeMin, "1970-01-01T0105", 65, 65),
+        (DatetimeMin, "1970-01-01T01", 60, 119),
+        (DatetimeSec, "1970-01-01T00:01", 60, 119),
+        (DatetimeSec, "1970-01-01T00:01:07Z", 67, 67),
+        (DatetimeSec, "1970-01-01T00:00:00+01:00", -3600, -3600),
+        (DatetimeMs, "1970-01-01T00:00:07", 7000, 7999),
+        (DatetimeMs, "1970-01-01T00:00:07.0", 7000, 7000),
+        (DatetimeMs, "1969-12-31T23:59:59.999", -1, -1),
+        (DatetimeUs, "1970-01-01T00:00:00.000007", 7, 7),
+        (
+            DatetimeNs,
+            "1970-01-01T00:00:00.000000007..1970-01-01T00:00:00",
+            7,
+            999_999_999,
+        ),
+        (
+            DatetimeNs,
+            "2262-04-11T23:47:16.854775807",
+            i64::MAX.into(),
+            i64::MAX.into(),
+        ),
+        (
+            DatetimeNs,
+            "1677-09-21T00:12:43.145224193",
+            -i128::from(i64::MAX),
+            -i128::from(i64::MAX),
+        ),
+        (DatetimePs, "1970-01-01T00:00:00.000000000007", 7, 7),
+        (DatetimeFs, "1970-01-01T00:00:00.000000000000007", 7, 7),
+        (DatetimeAs, "1970-01-01T00:00:00.000000000000000007", 7, 7),
+        (DatetimeAs, "1969-12-31T23:59:59", -1_000_000_000_000_000_000, -1),
+    ] {
+        let domain = (i64::MIN.into(), i64::MAX.into());
+        assert_eq!(
+            dense(datatype, domain, text),
+            Ok(between(datatype, lo, hi)),
+            "{text} of {}",
+            datatype.name()
+        );
+    }
+}
+
+#[test]
+fn dates_that_there_are_not() {
+    use Datatype::*;
+    let everything = (i64::MIN.into(), i64::MAX.into());
+    for (datatype, text) in [
+        (DatetimeNs, "2262-04-11T23:47:16.854775808"),
+        (DatetimeNs, "2263-01"),
+        (DatetimeNs, "9999-12-31..9999-12-31"),
+        (DatetimeAs, "2025-02"),
+        (DatetimeDay, "2025-02-30"),
+        (DatetimeDay, "2025-02-05..2025-02-04"),
+        (DatetimeDay, "2025-02-04T12"),
+        (DatetimeYear, "2025-02"),
+        (DatetimeDay, "2025-1"),
+        (DatetimeDay, "yesterday"),
+        (TimeSec, "1970-01-01"),
+        (Int64, "1970-01-01"),
+        (Uint64, "1970-01"),
+    ] {
+        assert!(
+            dense(datatype, everything, text).is_err(),
+            "{text} of {}",
+            datatype.name()
+        );
+    }
+    // The year alone is the stored integer.
+    assert_eq!(
+        dense(DatetimeDay, everything, "2025"),
+        Ok(between(DatetimeDay, 2025, 2025))
+    );
+}
+
+#[test]
+fn what_a_date_leaves_open_stays_in_the_domain() {
+    // 2025-02-03 to 2025-03-10.
+    let parse = |text: &str| dense(Datatype::DatetimeDay, (20_122, 20_157), text);
+    let days = |lo, hi| Ok(between(Datatype::DatetimeDay, lo, hi));
+    assert_eq!(parse("2025-02"), days(20_122, 20_147));
+    assert_eq!(parse("2025-03"), days(20_148, 20_157));
+    assert_eq!(parse("2025-02..2025-03"), days(20_122, 20_157));
+    assert_eq!(parse("2025-02-03..2025-03-10"), days(20_122, 20_157));
+    for outside in [
+        "2025-02-02",
+        "2025-01",
+        "2025-04",
+        "2025-01..2025-02",
+        "2025-03..2025-04",
+        "2025-02..2025-03-11",
+        "2025-02-02..2025-03",
+    ] {
+        assert!(parse(outside).is_err(), "{outside}");
+    }
+}
+
+/// When a coordinate of a datetime dimension is, in attoseconds since the Unix epoch.
+fn instant(datatype: Datatype, coordinate: i128) -> i128 {
+    let month = |months: i128| {
+        let year = i64::try_from(1970 + months.div_euclid(12)).unwrap();
+        days_from_date(year, months.rem_euclid(12) as u32 + 1, 1).unwrap() * DAY
+    };
+    let power = |exponent| 10i128.pow(exponent);
+    coordinate
+        * match datatype {
+            Datatype::DatetimeYear => return month(coordinate * 12),
+            Datatype::DatetimeMonth => return month(coordinate),
+            Datatype::DatetimeWeek => 604_800 * power(18),
+            Datatype::DatetimeDay => 86_400 * power(18),
+            Datatype::DatetimeHr => 3600 * power(18),
+            Datatype::DatetimeMin => 60 * power(18),
+            Datatype::DatetimeSec => power(18),
+            Datatype::DatetimeMs => power(15),
+            Datatype::DatetimeUs => power(12),
+            Datatype::DatetimeNs => power(9),
+            Datatype::DatetimePs => power(6),
+            Datatype::DatetimeFs => power(3),
+            _ => 1,
+        }
+}
+
+#[test]
+fn dates_select_the_coordinates_between_them() {
+    let mut random = Random(2);
+    for datatype in Datatype::ALL
+        .iter()
+        .copied()
+        .filter(|d| d.kind() == Kind::Datetime)
+    {
+        for _ in 0..500 {
+            let mut date = || {
+                let (year, month) = (random.within(1, 2900), random.within(1, 12));
+                let (day, hour) = (random.within(1, 28), random.within(0, 23));
+                let (minute, second) = (random.within(0, 59), random.within(0, 59));
+                let fraction = random.within(0, 999_999_999_999_999_999);
+                let whole =
+                    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:018}");
+                let lengths = [7, 10, 13, 16, 19, 20 + random.within(1, 18) as usize];
+                whole[..lengths[random.within(0, 5) as usize]].to_string()
+            };
+            let (from, to) = (date(), date());
+            let (start, end) = (Span::parse(&from).unwrap().first, Span::parse(&to).unwrap().last);
+            let everything = (i64::MIN.into(), i64::MAX.into());
+            match dense(datatype, everything, &format!("{from}..{to}")) {
+                Ok(DimRange::Between {
+                    lo: Some(lo),
+                    hi: Some(hi),
+                }) => {
+                    let (lo, hi) = (number(datatype, &lo), number(datatype, &hi));
+                    assert!(
+                        instant(datatype, lo) >= start && instant(datatype, lo - 1) < start
+                            || lo == everything.0
+                    );
+                    assert!(
+                        instant(datatype, hi) <= end && instant(datatype, hi + 1) > end || hi == everything.1
+                    );
+                    assert!(lo <= hi);
+                }
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => {
+                    let (first, last) = in_units(
+                        Span {
+                            first: start,
+                            last: end,
+                        },
+                        datatype,
+                    )
+                    .unwrap();
+                    let all = everything.0..=everything.1;
+                    assert!(first > last || !all.contains(&first) || !all.contains(&last));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bounds_left_out_are_those_of_the_region_of_a_dense_view() {
+    let array = line(false, Datatype::Int32, 1, 100);
+    let region = [range(Datatype::Int32, 20, 40)];
+    let seen = |text: &str| parse(text.as_bytes(), &array, Some(&region)).map(|ranges| ranges[0].clone());
+    let numbers = |lo, hi| Ok(between(Datatype::Int32, lo, hi));
+    assert_eq!(seen("..30"), numbers(20, 30));
+    assert_eq!(seen("30.."), numbers(30, 40));
+    assert_eq!(seen(""), numbers(20, 40));
+    assert_eq!(seen(".."), numbers(20, 40));
+    assert_eq!(seen("x="), numbers(20, 40));
+    assert_eq!(seen("20..40"), seen(".."));
+    assert_eq!(
+        seen("1..100"),
+        numbers(1, 100),
+        "it may lie anywhere in the domain"
+    );
+    assert_eq!(seen("41.."), Ok(DimRange::Empty));
+    assert_eq!(seen("..19"), Ok(DimRange::Empty));
+    assert!(seen("101..").is_err() && seen("..0").is_err());
+    let nothing = |text: &str| parse(text.as_bytes(), &array, None).map(|ranges| ranges[0].clone());
+    for open in ["", "5..", "..5", ".."] {
+        assert_eq!(nothing(open), Ok(DimRange::Empty));
+    }
+    assert_eq!(nothing("5..6"), numbers(5, 6), "cells that nobody wrote");
+}
+
+#[test]
+fn bounds_of_a_sparse_view_that_leave_nothing_out_are_open() {
+    let mut array = line(true, Datatype::Int32, 1, 100);
+    let seen =
+        |array: &Schema, text: &str| parse(text.as_bytes(), array, None).map(|ranges| ranges[0].clone());
+    let bound = |number| bytes(Datatype::Int32, number);
+    for all in ["", "..", "1..", "..100", "1..100", "x=..", "x=1..100"] {
+        assert_eq!(seen(&array, all), Ok(texts_between(None, None)));
+    }
+    assert_eq!(seen(&array, "2..100"), Ok(texts_between(Some(&bound(2)), None)));
+    assert_eq!(seen(&array, "1"), Ok(texts_between(None, Some(&bound(1)))));
+    array.current_domain = Some(vec![range(Datatype::Int32, 1, 50)]);
+    assert_eq!(seen(&array, "1..50"), Ok(texts_between(None, None)));
+    assert_eq!(seen(&array, "50"), Ok(texts_between(Some(&bound(50)), None)));
+    assert!(seen(&array, "1..51").is_err() && seen(&array, "51").is_err());
+}
+
+#[test]
+fn by_position_or_by_name() {
+    let mut array = schema(
+        22,
+        true,
+        &[
+            field("day", Datatype::Int32),
+            STRING,
+            field(".h", Datatype::Uint8),
+        ],
+        &[],
+    );
+    array.dimensions[1].name = b"a,b=%".to_vec();
+    let seen = |text: &str| parse(text.as_bytes(), &array, None);
+    let wanted = Ok(vec![
+        between(Datatype::Int32, 2, 31),
+        texts_between(Some(b"a"), None),
+        between(Datatype::Uint8, 5, 5),
+    ]);
+    for same in [
+        "2..31,a..,5",
+        "day=2..31,a%2Cb%3D%25=a..,.h=5",
+        "%2Eh=5,day=2..31,a%2cb%3d%25=%61..",
+        ".h=5,%64%61%79=%32..3%31,a%2Cb%3D%25=a..",
+    ] {
+        assert_eq!(seen(same), wanted, "{same}");
+    }
+    assert_eq!(seen("day=2..31"), seen("2..31,,"));
+    assert_eq!(seen("day="), seen(",,"));
+    for wrong in [
+        "",
+        "1",
+        "1,a",
+        "1,a,5,",
+        "1,a,5,6",
+        "day=1,a,5",
+        "1,.h=5",
+        "day=1,",
+        "day=1,day=1",
+        "day=1,%64ay=1",
+        "night=1",
+        "=1",
+        "DAY=1",
+        "day=1,.h",
+        "__dim_0=1",
+        "day=0",
+        "day=1..101",
+        "day=2=3",
+        "%=1",
+    ] {
+        assert!(seen(wrong).is_err(), "{wrong}");
+    }
+    // In text a second = is one.
+    assert_eq!(seen("a%2Cb%3D%25=x=y"), seen(",x%3Dy,"));
+}
+
+#[test]
+fn anonymous_dimensions_have_names() {
+    let fields = [
+        field("", Datatype::Int32),
+        field("", Datatype::Int32),
+        field("__dim_0", Datatype::Int32),
+    ];
+    let array = schema(4, true, &fields, &[]);
+    let seen = |text: &str| parse(text.as_bytes(), &array, None);
+    assert_eq!(seen("__dim_1=5"), seen(",5,"));
+    // A dimension that is called so is meant before one that is shown so.
+    assert_eq!(seen("__dim_0=5"), seen(",,5"));
+    assert!(seen("__dim_2=5").is_err() && seen("=5").is_err());
+    let long = schema(
+        22,
+        true,
+        &[Field {
+            name: LONG,
+            ..field("", Datatype::Int32)
+        }],
+        &[],
+    );
+    let shown = format!("{}=5", names::dimension(LONG.as_bytes(), 0));
+    assert_eq!(parse(shown.as_bytes(), &long, None), parse(b"5", &long, None));
+    assert_eq!(
+        parse(format!("{LONG}=5").as_bytes(), &long, None),
+        parse(b"5", &long, None)
+    );
+}
+
+/// A name that is cut in `columns/`.
+const LONG: &str = concat!(
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+);
+
+#[test]
+fn a_type_without_an_order_has_no_ranges() {
+    let array = schema(
+        22,
+        true,
+        &[field("b", Datatype::Blob), field("c", Datatype::Bool)],
+        &[],
+    );
+    assert!(parse(b"1,", &array, None).is_err() && parse(b",1", &array, None).is_err());
+    assert_eq!(parse(b",", &array, None), Ok(vec![texts_between(None, None); 2]));
+}
