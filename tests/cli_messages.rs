@@ -196,8 +196,65 @@ fn mount_options() {
     };
     run("foo", &["unknown mount option `foo`"]);
     run("ro,allow_other,bar=1", &["unknown mount option `bar=1`"]);
-    run("rw", &["`rw`", "read only"]);
+    run("cache_size", &["`cache_size` takes a value"]);
+    run("cache_size=lots", &["--cache-size", "give bytes"]);
+    run("follow_symlinks=1", &["--follow-symlinks"]);
+    run("fake", &["unknown mount option `fake`"]);
     run("allow_other,allow_root", &["exclude each other"]);
+}
+
+#[test]
+fn long_options_as_mount_options() {
+    let place = Place::new();
+    // Every one that the help shows is understood: what fails is another option.
+    let output = place.run(&["help", "mount"]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    let shown = help.lines().filter_map(|line| {
+        // `-v, --verbose...`, `    --threads <N>`
+        let line = line.trim_start().strip_prefix('-')?;
+        let mut words = line
+            .split_once("--")
+            .map_or(line.get(1..)?, |(_, long)| long)
+            .split(' ');
+        let name = words.next()?.trim_end_matches("...").to_owned();
+        Some((name, words.next().is_some()))
+    });
+    let shown: Vec<(String, bool)> = shown
+        .filter(|(name, _)| name.len() > 1 && name != "help")
+        .collect();
+    assert!(shown.len() > 8, "{shown:?} in {help}");
+    for (name, takes_value) in shown {
+        let value = match name.as_str() {
+            _ if !takes_value => String::new(),
+            "log-level" => "=info".to_owned(),
+            "log-file" | "key-file" => "=x".to_owned(),
+            _ => "=1".to_owned(),
+        };
+        let option = format!("{}{value}", name.replace('-', "_"));
+        place.fails(
+            &[
+                "mount",
+                "group",
+                "mnt",
+                "-o",
+                &format!("{option},log_level=nonsense"),
+            ],
+            2,
+            &["nonsense"],
+        );
+    }
+    // The last of several counts, as where mount(8) adds its own to a line of /etc/fstab.
+    place.fails(
+        &[
+            "mount",
+            "group",
+            "mnt",
+            "-o",
+            "key_file=missing,threads=1,threads=2",
+        ],
+        1,
+        &["key file missing"],
+    );
 }
 
 #[test]
@@ -333,7 +390,7 @@ fn help_and_version() {
         "--threads",
         "--key-file",
         "allow_other",
-        "follow_symlinks",
+        "--follow-symlinks",
         "Examples:",
     ] {
         assert!(help.contains(part), "{part} not in {help}");

@@ -1,7 +1,13 @@
 //! The program as a daemon: an empty group is mounted, which is all that this takes.
 
+#[path = "cli_mount/fstab.rs"]
+mod fstab;
+#[path = "cli_mount/logs.rs"]
+mod logs;
 #[path = "common/program.rs"]
 mod program;
+#[path = "cli_mount/service.rs"]
+mod service;
 
 use program::program;
 use std::fs::{self, File};
@@ -200,7 +206,7 @@ fn signals_in_the_background() {
     for (number, hold) in [
         (libc::SIGTERM, false),
         (libc::SIGINT, false),
-        (libc::SIGHUP, false),
+        (libc::SIGQUIT, false),
         (libc::SIGTERM, true),
     ] {
         let place = Place::new();
@@ -226,7 +232,7 @@ fn start_in_foreground(place: &Place, more: &[&str]) -> Child {
 
 #[test]
 fn signals_in_the_foreground() {
-    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP] {
         let place = Place::new();
         let child = start_in_foreground(&place, &[]);
         signal(child.id() as i32, number);
@@ -345,21 +351,6 @@ fn a_user_other_than_root() {
         assert!(text.contains(part), "{part:?} not in {output:?}");
     }
     assert!(output.stderr.is_empty(), "{output:?}");
-}
-
-#[test]
-fn a_log_file() {
-    let place = Place::new();
-    let output = place
-        .command(&["mount", "group", "mnt", "--log-file", "log"])
-        .env("RUST_LOG", "tiledbfs=info")
-        .output()
-        .unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let daemon_file = place.path("log");
-    place.works();
-    assert!(daemon_file.exists());
-    place.succeeds(&["unmount", "mnt"]);
 }
 
 #[test]

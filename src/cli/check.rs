@@ -1,6 +1,6 @@
 //! `tiledbfs check`: decodes everything, and lists what is wrong.
 
-use super::{CheckArgs, Failure, check_source, log_to_stderr, show_path};
+use super::{CheckArgs, Failure, check_source, logging, show_path};
 use crate::check::{Level, Options, Problem, Tally, check};
 use crate::error::ErrorKind;
 use std::io::{self, IsTerminal, Write};
@@ -33,18 +33,15 @@ struct Screen {
 
 /// Runs `tiledbfs check`; exit code 0 without problems, 1 with any, 2 where it could not run or could not check everything.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    log_to_stderr();
+    logging::to_stderr();
     let could_not = |failure: Failure| Failure { code: 2, ..failure };
     let source = check_source(&args.source).map_err(could_not)?;
-    let source_options = args
-        .source_args
-        .options(args.follow_symlinks)
-        .map_err(could_not)?;
+    let source_options = args.source_args.options().map_err(could_not)?;
     let default = || std::thread::available_parallelism().map_or(2, usize::from);
     let options = Options {
         cache_size: source_options.cache_size,
         keys: source_options.keys,
-        follow_symlinks: args.follow_symlinks,
+        follow_symlinks: args.source_args.follow_symlinks,
         threads: args.threads.map_or_else(default, usize::from),
     };
     let output = Arc::new(Output {

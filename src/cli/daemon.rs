@@ -91,6 +91,8 @@ fn start(arguments: &[OsString], stdout: OwnedFd) -> io::Result<Child> {
         .arg(subcommand)
         .arg(format!("--{FLAG}"))
         .args(rest)
+        // A service manager waits for the process that was called.
+        .env_remove("NOTIFY_SOCKET")
         .stdout(Stdio::from(stdout))
         .spawn()
 }
@@ -146,14 +148,15 @@ impl Caller {
     }
 
     /// Says that it is mounted and waits until the other process has looked at it; then lets go of the terminal and of all files
-    /// that the caller had open there. The error means that nobody waits any more.
-    pub(super) fn mounted(mut self) -> io::Result<()> {
+    /// that the caller had open there, which is when `settle` is called. The error means that nobody waits any more.
+    pub(super) fn mounted(mut self, settle: impl FnOnce()) -> io::Result<()> {
         self.socket.write_all(b"mounted\n")?;
         if receive(&mut BufReader::new(&self.socket)) != "go" {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         std::env::set_current_dir("/")?;
         let null = File::options().read(true).write(true).open("/dev/null")?;
+        settle();
         nix::unistd::dup2_stdin(&null)?;
         nix::unistd::dup2_stdout(&null)?;
         nix::unistd::dup2_stderr(&null)?;

@@ -5,7 +5,10 @@
 
 mod check;
 mod daemon;
+mod helper;
+mod logging;
 mod mount;
+pub mod mount_options;
 pub mod options;
 mod show;
 mod unmount;
@@ -15,7 +18,7 @@ use crate::format::MAX_VERSION;
 use crate::fuse::{SUBTYPE, mountinfo};
 use crate::tree::{Options, Tree};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -43,8 +46,8 @@ Run `tiledbfs help COMMAND` for the options of a command.";
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Mount an array, a group, or a directory that holds any of these
-    #[command(after_help = MOUNT_EXAMPLES)]
-    Mount(MountArgs),
+    #[command(after_help = mount::HELP, args_override_self = true)]
+    Mount(mount::MountArgs),
     /// Unmount what `tiledbfs mount` has mounted, dead mounts too
     #[command(alias = "umount")]
     Unmount(UnmountArgs),
@@ -89,54 +92,6 @@ struct CheckArgs {
     threads: Option<u16>,
     #[command(flatten)]
     source_args: SourceArgs,
-    /// Follow symbolic links in SOURCE that lead out of it
-    #[arg(long)]
-    follow_symlinks: bool,
-}
-
-const MOUNT_EXAMPLES: &str = "\
-Mount options (-o, separated by commas):
-  allow_other        let all users in, each to read what they could read in SOURCE; what a key was needed for, only who may
-                     read its file (other users than root need user_allow_other in /etc/fuse.conf)
-  allow_root         let root read the mount as well
-  auto_unmount       have fusermount3 unmount should the daemon be killed
-  follow_symlinks    follow symbolic links in SOURCE that lead out of it
-  fsname=NAME        show NAME as the source in the table of mounts instead of SOURCE's path
-  subtype=NAME       show fuse.NAME as the type in the table of mounts (`tiledbfs unmount` knows only fuse.tiledbfs)
-  noexec, noatime    as for any file system
-  ro, nosuid, nodev, default_permissions  always on
-  defaults, auto, noauto, user, nofail, _netdev, x-*  ignored, for /etc/fstab
-
-Examples:
-  tiledbfs mount my_array /mnt/a
-  tiledbfs mount ~/arrays /mnt/a --cache-size 1G -o allow_other
-  tiledbfs mount secret /mnt/a --key-file key.bin
-  tiledbfs mount ~/arrays /mnt/a --key-file secret/one=key1.hex --key-file secret/two=key2.hex
-  tiledbfs mount my_array /mnt/a -f     stay in the foreground, log to stderr, ^C unmounts";
-
-#[derive(Debug, Args)]
-struct MountArgs {
-    /// An array, a group, or a directory that holds any of these at any depth
-    source: PathBuf,
-    /// An empty directory
-    mountpoint: PathBuf,
-    /// Stay in the foreground; SIGINT, SIGTERM and SIGHUP (but not with `nohup`) unmount
-    #[arg(short, long)]
-    foreground: bool,
-    /// Mount options, see below
-    #[arg(short, value_name = "OPTIONS")]
-    options: Vec<String>,
-    #[command(flatten)]
-    source_args: SourceArgs,
-    /// Threads that answer requests [default: one for each core, 2 to 16]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    threads: Option<u16>,
-    /// Append what is logged to FILE (RUST_LOG sets the level; in the background nothing is logged without this)
-    #[arg(long, value_name = "FILE")]
-    log_file: Option<PathBuf>,
-    /// This is the process that stays in the background; stdout is a socket to the one that was called.
-    #[arg(long = daemon::FLAG, hide = true)]
-    in_background: bool,
 }
 
 /// How SOURCE is opened.
@@ -151,6 +106,9 @@ struct SourceArgs {
     /// several times. For a file whose name holds a `=`, write `=FILE`.
     #[arg(long, value_name = "[PATH=]FILE")]
     key_file: Vec<OsString>,
+    /// Follow symbolic links in SOURCE that lead out of it
+    #[arg(long)]
+    follow_symlinks: bool,
 }
 
 #[derive(Debug, Args)]
@@ -177,9 +135,6 @@ struct LsArgs {
     recursive: bool,
     #[command(flatten)]
     source_args: SourceArgs,
-    /// Follow symbolic links in SOURCE that lead out of it
-    #[arg(long)]
-    follow_symlinks: bool,
 }
 
 #[derive(Debug, Args)]
@@ -191,9 +146,6 @@ struct CatArgs {
     paths: Vec<String>,
     #[command(flatten)]
     source_args: SourceArgs,
-    /// Follow symbolic links in SOURCE that lead out of it
-    #[arg(long)]
-    follow_symlinks: bool,
 }
 
 /// Why the program ends without success.
@@ -230,25 +182,64 @@ pub fn main() -> ExitCode {
         )
         .into_boxed_str(),
     );
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    let matches = Cli::command().version(version).get_matches_from(&arguments);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let command = Cli::command().version(version);
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let is_command = |name: &OsStr| name == "help" || command.find_subcommand(name).is_some();
+    let is_helper = helper::is_called(&arguments, is_command);
+    if is_helper {
+        arguments = helper::translate(&arguments).unwrap_or_else(|error| helper::stop(&error));
+    }
     settle_allocator();
     raise_file_limit();
-    let result = match cli.command {
+    let result = parse(&command, &arguments).and_then(|cli| match cli.command {
         Command::Mount(args) => success(mount::run(&args, &arguments)),
         Command::Unmount(args) => success(unmount::run(&args.mountpoint, args.lazy)),
         Command::Ls(args) => success(show::ls(&args)),
         Command::Cat(args) => success(show::cat(&args)),
         Command::Check(args) => check::run(&args),
-    };
+    });
     match result {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("tiledbfs: {}", failure.message.replace('\n', "; "));
-            ExitCode::from(failure.code)
+            ExitCode::from(if is_helper {
+                helper::exit_code(failure.code)
+            } else {
+                failure.code
+            })
         }
     }
+}
+
+/// Parses a command line. The long options of `mount` that stand in a list of `-o` count like others; those that are given as
+/// themselves count more.
+fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure> {
+    let from = |arguments: &[OsString]| {
+        let matches = command.clone().try_get_matches_from(arguments)?;
+        Cli::from_arg_matches(&matches)
+    };
+    let mut cli = from(arguments).unwrap_or_else(|error| error.exit());
+    if let (Command::Mount(args), Some(mount)) = (&cli.command, command.find_subcommand("mount")) {
+        let mut options = mount_options::split_lists(&args.options);
+        let long_options = mount_options::take_long_options(&mut options, mount)?;
+        let mut flags = mount_options::parse_mount_options(&options, args.sloppy)?;
+        if flags.remount && !long_options.is_empty() {
+            let warning = "mount option `remount`: what is no option of the kernel stays as it was mounted";
+            flags.warnings.push(warning.to_owned());
+        }
+        let mut arguments = arguments.to_vec();
+        let subcommand = arguments.len().min(2);
+        arguments.splice(subcommand..subcommand, long_options);
+        cli = from(&arguments).map_err(|error| {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            Failure::usage(line.strip_prefix("error: ").unwrap_or(line))
+        })?;
+        if let Command::Mount(args) = &mut cli.command {
+            args.flags = flags;
+        }
+    }
+    Ok(cli)
 }
 
 fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
@@ -282,19 +273,13 @@ fn raise_file_limit() {
     }
 }
 
-/// Messages of the library to stderr: from `warn` on, unless RUST_LOG says otherwise.
-fn log_to_stderr() {
-    let env = env_logger::Env::default().default_filter_or("warn");
-    let _ = env_logger::Builder::from_env(env).try_init();
-}
-
 impl SourceArgs {
     /// The options that the tree is opened with.
-    fn options(&self, follow_symlinks: bool) -> Result<Options, Failure> {
+    fn options(&self) -> Result<Options, Failure> {
         Ok(Options {
             cache_size: self.cache_size,
             keys: options::read_keys(&self.key_file)?,
-            follow_symlinks,
+            follow_symlinks: self.follow_symlinks,
         })
     }
 }

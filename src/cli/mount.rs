@@ -1,11 +1,14 @@
 //! `tiledbfs mount`.
 
-use super::options::{MountFlags, parse_mount_options};
-use super::{Failure, MountArgs, check_source, daemon, log_to_stderr, open_tree, show_path, stale};
+use super::mount_options::MountFlags;
+use super::{Failure, SourceArgs, check_source, daemon, logging, open_tree, show_path, stale};
 use crate::error::Result as LibraryResult;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
-use crate::tree::Options;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use crate::tree::Tree;
+use clap::Args;
+use nix::mount::MsFlags;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -14,21 +17,102 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+pub(super) const HELP: &str = "\
+Mount options (-o, separated by commas):
+  cache_size=1G, key_file=FILE, log_file=FILE, verbose, ...
+                     every option above, with _ for -; when it is given as
+                     itself as well, that counts
+  allow_other        let all users in, each to read what they could read in
+                     SOURCE; what a key was needed for, only who may read its
+                     file (other users than root need user_allow_other in
+                     /etc/fuse.conf)
+  allow_root         let root read the mount as well
+  auto_unmount       have fusermount3 unmount should the daemon be killed
+  fsname=NAME        show NAME as the source in the table of mounts instead
+                     of SOURCE's path
+  subtype=NAME       show fuse.NAME as the type in the table of mounts
+                     (`tiledbfs unmount` knows only fuse.tiledbfs)
+  noexec, noatime    as for any file system
+  remount            set noexec and noatime of what is mounted anew
+  ro, nosuid, nodev, default_permissions
+                     always on; rw is warned about
+  nofail             do nothing, with success, where SOURCE does not exist
+  defaults, auto, noauto, user, _netdev, uid=, gid=, x-*, dev, suid
+                     and the like are passed over, for /etc/fstab
+In a value, a comma is written \\, or between double quotes.
+
+Examples:
+  tiledbfs mount my_array /mnt/a
+  tiledbfs mount ~/arrays /mnt/a --cache-size 1G -o allow_other
+  tiledbfs mount secret /mnt/a --key-file key.bin
+  tiledbfs mount ~/arrays /mnt/a --key-file one=1.hex --key-file two=2.hex
+  tiledbfs mount my_array /mnt/a -f     in the foreground; ^C unmounts
+
+In /etc/fstab:
+  /data/arrays  /mnt/arrays  fuse.tiledbfs  ro,allow_other,nofail  0 0";
+
+#[derive(Debug, Args)]
+pub(super) struct MountArgs {
+    /// An array, a group, or a directory that holds any of these at any depth
+    source: PathBuf,
+    /// An empty directory
+    mountpoint: PathBuf,
+    /// Stay in the foreground; SIGINT, SIGTERM, SIGQUIT and SIGHUP (but not with `nohup`) unmount
+    #[arg(short, long)]
+    foreground: bool,
+    /// Mount options, see below
+    #[arg(short, value_name = "OPTIONS")]
+    pub(super) options: Vec<OsString>,
+    #[command(flatten)]
+    source_args: SourceArgs,
+    /// Threads that answer requests [default: one for each core, 2 to 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    #[command(flatten)]
+    log_args: logging::LogArgs,
+    /// Do all but mount.
+    #[arg(long, hide = true)]
+    fake: bool,
+    /// Pass over mount options that are unknown.
+    #[arg(long, hide = true)]
+    pub(super) sloppy: bool,
+    /// This is the process that stays in the background; stdout is a socket to the one that was called.
+    #[arg(long = daemon::FLAG, hide = true)]
+    in_background: bool,
+    /// What `options` say.
+    #[arg(skip)]
+    pub(super) flags: MountFlags,
+}
+
 /// Runs the subcommand, given with the command line `arguments`; in the foreground until it is unmounted.
 pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
-    let flags = parse_mount_options(&args.options)?;
+    if args.flags.remount {
+        logging::start(&args.log_args)?;
+        return remount(args);
+    }
+    if args.flags.no_fail && is_missing(&args.source) {
+        logging::start(&args.log_args)?;
+        log::warn!("{}: no such file or directory", show_path(&args.source));
+        return Ok(());
+    }
+    if args.fake {
+        logging::start(&args.log_args)?;
+        return prepare(args).map(drop);
+    }
     if args.foreground {
-        start_log(args.log_file.as_deref(), true)?;
-        let (mounted, events) = start(args, &flags)?;
+        logging::start(&args.log_args)?;
+        let (mounted, events) = start(args)?;
+        logging::settle(None);
+        notify(&[NotifyState::Ready]);
         return serve(mounted, &events);
     }
     if !args.in_background {
         return daemon::launch(arguments, &args.mountpoint);
     }
     let caller = daemon::Caller::new().map_err(|error| Failure::new(error.to_string()))?;
-    let started = start_log(args.log_file.as_deref(), false).and_then(|()| start(args, &flags));
+    let started = logging::start(&args.log_args).and_then(|()| start(args));
     match started {
-        Ok((mounted, events)) => match caller.mounted() {
+        Ok((mounted, events)) => match caller.mounted(|| logging::settle(Some(mounted.mountpoint()))) {
             Ok(()) => serve(mounted, &events),
             Err(error) => {
                 // The caller has told why, or is gone.
@@ -44,48 +128,62 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
     }
 }
 
-/// Sends what is logged to `file`; without one to stderr, if that is `wanted`. Panics are logged as all else.
-fn start_log(file: Option<&Path>, wanted: bool) -> Result<(), Failure> {
-    match file {
-        Some(path) => {
-            let file = File::options()
-                .append(true)
-                .create(true)
-                .open(path)
-                .map_err(|error| Failure::new(format!("log file {}: {error}", show_path(path))))?;
-            let env = env_logger::Env::default().default_filter_or("warn");
-            let _ = env_logger::Builder::from_env(env)
-                .target(env_logger::Target::Pipe(Box::new(file)))
-                .try_init();
-        }
-        None if wanted => log_to_stderr(),
-        None => {}
+fn is_missing(path: &Path) -> bool {
+    fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Tells systemd, if it has started this process and waits to hear of it.
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        log::warn!("cannot notify the service manager: {error}");
     }
-    std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
-    Ok(())
 }
 
 /// What the main thread waits for.
 enum Event {
-    Signal(i32),
+    End(i32),
     Ended(LibraryResult<()>),
 }
 
-/// Checks, opens and mounts.
-fn start(args: &MountArgs, flags: &MountFlags) -> Result<(Mounted, Receiver<Event>), Failure> {
+/// Where a mount is to be, and what it is to show. No other process of this program mounts there as long as it lives.
+struct Prepared {
+    source: PathBuf,
+    mountpoint: PathBuf,
+    tree: Tree,
+    _lock: Option<File>,
+}
+
+/// Checks and opens.
+fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
+    for warning in &args.flags.warnings {
+        log::warn!("{warning}");
+    }
     let source = check_source(&args.source)?;
     // Held until it is mounted: two that start at once would both find the place free.
     let _lock = lock_mountpoint(&args.mountpoint)?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
     check_nesting(&source, &mountpoint)?;
-    let options: Options = args.source_args.options(flags.follow_symlinks)?;
-    let tree = open_tree(&source, &options)?;
+    let tree = open_tree(&source, &args.source_args.options()?)?;
+    Ok(Prepared {
+        source,
+        mountpoint,
+        tree,
+        _lock,
+    })
+}
+
+/// Checks, opens and mounts.
+fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
+    let Prepared {
+        source,
+        mountpoint,
+        tree,
+        _lock,
+    } = prepare(args)?;
+    let flags = &args.flags;
     let defaults = MountOptions::default();
     let options = MountOptions {
-        fs_name: match &flags.fs_name {
-            Some(name) => name.into(),
-            None => source.into_os_string(),
-        },
+        fs_name: flags.fs_name.clone().unwrap_or_else(|| source.into_os_string()),
         subtype: flags.subtype.clone(),
         access: flags.access,
         threads: args.threads.map_or(defaults.threads, usize::from),
@@ -95,21 +193,62 @@ fn start(args: &MountArgs, flags: &MountFlags) -> Result<(Mounted, Receiver<Even
     };
     let (sender, events) = channel();
     // Before mounting, so that no signal can end the process with the mount left behind.
-    watch_signals(sender.clone()).map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
+    watch_signals(sender.clone(), args.foreground)
+        .map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
     let mounted = fuse::mount(FileSystem::new(tree), &mountpoint, &options)
         .map_err(|error| Failure::new(format!("cannot mount on {}: {error}", show_path(&mountpoint))))?;
+    log::info!(
+        "{} is mounted on {}",
+        mountinfo::printable(&options.fs_name),
+        show_path(&mountpoint)
+    );
     let ended = mounted.ended();
     thread::spawn(move || sender.send(Event::Ended(ended.wait())));
     Ok((mounted, events))
 }
 
-fn watch_signals(sender: Sender<Event>) -> io::Result<()> {
-    // Started with `nohup`, it goes on when the terminal is gone.
-    let hang_up = (!ignores(SIGHUP)).then_some(SIGHUP);
-    let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up))?;
+/// All signals that would end a process which does not watch them, but those that tell of its own faults.
+fn fatal_signals() -> impl Iterator<Item = i32> {
+    [
+        SIGHUP,
+        SIGINT,
+        SIGQUIT,
+        SIGTERM,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGSTKFLT,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+        libc::SIGIO,
+        libc::SIGPWR,
+    ]
+    .into_iter()
+    .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
+
+/// Sends what is to be done at each signal.
+fn watch_signals(sender: Sender<Event>, foreground: bool) -> io::Result<()> {
+    // When the terminal is gone, what runs in it ends; but not if it was started with `nohup`, nor a service, which has none.
+    let hang_up_ends = foreground && !ignores(SIGHUP) && std::env::var_os("NOTIFY_SOCKET").is_none();
+    let mut signals = Signals::new(fatal_signals())?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
-            if sender.send(Event::Signal(signal)).is_err() {
+            let event = match signal {
+                SIGINT | SIGTERM | SIGQUIT => Event::End(signal),
+                SIGHUP if hang_up_ends => Event::End(signal),
+                SIGHUP => {
+                    logging::reopen();
+                    continue;
+                }
+                _ => {
+                    log::info!("signal {signal} is passed over");
+                    continue;
+                }
+            };
+            if sender.send(event).is_err() {
                 break;
             }
         }
@@ -132,8 +271,9 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
         Ok(Event::Ended(Err(error))) => Err(Failure::new(format!(
             "the connection to the kernel broke: {error}"
         ))),
-        Ok(Event::Signal(signal)) => {
+        Ok(Event::End(signal)) => {
             log::info!("signal {signal}: unmounting");
+            notify(&[NotifyState::Stopping]);
             let result = mounted.end();
             result.map_err(|error| {
                 Failure::new(format!(
@@ -144,6 +284,29 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
         }
         Err(_) => Err(Failure::new("all that could end the mount is gone")),
     }
+}
+
+/// Sets the kernel's options of what is mounted anew. The others stay as they are.
+fn remount(args: &MountArgs) -> Result<(), Failure> {
+    let flags = &args.flags;
+    for warning in &flags.warnings {
+        log::warn!("{warning}");
+    }
+    let name = show_path(&args.mountpoint);
+    let fail = |error: io::Error| Failure::new(format!("{name}: {error}"));
+    let path = fs::canonicalize(&args.mountpoint).map_err(fail)?;
+    match mountinfo::mounted_at(&path).map_err(fail)? {
+        Some(mount) if mount.fs_type == format!("fuse.{SUBTYPE}") => {}
+        _ => return Err(Failure::new(format!("{name} is not a mount of tiledbfs"))),
+    }
+    // As a bind mount: the file system itself has no option that the kernel could change.
+    let mut options =
+        MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    options.set(MsFlags::MS_NOEXEC, flags.no_exec);
+    options.set(MsFlags::MS_NOATIME, flags.no_atime);
+    let nothing: Option<&Path> = None;
+    nix::mount::mount(nothing, &path, nothing, options, nothing)
+        .map_err(|error| Failure::new(format!("cannot mount {name} anew: {}", io::Error::from(error))))
 }
 
 /// Keeps other processes of this program from mounting on MOUNTPOINT as long as the result lives. None where it cannot be locked, for

@@ -1,129 +1,12 @@
-//! The parts of arguments that have a syntax of their own: mount options, sizes, key files.
+//! The parts of arguments that have a syntax of their own: sizes and key files.
 
 use super::Failure;
 use crate::filter::EncryptionKey;
-use crate::fuse::{Access, SUBTYPE};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// What `-o` may say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MountFlags {
-    /// `allow_other`, `allow_root` or neither.
-    pub access: Access,
-    /// `auto_unmount`.
-    pub auto_unmount: bool,
-    /// `follow_symlinks`.
-    pub follow_symlinks: bool,
-    /// `noexec`.
-    pub no_exec: bool,
-    /// `noatime`.
-    pub no_atime: bool,
-    /// `fsname=`.
-    pub fs_name: Option<String>,
-    /// `subtype=`.
-    pub subtype: String,
-}
-
-impl Default for MountFlags {
-    fn default() -> Self {
-        MountFlags {
-            access: Access::default(),
-            auto_unmount: false,
-            follow_symlinks: false,
-            no_exec: false,
-            no_atime: false,
-            fs_name: None,
-            subtype: SUBTYPE.to_owned(),
-        }
-    }
-}
-
-/// Parses the values of all `-o`, each a list separated by commas. Later ones win.
-pub fn parse_mount_options(lists: &[String]) -> Result<MountFlags, Failure> {
-    let mut flags = MountFlags::default();
-    for option in lists.iter().flat_map(|list| list.split(',')).map(str::trim) {
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (option, None),
-        };
-        match (name, value) {
-            // Always so.
-            ("" | "ro" | "nosuid" | "nodev" | "default_permissions", None) => {}
-            // For mount(8) and /etc/fstab.
-            (
-                "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "group" | "_netdev"
-                | "nofail" | "async" | "relatime" | "norelatime" | "nodiratime" | "strictatime" | "lazytime"
-                | "nolazytime",
-                None,
-            )
-            | ("comment", Some(_)) => {}
-            (name, _) if name.starts_with("x-") || name.starts_with("X-") => {}
-            ("allow_other", None) => set_access(&mut flags, Access::All)?,
-            ("allow_root", None) => set_access(&mut flags, Access::OwnerAndRoot)?,
-            ("auto_unmount", None) => flags.auto_unmount = true,
-            ("follow_symlinks", None) => flags.follow_symlinks = true,
-            ("noexec", None) => flags.no_exec = true,
-            ("exec", None) => flags.no_exec = false,
-            ("noatime", None) => flags.no_atime = true,
-            ("atime", None) => flags.no_atime = false,
-            ("fsname", Some(value)) if !value.is_empty() => flags.fs_name = Some(value.to_owned()),
-            ("subtype", Some(value)) if !value.is_empty() && !value.contains(['.', '\\', ' ']) => {
-                value.clone_into(&mut flags.subtype);
-            }
-            ("rw", None) => {
-                return Err(Failure::usage(
-                    "mount option `rw`: tiledbfs is read only; leave it out, or say `ro`",
-                ));
-            }
-            ("suid" | "dev", None) => {
-                return Err(Failure::usage(format!(
-                    "mount option `{name}`: tiledbfs is always mounted with no{name}"
-                )));
-            }
-            (
-                "allow_other"
-                | "allow_root"
-                | "auto_unmount"
-                | "follow_symlinks"
-                | "noexec"
-                | "exec"
-                | "noatime"
-                | "atime"
-                | "ro"
-                | "rw"
-                | "nosuid"
-                | "nodev"
-                | "default_permissions",
-                Some(_),
-            ) => return Err(Failure::usage(format!("mount option `{name}` takes no value"))),
-            ("fsname" | "subtype", _) => {
-                return Err(Failure::usage(format!(
-                    "mount option `{name}` takes a name: {name}=NAME"
-                )));
-            }
-            _ => {
-                return Err(Failure::usage(format!(
-                    "unknown mount option `{option}` (see `tiledbfs help mount`)"
-                )));
-            }
-        }
-    }
-    Ok(flags)
-}
-
-fn set_access(flags: &mut MountFlags, access: Access) -> Result<(), Failure> {
-    if flags.access != Access::Owner && flags.access != access {
-        return Err(Failure::usage(
-            "the mount options `allow_other` and `allow_root` exclude each other",
-        ));
-    }
-    flags.access = access;
-    Ok(())
-}
 
 /// Parses a number of bytes, at least 1: digits and, if wanted, one of the suffixes K, M, G, T in any case, which are powers of 1024 and may be followed by
 /// `iB` or `B`.
@@ -213,51 +96,6 @@ fn not_a_key(path: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parse(list: &str) -> Result<MountFlags, Failure> {
-        parse_mount_options(&[list.to_owned()])
-    }
-
-    #[test]
-    fn options_that_are_understood() {
-        assert_eq!(parse("").unwrap(), MountFlags::default());
-        let fstab = "ro,nodev,nosuid,defaults,noauto,user,_netdev,nofail,x-systemd.automount,x-a=b,exec";
-        assert_eq!(parse(fstab).unwrap(), MountFlags::default());
-        let flags = parse_mount_options(&[
-            "allow_other,noexec".into(),
-            "fsname=a=b,follow_symlinks,noatime".into(),
-        ]);
-        let wanted = MountFlags {
-            access: Access::All,
-            no_exec: true,
-            no_atime: true,
-            follow_symlinks: true,
-            fs_name: Some("a=b".into()),
-            ..MountFlags::default()
-        };
-        assert_eq!(flags.unwrap(), wanted);
-        assert_eq!(parse("allow_root").unwrap().access, Access::OwnerAndRoot);
-        assert!(parse("auto_unmount").unwrap().auto_unmount);
-    }
-
-    #[test]
-    fn options_that_are_not() {
-        for (list, part) in [
-            ("rw", "read only"),
-            ("ro,foo", "unknown mount option `foo`"),
-            ("foo=1", "unknown mount option `foo=1`"),
-            ("allow_other,allow_root", "exclude each other"),
-            ("suid", "nosuid"),
-            ("fsname", "takes a name"),
-            ("subtype=", "takes a name"),
-            ("noexec=1", "takes no value"),
-            ("remount", "unknown"),
-        ] {
-            let failure = parse(list).unwrap_err();
-            assert_eq!(failure.code, 2);
-            assert!(failure.message.contains(part), "{}", failure.message);
-        }
-    }
 
     #[test]
     fn sizes() {

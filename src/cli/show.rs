@@ -1,6 +1,6 @@
 //! `tiledbfs ls` and `tiledbfs cat`: the tree without a mount.
 
-use super::{CatArgs, Failure, LsArgs, check_source, log_to_stderr, open_tree};
+use super::{CatArgs, Failure, LsArgs, check_source, logging, open_tree};
 use crate::error::{Error, ErrorKind};
 use crate::tree::{Directory, File as TreeFile, Node, Tree};
 use std::ffi::OsStr;
@@ -62,8 +62,8 @@ fn find(tree: &Tree, path: &str) -> Result<Node, Failure> {
 
 /// Runs `tiledbfs cat`. A file that cannot be read does not keep the others from being written.
 pub(super) fn cat(args: &CatArgs) -> Result<(), Failure> {
-    log_to_stderr();
-    let tree = open(&args.source, &args.source_args.options(args.follow_symlinks)?)?;
+    logging::to_stderr();
+    let tree = open(&args.source, &args.source_args.options()?)?;
     let mut last = Ok(());
     for path in &args.paths {
         let result = find(&tree, path)
@@ -108,8 +108,8 @@ fn write_file(file: &dyn TreeFile, path: &str) -> Result<(), Stop> {
 
 /// Runs `tiledbfs ls`. What cannot be listed does not keep the rest from being so.
 pub(super) fn ls(args: &LsArgs) -> Result<(), Failure> {
-    log_to_stderr();
-    let tree = open(&args.source, &args.source_args.options(args.follow_symlinks)?)?;
+    logging::to_stderr();
+    let tree = open(&args.source, &args.source_args.options()?)?;
     let node = find(&tree, &args.path)?;
     let mut lister = Lister {
         out: BufWriter::new(stdout().map_err(|error| Failure::new(error.to_string()))?),

@@ -1,0 +1,144 @@
+//! The program as the helper of mount(8), for lines in /etc/fstab and `mount -t tiledbfs`.
+//!
+//! mount(8) runs `mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]`, which a link of that name to this program answers.
+//! Where there is none, and the type is `fuse.tiledbfs`, it runs `mount.fuse` and that `tiledbfs SOURCE MOUNTPOINT -o OPTIONS`.
+
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Mounts TileDB arrays for mount(8); see tiledbfs-mount(1)
+#[derive(Debug, Parser)]
+#[command(name = "mount.tiledbfs")]
+pub(super) struct HelperArgs {
+    /// An array, a group, or a directory that holds any of these at any depth
+    source: OsString,
+    /// An empty directory
+    mountpoint: OsString,
+    /// Do all but mount
+    #[arg(short)]
+    fake: bool,
+    /// Pass over mount options that are unknown
+    #[arg(short)]
+    sloppy: bool,
+    /// Leave /etc/mtab alone, as is done anyway
+    #[arg(short)]
+    no_mtab: bool,
+    /// Log more
+    #[arg(short, action = ArgAction::Count)]
+    verbose: u8,
+    /// Mount options
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<OsString>,
+    /// The type that was asked for, which does not matter
+    #[arg(short = 't', value_name = "TYPE")]
+    fs_type: Option<OsString>,
+}
+
+/// The names of links to the program under which it is the helper, whatever its arguments.
+const NAMES: [&str; 2] = ["mount.tiledbfs", "mount.fuse.tiledbfs"];
+
+/// Whether `arguments`, with the program's name first, are those of the helper. A SOURCE that is the first argument must look like one.
+pub(super) fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) -> bool {
+    let program = arguments.first().and_then(|name| Path::new(name).file_name());
+    if program.is_some_and(|name| NAMES.iter().any(|known| name == *known)) {
+        return true;
+    }
+    match arguments {
+        [_, source, mountpoint, ..] => {
+            let is_option = |argument: &OsStr| argument.as_bytes().starts_with(b"-");
+            !is_option(source)
+                && !is_option(mountpoint)
+                && !is_command(source)
+                && (source.as_bytes().contains(&b'/') || Path::new(source).exists())
+        }
+        _ => false,
+    }
+}
+
+/// The command line of `tiledbfs mount` for that of the helper.
+pub(super) fn translate(arguments: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
+    let matches = HelperArgs::command().try_get_matches_from(arguments)?;
+    let HelperArgs {
+        source,
+        mountpoint,
+        fake,
+        sloppy,
+        no_mtab: _,
+        verbose,
+        options,
+        fs_type: _,
+    } = HelperArgs::from_arg_matches(&matches)?;
+    let mut out: Vec<OsString> = vec!["tiledbfs".into(), "mount".into()];
+    for (wanted, flag) in [(fake, "--fake"), (sloppy, "--sloppy")] {
+        if wanted {
+            out.push(flag.into());
+        }
+    }
+    out.extend((0..verbose).map(|_| "-v".into()));
+    out.extend(options.into_iter().flat_map(|list| ["-o".into(), list]));
+    out.extend(["--".into(), source, mountpoint]);
+    Ok(out)
+}
+
+/// Tells why the helper's command line is not understood, or its help, and ends.
+pub(super) fn stop(error: &clap::Error) -> ! {
+    let _ = error.print();
+    std::process::exit(if error.use_stderr() {
+        i32::from(exit_code(2))
+    } else {
+        0
+    })
+}
+
+/// What mount(8) expects in place of the program's own exit code: 1 where the options are wrong, 32 where the mount failed.
+pub(super) fn exit_code(code: u8) -> u8 {
+    if code == 2 { 1 } else { 32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn when_it_is_the_helper() {
+        let is_called = |line: &str| is_called(&words(line), |word| word == "mount" || word == "ls");
+        for line in [
+            "mount.tiledbfs",
+            "/sbin/mount.fuse.tiledbfs a b -o ro",
+            "tiledbfs /a /b",
+            "/usr/bin/tiledbfs src /b -o ro,dev",
+            "tiledbfs s3://bucket/a /b",
+        ] {
+            assert!(is_called(line), "{line}");
+        }
+        for line in [
+            "tiledbfs",
+            "tiledbfs mount a b",
+            "tiledbfs ls /a /b",
+            "tiledbfs lss /b",
+            "tiledbfs /a",
+            "tiledbfs /a --help",
+            "tiledbfs --version /a /b",
+        ] {
+            assert!(!is_called(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn its_command_line() {
+        let translate = |line: &str| translate(&words(line)).map(|out| out.join(OsStr::new(" ")));
+        assert_eq!(
+            translate("mount.tiledbfs /a b -sfnvv -o ro,dev -t fuse.tiledbfs -o x=1").unwrap(),
+            "tiledbfs mount --fake --sloppy -v -v -o ro,dev -o x=1 -- /a b"
+        );
+        assert_eq!(translate("tiledbfs /a /b").unwrap(), "tiledbfs mount -- /a /b");
+        assert!(translate("mount.tiledbfs /a").is_err());
+        assert!(translate("mount.tiledbfs /a /b /c").is_err());
+    }
+}
