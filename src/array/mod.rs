@@ -6,6 +6,7 @@ pub mod cache;
 pub mod cell_slice;
 pub mod cells;
 pub mod column;
+pub mod condition;
 pub mod engine;
 pub mod field;
 pub mod fragment;
