@@ -369,7 +369,7 @@ fn ls_and_cat_need_no_mount() {
         long.starts_with("-r--r--r-- ") && long.contains(&format!(" {} ", json.len())),
         "{long}"
     );
-    let all = text(&["ls", "-R", "group"]);
+    let all = text(&["ls", "-aR", "group"]);
     assert!(
         all.starts_with(".:\n") && all.contains("\n\n.tiledbfs:\n"),
         "{all}"

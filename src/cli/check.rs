@@ -1,14 +1,54 @@
 //! `tiledbfs check`: decodes everything, and lists what is wrong.
 
-use super::{CheckArgs, Failure, check_source, logging, show_path};
+use super::{Failure, SourceArgs, check_source, logging, show_path};
 use crate::check::{Level, Options, Problem, Tally, check};
 use crate::error::ErrorKind;
+use clap::{Args, ValueHint};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+pub(super) const HELP: &str = "\
+Every tile of every committed fragment is decoded. Compared are checksums,
+sizes, offsets, the R-tree, the order and bounds of coordinates, minima, maxima,
+sums and null counts where the version makes them reliable, commits with
+fragments, and everything that refers to something else in the array.
+
+Output: one line for each finding on stdout, in no order, as
+`PATH: PART at byte N: CAUSE`; `note: ` stands in front of what is unusual and
+harmless, `unchecked: ` of what could not be read for want of a key or
+permission. At the end one line on stderr says what was checked. With --json
+each line is an object with the keys level (problem, unchecked or note), kind,
+path, part, offset and message; part and offset may be null.
+
+Exit code: 0 without problems, 1 with problems, 2 when it could not run or,
+without problems, not check everything.
+
+Examples:
+  tiledbfs check ~/arrays
+  tiledbfs check secret --key-file key.bin
+  tiledbfs check ~/arrays --json | jq -r 'select(.level == \"problem\").path'";
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// An array, a group, or a directory that holds any of these at any depth
+    #[arg(value_hint = ValueHint::DirPath)]
+    source: PathBuf,
+    /// Write findings as JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    /// No progress bar and no summary on stderr
+    #[arg(short, long)]
+    quiet: bool,
+    /// Threads that decode [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    #[command(flatten)]
+    source_args: SourceArgs,
+}
 
 /// Time between two pictures of the progress bar.
 const FRAME: Duration = Duration::from_millis(100);
@@ -41,7 +81,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let options = Options {
         cache_size: source_options.cache_size,
         keys: source_options.keys,
-        follow_symlinks: args.source_args.follow_symlinks,
+        follow_symlinks: source_options.follow_symlinks,
         threads: args.threads.map_or_else(default, usize::from),
     };
     let output = Arc::new(Output {

@@ -3,14 +3,19 @@
 //! Everything that goes wrong is one line on stderr that begins with `tiledbfs: `; the exit code is 2 for arguments that cannot be
 //! understood and 1 for all else. `tiledbfs check` has exit codes of its own.
 
+mod cat;
 mod check;
 mod daemon;
 mod helper;
 mod logging;
+mod ls;
+mod man;
 mod mount;
 pub mod mount_options;
 pub mod options;
-mod show;
+mod output;
+mod paths;
+mod times;
 mod unmount;
 
 use crate::error::{Error, ErrorKind};
@@ -23,10 +28,11 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 /// Mounts TileDB arrays and shows them as plain files.
 #[derive(Debug, Parser)]
-#[command(name = "tiledbfs", max_term_width = 100, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "tiledbfs", max_term_width = 80, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -34,12 +40,12 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  tiledbfs mount ~/arrays /mnt/arrays       mount every array below ~/arrays
+  tiledbfs mount ~/arrays /mnt/arrays    mount every array below ~/arrays
   jq .attributes[].name /mnt/arrays/a/schema.json
   tiledbfs unmount /mnt/arrays
-  tiledbfs ls -l my_array fragments         look without mounting
-  tiledbfs cat my_array schema.json | jq .
-  tiledbfs check ~/arrays                   look for damage
+  tiledbfs ls -l my_array/fragments      look without mounting
+  tiledbfs cat my_array/schema.json | jq .
+  tiledbfs check ~/arrays                look for damage
 
 Run `tiledbfs help COMMAND` for the options of a command.";
 
@@ -51,47 +57,20 @@ enum Command {
     /// Unmount what `tiledbfs mount` has mounted, dead mounts too
     #[command(alias = "umount")]
     Unmount(UnmountArgs),
-    /// List a directory of the tree without mounting it
-    Ls(LsArgs),
+    /// List directories of the tree without mounting it
+    #[command(after_help = ls::EXAMPLES)]
+    Ls(ls::LsArgs),
     /// Write files of the tree to stdout without mounting it
-    Cat(CatArgs),
+    #[command(after_help = cat::EXAMPLES)]
+    Cat(cat::CatArgs),
     /// Decode everything without mounting it, and list what is wrong
-    #[command(after_help = CHECK_HELP)]
-    Check(CheckArgs),
-}
-
-const CHECK_HELP: &str = "\
-Every tile of every committed fragment is decoded. Compared are checksums, sizes, offsets, the R-tree, the order and
-bounds of coordinates, minima, maxima, sums and null counts where the version makes them reliable, commits with
-fragments, and everything that refers to something else in the array.
-
-Output: one line for each finding on stdout, in no order, as `PATH: PART at byte N: CAUSE`; `note: ` stands in front of
-what is unusual and harmless, `unchecked: ` of what could not be read for want of a key or permission. At the end one line on
-stderr says what was checked. With --json each line is an object with the keys level (problem, unchecked or
-note), kind, path, part, offset and message; part and offset may be null.
-
-Exit code: 0 without problems, 1 with problems, 2 when it could not run or, without problems, not check everything.
-
-Examples:
-  tiledbfs check ~/arrays
-  tiledbfs check secret --key-file key.bin
-  tiledbfs check ~/arrays --json | jq -r 'select(.level == \"problem\").path' | sort -u";
-
-#[derive(Debug, Args)]
-struct CheckArgs {
-    /// An array, a group, or a directory that holds any of these at any depth
-    source: PathBuf,
-    /// Write findings as JSON, one object a line
-    #[arg(long)]
-    json: bool,
-    /// No progress bar and no summary on stderr
-    #[arg(short, long)]
-    quiet: bool,
-    /// Threads that decode [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    threads: Option<u16>,
-    #[command(flatten)]
-    source_args: SourceArgs,
+    #[command(after_help = check::HELP)]
+    Check(check::CheckArgs),
+    /// Write what a shell needs to complete command lines to stdout
+    #[command(after_help = man::COMPLETIONS_HELP)]
+    Completions(man::CompletionsArgs),
+    /// Write the manual pages of all commands
+    Man(man::ManArgs),
 }
 
 /// How SOURCE is opened.
@@ -120,34 +99,6 @@ struct UnmountArgs {
     lazy: bool,
 }
 
-#[derive(Debug, Args)]
-struct LsArgs {
-    /// What `tiledbfs mount` would mount
-    source: PathBuf,
-    /// A directory or file of the tree
-    #[arg(default_value = "")]
-    path: String,
-    /// Show type, length and modification time (UTC)
-    #[arg(short)]
-    long: bool,
-    /// List subdirectories too
-    #[arg(short = 'R', long)]
-    recursive: bool,
-    #[command(flatten)]
-    source_args: SourceArgs,
-}
-
-#[derive(Debug, Args)]
-struct CatArgs {
-    /// What `tiledbfs mount` would mount
-    source: PathBuf,
-    /// Files of the tree
-    #[arg(required = true, value_name = "PATH")]
-    paths: Vec<String>,
-    #[command(flatten)]
-    source_args: SourceArgs,
-}
-
 /// Why the program ends without success.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -171,18 +122,27 @@ impl Failure {
             message: message.into(),
         }
     }
+
+    /// Writes it to stderr, as one line.
+    fn show(&self) {
+        eprintln!("tiledbfs: {}", self.message.replace('\n', "; "));
+    }
 }
 
-/// Runs the program on the arguments of this process.
-pub fn main() -> ExitCode {
-    let version: &'static str = Box::leak(
+/// The definition of all arguments.
+fn command() -> clap::Command {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
         format!(
             "{}\nreads TileDB format versions 1 to {MAX_VERSION}",
             env!("CARGO_PKG_VERSION")
         )
-        .into_boxed_str(),
-    );
-    let command = Cli::command().version(version);
+    });
+    Cli::command().version(VERSION.as_str())
+}
+
+/// Runs the program on the arguments of this process.
+pub fn main() -> ExitCode {
+    let command = command();
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let is_command = |name: &OsStr| name == "help" || command.find_subcommand(name).is_some();
     let is_helper = helper::is_called(&arguments, is_command);
@@ -194,14 +154,16 @@ pub fn main() -> ExitCode {
     let result = parse(&command, &arguments).and_then(|cli| match cli.command {
         Command::Mount(args) => success(mount::run(&args, &arguments)),
         Command::Unmount(args) => success(unmount::run(&args.mountpoint, args.lazy)),
-        Command::Ls(args) => success(show::ls(&args)),
-        Command::Cat(args) => success(show::cat(&args)),
+        Command::Ls(args) => success(ls::run(&args)),
+        Command::Cat(args) => success(cat::run(&args)),
         Command::Check(args) => check::run(&args),
+        Command::Completions(args) => success(man::completions(&args, command)),
+        Command::Man(args) => success(man::run(&args, command)),
     });
     match result {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("tiledbfs: {}", failure.message.replace('\n', "; "));
+            failure.show();
             ExitCode::from(if is_helper {
                 helper::exit_code(failure.code)
             } else {
@@ -289,8 +251,9 @@ fn show_path(path: &Path) -> String {
     mountinfo::printable(path.as_os_str())
 }
 
-/// The absolute path of SOURCE without symbolic links.
+/// The absolute path of SOURCE, which may be a `file://` URI, without symbolic links.
 fn check_source(source: &Path) -> Result<PathBuf, Failure> {
+    let source = paths::local_path(source);
     // The path of a dead mount can be resolved: only a look at it tells.
     let checked = fs::canonicalize(source).and_then(|path| fs::metadata(&path).map(|_| path));
     checked.map_err(|error| {
@@ -365,5 +328,28 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_fits_a_terminal_of_80_columns() {
+        let mut root = Cli::command();
+        root.build();
+        let mut commands = vec![root.clone()];
+        commands.extend(root.get_subcommands().cloned());
+        assert!(commands.len() > 5);
+        for mut command in commands {
+            let source = [command.get_after_help(), command.get_after_long_help()];
+            let written: String = source.iter().flatten().map(|text| format!("{text}\n")).collect();
+            let short = command.render_help().to_string();
+            let long = command.render_long_help().to_string();
+            // As it is written too: text that is wrapped by force is no table any more.
+            for line in [&short, &long, &written]
+                .into_iter()
+                .flat_map(|text| text.lines())
+            {
+                let width = line.chars().count();
+                assert!(width <= 80, "{}: {width} columns: {line}", command.get_name());
+            }
+        }
     }
 }

@@ -24,4 +24,4 @@ pub mod walk;
 pub use errors::ErrorLog;
 pub use node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece};
 pub use permissions::Permissions;
-pub use root::{OWN_DIRECTORY, Options, Tree};
+pub use root::{OWN_DIRECTORY, Options, Tree, is_object};

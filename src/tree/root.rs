@@ -129,6 +129,19 @@ impl Tree {
     }
 }
 
+/// Whether there is an array or a group at `path` itself.
+pub fn is_object(path: &Path) -> bool {
+    let stats: Arc<Stats> = Arc::default();
+    let Ok(storage) = LocalStorage::new(path, false, stats.clone()) else {
+        return false;
+    };
+    let engine = Engine::new(Arc::new(storage), 1, Vec::new(), stats);
+    matches!(
+        classify(&engine, Path::new("")),
+        Ok(ObjectKind::Array | ObjectKind::Group)
+    )
+}
+
 /// How long [`Tree::is_bare`] looks, and into how many directories.
 const LOOK: (Duration, usize) = (Duration::from_millis(300), 10_000);
 

@@ -1,31 +1,18 @@
 //! `tiledbfs check` as a command: its output and exit codes.
 
-#[path = "common/copying.rs"]
-mod copying;
-
-use copying::copy;
+use crate::copying::copy;
+use crate::{run as run_program, sample};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn sample() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample")
-}
+use std::path::Path;
 
 fn run(source: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new(env!("CARGO_BIN_EXE_tiledbfs"))
-        .arg("check")
-        .arg(source)
-        .args(arguments)
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
+    let all: Vec<&OsStr> = ["check".as_ref(), source.as_os_str()]
+        .into_iter()
+        .chain(arguments.iter().map(OsStr::new))
+        .collect();
+    run_program(&all)
 }
 
 /// An array with a commit that has no fragment, and a name that has to be escaped.

@@ -1,0 +1,66 @@
+//! `tiledbfs cat`: files of the tree without a mount.
+
+use super::output::{Stop, stdout};
+use super::paths::{failed, visit};
+use super::{Failure, SourceArgs, logging};
+use crate::error::{Error, ErrorKind};
+use crate::tree::{File as TreeFile, Node};
+use clap::{Args, ValueHint};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  tiledbfs cat my_array schema.json | jq .
+  tiledbfs cat my_array/schema.json                 the same
+  tiledbfs cat my_array 'fragments/*/footer.json'   of every fragment";
+
+#[derive(Debug, Args)]
+pub(super) struct CatArgs {
+    /// What `tiledbfs mount` would mount; or SOURCE/PATH as one
+    #[arg(value_hint = ValueHint::AnyPath)]
+    source: OsString,
+    /// Files of the tree; * ? [a-z] stand for all that they match
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+    #[command(flatten)]
+    source_args: SourceArgs,
+}
+
+/// Bytes read and written at once.
+const PIECE: usize = 1 << 20;
+
+/// Runs `tiledbfs cat`. A file that cannot be read does not keep the others from being written.
+pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
+    logging::to_stderr();
+    let mut out = stdout()?;
+    visit(
+        &args.source,
+        &args.paths,
+        &args.source_args.options()?,
+        |found, _| match found.node {
+            Node::Directory(_) => Err(Stop::Failed(failed(found.path, "is a directory"))),
+            Node::File(file) => write_file(&*file, found.path, &mut out),
+        },
+    )
+}
+
+fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut File) -> Result<(), Stop> {
+    let fail = |error: Error| Stop::Failed(failed(path, error));
+    let open = file.open().map_err(fail)?;
+    let mut scratch = Vec::new();
+    let mut offset = 0;
+    while offset < open.len() {
+        let piece = open.read(offset, PIECE, &mut scratch).map_err(fail)?;
+        if piece.is_empty() {
+            return Err(fail(Error::new(
+                ErrorKind::Internal,
+                "a read before the end of the file gave nothing",
+            )));
+        }
+        out.write_all(&piece)?;
+        offset = offset.saturating_add(piece.len() as u64);
+    }
+    Ok(())
+}

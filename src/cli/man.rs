@@ -1,0 +1,109 @@
+//! `tiledbfs man` and `tiledbfs completions`: what is made of the one definition of the arguments.
+
+use super::output::{finish, stdout};
+use super::{Failure, show_path};
+use clap::{Args, Command, ValueHint};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+pub(super) const COMPLETIONS_HELP: &str = "\
+Examples:
+  source <(tiledbfs completions bash)
+  tiledbfs completions zsh > ~/.zfunc/_tiledbfs
+  tiledbfs completions fish > ~/.config/fish/completions/tiledbfs.fish";
+
+#[derive(Debug, Args)]
+pub(super) struct CompletionsArgs {
+    /// The shell that is to complete
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ManArgs {
+    /// The directory to write tiledbfs.1, tiledbfs-mount.1 and so on to
+    #[arg(value_hint = ValueHint::DirPath)]
+    dir: PathBuf,
+}
+
+/// Runs `tiledbfs completions`.
+pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "tiledbfs", &mut script);
+    let written = stdout()?.write_all(&script);
+    finish(written.map_err(Into::into))
+}
+
+/// Runs `tiledbfs man`.
+pub(super) fn run(args: &ManArgs, command: Command) -> Result<(), Failure> {
+    let place = |error: io::Error| Failure::new(format!("{}: {error}", show_path(&args.dir)));
+    fs::create_dir_all(&args.dir).map_err(place)?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    for command in shown.chain([&command]) {
+        let (name, text) = page(command).map_err(place)?;
+        fs::write(args.dir.join(name), text).map_err(place)?;
+    }
+    // Where mount(8) leads to.
+    let helper = args.dir.join("mount.tiledbfs.8");
+    fs::write(helper, ".so man1/tiledbfs-mount.1\n").map_err(place)
+}
+
+/// The manual page of a command: its file's name, and its text.
+fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
+    let man = Man::new(command.clone()).source(concat!("tiledbfs ", env!("CARGO_PKG_VERSION")));
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut text)?;
+        man.render_version_section(&mut text)?;
+    }
+    let mut roff = Roff::new();
+    if let Some(more) = command.get_after_help() {
+        sections(&mut roff, &more.to_string());
+    }
+    if !command.has_subcommands() {
+        roff.control("SH", ["SEE ALSO"]);
+        roff.text([bold("tiledbfs"), roman("(1)")]);
+    }
+    roff.to_writer(&mut text)?;
+    Ok((man.get_filename(), text))
+}
+
+/// The text behind the options: a line that ends in a colon is a heading, lines that are indented stay as they are.
+fn sections(roff: &mut Roff, text: &str) {
+    let mut kept = false;
+    let mut keep = |roff: &mut Roff, now: bool| {
+        if kept != now {
+            roff.control(if now { "nf" } else { "fi" }, []);
+        }
+        kept = now;
+    };
+    if !text.lines().next().is_some_and(|line| line.ends_with(':')) {
+        roff.control("SH", ["NOTES"]);
+    }
+    for line in text.lines() {
+        let indented = line.starts_with(' ');
+        keep(roff, indented);
+        match line.strip_suffix(':') {
+            Some(heading) if !indented => {
+                roff.control("SH", [heading.to_uppercase().as_str()]);
+            }
+            _ if line.is_empty() => {
+                roff.control("PP", []);
+            }
+            _ => {
+                roff.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
+            }
+        }
+    }
+    keep(roff, false);
+}

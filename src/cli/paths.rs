@@ -1,0 +1,314 @@
+//! How the SOURCE and the PATHs of a command line are understood.
+//!
+//! SOURCE is a directory of this machine, PATH one in its tree. Both may be given as one: then the part that exists on the machine is
+//! SOURCE. `.` and `..` are resolved by name. A name with `*`, `?` or `[` that is not there stands for all that it matches.
+
+use super::output::{Failures, Stop};
+use super::{Failure, check_source, open_tree, show_path};
+use crate::tree::{Node, Options, is_object};
+use glob::{MatchOptions, Pattern};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::iter;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// How patterns match: as in a shell, where a leading dot is asked for by name.
+const MATCHING: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+/// A directory of this machine, from an argument that may be a URI.
+pub fn local_path(argument: &Path) -> &Path {
+    // As TileDB has it: what follows is a path and is not percent-encoded.
+    match argument.as_os_str().as_bytes().strip_prefix(b"file://") {
+        Some(path) => Path::new(OsStr::from_bytes(path)),
+        None => argument,
+    }
+}
+
+/// A source, and the paths that are asked for in its tree.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    /// SOURCE.
+    source: PathBuf,
+    /// Whether it is part of the paths where these are shown.
+    shown: bool,
+    /// The names of each PATH, some of which may be patterns.
+    paths: Vec<Vec<OsString>>,
+}
+
+/// What is asked for by SOURCE and PATHs: SOURCE itself where there are none. Where SOURCE holds a path, so does each of the others.
+fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure> {
+    let (at, names) = split(source);
+    if names.is_empty() {
+        let paths: Result<Vec<_>, _> = paths.iter().map(|path| names_of(path)).collect();
+        let paths = Some(paths?).filter(|paths| !paths.is_empty());
+        return Ok(vec![Request {
+            source: at,
+            shown: false,
+            paths: paths.unwrap_or_else(|| vec![names]),
+        }]);
+    }
+    let mut requests: Vec<Request> = Vec::new();
+    for argument in iter::once(source).chain(paths.iter().map(OsString::as_os_str)) {
+        let (at, names) = split(argument);
+        match requests.last_mut().filter(|request| request.source == at) {
+            Some(request) => request.paths.push(names),
+            None => requests.push(Request {
+                source: at,
+                shown: true,
+                paths: vec![names],
+            }),
+        }
+    }
+    Ok(requests)
+}
+
+/// Something that was asked for.
+pub struct Found<'a> {
+    /// Its path, as messages show it.
+    pub path: &'a OsStr,
+    /// What is there.
+    pub node: Node,
+}
+
+/// Calls `each` with everything that SOURCE and PATHs ask for, as soon as it is found. What cannot be opened, is missing or cannot be
+/// looked at does not keep the rest from being visited. Ends early when nobody reads on.
+pub fn visit(
+    source: &OsStr,
+    paths: &[OsString],
+    options: &Options,
+    mut each: impl FnMut(Found<'_>, &mut Failures) -> Result<(), Stop>,
+) -> Result<(), Failure> {
+    let mut failures = Failures::default();
+    for request in requests(source, paths)? {
+        let opened = check_source(or_here(&request.source)).and_then(|path| open_tree(&path, options));
+        let tree = match opened {
+            Ok(tree) => tree,
+            Err(failure) => {
+                failures.add(failure);
+                continue;
+            }
+        };
+        let prefix = match request.shown {
+            true => request.source.as_os_str(),
+            false => OsStr::new(""),
+        };
+        for names in &request.paths {
+            let mut found = false;
+            let mut each = |path: &OsStr, node: Result<Node, Failure>| {
+                found = true;
+                match node.map(|node| each(Found { path, node }, &mut failures)) {
+                    Ok(Err(Stop::Closed)) => Err(()),
+                    Ok(Ok(())) => Ok(()),
+                    Ok(Err(Stop::Failed(failure))) | Err(failure) => {
+                        failures.add(failure);
+                        Ok(())
+                    }
+                }
+            };
+            if walk(tree.root.clone(), names, prefix.to_owned(), &mut each).is_err() {
+                return failures.result();
+            }
+            if !found {
+                let path = names
+                    .iter()
+                    .fold(prefix.to_owned(), |path, name| join(&path, name));
+                failures.add(failed(&path, "no such file or directory in the tree"));
+            }
+        }
+    }
+    failures.result()
+}
+
+/// A failure at a path of the tree.
+pub fn failed(path: &OsStr, what: impl Display) -> Failure {
+    Failure::new(format!("{}: {what}", show_path(or_here(Path::new(path)))))
+}
+
+/// Splits an argument into the part that is on this machine, which `..` leads up from, and the names that can only be in a tree. No
+/// names where the whole is on this machine, or may be in no tree either.
+fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
+    let whole = local_path(Path::new(argument));
+    let (mut on_machine, mut names) = (PathBuf::new(), Vec::<OsString>::new());
+    for component in whole.components() {
+        match component {
+            Component::ParentDir if names.pop().is_some() => {}
+            Component::Normal(name) if !names.is_empty() || !is_there(&on_machine.join(name)) => {
+                names.push(name.to_owned());
+            }
+            other => on_machine.push(other),
+        }
+    }
+    // What is missing in a plain directory is in no tree of it.
+    let may_be = |name: &OsString| pattern(name).is_some() || is_object(or_here(&on_machine));
+    if names.first().is_some_and(may_be) {
+        (on_machine, names)
+    } else {
+        (whole.to_path_buf(), Vec::new())
+    }
+}
+
+/// A path, or the working directory where it is empty.
+fn or_here(path: &Path) -> &Path {
+    match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    }
+}
+
+/// Whether there is something at a path, if only an error.
+fn is_there(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(_) => true,
+        Err(error) => ![libc::ENOENT, libc::ENOTDIR, libc::ENAMETOOLONG]
+            .iter()
+            .any(|code| error.raw_os_error() == Some(*code)),
+    }
+}
+
+/// The names of a path in a tree.
+fn names_of(path: &OsStr) -> Result<Vec<OsString>, Failure> {
+    let mut names = Vec::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => names.push(name.to_owned()),
+            Component::ParentDir => {
+                let above = names.pop();
+                let out = || Failure::new(format!("{}: leads out of SOURCE", show_path(Path::new(path))));
+                above.ok_or_else(out)?;
+            }
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    Ok(names)
+}
+
+/// The pattern that a name is, if it is one.
+fn pattern(name: &OsStr) -> Option<Pattern> {
+    let text = name.to_str().filter(|text| text.contains(['*', '?', '[']))?;
+    Pattern::new(text).ok()
+}
+
+/// What a found node, or what kept it from being looked at, is given to. `Err` ends the walk.
+type Each<'a> = dyn FnMut(&OsStr, Result<Node, Failure>) -> Result<(), ()> + 'a;
+
+/// Walks down `names` from `node`, which is at `path`.
+fn walk(mut node: Node, names: &[OsString], mut path: OsString, each: &mut Each<'_>) -> Result<(), ()> {
+    let mut names = names.iter();
+    while let Some(name) = names.next() {
+        let Node::Directory(directory) = &node else {
+            return Ok(());
+        };
+        let found = directory.lookup(name);
+        if let (Ok(None), Some(pattern)) = (&found, pattern(name)) {
+            let listing = match directory.list() {
+                Ok(listing) => listing,
+                Err(error) => return each(&path, Err(failed(&path, error))),
+            };
+            let entries = (0..listing.len()).filter_map(|index| listing.get(index));
+            for (entry, _) in entries {
+                if !pattern.matches_with(&entry.to_string_lossy(), MATCHING) {
+                    continue;
+                }
+                let below = join(&path, &entry);
+                match directory.lookup(&entry) {
+                    Ok(Some(node)) => walk(node, names.as_slice(), below, each)?,
+                    // It is gone by now.
+                    Ok(None) => {}
+                    Err(error) => each(&below, Err(failed(&below, error)))?,
+                }
+            }
+            return Ok(());
+        }
+        path = join(&path, name);
+        match found {
+            Ok(Some(next)) => node = next,
+            Ok(None) => return Ok(()),
+            Err(error) => return each(&path, Err(failed(&path, error))),
+        }
+    }
+    each(&path, Ok(node))
+}
+
+/// The path of `name` in the directory at `path`.
+pub fn join(path: &OsStr, name: &OsStr) -> OsString {
+    let mut joined = path.to_owned();
+    if !path.is_empty() && !path.as_bytes().ends_with(b"/") {
+        joined.push("/");
+    }
+    joined.push(name);
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(path: &str) -> Vec<OsString> {
+        path.split('/')
+            .filter(|name| !name.is_empty())
+            .map(OsString::from)
+            .collect()
+    }
+
+    #[test]
+    fn an_argument_is_split_where_the_machine_ends() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| place.path().join(path);
+        for directory in [
+            "plain/array/__schema",
+            "plain/group/__group",
+            "plain/group/a/__schema",
+        ] {
+            std::fs::create_dir_all(at(directory)).unwrap();
+        }
+        for (argument, on_machine, in_tree) in [
+            ("plain/array", "plain/array", ""),
+            ("plain/array/", "plain/array/", ""),
+            ("plain/array/schema.json", "plain/array", "schema.json"),
+            ("plain/./array//fragments/x", "plain/array", "fragments/x"),
+            (
+                "plain/array/fragments/../schema.json",
+                "plain/array",
+                "schema.json",
+            ),
+            (
+                "plain/array/fragments/../../group/a/x",
+                "plain/array/../group/a",
+                "x",
+            ),
+            ("plain/group/member/x", "plain/group", "member/x"),
+            // In a plain directory there is what is on the machine.
+            ("plain/x", "plain/x", ""),
+            ("plain/x/schema.json", "plain/x/schema.json", ""),
+            ("plain/*/schema.json", "plain", "*/schema.json"),
+        ] {
+            let wanted = (at(on_machine), names(in_tree));
+            assert_eq!(split(at(argument).as_os_str()), wanted, "{argument}");
+            let uri = format!("file://{}", at(argument).display());
+            assert_eq!(split(OsStr::new(&uri)), wanted, "{uri}");
+        }
+    }
+
+    #[test]
+    fn paths_in_a_tree() {
+        for (path, wanted) in [
+            ("", ""),
+            (".", ""),
+            ("/", ""),
+            ("./a//b/", "a/b"),
+            ("a/../b/./c", "b/c"),
+            ("a/..", ""),
+        ] {
+            assert_eq!(names_of(OsStr::new(path)).unwrap(), names(wanted), "{path}");
+        }
+        for path in ["..", "a/../..", "../a"] {
+            let failure = names_of(OsStr::new(path)).unwrap_err();
+            assert_eq!(failure, Failure::new(format!("{path}: leads out of SOURCE")));
+        }
+    }
+}
