@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tiledbfs::error::Result;
 use tiledbfs::fuse::{FileSystem, MountOptions, mount};
 use tiledbfs::tree::node::clamp;
-use tiledbfs::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
+use tiledbfs::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat, Tree};
 
 struct Folder {
     nodes: HashMap<OsString, Node>,
@@ -56,8 +56,11 @@ impl Directory for Folder {
 struct Bytes(Arc<Vec<u8>>);
 
 impl File for Bytes {
-    fn len(&self) -> Result<u64> {
-        Ok(self.0.len() as u64)
+    fn stat(&self) -> Result<Stat> {
+        Ok(Stat {
+            len: self.0.len() as u64,
+            version: 0,
+        })
     }
 
     fn mtime(&self) -> u64 {

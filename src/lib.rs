@@ -3,9 +3,9 @@
 //! # The way of a byte
 //!
 //! ```text
-//! .tdb file ──► storage ──► format ──► filter ──► array ──► tree ──► fuse   (the kernel)
-//!              read a       bytes →    undo one    which  │  what a   └──► cli   (ls, cat, without a mount)
-//!              range        structs    filter      tile,  │  path is
+//! .tdb file ──► storage ──► format ──► filter ──► array ──► layout ──► tree ──► fuse   (the kernel)
+//!              read a       bytes →    undo one    which  │  parts     what a   └──► cli   (ls, cat, without a mount)
+//!              range        structs    filter      tile,  │  of a file path is
 //!                                                  cache  └► check ──► cli   (check)
 //! ```
 //!
@@ -18,6 +18,7 @@
 //! | [`mod@format`] | how *unfiltered* bytes become plain structs: names, datatypes, pipelines, schemas, fragment metadata, commits, metadata, groups | files, the filters' algorithms, threads, caches, FUSE |
 //! | [`filter`] | undoing one filter on one chunk; the pipeline that chains them; chunked and generic tiles | schemas, fragments |
 //! | [`mod@array`] | a source opened: its schemas and fragments, where a tile lies and how many cells it has; the cache; columns as seekable bytes | how anything is shown |
+//! | [`layout`] | an open file as parts of known length: bytes, cells, text made segment by segment | what the parts mean |
 //! | [`tree`] | the virtual tree: nodes, names, exact sizes, JSON, NumPy headers | FUSE's types |
 //! | [`check`] | what can be compared in an array, and how it is done with all of it | how anything is shown |
 //! | [`fuse`] | inodes, replies, errno, kernel options | TileDB |
@@ -44,14 +45,20 @@
 //! of it only: the kernel keeps those pages, and memory that is used again and again costs no page faults. Where there is no filter
 //! nothing is cached: bytes go from the file straight into the reply.
 //!
+//! **What was measured is remembered**, by document and state, in the same cache: the length of a document of an array that does not change
+//! is found once ([`array::engine::Engine::recall`]), although nodes come and go.
+//!
+//! **A file that changes has an inode for each of its states.** Linux keeps length and pages by inode and does not tell which descriptor a
+//! `fstat` is of. So what is open keeps its length, and who opens what has changed meanwhile is sent to look it up again (`fuse/inodes.rs`).
+//!
 //! **Reading ahead is the kernel's.** It knows who reads in sequence, and each of its requests is decoded by a thread of its own; its window grows
 //! with the number of threads. They are scheduled so that they do not push the reader aside for whom they work (`fuse/scheduling.rs`).
 //!
 //! **Large documents are made piece by piece.** What grows with the data (`tiles.json`, `rtree.json`, metadata, enumerations, consolidated
-//! fragment metadata) is cut into segments ([`tree::segments`]). One pass tells how long each is; a read renders those that it covers,
+//! fragment metadata) is cut into segments ([`layout::segments`]). One pass tells how long each is; a read renders those that it covers,
 //! and their text is in the cache like any chunk. What they are made of stays as it is stored and is read by ranges
 //! ([`format::body`]): an R-tree is where its boxes lie ([`format::fragment::boxes`]), a metadata value where its bytes are. Documents that
-//! change with the array and are small are held while they are open, compressed where there is much of it.
+//! change with the array and are small are held while they are open, and count against the cache's bound ([`array::held`]).
 //!
 //! **What must be in memory whole has a limit.** More is refused with `LimitExceeded`: a schema above 4 MiB, a delete or update condition above 2 MiB,
 //! a footer or another generic tile above 16 MiB, metadata of a fragment of versions 1 and 2 above 64 MiB, the members of a group or
@@ -82,6 +89,7 @@ pub mod error;
 pub mod filter;
 pub mod format;
 pub mod fuse;
+pub mod layout;
 pub mod stats;
 pub mod storage;
 pub mod tree;

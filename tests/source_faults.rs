@@ -18,7 +18,7 @@ use tiledbfs::error::{Error, ErrorKind, Result};
 use tiledbfs::fuse::{mountinfo, unmount_path};
 use tiledbfs::tree::node::clamp;
 use tiledbfs::tree::{
-    Directory, Entry, File as TreeFile, Freshness, Listing, Node, NodeType, OpenFile, Piece,
+    Directory, Entry, File as TreeFile, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat,
 };
 
 /// How the source answers.
@@ -92,9 +92,12 @@ impl Directory for Moody {
 }
 
 impl TreeFile for Moody {
-    fn len(&self) -> Result<u64> {
+    fn stat(&self) -> Result<Stat> {
         self.0.ask()?;
-        Ok(self.1.metadata().unwrap().len())
+        Ok(Stat {
+            len: self.1.metadata().unwrap().len(),
+            version: 0,
+        })
     }
 
     fn mtime(&self) -> u64 {

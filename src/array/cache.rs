@@ -23,6 +23,9 @@ use std::thread::available_parallelism;
 const ALLOWANCE: u64 = 32 << 20;
 const LEAST: u64 = 32 << 20;
 
+/// What is held may always have this much more.
+const LITTLE: u64 = 64 << 10;
+
 /// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -37,6 +40,33 @@ pub struct Key {
 impl Key {
     /// In place of a chunk's number: the tile's chunk index.
     pub const INDEX: u32 = u32::MAX;
+
+    /// What was measured of a document.
+    pub fn lengths(document: u64) -> Key {
+        Key {
+            object: document,
+            tile: u64::MAX,
+            chunk: 0,
+        }
+    }
+
+    /// The text of a document that is made in one piece; one in segments has each of them as a tile.
+    pub fn text(document: u64) -> Key {
+        Key {
+            object: document,
+            tile: u64::MAX - 1,
+            chunk: 0,
+        }
+    }
+}
+
+/// What was measured of a document.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Where each of its segments ends.
+    pub ends: Vec<u64>,
+    /// A hash of its text.
+    pub version: u64,
 }
 
 /// For how long an entry is of use.
@@ -60,6 +90,8 @@ pub enum Item {
     },
     /// The chunk index of a tile.
     Index(Arc<ChunkIndex>),
+    /// What was measured of a document.
+    Lengths(Arc<Lengths>),
 }
 
 impl Item {
@@ -71,6 +103,7 @@ impl Item {
                     (data.capacity() + offsets.as_ref().map_or(0, |o| o.capacity())) as u64
                 }
                 Item::Index(index) => index.memory(),
+                Item::Lengths(lengths) => (lengths.ends.capacity() as u64).saturating_mul(8),
             }
     }
 }
@@ -106,6 +139,8 @@ struct State {
     bytes: u64,
     passing_bytes: u64,
     loading_bytes: u64,
+    /// What is held whatever the cache would do, and part of `bytes`.
+    held_bytes: u64,
 }
 
 impl State {
@@ -202,6 +237,7 @@ impl ChunkCache {
                 bytes: 0,
                 passing_bytes: 0,
                 loading_bytes: 0,
+                held_bytes: 0,
             }),
             room: Condvar::new(),
         }
@@ -217,6 +253,58 @@ impl ChunkCache {
             )));
         }
         Ok(())
+    }
+
+    /// The entry for `key`, if there is one.
+    pub fn find(&self, key: &Key) -> Option<Item> {
+        lock(&self.state).find(key, Keep::Staying)
+    }
+
+    /// Puts an entry of at most an eighth of the cache into it, in place of what was there under its key.
+    pub fn put(&self, key: Key, item: Item) {
+        let size = item.memory();
+        let mut state = lock(&self.state);
+        // One that passed stays from now on, so that there is none in either list.
+        if state.find(&key, Keep::Staying).is_some()
+            && let Some((_, size)) = state.staying.pop(&key)
+        {
+            state.bytes = state.bytes.saturating_sub(size);
+        }
+        if size > self.capacity / 8 {
+            return;
+        }
+        self.evict(&mut state, size);
+        if state.bytes.saturating_add(size) <= self.capacity {
+            state.put(key, item, size, Keep::Staying);
+        }
+        self.stats.cache_bytes.set(state.bytes);
+    }
+
+    /// Counts `bytes` bytes that are held outside of the cache against its bound, until they are [released](ChunkCache::release).
+    /// `LimitExceeded` where that came to more than half of it.
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
+        let mut state = lock(&self.state);
+        let most = self.capacity.max(LEAST) / 2;
+        if bytes > LITTLE && state.held_bytes.saturating_add(bytes) > most {
+            return Err(Error::limit(format!(
+                "{bytes} bytes of text besides what is open already, which come to more than {most} in memory"
+            )));
+        }
+        state.held_bytes = state.held_bytes.saturating_add(bytes);
+        state.bytes = state.bytes.saturating_add(bytes);
+        self.evict(&mut state, 0);
+        self.stats.cache_bytes.set(state.bytes);
+        Ok(())
+    }
+
+    /// Ends what [`ChunkCache::reserve`] began.
+    pub fn release(&self, bytes: u64) {
+        let mut state = lock(&self.state);
+        state.held_bytes = state.held_bytes.saturating_sub(bytes);
+        state.bytes = state.bytes.saturating_sub(bytes);
+        self.stats.cache_bytes.set(state.bytes);
+        drop(state);
+        self.room.notify_all();
     }
 
     /// The most bytes of what passes.

@@ -261,13 +261,18 @@ impl OpenColumn {
     pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let mut sink = Sink::new(scratch, self.sequence.next(&range));
-        self.read_into(range, &mut sink).map_err(|e| {
+        self.append(range, &mut sink)?;
+        Ok(sink.finish())
+    }
+
+    /// Appends the bytes in `range`, which does not reach beyond the end.
+    pub fn append(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        self.read_into(range, sink).map_err(|e| {
             self.column.info.place(e).in_part(format_args!(
                 "field `{}`",
                 String::from_utf8_lossy(&self.column.field.name)
             ))
-        })?;
-        Ok(sink.finish())
+        })
     }
 
     fn read_into(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
@@ -382,6 +387,7 @@ impl OpenColumn {
         };
         let keep = sink.keep;
         sink.write(|out| {
+            let start = out.len();
             if entries.start < last {
                 self.by_tile(entries.start * 8..last * 8, 8, |tile, cells, bytes| {
                     self.read_offsets_tile(tile, cells, bytes, keep, out)
@@ -390,8 +396,8 @@ impl OpenColumn {
             if last < entries.end {
                 out.extend_from_slice(&sums.total().to_le_bytes());
             }
-            out.drain(..skip.min(out.len()));
-            out.truncate(wanted);
+            out.drain(start..start.saturating_add(skip).min(out.len()));
+            out.truncate(start.saturating_add(wanted));
             Ok(())
         })
     }

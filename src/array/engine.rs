@@ -1,15 +1,16 @@
 //! What everything in an opened source shares: storage, cache, open files, keys, counters.
 
-use super::cache::ChunkCache;
+use super::cache::{ChunkCache, Item, Key, Lengths};
 use super::fragment_info::FragmentInfo;
+use super::held::Held;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
 use crate::stats::Stats;
 use crate::storage::{Blob, Storage};
 use lru::LruCache;
-use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -42,6 +43,8 @@ pub struct Engine {
     open_files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
     fragments: Mutex<KeptFragments>,
     objects: RandomState,
+    /// What is held in memory, by the number of what it is.
+    pub(super) held: Mutex<HashMap<u64, Weak<Held>>>,
 }
 
 impl Engine {
@@ -60,6 +63,7 @@ impl Engine {
             open_files: Mutex::new(LruCache::new(OPEN_FILES)),
             fragments: Mutex::default(),
             objects: RandomState::new(),
+            held: Mutex::default(),
         }
     }
 
@@ -125,6 +129,41 @@ impl Engine {
     /// never mixed: 64 bits of a keyed hash, which no file can aim at.
     pub fn object(&self, blob: &dyn Blob, number: u64) -> u64 {
         self.objects.hash_one((blob.display(), blob.version(), number))
+    }
+
+    /// The number in the cache of what `name` names, made of the source in a state that is part of the name: 64 bits of a keyed hash.
+    pub fn number(&self, name: &impl Hash) -> u64 {
+        self.objects.hash_one(name)
+    }
+
+    /// What was measured of the document of that number, if it is still known.
+    pub fn recall(&self, document: u64) -> Option<Arc<Lengths>> {
+        match self.cache.find(&Key::lengths(document)) {
+            Some(Item::Lengths(lengths)) => Some(lengths),
+            _ => None,
+        }
+    }
+
+    /// Remembers what was measured of the document of that number.
+    pub fn remember(&self, document: u64, lengths: Arc<Lengths>) {
+        self.cache.put(Key::lengths(document), Item::Lengths(lengths));
+    }
+
+    /// The text of that number, if it is still in the cache.
+    pub fn text(&self, number: u64) -> Option<Arc<Vec<u8>>> {
+        match self.cache.find(&Key::text(number)) {
+            Some(Item::Chunk { data, .. }) => Some(data),
+            _ => None,
+        }
+    }
+
+    /// Puts a text into the cache, for who asks for it soon.
+    pub fn keep_text(&self, number: u64, text: Arc<Vec<u8>>) {
+        let text = Item::Chunk {
+            data: text,
+            offsets: None,
+        };
+        self.cache.put(Key::text(number), text);
     }
 
     /// Notes that the metadata of a fragment, of `bytes` bytes, was read and put into `cell`, and lets go of what was read longest ago.

@@ -58,7 +58,7 @@ impl Fragment {
     }
 
     /// Shared state.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 

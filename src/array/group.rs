@@ -133,7 +133,12 @@ impl OpenGroup {
 
     /// What it holds; at most a tenth of a second old.
     pub fn members(&self) -> Result<Arc<Members>> {
-        self.members.get(&self.engine, || self.read_members())
+        self.members.get(&self.engine, |_| self.read_members())
+    }
+
+    /// Names the state of `members`; None where they may have changed since.
+    pub fn state(&self, members: &Arc<Members>) -> Option<u64> {
+        self.members.state(members)
     }
 
     fn read_members(&self) -> Result<Members> {

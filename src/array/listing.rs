@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::MAX_VERSION;
 use crate::format::commits::{last_component, normalise_path, parse_consolidated, parse_lines};
 use crate::format::name::TimestampedName;
-use crate::storage::{DirEntry, EntryType, Metadata};
+use crate::storage::{DirEntry, EntryType};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The directories that an array's state depends on.
-const DIRECTORIES: [&str; 8] = [
+pub const DIRECTORIES: [&str; 8] = [
     "",
     SCHEMA_DIRECTORY,
     "__commits",
@@ -182,30 +182,6 @@ pub struct ArrayListing {
     by_name: Vec<usize>,
     /// The newest timestamp of all, in milliseconds.
     pub mtime: u64,
-    /// What the directories looked like before they were read.
-    pub stamp: Stamp,
-    /// When they were read, in milliseconds since the Unix epoch.
-    pub read_at: u64,
-}
-
-/// The state of the directories that a listing was made from.
-pub type Stamp = Vec<Option<(u64, u64, u64)>>;
-
-/// The state of an array's directories, and the newest of their modification times. `NotFound` when the array is gone.
-pub fn stamp(engine: &Engine, array: &Path) -> Result<(Stamp, u64)> {
-    let mut newest = 0;
-    let mut stamp = Vec::with_capacity(DIRECTORIES.len());
-    for directory in DIRECTORIES {
-        match engine.storage.metadata(&array.join(directory)) {
-            Ok(Metadata { version, mtime, .. }) => {
-                newest = newest.max(mtime);
-                stamp.push(Some(version));
-            }
-            Err(e) if e.kind() == ErrorKind::NotFound && !directory.is_empty() => stamp.push(None),
-            Err(e) => return Err(e),
-        }
-    }
-    Ok((stamp, newest))
 }
 
 /// The entries of a directory; none where it does not exist.
@@ -251,11 +227,11 @@ impl ArrayListing {
         mut make: impl FnMut(PathBuf, &str, TimestampedName) -> Arc<Fragment>,
     ) -> Result<ArrayListing> {
         let read_at = now();
-        let (stamp, _) = stamp(engine, array)?;
         let directory = array.join("__fragments");
         let list_fragments = || list_or_empty(engine, &directory);
         let (root, schemas, commits, listed) = std::thread::scope(|scope| {
-            let large = matches!(stamp.get(3), Some(Some((_, len, _))) if *len > LARGE_DIRECTORY);
+            let large = engine.storage.metadata(&directory);
+            let large = large.is_ok_and(|metadata| metadata.len > LARGE_DIRECTORY);
             let listed = large.then(|| scope.spawn(list_fragments));
             let root = engine.storage.list(array)?;
             let commits_directory = list_or_empty(engine, &array.join("__commits"))?;
@@ -341,8 +317,6 @@ impl ArrayListing {
             damage,
             consolidated_metadata,
             mtime,
-            stamp,
-            read_at,
         })
     }
 

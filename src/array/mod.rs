@@ -14,6 +14,7 @@ pub mod fragment_info;
 pub mod geometry;
 pub(crate) mod grid;
 pub mod group;
+pub mod held;
 pub(crate) mod hilbert;
 pub mod listing;
 pub mod open;

@@ -3,25 +3,20 @@
 use super::body::GenericFile;
 use super::engine::Engine;
 use super::fragment::Fragment;
-use super::listing::{ArrayListing, SchemaFile, stamp};
+use super::listing::{ArrayListing, DIRECTORIES, SchemaFile};
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use super::snapshot::Snapshot;
 use super::time::{TimeRange, now};
+use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
-use crate::storage::Blob;
+use crate::storage::{Blob, join};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How long a listing is taken as it is, without a look at the directories.
-const TRUSTED: Duration = Duration::from_millis(100);
-
-/// Directories that changed this recently may change again without their modification time showing it, in milliseconds.
-const RACY: u64 = 2000;
 
 /// An array.
 pub struct Array {
@@ -33,7 +28,7 @@ pub struct Array {
     pub schemas: Arc<Schemas>,
     /// Its key, where one was given.
     pub key: Option<EncryptionKey>,
-    listing: Mutex<Option<(Instant, Arc<ArrayListing>)>>,
+    listing: Watched<ArrayListing>,
     latest: Mutex<Option<Arc<Snapshot>>>,
 }
 
@@ -48,42 +43,39 @@ impl Array {
     /// The array at `path`. Reads nothing.
     pub fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
         let key = engine.key_for(&path).cloned();
+        let directories = DIRECTORIES
+            .iter()
+            .map(|directory| join(&path, Path::new(directory)));
+        let listing = Watched::new(directories.collect());
         let schemas = Arc::new(Schemas::new(engine.clone(), path.clone(), key.clone()));
         Array {
             engine,
             path,
             schemas,
             key,
-            listing: Mutex::default(),
+            listing,
             latest: Mutex::default(),
         }
     }
 
     /// What its directory holds; at most a tenth of a second old.
     pub fn listing(&self) -> Result<Arc<ArrayListing>> {
-        let mut known = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((checked, listing)) = &mut *known {
-            if checked.elapsed() < TRUSTED {
-                return Ok(listing.clone());
-            }
-            let (current, newest) = stamp(&self.engine, &self.path)?;
-            if current == listing.stamp && newest.saturating_add(RACY) < listing.read_at {
-                *checked = Instant::now();
-                return Ok(listing.clone());
-            }
-        }
-        let before = known.as_ref().map(|(_, listing)| &**listing);
-        let listing = Arc::new(self.read_listing(before)?);
-        *known = Some((Instant::now(), listing.clone()));
-        Ok(listing)
+        self.listing.get(&self.engine, |before| self.read_listing(before))
     }
 
     /// Has the next listing look at the directories, however young the last one is.
     pub fn look_again(&self) {
-        let mut known = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some((checked, _)), Some(before)) = (&mut *known, Instant::now().checked_sub(TRUSTED)) {
-            *checked = before;
+        self.listing.look_again();
+    }
+
+    /// Names the state of the array that `snapshot` shows; None where that may have changed since.
+    pub fn state(&self, snapshot: &Snapshot) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.listing.state(&snapshot.listing)?.hash(&mut hasher);
+        for hidden in &snapshot.hidden {
+            hidden.is_some().hash(&mut hasher);
         }
+        Some(hasher.finish())
     }
 
     /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of one is read once.

@@ -107,7 +107,9 @@ impl PartFile {
         })?;
         match item {
             Item::Index(index) => Ok(index),
-            Item::Chunk { .. } => Err(Error::new(ErrorKind::Internal, "a chunk in place of an index")),
+            Item::Chunk { .. } | Item::Lengths(_) => {
+                Err(Error::new(ErrorKind::Internal, "a chunk in place of an index"))
+            }
         }
     }
 
@@ -154,7 +156,9 @@ impl PartFile {
         })?;
         match item {
             Item::Chunk { data, offsets } => Ok((data, offsets)),
-            Item::Index(_) => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),
+            Item::Index(_) | Item::Lengths(_) => {
+                Err(Error::new(ErrorKind::Internal, "an index in place of a chunk"))
+            }
         }
     }
 

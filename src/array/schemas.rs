@@ -6,6 +6,7 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::read_generic_tile_within;
 use crate::format::schema::Schema;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -89,6 +90,14 @@ impl Schemas {
         };
         self.parsed().insert(name.to_owned(), known);
         Ok(schema)
+    }
+
+    /// Names the state of the schema in the file `name`; None where it cannot be had.
+    pub fn state(&self, name: &str) -> Option<u64> {
+        self.get(name).ok()?;
+        let mut hasher = DefaultHasher::new();
+        self.parsed().get(name)?.state.hash(&mut hasher);
+        Some(hasher.finish())
     }
 
     fn parsed(&self) -> std::sync::MutexGuard<'_, Parsed> {

@@ -116,7 +116,9 @@ impl Section {
         })?;
         match item {
             Item::Index(index) => Ok(index),
-            Item::Chunk { .. } => Err(Error::new(ErrorKind::Internal, "a chunk in place of an index")),
+            Item::Chunk { .. } | Item::Lengths(_) => {
+                Err(Error::new(ErrorKind::Internal, "a chunk in place of an index"))
+            }
         }
     }
 
@@ -179,7 +181,9 @@ impl Section {
         })?;
         match item {
             Item::Chunk { data, .. } => Ok((data, position.original_offset)),
-            Item::Index(_) => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),
+            Item::Index(_) | Item::Lengths(_) => {
+                Err(Error::new(ErrorKind::Internal, "an index in place of a chunk"))
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use super::time::now;
 use crate::error::{ErrorKind, Result};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,8 +40,9 @@ impl<T> Watched<T> {
         }
     }
 
-    /// The value, at most a tenth of a second old; what `read` gives where it is to be read. `NotFound` where the first directory is gone.
-    pub fn get(&self, engine: &Engine, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+    /// The value, at most a tenth of a second old; what `read` makes, of the one before it, where it is to be read. `NotFound` where the first
+    /// directory is gone.
+    pub fn get(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*known
             && known.checked.elapsed() < TRUSTED
@@ -56,7 +58,7 @@ impl<T> Watched<T> {
             known.checked = checked;
             return Ok(known.value.clone());
         }
-        let value = Arc::new(read()?);
+        let value = Arc::new(read(known.as_ref().map(|known| &*known.value))?);
         *known = Some(Known {
             value: value.clone(),
             stamp,
@@ -64,6 +66,23 @@ impl<T> Watched<T> {
             checked,
         });
         Ok(value)
+    }
+
+    /// Names the state of the directories that `value` was read from. None where they may have changed since without its showing.
+    pub fn state(&self, value: &Arc<T>) -> Option<u64> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.as_ref()?;
+        let mut hasher = DefaultHasher::new();
+        known.stamp.hash(&mut hasher);
+        (known.settled && Arc::ptr_eq(&known.value, value)).then(|| hasher.finish())
+    }
+
+    /// Has the next look be at the directories, however young the last one is.
+    pub fn look_again(&self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(known), Some(before)) = (&mut *known, Instant::now().checked_sub(TRUSTED)) {
+            known.checked = before;
+        }
     }
 
     /// The state of the directories, and the newest of their modification times.

@@ -1,7 +1,7 @@
 //! Attributes of nodes and how long the kernel may keep them.
 
 use super::mount::Access;
-use crate::tree::{Freshness, Node, NodeType};
+use crate::tree::{Freshness, NodeType, Permissions};
 use fuser::{FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,10 +23,15 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    /// Those of `node`: what everybody may read whom the kernel lets in. Where it lets everybody in, nobody may read what they could not read
-    /// in the source; `owner` may read everything.
-    pub(super) fn of(node: &Node, access: Access, owner: Owner) -> Self {
-        let (read, search) = match node.node_type() {
+    /// Those of a node of type `kind`: what everybody may read whom the kernel lets in. Where it lets everybody in, nobody may read what they
+    /// could not read in the source, which `permissions` tells; `owner` may read everything.
+    pub(super) fn of(
+        kind: NodeType,
+        permissions: impl FnOnce() -> Permissions,
+        access: Access,
+        owner: Owner,
+    ) -> Self {
+        let (read, search) = match kind {
             NodeType::Directory => (0o4, 0o1),
             NodeType::File => (0o4, 0),
         };
@@ -42,7 +47,7 @@ impl Mode {
                 bits: all << 6,
             },
             Access::All => {
-                let permissions = node.permissions();
+                let permissions = permissions();
                 let open = &permissions.open;
                 let list = &permissions.list;
                 let gid = open.group().or(list.group()).unwrap_or(owner.gid);

@@ -3,21 +3,21 @@
 use super::attributes::{Attributes, MODE_TTL, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
-use super::inodes::{Inode, Inodes};
+use super::inodes::{Inode, Inodes, State};
 use super::mount::Access;
 use super::scheduling;
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
 use crate::storage::Storage;
 use crate::tree::node::clamp;
-use crate::tree::{File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Tree};
+use crate::tree::{File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree};
 use fuser::{
-    Errno, FileAttr, FileHandle as FuseHandle, FopenFlags, Generation, INodeNo, Notifier, OpenAccMode,
-    OpenFlags, ReplyDirectoryPlus,
+    Errno, FileAttr, FileHandle as FuseHandle, FopenFlags, Generation, INodeNo, OpenAccMode, OpenFlags,
+    ReplyDirectoryPlus,
 };
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The largest request, in bytes.
@@ -46,7 +46,6 @@ pub struct FileSystem {
     pub(super) readdirplus: bool,
     /// Whether a file open for direct I/O can be mapped.
     pub(super) direct_mmap: bool,
-    notifier: Arc<OnceLock<Notifier>>,
 }
 
 /// The answer to a lookup.
@@ -77,7 +76,6 @@ impl FileSystem {
             probe: None,
             readdirplus: false,
             direct_mmap: false,
-            notifier: Arc::default(),
             stats: tree.stats,
         }
     }
@@ -100,11 +98,6 @@ impl FileSystem {
     /// Tells whom the kernel lets in, which permissions are then for.
     pub(super) fn set_access(&mut self, access: Access) {
         self.access = access;
-    }
-
-    /// Where the session's notifier is to be put once there is one.
-    pub(super) fn notifier(&self) -> Arc<OnceLock<Notifier>> {
-        self.notifier.clone()
     }
 
     pub(super) fn guard<T>(
@@ -164,38 +157,61 @@ impl FileSystem {
         self.handles.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    /// What `stat` says of a node. A file whose length cannot be told still stats, as an empty one: opening it gives the error.
-    fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> Attributes {
+    /// What `stat` says of a node, and the state of a file that changes. One whose length cannot be told still stats, as an empty file of no
+    /// state: opening it gives the error.
+    fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> (Attributes, Option<State>) {
         let mode = self.mode(node);
         match node {
-            Node::Directory(directory) => Attributes {
-                kind: NodeType::Directory,
-                size: 0,
-                mtime: directory.mtime(),
-                ttl: self.attributes_ttl(directory.freshness()),
-                mode,
-            },
+            Node::Directory(directory) => {
+                let attributes = Attributes {
+                    kind: NodeType::Directory,
+                    size: 0,
+                    mtime: directory.mtime(),
+                    ttl: self.attributes_ttl(directory.freshness()),
+                    mode,
+                };
+                (attributes, None)
+            }
             Node::File(file) => {
-                let (size, ttl) = match file.len() {
-                    Ok(len) => (len, self.attributes_ttl(file.freshness())),
+                let (stat, ttl) = match file.stat() {
+                    Ok(stat) => (stat, self.attributes_ttl(file.freshness())),
                     Err(error) => {
                         self.reporter.report(&path(), &error);
-                        (0, Duration::ZERO)
+                        (Stat { len: 0, version: 0 }, Duration::ZERO)
                     }
                 };
-                Attributes {
+                let (size, mtime, version) = (stat.len, file.mtime(), stat.version);
+                let state = State { version, size, mtime };
+                let attributes = Attributes {
                     kind: NodeType::File,
                     size,
-                    mtime: file.mtime(),
+                    mtime,
                     ttl,
                     mode,
+                };
+                let changes = file.freshness() != Freshness::Immutable && version != 0;
+                if changes {
+                    (self.attributes_in(state, mode), Some(state))
+                } else {
+                    (attributes, None)
                 }
             }
         }
     }
 
+    /// What `stat` says of one state of a file that changes: it stays true.
+    fn attributes_in(&self, state: State, mode: Mode) -> Attributes {
+        Attributes {
+            kind: NodeType::File,
+            size: state.size,
+            mtime: state.mtime,
+            ttl: self.attributes_ttl(Freshness::Immutable),
+            mode,
+        }
+    }
+
     fn mode(&self, node: &Node) -> Mode {
-        Mode::of(node, self.access, self.owner)
+        Mode::of(node.node_type(), || node.permissions(), self.access, self.owner)
     }
 
     /// How long the kernel may keep attributes.
@@ -204,12 +220,6 @@ impl FileSystem {
             Access::Owner | Access::OwnerAndRoot => ttl(freshness),
             Access::All => ttl(freshness).min(MODE_TTL),
         }
-    }
-
-    /// The attributes of an inode, noted as told to the kernel.
-    fn tell(&self, inode: &Inode, attributes: Attributes) -> FileAttr {
-        inode.set_known_size(attributes.size);
-        attributes.to_fuse(inode.number, self.owner)
     }
 
     pub(super) fn do_lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Found, Errno> {
@@ -225,10 +235,11 @@ impl FileSystem {
         let entry_ttl = ttl(directory.freshness());
         match directory.lookup(name) {
             Ok(Some(node)) => {
-                let attributes = self.attributes(&node, || parent.path_of(name));
-                let inode = self.inodes.remember(&parent, name, node);
+                let (attributes, state) = self.attributes(&node, || parent.path_of(name));
+                let entry_ttl = entry_ttl.min(of_name(&node, state));
+                let inode = self.inodes.remember(&parent, name, state, node);
                 Ok(Found::Entry {
-                    attributes: self.tell(&inode, attributes),
+                    attributes: attributes.to_fuse(inode.number, self.owner),
                     attributes_ttl: attributes.ttl,
                     entry_ttl,
                 })
@@ -247,23 +258,38 @@ impl FileSystem {
         handle: Option<FuseHandle>,
     ) -> Result<(Duration, FileAttr), Errno> {
         let inode = self.inode(number)?;
-        let node = self.node(&inode)?;
-        let mut attributes = None;
-        if let (Some(handle), Node::File(file)) = (handle, &node)
-            && let Some(handle) = self.handles.get(handle.0)
-            && let Handle::File(handle) = &*handle
-        {
-            // The kernel asks so before it reads past the end that it knows of: the end is that of what is open.
-            attributes = Some(Attributes {
-                kind: NodeType::File,
-                size: handle.open.len(),
-                mtime: file.mtime(),
-                ttl: self.attributes_ttl(file.freshness()),
-                mode: self.mode(&node),
-            });
-        }
-        let attributes = attributes.unwrap_or_else(|| self.attributes(&node, || inode.path()));
-        Ok((attributes.ttl, self.tell(&inode, attributes)))
+        let attributes = match (inode.state(), handle) {
+            (Some(state), _) => self.attributes_in(state, self.mode_of_state(&inode)),
+            (None, handle) => {
+                let node = self.node(&inode)?;
+                let open = handle.and_then(|handle| self.handles.get(handle.0));
+                match (&node, open.as_deref()) {
+                    // The kernel asks so before it reads past the end that it knows of: the end is that of what is open.
+                    (Node::File(file), Some(Handle::File(handle))) => Attributes {
+                        kind: NodeType::File,
+                        size: handle.open.len(),
+                        mtime: file.mtime(),
+                        ttl: self.attributes_ttl(file.freshness()),
+                        mode: self.mode(&node),
+                    },
+                    _ => match self.attributes(&node, || inode.path()) {
+                        (attributes, None) => attributes,
+                        // Its length can be told by now, so that the path leads to another inode.
+                        (_, Some(_)) => return Err(Errno::ESTALE),
+                    },
+                }
+            }
+        };
+        Ok((attributes.ttl, attributes.to_fuse(inode.number, self.owner)))
+    }
+
+    /// The mode of one state of a file. It may be open and its path gone: then nobody else sees it.
+    fn mode_of_state(&self, inode: &Arc<Inode>) -> Mode {
+        let permissions = || match self.inodes.node(inode) {
+            Ok(Some(node)) => node.permissions(),
+            _ => Permissions::nobody(),
+        };
+        Mode::of(NodeType::File, permissions, self.access, self.owner)
     }
 
     pub(super) fn do_open(
@@ -279,20 +305,19 @@ impl FileSystem {
         let Node::File(file) = self.node(&inode)? else {
             return Err(Errno::EISDIR);
         };
-        let open = file
-            .open()
-            .map_err(|error| self.reporter.inside(&inode.path(), &error))?;
-        let state = (open.version(), open.len());
-        let (paged, flags) = self.caching(&inode, &*file, state);
-        if file.freshness() != Freshness::Immutable && inode.known_size() != open.len() {
-            // The kernel would cut reads short at the size that it still believes in.
-            inode.set_known_size(open.len());
-            if let Some(notifier) = self.notifier.get()
-                && let Err(error) = notifier.inval_inode(INodeNo(inode.number), -1, 0)
-            {
-                log::warn!("{}: cannot invalidate attributes: {error}", inode.path());
-            }
-        }
+        let known = inode.state().map(|state| state.version);
+        let open = match known {
+            Some(version) => file.open_version(version),
+            None => file.open(),
+        };
+        let open = open.map_err(|error| self.reporter.inside(&inode.path(), &error))?;
+        let (paged, flags) = match known {
+            // It has changed since it was looked up: the kernel then looks again, and finds the inode of its present state.
+            Some(version) if version != open.version() => return Err(Errno::ESTALE),
+            Some(_) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
+            None if file.freshness() == Freshness::Listing => return Err(Errno::ESTALE),
+            None => self.caching(&inode, &*file, (open.version(), open.len())),
+        };
         let handle = self
             .handles
             .insert(Handle::File(FileHandle { inode, open, paged }));
@@ -439,20 +464,19 @@ impl FileSystem {
                 return Ok(false);
             }
         };
-        let attributes = self.attributes(&node, || parent.path_of(name));
-        let inode = self.inodes.remember(parent, name, node);
+        let (attributes, state) = self.attributes(&node, || parent.path_of(name));
+        let entry_ttl = ttl(directory.freshness()).min(of_name(&node, state));
+        let inode = self.inodes.remember(parent, name, state, node);
         let full = reply.add(
             INodeNo(inode.number),
             position.saturating_add(1),
             name,
-            &attributes.ttl.min(ttl(directory.freshness())),
+            &attributes.ttl.min(entry_ttl),
             &attributes.to_fuse(inode.number, self.owner),
             GENERATION,
         );
         if full {
             self.inodes.forget(inode.number, 1);
-        } else {
-            inode.set_known_size(attributes.size);
         }
         Ok(full)
     }
@@ -470,5 +494,13 @@ impl FileSystem {
             libc::SEEK_HOLE => Ok(len),
             _ => Err(Errno::EINVAL),
         }
+    }
+}
+
+/// How long the kernel may believe which inode a name leads to: that of a state, as long as the file is in it.
+fn of_name(node: &Node, state: Option<State>) -> Duration {
+    match (node, state) {
+        (Node::File(file), Some(_)) => ttl(file.freshness()),
+        _ => Duration::MAX,
     }
 }

@@ -4,6 +4,10 @@
 //! as large as the kernel's own, which keeps what it has seen as long as it has memory to spare. So an entry is little more than a name: the
 //! node, and with it all that was read of an array, is held for the [`HELD`] that were used last only, and looked up again by its
 //! path when it is wanted. Numbers are a hash of the path: the same from one mount to the next.
+//!
+//! Linux keeps length and pages of a file by its inode, and does not say which descriptor a `fstat` is of. So a file that changes has an inode of
+//! its own for each state ([`State`]), so that what is open keeps its length and its pages. The first that the kernel knows has the number of the
+//! path, as directories and files that never change do, and others a hash of path and state.
 
 use crate::error::Result;
 use crate::stats::Stats;
@@ -12,7 +16,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// The root's number, fixed by FUSE.
@@ -33,10 +37,21 @@ pub(super) struct Inode {
     node: Mutex<Option<Node>>,
     /// Whether the node was wanted since the last time that it could have been let go.
     used: AtomicBool,
-    /// The size that the kernel was last told.
-    known_size: AtomicU64,
+    /// Of a file that changes; None for all else.
+    state: Option<Box<State>>,
     /// None before the first open.
     pages: Mutex<Option<Box<Pages>>>,
+}
+
+/// One state of a file that changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct State {
+    /// Which one, as [`crate::tree::Stat::version`].
+    pub(super) version: u64,
+    /// Its length in bytes.
+    pub(super) size: u64,
+    /// When the inode was made, the file's modification time in milliseconds since the Unix epoch.
+    pub(super) mtime: u64,
 }
 
 /// From which state of a file the kernel's pages of it come.
@@ -49,15 +64,15 @@ pub(super) struct Pages {
 }
 
 impl Inode {
-    fn new(number: u64, parent: Option<Arc<Inode>>, name: &OsStr, hash: u64, node: Option<Node>) -> Inode {
+    fn new(number: u64, parent: Option<Arc<Inode>>, name: &OsStr, hash: u64, state: Option<State>) -> Inode {
         Inode {
             number,
             parent,
             name: name.into(),
             hash,
-            node: Mutex::new(node),
+            node: Mutex::default(),
             used: AtomicBool::new(false),
-            known_size: AtomicU64::new(0),
+            state: state.map(Box::new),
             pages: Mutex::default(),
         }
     }
@@ -108,14 +123,18 @@ impl Inode {
         self.parent.as_ref().map_or(ROOT, |parent| parent.number)
     }
 
-    /// The size that the kernel was last told.
-    pub(super) fn known_size(&self) -> u64 {
-        self.known_size.load(Ordering::Relaxed)
+    /// The state that it is of, where it is of one.
+    pub(super) fn state(&self) -> Option<State> {
+        self.state.as_deref().copied()
     }
 
-    /// Notes the size that the kernel is being told.
-    pub(super) fn set_known_size(&self, size: u64) {
-        self.known_size.store(size, Ordering::Relaxed);
+    /// Whether it is `name` in `parent`, in any state.
+    fn is(&self, parent: &Inode, name: &OsStr) -> bool {
+        *self.name == *name && self.parent_number() == parent.number
+    }
+
+    fn version(&self) -> Option<u64> {
+        self.state.as_ref().map(|state| state.version)
     }
 
     /// Looks at, and changes, what is known of the page cache.
@@ -144,9 +163,14 @@ struct Slot {
     lookups: u64,
 }
 
+/// By number.
+type Slots = HashMap<u64, Slot>;
+
 /// All inodes that the kernel remembers.
 pub(super) struct Inodes {
-    slots: RwLock<HashMap<u64, Slot>>,
+    slots: RwLock<Slots>,
+    /// The number that a file which changes was last told under, by that of its path, where it is another.
+    newest: Mutex<HashMap<u64, u64>>,
     /// Those whose nodes are held, in the order in which they may be let go; some have been forgotten meanwhile.
     held: Mutex<VecDeque<Weak<Inode>>>,
     /// How many that may be: [`HELD`], but for tests.
@@ -157,10 +181,12 @@ pub(super) struct Inodes {
 impl Inodes {
     /// A table that holds `root` alone.
     pub(super) fn new(root: Node, stats: Arc<Stats>) -> Self {
-        let inode = Arc::new(Inode::new(ROOT, None, OsStr::new(""), FNV_OFFSET, Some(root)));
+        let inode = Arc::new(Inode::new(ROOT, None, OsStr::new(""), FNV_OFFSET, None));
+        *lock(&inode.node) = Some(root);
         stats.inodes.set(1);
         Inodes {
             slots: RwLock::new(HashMap::from([(ROOT, Slot { inode, lookups: 1 })])),
+            newest: Mutex::default(),
             held: Mutex::default(),
             most_held: HELD,
             stats,
@@ -173,17 +199,37 @@ impl Inodes {
         slots.get(&number).map(|slot| slot.inode.clone())
     }
 
-    /// The number that `name` in `parent` has, or would get.
+    /// The number that `name` in `parent` has, or would get; of a file that changes, that of the state that was told last.
     pub(super) fn number_of(&self, parent: &Inode, name: &OsStr) -> u64 {
+        let hash = hash(parent.hash, name);
+        if let Some(newest) = lock(&self.newest).get(&spread(hash)) {
+            return *newest;
+        }
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        place(&slots, parent, name, hash(parent.hash, name))
+        match slots.get(&spread(hash)) {
+            Some(slot) if slot.inode.is(parent, name) => slot.inode.number,
+            _ => place(&slots, parent, name, None, hash),
+        }
     }
 
-    /// The inode of `node`, which is `name` in `parent`, counting that the kernel is told of it once more.
-    pub(super) fn remember(&self, parent: &Arc<Inode>, name: &OsStr, node: Node) -> Arc<Inode> {
+    /// The inode of `node`, which is `name` in `parent`, counting that the kernel is told of it once more. `state` for a file that changes.
+    pub(super) fn remember(
+        &self,
+        parent: &Arc<Inode>,
+        name: &OsStr,
+        state: Option<State>,
+        node: Node,
+    ) -> Arc<Inode> {
         let hash = hash(parent.hash, name);
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let number = place(&slots, parent, name, hash);
+        let number = place(&slots, parent, name, state.map(|state| state.version), hash);
+        if state.is_some() {
+            let mut newest = lock(&self.newest);
+            match number == spread(hash) {
+                true => newest.remove(&number),
+                false => newest.insert(spread(hash), number),
+            };
+        }
         let inode = match slots.entry(number) {
             Entry::Occupied(mut entry) => {
                 let slot = entry.get_mut();
@@ -191,7 +237,7 @@ impl Inodes {
                 slot.inode.clone()
             }
             Entry::Vacant(entry) => {
-                let inode = Arc::new(Inode::new(number, Some(parent.clone()), name, hash, None));
+                let inode = Arc::new(Inode::new(number, Some(parent.clone()), name, hash, state));
                 entry.insert(Slot {
                     inode: inode.clone(),
                     lookups: 1,
@@ -274,6 +320,14 @@ impl Inodes {
         slot.lookups = slot.lookups.saturating_sub(count);
         if slot.lookups == 0 {
             let slot = entry.remove();
+            if slot.inode.state.is_some() {
+                let mut newest = lock(&self.newest);
+                if let Entry::Occupied(entry) = newest.entry(spread(slot.inode.hash))
+                    && *entry.get() == number
+                {
+                    entry.remove();
+                }
+            }
             self.stats.inodes.set(slots.len() as u64);
             if slots.len() < slots.capacity() / 8 {
                 let room = slots.len().saturating_mul(2);
@@ -303,19 +357,21 @@ fn spread(hash: u64) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The number of `name` in `parent`: its hash, or the next number that no other path has.
-fn place(slots: &HashMap<u64, Slot>, parent: &Inode, name: &OsStr, hash: u64) -> u64 {
+/// The number of `name` in `parent`, in the state `version` if it has states: a hash, or the next number that nothing else has.
+fn place(slots: &Slots, parent: &Inode, name: &OsStr, version: Option<u64>, hash: u64) -> u64 {
+    let is_it = |slot: &Slot| slot.inode.is(parent, name) && slot.inode.version() == version;
     let mut number = spread(hash);
+    if let Some(version) = version {
+        let of_state = spread(hash ^ version.wrapping_mul(FNV_PRIME));
+        let taken = slots.get(&number).is_some_and(|slot| !is_it(slot));
+        if taken || slots.get(&of_state).is_some_and(is_it) {
+            number = of_state;
+        }
+    }
     loop {
         // 0 means "none" to FUSE.
-        if number > ROOT {
-            match slots.get(&number) {
-                None => return number,
-                Some(slot) if *slot.inode.name == *name && slot.inode.parent_number() == parent.number => {
-                    return number;
-                }
-                Some(_) => {}
-            }
+        if number > ROOT && slots.get(&number).is_none_or(is_it) {
+            return number;
         }
         number = number.wrapping_add(1);
     }
@@ -359,13 +415,13 @@ mod tests {
     fn numbers_depend_on_the_path_alone() {
         let numbers = || {
             let (inodes, _, root) = table();
-            let a = inodes.remember(&root, OsStr::new("a"), node());
-            let b = inodes.remember(&a, OsStr::new("b"), node());
+            let a = inodes.remember(&root, OsStr::new("a"), None, node());
+            let b = inodes.remember(&a, OsStr::new("b"), None, node());
             (a.number, b.number)
         };
         assert_eq!(numbers(), numbers());
         let (inodes, _, root) = table();
-        let ab = inodes.remember(&root, OsStr::new("ab"), node());
+        let ab = inodes.remember(&root, OsStr::new("ab"), None, node());
         assert_ne!(ab.number, numbers().1);
         assert_eq!(inodes.number_of(&root, OsStr::new("a")), numbers().0);
     }
@@ -373,9 +429,9 @@ mod tests {
     #[test]
     fn an_inode_lives_as_long_as_it_is_remembered() {
         let (inodes, stats, root) = table();
-        let number = inodes.remember(&root, OsStr::new("a"), node()).number;
+        let number = inodes.remember(&root, OsStr::new("a"), None, node()).number;
         assert_eq!(
-            inodes.remember(&root, OsStr::new("a"), node()).number,
+            inodes.remember(&root, OsStr::new("a"), None, node()).number,
             number,
             "the same name is the same inode"
         );
@@ -387,6 +443,37 @@ mod tests {
         assert!(inodes.get(ROOT).is_some());
         assert!(inodes.get(number).is_none());
         assert_eq!(stats.inodes.get(), 1);
+    }
+
+    #[test]
+    fn a_file_that_changes_has_an_inode_for_each_state() {
+        let (inodes, stats, root) = table();
+        let remember = |version, size| {
+            let state = State {
+                version,
+                size,
+                mtime: 0,
+            };
+            inodes.remember(&root, OsStr::new("f"), Some(state), node())
+        };
+        let (one, two, again) = (remember(1, 10), remember(2, 20), remember(1, 10));
+        assert_ne!(one.number, two.number);
+        assert_eq!(one.number, again.number);
+        assert_eq!(stats.inodes.get(), 3);
+        assert_eq!(two.state().map(|state| state.size), Some(20));
+        let listed = || inodes.number_of(&root, OsStr::new("f"));
+        assert_eq!(listed(), one.number, "the one that was told last");
+        let third = remember(3, 30);
+        assert_eq!(listed(), third.number);
+        // The second keeps its number, although that of the path is free.
+        inodes.forget(one.number, 2);
+        assert_eq!(remember(2, 20).number, two.number);
+        assert_eq!(listed(), two.number);
+        inodes.forget(third.number, 1);
+        inodes.forget(two.number, 2);
+        assert!(lock(&inodes.newest).is_empty());
+        assert_eq!(listed(), one.number);
+        assert_eq!(remember(3, 30).number, one.number);
     }
 
     /// A directory in which every name is found, each a directory that shares one thing.
@@ -413,9 +500,9 @@ mod tests {
         let node = || Node::Directory(Arc::new(Endless(shared.clone())));
         let stats = Arc::new(Stats::default());
         let inodes = Inodes::new(node(), stats.clone());
-        let top = inodes.remember(&inodes.get(ROOT).unwrap(), OsStr::new("top"), node());
+        let top = inodes.remember(&inodes.get(ROOT).unwrap(), OsStr::new("top"), None, node());
         for i in 0..3 * HELD {
-            inodes.remember(&top, OsStr::new(&format!("{i}")), node());
+            inodes.remember(&top, OsStr::new(&format!("{i}")), None, node());
         }
         assert_eq!(stats.inodes.get() as usize, 3 * HELD + 2);
         assert!(Arc::strong_count(&shared) <= HELD + 3);
@@ -440,7 +527,7 @@ mod tests {
     fn a_taken_number_is_passed_over() {
         let (inodes, _, root) = table();
         let wanted = inodes.number_of(&root, OsStr::new("a"));
-        let other = Inode::new(wanted, Some(root.clone()), OsStr::new("other"), 0, Some(node()));
+        let other = Inode::new(wanted, Some(root.clone()), OsStr::new("other"), 0, None);
         let other = Arc::new(other);
         inodes.slots.write().unwrap().insert(
             wanted,
@@ -449,7 +536,7 @@ mod tests {
                 lookups: 1,
             },
         );
-        let a = inodes.remember(&root, OsStr::new("a"), node());
+        let a = inodes.remember(&root, OsStr::new("a"), None, node());
         assert_eq!(a.number, wanted.wrapping_add(1));
         assert_eq!(inodes.number_of(&root, OsStr::new("a")), a.number);
     }
@@ -461,7 +548,7 @@ mod tests {
         assert_eq!(root.path_of(OsStr::new("x")), "x");
         let mut inode = root;
         for _ in 0..200_000 {
-            inode = inodes.remember(&inode, OsStr::new("d"), node());
+            inode = inodes.remember(&inode, OsStr::new("d"), None, node());
         }
         assert!(inode.path().starts_with("d/d/"));
         let numbers: Vec<u64> = inodes.slots.read().unwrap().keys().copied().collect();

@@ -5,8 +5,9 @@ use super::filesystem::{FileSystem, Found};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
+use crate::layout::segments::hash;
 use crate::tree::node::clamp;
-use crate::tree::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
+use crate::tree::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat, Tree};
 use fuser::{Errno, FileHandle as FuseHandle, FileType, FopenFlags, INodeNo, OpenFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -46,6 +47,9 @@ impl World {
         all.retain(|p, _| p != path && !p.starts_with(&below));
     }
 }
+
+/// The bytes of a file, None for a directory.
+type Content = Option<Arc<Vec<u8>>>;
 
 /// A path of the world.
 struct Place(Arc<World>, String);
@@ -100,8 +104,12 @@ impl Directory for Place {
 }
 
 impl File for Place {
-    fn len(&self) -> Result<u64> {
-        Ok(self.bytes()?.len() as u64)
+    fn stat(&self) -> Result<Stat> {
+        let bytes = self.bytes()?;
+        Ok(Stat {
+            len: bytes.len() as u64,
+            version: hash(&bytes),
+        })
     }
 
     fn mtime(&self) -> u64 {
@@ -122,6 +130,10 @@ struct Open(Arc<Vec<u8>>);
 impl OpenFile for Open {
     fn len(&self) -> u64 {
         self.0.len() as u64
+    }
+
+    fn version(&self) -> u64 {
+        hash(&self.0)
     }
 
     fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<Piece<'s>> {
@@ -153,10 +165,12 @@ struct Kernel {
     world: Arc<World>,
     filesystem: FileSystem,
     random: Random,
-    /// Path and lookup count of each inode that it remembers.
-    known: BTreeMap<u64, (String, u64)>,
+    /// Path and lookup count of each inode that it remembers, and the bytes of a file when it was looked up.
+    known: BTreeMap<u64, (String, u64, Content)>,
     /// Every number that was ever given, and for what.
     given: HashMap<u64, String>,
+    /// The number that each path was last given.
+    newest: HashMap<String, u64>,
     files: BTreeMap<u64, (String, Arc<Vec<u8>>)>,
     directories: BTreeMap<u64, OpenDirectory>,
     /// How often each kind of answer was seen: a test that never meets one tests nothing.
@@ -173,8 +187,9 @@ impl Kernel {
             world,
             filesystem,
             random: Random(seed),
-            known: BTreeMap::from([(ROOT, (String::new(), 1))]),
+            known: BTreeMap::from([(ROOT, (String::new(), 1, None))]),
             given: HashMap::from([(ROOT, String::new())]),
+            newest: HashMap::new(),
             files: BTreeMap::new(),
             directories: BTreeMap::new(),
             met: BTreeMap::new(),
@@ -187,7 +202,7 @@ impl Kernel {
 
     fn any(&mut self) -> (u64, String) {
         let at = self.random.below(self.known.len());
-        let (number, (path, _)) = self.known.iter().nth(at).unwrap();
+        let (number, (path, ..)) = self.known.iter().nth(at).unwrap();
         (*number, path.clone())
     }
 
@@ -224,25 +239,20 @@ impl Kernel {
         self.world.0.lock().unwrap().insert(path, content);
     }
 
-    fn check_number(&mut self, number: u64, path: &str) {
+    fn check_number(&mut self, number: u64, path: &str, content: &Content) {
         let first = self.given.entry(number).or_insert_with(|| path.to_owned());
         assert_eq!(first, path, "number {number} was given to both");
         assert!(number > 0);
-        for (other, (known, _)) in &self.known {
-            assert!(
-                known != path || *other == number,
-                "{path} is {other} and {number}"
-            );
+        for (other, (known, _, bytes)) in &self.known {
+            let same = known == path && bytes == content;
+            assert_eq!(same, *other == number, "{known} is {other}, {path} {number}");
         }
     }
 
-    fn check_attributes(&self, attributes: &fuser::FileAttr, path: &str) {
-        let content = self.world.get(path);
-        let (wanted, size) = match &content {
-            Some(Some(bytes)) => (FileType::RegularFile, bytes.len() as u64),
-            Some(None) => (FileType::Directory, 0),
-            // It was there a moment ago, and somebody holds it.
-            None => return,
+    fn check_attributes(&self, attributes: &fuser::FileAttr, path: &str, content: &Content) {
+        let (wanted, size) = match content {
+            Some(bytes) => (FileType::RegularFile, bytes.len() as u64),
+            None => (FileType::Directory, 0),
         };
         assert_eq!((attributes.kind, attributes.size), (wanted, size), "{path}");
     }
@@ -253,11 +263,12 @@ impl Kernel {
         let child = join(&path, &name);
         let answer = self.filesystem.do_lookup(INodeNo(parent), OsStr::new(&name));
         match (answer, self.world.get(&child)) {
-            (Ok(Found::Entry { attributes, .. }), Some(_)) => {
+            (Ok(Found::Entry { attributes, .. }), Some(content)) => {
                 let number = attributes.ino.0;
-                self.check_number(number, &child);
-                self.check_attributes(&attributes, &child);
-                self.known.entry(number).or_insert((child, 0)).1 += 1;
+                self.check_number(number, &child, &content);
+                self.check_attributes(&attributes, &child, &content);
+                self.newest.insert(child.clone(), number);
+                self.known.entry(number).or_insert((child, 0, content)).1 += 1;
                 self.met("found");
             }
             (Ok(Found::Absent { .. }), None) => self.met("absent"),
@@ -272,15 +283,20 @@ impl Kernel {
 
     fn getattr(&mut self) {
         let (number, path) = self.any();
+        let content = self.known[&number].2.clone();
         match self.filesystem.do_getattr(INodeNo(number), None) {
             Ok((_, attributes)) => {
                 assert_eq!(attributes.ino.0, number);
-                self.check_attributes(&attributes, &path);
+                // A file is what it was, even if it is gone: somebody may have it open.
+                self.check_attributes(&attributes, &path, &content);
                 self.met("attributes");
             }
             Err(errno) => {
                 assert_eq!(errno.code(), libc::ESTALE, "{path}");
-                assert!(self.world.get(&path).is_none(), "{path} is there");
+                assert!(
+                    content.is_none() && self.world.get(&path).is_none(),
+                    "{path} is there"
+                );
                 self.met("attributes of what is gone");
             }
         }
@@ -288,15 +304,18 @@ impl Kernel {
 
     fn open(&mut self) {
         let (number, path) = self.any();
+        let known = self.known[&number].2.clone();
         let flags = OpenFlags(libc::O_RDONLY);
         match (
             self.filesystem.do_open(INodeNo(number), flags),
             self.world.get(&path),
         ) {
             (Ok((handle, _)), Some(Some(bytes))) => {
+                assert!(known == Some(bytes.clone()), "{path} has changed");
                 assert!(self.files.insert(handle.0, (path, bytes)).is_none());
                 self.met("open");
             }
+            (Err(Errno::ESTALE), Some(bytes)) if bytes != known => self.met("open what has changed"),
             (Err(Errno::EISDIR), Some(None)) => self.met("a directory"),
             (Err(_), None) => self.met("open what is gone"),
             (Ok(_), _) => panic!("{path} is no file"),
@@ -386,12 +405,11 @@ impl Kernel {
                             assert_eq!(kind_of, kind(&name));
                             let child = join(&path, &name);
                             let listed = self.filesystem.inodes.number_of(inode, OsStr::new(&name));
-                            for (known, (path, _)) in &self.known {
-                                assert!(
-                                    *path != child || *known == listed,
-                                    "{child} is listed as {listed}"
-                                );
-                            }
+                            let newest = self.newest.get(&child);
+                            assert!(
+                                newest.is_none_or(|n| !self.known.contains_key(n) || *n == listed),
+                                "{child} is listed as {listed}"
+                            );
                             name
                         }
                         None => [".", ".."][position as usize].to_owned(),
@@ -430,7 +448,7 @@ impl Kernel {
         if number == ROOT {
             return;
         }
-        let (_, count) = self.known.get_mut(&number).unwrap();
+        let (_, count, _) = self.known.get_mut(&number).unwrap();
         let times = 1 + self.random.below(*count as usize) as u64;
         *count -= times;
         self.filesystem.inodes.forget(number, times);
@@ -491,7 +509,7 @@ fn last(path: &str) -> &str {
 
 #[test]
 fn the_file_system_answers_as_the_model_does() {
-    let mut gone = 0;
+    let (mut gone, mut changed) = (0, 0);
     for (seed, most_held) in (0..24).zip([1, 2, 6, 4096].into_iter().cycle()) {
         let mut kernel = Kernel::new(seed, most_held);
         for step in 0..4000 {
@@ -517,40 +535,39 @@ fn the_file_system_answers_as_the_model_does() {
             );
         }
         gone += kernel.met.get("attributes of what is gone").unwrap_or(&0);
+        changed += kernel.met.get("open what has changed").unwrap_or(&0);
     }
     assert!(gone > 0, "all nodes were held");
+    assert!(changed > 0, "nothing changed between lookup and open");
 }
 
 #[test]
-fn pages_are_dropped_where_there_may_be_some_of_another_state_only() {
+fn what_is_open_keeps_its_length_whatever_is_written() {
     let kernel = Kernel::new(0, 4096);
     let write = |bytes: &[u8]| {
         let file = Some(Arc::new(bytes.to_vec()));
         kernel.world.0.lock().unwrap().insert("f".to_owned(), file);
     };
+    let lookup = || match kernel.filesystem.do_lookup(INodeNo(ROOT), OsStr::new("f")) {
+        Ok(Found::Entry { attributes, .. }) => attributes,
+        _ => panic!("a file is there"),
+    };
+    let open = |number| kernel.filesystem.do_open(number, OpenFlags(libc::O_RDONLY));
+    let size = |number| kernel.filesystem.do_getattr(number, None).unwrap().1.size;
     write(b"one");
-    let Ok(Found::Entry { attributes, .. }) = kernel.filesystem.do_lookup(INodeNo(ROOT), OsStr::new("f"))
-    else {
-        panic!("a file is there");
-    };
-    let open = || {
-        let (handle, flags) = kernel
-            .filesystem
-            .do_open(attributes.ino, OpenFlags(libc::O_RDONLY))
-            .unwrap();
-        (handle, flags.contains(FopenFlags::FOPEN_KEEP_CACHE))
-    };
-    let (first, kept) = open();
-    assert!(
-        kept,
-        "others may have read it before this one is told of its open"
-    );
-    let (second, kept) = open();
-    assert!(kept);
-    for handle in [first, second] {
-        kernel.filesystem.handles.remove(handle.0);
-    }
+    let first = lookup();
+    let (_, flags) = open(first.ino).unwrap();
+    assert!(flags.contains(FopenFlags::FOPEN_KEEP_CACHE));
     write(b"another");
-    assert!(!open().1);
-    assert!(open().1);
+    // Who opens it by what was known is told to look again.
+    assert_eq!(open(first.ino).unwrap_err().code(), libc::ESTALE);
+    let second = lookup();
+    assert_ne!(first.ino, second.ino);
+    open(second.ino).unwrap();
+    assert_eq!((size(first.ino), size(second.ino)), (3, 7));
+    kernel.world.remove("f");
+    assert_eq!((size(first.ino), size(second.ino)), (3, 7));
+    // The same bytes again are the same state.
+    write(b"one");
+    assert_eq!(lookup().ino, first.ino);
 }

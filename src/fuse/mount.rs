@@ -182,9 +182,7 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
     config.n_threads = Some(options.threads.max(1));
     // Each thread opens the device anew then.
     config.clone_fd = open_device().is_ok();
-    let notifier = filesystem.notifier();
     let session = Session::from_fd(filesystem, device, acl, config)?;
-    let _ = notifier.set(session.notifier());
     thread::Builder::new()
         .name("fuse-session".to_owned())
         .spawn(move || {

@@ -2,7 +2,7 @@
 
 use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
-use super::document::{Content, Document, large};
+use super::document::{Content, Document, state_of_file};
 use super::fragment::fragment;
 use super::json::{self, render};
 use super::metadata::metadata;
@@ -16,10 +16,12 @@ use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::array::snapshot::Hidden;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
+use crate::layout::segments::hash;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An array's directory.
 pub struct ArrayDirectory {
@@ -38,19 +40,32 @@ impl ArrayDirectory {
         }
     }
 
+    /// A document of the array as it is now; `state` as of [`Document::node`].
     fn document(
         &self,
+        name: &'static str,
         mtime: u64,
-        content: impl Fn(&Arc<Array>) -> Result<Content> + Send + Sync + 'static,
+        state: fn(&Array) -> Option<u64>,
+        content: fn(&Arc<Array>) -> Result<Content>,
     ) -> Node {
-        let array = self.array.clone();
-        large(mtime, Freshness::Listing, move || {
-            content(&array).or_else(|_| {
-                // The listing may be a moment older than the files that it names.
-                array.look_again();
-                content(&array)
-            })
-        })
+        let document = Document {
+            engine: self.array.engine.clone(),
+            of: self.array.path.clone(),
+            name,
+            mtime,
+            freshness: Freshness::Listing,
+        };
+        let (of_state, array) = (self.array.clone(), self.array.clone());
+        document.node(
+            move || state(&of_state),
+            move || {
+                content(&array).or_else(|_| {
+                    // The listing may be a moment older than the files that it names.
+                    array.look_again();
+                    content(&array)
+                })
+            },
+        )
     }
 
     /// What `name`, one of [`CHILDREN`], is.
@@ -60,16 +75,23 @@ impl ArrayDirectory {
         let node = match name {
             "schema.json" => {
                 let mtime = array.latest_schema_file().map_or(mtime, |file| file.mtime);
-                self.document(mtime, |array| Ok(Content::Text(render(&schema_json(array)?))))
+                let state = |array: &Array| array.schemas.state(&array.latest_schema_file().ok()?.name);
+                self.document(name, mtime, state, schema_json)
             }
-            "metadata.json" => self.document(mtime, metadata_json),
-            "fragments.json" => self.document(mtime, |array| fragments_json(array).map(Content::Text)),
-            "commits.json" => self.document(mtime, |array| {
-                super::commits::commits_json(array).map(Content::Text)
-            }),
-            "consolidated_metadata.json" => {
-                self.document(mtime, super::consolidated_metadata::consolidated_metadata)
+            "metadata.json" => {
+                let state = |array: &Array| Some(hash(&metadata_paths(array).ok()?));
+                let content =
+                    |array: &Arc<Array>| metadata(&array.engine, &metadata_paths(array)?, array.key.as_ref());
+                self.document(name, mtime, state, content)
             }
+            "fragments.json" => self.document(name, mtime, state, fragments_json),
+            "commits.json" => self.document(name, mtime, state, |array| super::commits::commits_json(array)),
+            "consolidated_metadata.json" => self.document(
+                name,
+                mtime,
+                state,
+                super::consolidated_metadata::consolidated_metadata,
+            ),
             "schemas" => NamedDirectory::node(mtime, Freshness::Listing, SchemaFiles(array)),
             "enumerations" => NamedDirectory::node(mtime, Freshness::Listing, Enumerations(array)),
             "labels" => {
@@ -163,18 +185,23 @@ impl Directory for ArrayDirectory {
     }
 }
 
-fn schema_json(array: &Array) -> Result<serde_json::Value> {
-    let file = array.latest_schema_file()?;
-    Ok(json::schema::schema_json(
-        &*array.schemas.get(&file.name)?,
-        &file.name,
-    ))
+/// Names the state of all that an array's directories hold.
+fn state(array: &Array) -> Option<u64> {
+    array.state(&*array.snapshot(None).ok()?)
 }
 
-fn metadata_json(array: &Arc<Array>) -> Result<Content> {
+fn schema_json(array: &Arc<Array>) -> Result<Content> {
+    schema_of(array, &array.latest_schema_file()?.name)
+}
+
+fn schema_of(array: &Array, name: &str) -> Result<Content> {
+    let value = json::schema::schema_json(&*array.schemas.get(name)?, name);
+    Ok(Content::text(render(&value)))
+}
+
+fn metadata_paths(array: &Array) -> Result<Vec<PathBuf>> {
     let snapshot = array.snapshot(None)?;
-    let paths: Vec<PathBuf> = snapshot.metadata().map(|file| file.path.clone()).collect();
-    metadata(&array.engine, &paths, array.key.as_ref())
+    Ok(snapshot.metadata().map(|file| file.path.clone()).collect())
 }
 
 /// `schemas/`: every schema ever written.
@@ -200,13 +227,19 @@ impl Names for SchemaFiles {
             } else {
                 Freshness::Immutable
             };
-            let (array, name) = (self.0.clone(), file.name.clone());
-            let node = Document::node(file.mtime, freshness, move || {
-                Ok(render(&json::schema::schema_json(
-                    &*array.schemas.get(&name)?,
-                    &name,
-                )))
-            });
+            let (of_state, array) = (self.0.clone(), self.0.clone());
+            let (name_of_state, name) = (file.name.clone(), file.name.clone());
+            let document = Document {
+                engine: array.engine.clone(),
+                of: array.schemas.path(&name),
+                name: "schema",
+                mtime: file.mtime,
+                freshness,
+            };
+            let node = document.node(
+                move || of_state.schemas.state(&name_of_state),
+                move || schema_of(&array, &name),
+            );
             let (array, name) = (self.0.clone(), file.name.clone());
             restricted(node, move || {
                 Ok(Sources::of_array(&array)
@@ -243,17 +276,29 @@ impl Names for Enumerations {
             return Ok(None);
         };
         let mtime = self.0.latest_schema_file()?.mtime;
-        let (array, file) = (self.0.clone(), reference.file.clone());
-        let node = large(mtime, Freshness::Immutable, move || {
-            let path = array.enumeration_path(&file)?;
-            let body = array.enumeration_body(&file)?;
-            let segments = json::enumeration::enumeration_segments(body).map_err(|e| {
-                e.at(0)
-                    .in_part("enumeration")
-                    .in_file(array.engine.storage.display(&path))
-            })?;
-            Content::of(&array.engine, segments)
-        });
+        let (of_state, array, file) = (self.0.clone(), self.0.clone(), reference.file.clone());
+        // Where the name leads nowhere there is no such path, and making it says so.
+        let path = array.enumeration_path(&file).unwrap_or_default();
+        let document = Document {
+            engine: array.engine.clone(),
+            of: path.clone(),
+            name: "enumeration",
+            mtime,
+            freshness: Freshness::Immutable,
+        };
+        let node = document.node(
+            move || state_of_file(&of_state.engine, &path),
+            move || {
+                let path = array.enumeration_path(&file)?;
+                let body = array.enumeration_body(&file)?;
+                let segments = json::enumeration::enumeration_segments(body).map_err(|e| {
+                    e.at(0)
+                        .in_part("enumeration")
+                        .in_file(array.engine.storage.display(&path))
+                })?;
+                Content::of(segments)
+            },
+        );
         let (array, file) = (self.0.clone(), reference.file.clone());
         Ok(Some(restricted(node, move || {
             let path = array.enumeration_path(&file)?;
@@ -363,21 +408,25 @@ impl Directory for FragmentsDirectory {
     }
 }
 
-fn fragments_json(array: &Array) -> Result<Vec<u8>> {
+fn fragments_json(array: &Arc<Array>) -> Result<Content> {
+    let errors: Arc<AtomicBool> = Arc::default();
     let snapshot = array.snapshot(None)?;
     let listing = &snapshot.listing;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
-    let consolidated = super::consolidated_metadata::repeated_names(array, files);
+    let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);
     let entries: Vec<_> = listing.fragments.iter().zip(&snapshot.hidden).collect();
-    Ok(json::render_objects(&entries, |(entry, hidden)| {
-        json::fragments::members(&fragment_entry(entry, hidden.as_ref(), &consolidated))
-    }))
+    let text = json::render_objects(&entries, |(entry, hidden)| {
+        let entry = fragment_entry(entry, hidden.as_ref(), &consolidated, &errors);
+        json::fragments::members(&entry)
+    });
+    Ok(Content::text(text).with_errors(errors))
 }
 
 fn fragment_entry(
     entry: &FragmentEntry,
     hidden: Option<&Hidden>,
     consolidated: &HashSet<Vec<u8>>,
+    errors: &AtomicBool,
 ) -> json::fragments::FragmentEntry {
     let name = &entry.fragment.name;
     let mut out = json::fragments::FragmentEntry {
@@ -407,10 +456,10 @@ fn fragment_entry(
                 .map(|rect| json::value::rect(&info.schema.dimensions, rect));
         }
         Err(e) => {
-            // An encrypted array without its key still has footers in the clear.
-            if matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey)
-                && let Ok(Some((front, _))) = entry.fragment.clear_footer()
-            {
+            // An encrypted array without its key still has footers in the clear, and will not get the key.
+            let locked = matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey);
+            errors.fetch_or(!locked, Ordering::Relaxed);
+            if locked && let Ok(Some((front, _))) = entry.fragment.clear_footer() {
                 out.format_version = Some(front.version);
                 out.dense = Some(front.dense);
                 out.schema_name = front.schema_name;

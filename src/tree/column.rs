@@ -1,15 +1,16 @@
 //! `columns/`: the fields of a fragment as files of bytes, with and without NumPy headers, whole and tile by tile.
 
 use super::directory::{FixedDirectory, NamedDirectory, Names};
-use super::node::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, clamp};
+use super::node::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
 use super::permissions::{Permissions, Sources, of_fragment, restricted};
 use super::{names, npy};
-use crate::array::column::{Column, Content, OpenColumn};
+use crate::array::column::{Column, Content};
 use crate::array::field::{Field, Role};
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::format::datatype::CellValNum;
+use crate::layout::Layout;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -132,9 +133,12 @@ impl ColumnFile {
 }
 
 impl File for ColumnFile {
-    fn len(&self) -> Result<u64> {
+    fn stat(&self) -> Result<Stat> {
         let len = self.column.len(self.content, self.tile)?;
-        Ok(len.saturating_add(self.header(len).len() as u64))
+        Ok(Stat {
+            len: len.saturating_add(self.header(len).len() as u64),
+            version: 0,
+        })
     }
 
     fn mtime(&self) -> u64 {
@@ -163,47 +167,9 @@ impl File for ColumnFile {
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
         let column = self.column.open(self.content, self.tile)?;
         let header = self.header(column.len());
-        Ok(Arc::new(OpenColumnFile { header, column }))
-    }
-}
-
-struct OpenColumnFile {
-    header: Vec<u8>,
-    column: OpenColumn,
-}
-
-impl OpenFile for OpenColumnFile {
-    fn len(&self) -> u64 {
-        self.column.len().saturating_add(self.header.len() as u64)
-    }
-
-    fn version(&self) -> u64 {
-        self.column.version()
-    }
-
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
-        let range = clamp(self.len(), offset, size);
-        let header = self.header.len() as u64;
-        if range.start >= header {
-            return self
-                .column
-                .read(range.start - header..range.end - header, scratch);
-        }
-        let from_header = self
-            .header
-            .get(range.start as usize..header.min(range.end) as usize)
-            .unwrap_or(&[]);
-        if range.end <= header {
-            scratch.clear();
-            scratch.extend_from_slice(from_header);
-            return Ok(Piece::Scratch(scratch));
-        }
-        let mut rest = Vec::new();
-        let rest = self.column.read(0..range.end - header, &mut rest)?;
-        scratch.clear();
-        scratch.extend_from_slice(from_header);
-        scratch.extend_from_slice(&rest);
-        Ok(Piece::Scratch(scratch))
+        let version = column.version();
+        let layout = Layout::new(version, vec![Box::new(header), Box::new(column)])?;
+        Ok(Arc::new(layout))
     }
 }
 

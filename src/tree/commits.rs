@@ -1,5 +1,6 @@
 //! `commits.json`: every commit file of an array, decoded.
 
+use super::document::Content;
 use super::json::commits::{
     CommitContent, CommitEntry, CommitType, ConsolidatedCommit, EmbeddedCondition, ListedPath, entry_json,
 };
@@ -13,22 +14,30 @@ use crate::format::commits::{normalise_path, parse_consolidated, parse_lines};
 use crate::format::condition::Condition;
 use crate::storage::Blob;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The most bytes of a condition, unfiltered: those of 100,000 numbers that are to be deleted.
 const MAX_CONDITION: u64 = 2 << 20;
 
 /// The document, made one entry after the other on each core. A file that cannot be decoded is in it with the reason.
-pub fn commits_json(array: &Array) -> Result<Vec<u8>> {
+pub fn commits_json(array: &Array) -> Result<Content> {
+    let errors: Arc<AtomicBool> = Arc::default();
     let listing = array.listing()?;
     // Constants of conditions are shown in the types of the current schema's fields; without a schema, as bytes.
     let schema = array.latest_schema().ok();
-    Ok(render_objects(&listing.commits, |commit| {
+    errors.store(schema.is_none(), Ordering::Relaxed);
+    let text = render_objects(&listing.commits, |commit| {
         let entry = entry(array, commit);
+        if let CommitContent::Damaged(_) = entry.content {
+            errors.store(true, Ordering::Relaxed);
+        }
         match &schema {
             Some(schema) => entry_json(&entry, &schema_lookup(schema)),
             None => entry_json(&entry, &|_| None),
         }
-    }))
+    });
+    Ok(Content::text(text).with_errors(errors))
 }
 
 fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {

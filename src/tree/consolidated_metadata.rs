@@ -23,44 +23,50 @@ use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
 use serde_json::Value;
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The document. A file that cannot be decoded is in it with the reason.
 pub fn consolidated_metadata(array: &Arc<Array>) -> Result<Content> {
     let listing = array.listing()?;
-    let mut state = DefaultHasher::new();
-    listing.consolidated_metadata.hash(&mut state);
-    for fragment in &listing.fragments {
-        fragment.name.hash(&mut state);
-    }
+    let errors: Arc<AtomicBool> = Arc::default();
     let mut files = Vec::new();
     let mut read = Vec::new();
     for path in &listing.consolidated_metadata {
         let (file, content) = file(array, path);
         files.push(file);
+        errors.fetch_or(content.is_none(), Ordering::Relaxed);
         read.push(content);
     }
     let footers = Footers {
         array: array.clone(),
         listing,
         files: read,
+        errors: errors.clone(),
     };
-    let segments = consolidated_metadata_segments(files, footers)?;
-    Content::of(&array.engine, segments.in_state(state.finish()))
+    let content = Content::of(consolidated_metadata_segments(files, footers)?)?;
+    Ok(content.with_errors(errors))
 }
 
-/// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is passed over, with a line in the log.
-pub fn repeated_names<'a>(array: &Array, paths: impl Iterator<Item = &'a Path>) -> HashSet<Vec<u8>> {
+/// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is passed over, with a line in the log, and
+/// noted in `errors`.
+pub fn repeated_names<'a>(
+    array: &Array,
+    paths: impl Iterator<Item = &'a Path>,
+    errors: &AtomicBool,
+) -> HashSet<Vec<u8>> {
     let mut names = HashSet::new();
     for path in paths {
         match read(array, path) {
             Ok((_, footers)) => {
                 names.extend(footers.iter().map(|footer| directory_name(&footer.name).to_vec()));
             }
-            Err(e) => log::warn!("{e}"),
+            Err(e) => {
+                log::warn!("{e}");
+                errors.store(true, Ordering::Relaxed);
+            }
         }
     }
     names
@@ -81,6 +87,8 @@ struct Footers {
     listing: Arc<ArrayListing>,
     /// Those that can be read.
     files: Vec<Option<(GenericFile, Vec<ConsolidatedFooter>)>>,
+    /// Whether a footer to compare with could not be read.
+    errors: Arc<AtomicBool>,
 }
 
 impl RepeatedFooters for Footers {
@@ -98,7 +106,9 @@ impl RepeatedFooters for Footers {
         }
         let mut bytes = Vec::new();
         body.read(footer.offset..end, &mut bytes)?;
-        Ok(repeated(&self.array, &self.listing, &bytes, footer))
+        let footer = repeated(&self.array, &self.listing, &bytes, footer);
+        self.errors.fetch_or(footer.matches.is_none(), Ordering::Relaxed);
+        Ok(footer)
     }
 }
 

@@ -2,13 +2,12 @@
 
 use super::column::columns;
 use super::directory::FixedDirectory;
-use super::document::{self, Content, Document};
+use super::document::{Content, Document, state_of_file};
 use super::json::fields::{StoredField, stored_fields};
 use super::json::tiles::{TileList, TileLists};
 use super::json::{self, render};
 use super::node::{Freshness, Node, NodeType};
 use super::permissions::{Sources, of_fragment, restricted};
-use super::segments::Segments;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
 use crate::array::tile_list::Section;
@@ -16,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
 use crate::format::fragment::RTree;
 use crate::format::fragment::sections::{parse_fragment_statistics, parse_processed_conditions};
+use crate::layout::segments::Segments;
 use crate::storage::Blob;
 use serde_json::Value;
 use std::ops::Range;
@@ -48,47 +48,63 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
 }
 
 /// What `name` in the directory of a fragment is.
-fn child(fragment: &Arc<Fragment>, name: &str) -> Node {
-    let mtime = fragment.name.timestamps.1;
-    let document = |content: fn(&FragmentInfo) -> Result<Vec<u8>>| {
-        let fragment = fragment.clone();
-        Document::node(mtime, Freshness::Immutable, move || {
+fn child(fragment: &Arc<Fragment>, name: &'static str) -> Node {
+    let large = |content: fn(&Arc<FragmentInfo>) -> Result<Segments>| {
+        document(fragment, name, move |fragment| {
             let info = fragment.open()?;
-            content(&info).map_err(|e| info.place(e))
+            content(&info).and_then(Content::of).map_err(|e| info.place(e))
         })
     };
-    let large = |content: fn(&Arc<FragmentInfo>) -> Result<Segments>| {
-        let fragment = fragment.clone();
-        document::large(mtime, Freshness::Immutable, move || {
+    let small = |content: fn(&FragmentInfo) -> Result<Value>| {
+        document(fragment, name, move |fragment| {
             let info = fragment.open()?;
-            content(&info)
-                .and_then(|segments| Content::of(&info.engine, segments))
-                .map_err(|e| info.place(e))
+            let value = content(&info).map_err(|e| info.place(e))?;
+            Ok(Content::text(render(&value)))
         })
     };
     match name {
-        "footer.json" => footer_document(fragment.clone()),
+        "footer.json" => document(fragment, name, |fragment| {
+            Ok(Content::text(render(&footer_or_front(fragment)?)))
+        }),
         "rtree.json" => large(rtree),
         "tiles.json" => large(tiles),
-        "statistics.json" => document(|info| Ok(render(&statistics(info)?))),
-        "conditions.json" => document(|info| Ok(render(&conditions(info)?))),
+        "statistics.json" => small(statistics),
+        "conditions.json" => small(conditions),
         _ => columns(fragment.clone()),
     }
 }
 
-fn footer_document(fragment: Arc<Fragment>) -> Node {
-    Document::node(fragment.name.timestamps.1, Freshness::Immutable, move || {
-        let error = match fragment.open() {
-            Ok(info) => return Ok(render(&footer(&info))),
-            Err(error) => error,
-        };
-        match (error.kind(), fragment.clear_footer()) {
-            (ErrorKind::KeyRequired | ErrorKind::WrongKey, Ok(Some((front, position)))) => {
-                Ok(render(&json::footer::clear_footer_json(&front, position)))
-            }
-            _ => Err(error),
+/// A document made of a fragment's metadata file.
+fn document(
+    fragment: &Arc<Fragment>,
+    name: &'static str,
+    content: impl Fn(&Fragment) -> Result<Content> + Send + Sync + 'static,
+) -> Node {
+    let document = Document {
+        engine: fragment.engine().clone(),
+        of: fragment.path.clone(),
+        name,
+        mtime: fragment.name.timestamps.1,
+        freshness: Freshness::Immutable,
+    };
+    let (of_state, fragment) = (fragment.clone(), fragment.clone());
+    document.node(
+        move || state_of_file(of_state.engine(), &of_state.metadata_path()),
+        move || content(&fragment),
+    )
+}
+
+fn footer_or_front(fragment: &Fragment) -> Result<Value> {
+    let error = match fragment.open() {
+        Ok(info) => return Ok(footer(&info)),
+        Err(error) => error,
+    };
+    match (error.kind(), fragment.clear_footer()) {
+        (ErrorKind::KeyRequired | ErrorKind::WrongKey, Ok(Some((front, position)))) => {
+            Ok(json::footer::clear_footer_json(&front, position))
         }
-    })
+        _ => Err(error),
+    }
 }
 
 fn footer(info: &FragmentInfo) -> Value {

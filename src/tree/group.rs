@@ -2,7 +2,7 @@
 
 use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, unreadable};
-use super::document::{Document, large};
+use super::document::{Content, Document};
 use super::json::{self, render};
 use super::metadata::metadata;
 use super::names;
@@ -11,6 +11,7 @@ use super::permissions::{Permissions, Sources, restricted};
 use crate::array::group::{Members, OpenGroup, group_metadata, is_unregistered_member};
 use crate::array::source::GROUP_DIRECTORY;
 use crate::error::{ErrorKind, Result};
+use crate::layout::segments::hash;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -79,25 +80,40 @@ impl Names for GroupDirectory {
 }
 
 impl GroupDirectory {
+    fn document(&self, name: &'static str) -> Document {
+        Document {
+            engine: self.group.engine().clone(),
+            of: self.group.path().to_path_buf(),
+            name,
+            mtime: self.mtime,
+            freshness: Freshness::Listing,
+        }
+    }
+
     fn details(&self) -> Node {
-        let group = self.group.clone();
-        let details = Document::node(self.mtime, Freshness::Listing, move || {
-            let members = group.members()?;
-            let group = members.group.as_ref().map_err(Clone::clone)?;
-            Ok(render(&json::group::group_json(group.version, &group.members)))
-        });
-        let group = self.group.clone();
-        restricted(details, move || of_files(&group, GROUP_DIRECTORY))
+        let (of_state, of_files_of, group) = (self.group.clone(), self.group.clone(), self.group.clone());
+        let details = self.document("group.json").node(
+            move || of_state.state(&of_state.members().ok()?),
+            move || {
+                let members = group.members()?;
+                let group = members.group.as_ref().map_err(Clone::clone)?;
+                let value = json::group::group_json(group.version, &group.members);
+                Ok(Content::text(render(&value)))
+            },
+        );
+        restricted(details, move || of_files(&of_files_of, GROUP_DIRECTORY))
     }
 
     fn metadata(&self) -> Node {
-        let group = self.group.clone();
-        let document = large(self.mtime, Freshness::Listing, move || {
-            let (engine, path) = (group.engine(), group.path());
-            metadata(engine, &group_metadata(engine, path)?, engine.key_for(path))
-        });
-        let group = self.group.clone();
-        restricted(document, move || of_files(&group, "__meta"))
+        let (of_state, of_files_of, group) = (self.group.clone(), self.group.clone(), self.group.clone());
+        let document = self.document("metadata.json").node(
+            move || Some(hash(&group_metadata(of_state.engine(), of_state.path()).ok()?)),
+            move || {
+                let (engine, path) = (group.engine(), group.path());
+                metadata(engine, &group_metadata(engine, path)?, engine.key_for(path))
+            },
+        );
+        restricted(document, move || of_files(&of_files_of, "__meta"))
     }
 
     /// The member at place `index`; None where nothing of it is shown.

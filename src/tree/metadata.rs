@@ -7,7 +7,6 @@ use crate::array::engine::Engine;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::format::body::Body;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,7 +28,5 @@ pub fn metadata(engine: &Arc<Engine>, paths: &[PathBuf], key: Option<&Encryption
             .map_err(|e| e.at(0).in_part("metadata").in_file(engine.storage.display(path)))?;
         bodies.push(Box::new(file));
     }
-    let mut state = DefaultHasher::new();
-    paths.hash(&mut state);
-    Content::of(engine, pairs.document(bodies)?.in_state(state.finish()))
+    Content::of(pairs.document(bodies)?)
 }

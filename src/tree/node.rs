@@ -3,6 +3,7 @@
 use super::permissions::Permissions;
 pub use crate::array::Piece;
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -86,8 +87,8 @@ impl Listing for Vec<Entry> {
 
 /// A regular file. Cheap to make: it does its work when asked.
 pub trait File: Send + Sync {
-    /// Its exact length in bytes, found without decoding a data tile.
-    fn len(&self) -> Result<u64>;
+    /// Its length and state, found without decoding a data tile.
+    fn stat(&self) -> Result<Stat>;
 
     /// Modification time in milliseconds since the Unix epoch.
     fn mtime(&self) -> u64;
@@ -103,10 +104,30 @@ pub trait File: Send + Sync {
     /// Opens it. What is read through the result is one consistent state, whatever happens to the source.
     fn open(&self) -> Result<Arc<dyn OpenFile>>;
 
+    /// The same in the state `version`, if that can still be had; else in the present one.
+    fn open_version(&self, version: u64) -> Result<Arc<dyn OpenFile>> {
+        let _ = version;
+        self.open()
+    }
+
+    /// Its exact length in bytes.
+    fn len(&self) -> Result<u64> {
+        Ok(self.stat()?.len)
+    }
+
     /// Whether it holds nothing.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
+}
+
+/// What is known of a file without opening it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Its exact length in bytes.
+    pub len: u64,
+    /// Differs between two states of a file that changes; equal numbers mean equal bytes. 0 where states are not told apart.
+    pub version: u64,
 }
 
 /// An open file: a seekable sequence of bytes.
@@ -114,7 +135,7 @@ pub trait OpenFile: Send + Sync {
     /// Its exact length in bytes.
     fn len(&self) -> u64;
 
-    /// Differs between two states of one file; equal numbers mean equal bytes.
+    /// Differs between two states of one file, as [`Stat::version`].
     fn version(&self) -> u64 {
         0
     }
@@ -125,6 +146,20 @@ pub trait OpenFile: Send + Sync {
     /// Whether it holds nothing.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl OpenFile for Layout {
+    fn len(&self) -> u64 {
+        Layout::len(self)
+    }
+
+    fn version(&self) -> u64 {
+        Layout::version(self)
+    }
+
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        Layout::read(self, clamp(self.len(), offset, size), scratch)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who may see what a node shows: nobody who could not read the files of the source that it comes from.
 
-use super::node::{Directory, File, Freshness, Listing, Node, OpenFile};
+use super::node::{Directory, File, Freshness, Listing, Node, OpenFile, Stat};
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::fragment::Fragment;
@@ -208,8 +208,8 @@ impl<F: Fn() -> Result<Permissions> + Send + Sync> Directory for Restricted<dyn 
 }
 
 impl<F: Fn() -> Result<Permissions> + Send + Sync> File for Restricted<dyn File, F> {
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
+    fn stat(&self) -> Result<Stat> {
+        self.inner.stat()
     }
 
     fn mtime(&self) -> u64 {
@@ -222,6 +222,10 @@ impl<F: Fn() -> Result<Permissions> + Send + Sync> File for Restricted<dyn File,
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
         self.inner.open()
+    }
+
+    fn open_version(&self, version: u64) -> Result<Arc<dyn OpenFile>> {
+        self.inner.open_version(version)
     }
 
     fn permissions(&self) -> Permissions {

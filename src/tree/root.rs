@@ -2,7 +2,7 @@
 
 use super::context::{Ancestors, Context};
 use super::directory::FixedDirectory;
-use super::document::Document;
+use super::document::{Content, Document};
 use super::errors::ErrorLog;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::{Permissions, restricted};
@@ -103,7 +103,7 @@ impl Tree {
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the source contains itself"))?;
         drop(array);
         let errors: Arc<ErrorLog> = Arc::default();
-        let own = own_directory(stats.clone(), errors.clone());
+        let own = own_directory(&engine, errors.clone());
         let root = match inner {
             Node::Directory(inner) => Node::Directory(Arc::new(RootDirectory { inner, own })),
             Node::File(_) => return Err(Error::new(ErrorKind::Internal, "the root of the tree is a file")),
@@ -213,24 +213,37 @@ impl Directory for RootDirectory {
 }
 
 /// `.tiledbfs/`. Errors tell names and values, and counters what is read: these are for the user who mounted it alone.
-fn own_directory(stats: Arc<Stats>, errors: Arc<ErrorLog>) -> Node {
+fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::time::now();
     let names = ["version", "stats.json", "errors.jsonl"].map(|name| (name, NodeType::File));
+    let engine = engine.clone();
     let directory = FixedDirectory::node(mounted, Freshness::Immutable, names.into(), move |name| {
-        let (stats, errors) = (stats.clone(), errors.clone());
+        let document = |freshness| Document {
+            engine: engine.clone(),
+            of: PathBuf::from(OWN_DIRECTORY),
+            name,
+            mtime: mounted,
+            freshness,
+        };
         match name {
             "version" => {
-                let version = format!(
-                    "tiledbfs {}\nformat versions 1 to {MAX_VERSION}\n",
-                    env!("CARGO_PKG_VERSION")
-                );
-                let version = Document::node(mounted, Freshness::Immutable, move || {
-                    Ok(version.clone().into_bytes())
-                });
-                restricted(version, || Ok(Permissions::everybody()))
+                let (version, newest) = (env!("CARGO_PKG_VERSION"), MAX_VERSION);
+                let text = format!("tiledbfs {version}\nformat versions 1 to {newest}\n");
+                let render = move || Ok(Content::text(text.clone().into()));
+                let node = document(Freshness::Immutable).node(|| Some(0), render);
+                restricted(node, || Ok(Permissions::everybody()))
             }
-            "stats.json" => Document::node(mounted, Freshness::Live, move || Ok(stats_json(&stats))),
-            _ => Document::node(mounted, Freshness::Live, move || Ok(errors.snapshot().0)),
+            "stats.json" => {
+                let stats = engine.stats.clone();
+                document(Freshness::Live).node(|| None, move || Ok(Content::text(stats_json(&stats))))
+            }
+            _ => {
+                let (of_state, errors) = (errors.clone(), errors.clone());
+                document(Freshness::Live).node(
+                    move || Some(of_state.snapshot().1),
+                    move || Ok(Content::text(errors.snapshot().0)),
+                )
+            }
         }
     });
     restricted(directory, || Ok(Permissions::everybody()))

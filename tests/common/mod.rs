@@ -17,7 +17,9 @@ use tiledbfs::error::{Error, ErrorKind, Result};
 use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
 use tiledbfs::stats::Stats;
 use tiledbfs::tree::node::clamp;
-use tiledbfs::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Tree};
+use tiledbfs::tree::{
+    Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat, Tree,
+};
 
 /// 2023-11-14T22:13:20.123Z
 pub const MTIME: u64 = 1_700_000_000_123;
@@ -118,8 +120,16 @@ pub fn file(bytes: impl Into<Vec<u8>>) -> Node {
 }
 
 impl File for MemFile {
-    fn len(&self) -> Result<u64> {
-        Ok(self.state.lock().unwrap().1.len() as u64)
+    fn stat(&self) -> Result<Stat> {
+        let state = self.state.lock().unwrap();
+        Ok(Stat {
+            len: state.1.len() as u64,
+            version: if self.freshness == Freshness::Listing {
+                state.0
+            } else {
+                0
+            },
+        })
     }
     fn mtime(&self) -> u64 {
         MTIME
@@ -181,8 +191,11 @@ fn fail(fault: Option<Fault>, place: &str) -> Result<()> {
 }
 
 impl File for BrokenFile {
-    fn len(&self) -> Result<u64> {
-        fail(self.len, "len").map(|()| 10_000)
+    fn stat(&self) -> Result<Stat> {
+        fail(self.len, "len").map(|()| Stat {
+            len: 10_000,
+            version: 0,
+        })
     }
     fn mtime(&self) -> u64 {
         MTIME

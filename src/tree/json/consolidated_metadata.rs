@@ -3,7 +3,7 @@
 use super::render::{self, line};
 use super::value;
 use crate::error::Error;
-use crate::tree::segments::{Cutter, Parts, Segments};
+use crate::layout::segments::{Cutter, Parts, Segments};
 use serde_json::{Value, json};
 use std::ops::Range;
 

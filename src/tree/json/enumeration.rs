@@ -5,7 +5,7 @@ use super::{render, value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::{Body, BodyCursor};
 use crate::format::datatype::{CellValNum, Datatype};
-use crate::tree::segments::{Cutter, Parts, Segments};
+use crate::layout::segments::{Cutter, Parts, Segments};
 use serde_json::Value;
 use std::ops::Range;
 

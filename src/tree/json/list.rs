@@ -5,7 +5,7 @@ use super::value;
 use crate::error::{Error, Result};
 use crate::format::body::{Body, MAX_VALUE, u64_items};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
-use crate::tree::segments::Cutter;
+use crate::layout::segments::Cutter;
 use std::ops::Range;
 
 /// Offsets of var-sized values that are read at once.

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::format::body::{Body, MAX_VALUE};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::metadata::{MetadataRecord, each_record};
+use crate::layout::segments::{Cutter, Parts, Segments};
 use crate::tree::names;
-use crate::tree::segments::{Cutter, Parts, Segments};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -10,7 +10,7 @@ use crate::format::body::Body;
 use crate::format::fragment::Boxes;
 use crate::format::fragment::boxes::{Bounds, to_rect};
 use crate::format::schema::{Dimension, Schema};
-use crate::tree::segments::{Cutter, Parts, Segments};
+use crate::layout::segments::{Cutter, Parts, Segments};
 use serde_json::Value;
 use std::ops::Range;
 use std::sync::Arc;

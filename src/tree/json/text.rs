@@ -3,7 +3,7 @@
 use super::{render, value};
 use crate::error::{Error, Result};
 use crate::format::body::Body;
-use crate::tree::segments::Cutter;
+use crate::layout::segments::Cutter;
 use std::ops::Range;
 use std::str::from_utf8;
 

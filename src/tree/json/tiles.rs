@@ -8,7 +8,7 @@ use super::{render, value};
 use crate::error::Result;
 use crate::format::body::{Body, BodyCursor};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
-use crate::tree::segments::{Cutter, Parts, Segments};
+use crate::layout::segments::{Cutter, Parts, Segments};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -379,7 +379,7 @@ mod tests {
         });
         let expected = render::render(&Value::Object(expected.collect()));
         assert!(segments.render().unwrap() == expected);
-        let ends = segments.measure().unwrap();
+        let ends = segments.measure().unwrap().ends;
         assert_eq!(ends.last(), Some(&(expected.len() as u64)));
     }
 

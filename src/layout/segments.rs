@@ -3,12 +3,12 @@
 //! Of a segment nothing is kept but its length, so that the length of the document is exact and a read renders only what it
 //! covers. The text goes through the cache, as decoded chunks do.
 
-use super::node::{OpenFile, Piece, clamp};
-use crate::array::cache::{Item, Key};
+use super::Source;
+use crate::array::cache::{Item, Keep, Key, Lengths};
 use crate::array::engine::Engine;
-use crate::array::sequence::Sequence;
+use crate::array::part::Sink;
 use crate::error::{Error, ErrorKind, Result};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,7 +92,6 @@ impl Cutter {
     /// The segments of the document that `parts` writes.
     pub fn finish(self, parts: impl Parts + 'static) -> Segments {
         Segments {
-            identity: 0,
             parts: Box::new(parts),
             starts: self.starts,
             counts: self.counts,
@@ -115,7 +114,6 @@ fn check_length(length: u64) -> Result<()> {
 
 /// A document cut into segments.
 pub struct Segments {
-    identity: u64,
     parts: Box<dyn Parts>,
     starts: Vec<(usize, u64)>,
     counts: Vec<u64>,
@@ -125,18 +123,6 @@ impl Segments {
     /// How many; at least 1.
     pub fn count(&self) -> usize {
         self.starts.len()
-    }
-
-    /// The same for a document that changes: `identity` differs between its states.
-    #[must_use]
-    pub fn in_state(mut self, identity: u64) -> Self {
-        self.identity = identity;
-        self
-    }
-
-    /// Differs between states of a document that changes.
-    pub fn identity(&self) -> u64 {
-        self.identity
     }
 
     /// Appends the text of segment `segment`.
@@ -169,20 +155,20 @@ impl Segments {
         Ok(text)
     }
 
-    /// Where each segment ends in the text. Renders all of them, one after the other on each core.
-    pub fn measure(&self) -> Result<Arc<[u64]>> {
+    /// Where each segment ends in the text, and a hash of it. Renders all of them, one after the other on each core.
+    pub fn measure(&self) -> Result<Lengths> {
         /// Fewer segments than this are not worth a thread.
         const EACH: usize = 4;
         let next = AtomicUsize::new(0);
         let failed = Mutex::new(None);
         let total = AtomicU64::new(0);
         let work = || {
-            let mut lengths = Vec::new();
+            let mut measured = Vec::new();
             let mut text = Vec::new();
             loop {
                 let segment = next.fetch_add(1, Ordering::Relaxed);
                 if segment >= self.count() {
-                    return lengths;
+                    return measured;
                 }
                 text.clear();
                 let written = self.write(segment, &mut text).and_then(|()| {
@@ -197,76 +183,66 @@ impl Segments {
                     if failed.as_ref().is_none_or(|(known, _)| *known > segment) {
                         *failed = Some((segment, error));
                     }
-                    return lengths;
+                    return measured;
                 }
-                lengths.push((segment, text.len() as u64));
+                measured.push((segment, text.len() as u64, hash(&text)));
             }
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = cores.min(self.count() / EACH);
-        let lengths = std::thread::scope(|scope| {
+        let mut measured = std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut lengths = work();
+            let mut measured = work();
             for thread in others {
                 match thread.join() {
-                    Ok(more) => lengths.extend(more),
+                    Ok(more) => measured.extend(more),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
-            lengths
+            measured
         });
         if let Some((_, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let mut ends = vec![0; self.count()];
-        for (segment, length) in lengths {
-            if let Some(end) = ends.get_mut(segment) {
-                *end = length;
-            }
-        }
+        measured.sort_unstable();
         let mut sum = 0u64;
-        for end in &mut ends {
-            sum = sum.saturating_add(*end);
-            *end = sum;
+        let mut ends = Vec::with_capacity(measured.len());
+        for (_, length, _) in &measured {
+            sum = sum.saturating_add(*length);
+            ends.push(sum);
         }
-        Ok(ends.into())
+        let version = hash(&measured);
+        Ok(Lengths { ends, version })
     }
 }
 
-/// A document in segments, open.
-pub struct OpenSegments {
+/// A hash that is the same in every process.
+pub fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A document in segments, open: each is rendered when it is read, and then is in the cache.
+pub struct Rendered {
     engine: Arc<Engine>,
     segments: Segments,
-    ends: Arc<[u64]>,
+    lengths: Arc<Lengths>,
     object: u64,
-    sequence: Sequence,
 }
 
-impl OpenSegments {
-    /// What `segments` has, which end at `ends`. `object` names the document in the cache, in this state.
-    pub fn new(engine: Arc<Engine>, segments: Segments, ends: Arc<[u64]>, object: u64) -> Self {
-        OpenSegments {
+impl Rendered {
+    /// What `segments` have, which were measured as `lengths`. `object` names the document in the cache, in this state.
+    pub fn new(engine: Arc<Engine>, segments: Segments, lengths: Arc<Lengths>, object: u64) -> Self {
+        Rendered {
             engine,
             segments,
-            ends,
+            lengths,
             object,
-            sequence: Sequence::default(),
         }
     }
 
-    /// A number for [`OpenSegments::new`] that no other document has: 64 bits of a keyed hash, as the numbers of files are.
-    pub fn object() -> u64 {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        RandomState::new().hash_one(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn text(
-        &self,
-        segment: usize,
-        range: &Range<u64>,
-        keep: crate::array::cache::Keep,
-    ) -> Result<Arc<Vec<u8>>> {
-        let length = range.end.saturating_sub(range.start);
+    fn text(&self, segment: usize, length: u64, keep: Keep) -> Result<Arc<Vec<u8>>> {
         let key = Key {
             object: self.object,
             tile: segment as u64,
@@ -290,52 +266,42 @@ impl OpenSegments {
         })?;
         match item {
             Item::Chunk { data, .. } => Ok(data),
-            Item::Index(_) => Err(Error::new(ErrorKind::Internal, "an index in place of text")),
+            Item::Index(_) | Item::Lengths(_) => {
+                Err(Error::new(ErrorKind::Internal, "something else in place of text"))
+            }
         }
     }
 }
 
-impl OpenFile for OpenSegments {
+impl Source for Rendered {
     fn len(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
+        self.lengths.ends.last().copied().unwrap_or(0)
     }
 
-    fn version(&self) -> u64 {
-        self.segments.identity
-    }
-
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
-        let wanted = clamp(self.len(), offset, size);
-        let keep = self.sequence.next(&wanted);
-        scratch.clear();
-        let mut position = wanted.start;
-        let mut segment = self.ends.partition_point(|end| *end <= wanted.start);
-        while position < wanted.end {
-            let start = match segment.checked_sub(1) {
-                Some(before) => self.ends.get(before).copied().unwrap_or(0),
-                None => 0,
-            };
-            let end = self.ends.get(segment).copied().unwrap_or(position);
-            let text = self.text(segment, &(start..end), keep)?;
-            let part =
-                position.saturating_sub(start) as usize..wanted.end.min(end).saturating_sub(start) as usize;
-            if position == wanted.start && end >= wanted.end {
-                return Ok(Piece::Shared(text, part));
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let ends = &self.lengths.ends;
+        let first = ends.partition_point(|end| *end <= range.start);
+        let mut start = first.checked_sub(1).and_then(|before| ends.get(before)).copied();
+        for (segment, &end) in ends.iter().enumerate().skip(first) {
+            let from = start.replace(end).unwrap_or(0);
+            if from >= range.end {
+                break;
             }
-            scratch.extend_from_slice(text.get(part).unwrap_or(&[]));
-            position = end.max(position);
-            segment = segment.saturating_add(1);
-            if segment > self.ends.len() {
-                return Err(Error::new(ErrorKind::Internal, "a read past the last segment"));
-            }
+            let text = self.text(segment, end.saturating_sub(from), sink.keep)?;
+            let part = range.start.max(from)..range.end.min(end);
+            sink.shared(
+                text,
+                part.start.saturating_sub(from) as usize..part.end.saturating_sub(from) as usize,
+            )?;
         }
-        Ok(Piece::Scratch(scratch))
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Layout;
     use crate::stats::Stats;
     use crate::storage::MemoryStorage;
 
@@ -398,7 +364,7 @@ mod tests {
                     segments.render().unwrap() == whole(counts),
                     "{counts:?} of {bytes}"
                 );
-                let ends = segments.measure().unwrap();
+                let ends = segments.measure().unwrap().ends;
                 assert_eq!(ends.len(), segments.count());
                 assert_eq!(ends.last().copied(), Some(whole(counts).len() as u64));
             }
@@ -414,16 +380,21 @@ mod tests {
         // Room for all segments, for few and for none.
         for cache in [64 << 20, 1 << 20, 1] {
             let segments = segments(&counts, 60_000);
-            let ends = segments.measure().unwrap();
+            let ends = segments.measure().unwrap().ends;
             assert!(ends.len() > 50);
-            let open = OpenSegments::new(engine(cache), segments, ends.clone(), 7);
+            let lengths = Arc::new(Lengths {
+                ends: ends.clone(),
+                version: 0,
+            });
+            let rendered = Rendered::new(engine(cache), segments, lengths, 7);
+            let open = Layout::new(0, vec![Box::new(rendered)]).unwrap();
             assert_eq!(open.len(), text.len() as u64);
             let mut scratch = Vec::new();
             let mut check = |offset: u64, size: usize| {
                 let end = text.len().min(offset as usize + size);
                 let expected = text.get(offset as usize..end).unwrap_or(&[]);
                 assert!(
-                    *open.read(offset, size, &mut scratch).unwrap() == *expected,
+                    *open.read(offset..offset + size as u64, &mut scratch).unwrap() == *expected,
                     "{size} at {offset}"
                 );
             };

@@ -1,0 +1,167 @@
+//! Open files as parts of known length, one after the other: bytes, cells of a field, text that is made when it is read.
+//!
+//! To read is to find the part and to fill the range. What a part is made of is its own affair ([`Source`]): the cells of a column as they are
+//! or through a small function, the segments of a document ([`segments`]).
+
+pub mod segments;
+
+use crate::array::Piece;
+use crate::array::column::OpenColumn;
+use crate::array::held::Held;
+use crate::array::part::Sink;
+use crate::array::sequence::Sequence;
+use crate::error::{Error, Result};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of known length, fetched or made when they are read.
+pub trait Source: Send + Sync {
+    /// How many.
+    fn len(&self) -> u64;
+
+    /// Appends those in `range`, which does not reach beyond their end.
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()>;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Source for Vec<u8> {
+    fn len(&self) -> u64 {
+        Vec::len(self) as u64
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let bytes = self.get(range.start as usize..range.end as usize);
+        sink.write(|out| out.extend_from_slice(bytes.unwrap_or_default()));
+        Ok(())
+    }
+}
+
+impl Source for OpenColumn {
+    fn len(&self) -> u64 {
+        OpenColumn::len(self)
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        self.append(range, sink)
+    }
+}
+
+impl Source for Arc<Held> {
+    fn len(&self) -> u64 {
+        self.bytes().len() as u64
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        sink.shared(self.bytes().clone(), range.start as usize..range.end as usize)
+    }
+}
+
+/// A file: parts, one after the other.
+pub struct Layout {
+    parts: Vec<Box<dyn Source>>,
+    /// Where each part ends.
+    ends: Vec<u64>,
+    version: u64,
+    sequence: Sequence,
+}
+
+impl Layout {
+    /// The file that `parts` make. `version` differs between two states of it. `LimitExceeded` for more than 2^64 bytes.
+    pub fn new(version: u64, parts: Vec<Box<dyn Source>>) -> Result<Layout> {
+        let mut end = 0u64;
+        let ends = parts.iter().map(|part| {
+            end = end.checked_add(part.len())?;
+            Some(end)
+        });
+        let ends = ends.collect::<Option<_>>();
+        Ok(Layout {
+            ends: ends.ok_or_else(|| Error::limit("a file of more than 2^64 bytes").at(0))?,
+            parts,
+            version,
+            sequence: Sequence::default(),
+        })
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Differs between two states of it.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The bytes in `range`, cut at the end of the file. `scratch` is memory that the answer may be put together in; what it held is lost.
+    pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let len = self.len();
+        let range = range.start.min(len)..range.end.min(len);
+        let mut sink = Sink::new(scratch, self.sequence.next(&range));
+        let mut index = self.ends.partition_point(|end| *end <= range.start);
+        let mut position = range.start;
+        while position < range.end {
+            let (Some(part), Some(&end)) = (self.parts.get(index), self.ends.get(index)) else {
+                break;
+            };
+            let start = end.saturating_sub(part.len());
+            let to = range.end.min(end);
+            if position < to {
+                part.read(
+                    position.saturating_sub(start)..to.saturating_sub(start),
+                    &mut sink,
+                )?;
+            }
+            position = to.max(position);
+            index = index.saturating_add(1);
+        }
+        Ok(sink.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_gives_what_the_parts_have_there() {
+        let parts: [&[u8]; 6] = [b"", b"head", b"", b"a longer part", b"z", b""];
+        let boxed = parts
+            .iter()
+            .map(|part| Box::new(part.to_vec()) as Box<dyn Source>);
+        let layout = Layout::new(7, boxed.collect()).unwrap();
+        let whole = parts.concat();
+        assert_eq!((layout.len(), layout.version()), (whole.len() as u64, 7));
+        let mut scratch = Vec::new();
+        for start in 0..whole.len() + 3 {
+            for end in start..whole.len() + 3 {
+                let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+                let expected = &whole[start.min(whole.len())..end.min(whole.len())];
+                assert_eq!(*piece, *expected, "{start}..{end}");
+            }
+        }
+        assert!(Layout::new(0, Vec::new()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_beyond_all_numbers_is_refused() {
+        struct Endless;
+        impl Source for Endless {
+            fn len(&self) -> u64 {
+                u64::MAX
+            }
+            fn read(&self, _: Range<u64>, _: &mut Sink<'_>) -> Result<()> {
+                unreachable!("it is not read")
+            }
+        }
+        assert!(Layout::new(0, vec![Box::new(Endless), Box::new(vec![1])]).is_err());
+    }
+}
