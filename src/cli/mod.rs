@@ -5,8 +5,10 @@
 
 mod cat;
 mod check;
+mod copy;
 mod daemon;
 mod helper;
+mod info;
 mod logging;
 mod ls;
 mod man;
@@ -45,6 +47,8 @@ Examples:
   tiledbfs unmount /mnt/arrays
   tiledbfs ls -l my_array/fragments      look without mounting
   tiledbfs cat my_array/schema.json | jq .
+  tiledbfs info my_array                 what it is, on one screen
+  tiledbfs cp -r my_array/schemas /tmp
   tiledbfs check ~/arrays                look for damage
 
 Run `tiledbfs help COMMAND` for the options of a command.";
@@ -63,6 +67,12 @@ enum Command {
     /// Write files of the tree to stdout without mounting it
     #[command(after_help = cat::EXAMPLES)]
     Cat(cat::CatArgs),
+    /// Copy files and directories of the tree without mounting it
+    #[command(after_help = copy::HELP)]
+    Cp(copy::CopyArgs),
+    /// Tell what an array is, or what is in a group or directory
+    #[command(after_help = info::HELP)]
+    Info(info::InfoArgs),
     /// Decode everything without mounting it, and list what is wrong
     #[command(after_help = check::HELP)]
     Check(check::CheckArgs),
@@ -156,6 +166,8 @@ pub fn main() -> ExitCode {
         Command::Unmount(args) => success(unmount::run(&args.mountpoint, args.lazy)),
         Command::Ls(args) => success(ls::run(&args)),
         Command::Cat(args) => success(cat::run(&args)),
+        Command::Cp(args) => success(copy::run(&args)),
+        Command::Info(args) => success(info::run(&args)),
         Command::Check(args) => check::run(&args),
         Command::Completions(args) => success(man::completions(&args, command)),
         Command::Man(args) => success(man::run(&args, command)),

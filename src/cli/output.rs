@@ -1,6 +1,7 @@
 //! Writing to stdout, for as long as somebody reads.
 
 use super::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -23,6 +24,12 @@ impl From<io::Error> for Stop {
     }
 }
 
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failed(failure)
+    }
+}
+
 /// Turns a reader's going away into success.
 pub fn finish(result: Result<(), Stop>) -> Result<(), Failure> {
     match result {
@@ -39,14 +46,25 @@ pub fn stdout() -> Result<File, Failure> {
     }
 }
 
+/// A bar on stderr that counts bytes, whose length is not known yet; hidden where stderr is no terminal.
+pub fn progress_bar() -> ProgressBar {
+    let template = "[{bar:24}] {percent:>3}%  {bytes} of {total_bytes}  {wide_msg}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style.progress_chars("#>-"))
+}
+
 /// What went wrong of several things that are done all the same: the last is how the program ends, those before it are shown at once.
 #[derive(Default)]
-pub struct Failures(Option<Failure>);
+pub struct Failures {
+    last: Option<Failure>,
+    count: u64,
+}
 
 impl Failures {
     /// Notes one more.
     pub fn add(&mut self, failure: Failure) {
-        if let Some(before) = self.0.replace(failure) {
+        self.count += 1;
+        if let Some(before) = self.last.replace(failure) {
             before.show();
         }
     }
@@ -58,8 +76,13 @@ impl Failures {
         }
     }
 
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Success if there was none.
     pub fn result(self) -> Result<(), Failure> {
-        self.0.map_or(Ok(()), Err)
+        self.last.map_or(Ok(()), Err)
     }
 }

@@ -69,8 +69,12 @@ fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure>
 
 /// Something that was asked for.
 pub struct Found<'a> {
+    /// SOURCE, absolute and without symbolic links.
+    pub source: &'a Path,
     /// Its path, as messages show it.
     pub path: &'a OsStr,
+    /// Its name in the tree; None for SOURCE itself.
+    pub name: Option<&'a OsStr>,
     /// What is there.
     pub node: Node,
 }
@@ -85,9 +89,12 @@ pub fn visit(
 ) -> Result<(), Failure> {
     let mut failures = Failures::default();
     for request in requests(source, paths)? {
-        let opened = check_source(or_here(&request.source)).and_then(|path| open_tree(&path, options));
-        let tree = match opened {
-            Ok(tree) => tree,
+        let opened = check_source(or_here(&request.source)).and_then(|source| {
+            let tree = open_tree(&source, options)?;
+            Ok((source, tree))
+        });
+        let (source, tree) = match opened {
+            Ok(opened) => opened,
             Err(failure) => {
                 failures.add(failure);
                 continue;
@@ -101,7 +108,15 @@ pub fn visit(
             let mut found = false;
             let mut each = |path: &OsStr, node: Result<Node, Failure>| {
                 found = true;
-                match node.map(|node| each(Found { path, node }, &mut failures)) {
+                let source = &*source;
+                let name = Path::new(path).file_name().filter(|_| !names.is_empty());
+                let found = |node| Found {
+                    source,
+                    path,
+                    name,
+                    node,
+                };
+                match node.map(|node| each(found(node), &mut failures)) {
                     Ok(Err(Stop::Closed)) => Err(()),
                     Ok(Ok(())) => Ok(()),
                     Ok(Err(Stop::Failed(failure))) | Err(failure) => {

@@ -37,6 +37,58 @@ fn date_and_time(nanoseconds: i128) -> Option<(String, String)> {
     ))
 }
 
+/// The unit in which a datatype counts from 1970 on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Calendar years.
+    Years,
+    /// Calendar months.
+    Months,
+    /// So many nanoseconds.
+    Nanoseconds(i128),
+}
+
+impl Unit {
+    /// The unit of `DATETIME_MS` and its like, where these are no finer than nanoseconds.
+    pub fn of(datatype: &str) -> Option<Unit> {
+        Some(match datatype.strip_prefix("DATETIME_")? {
+            "YEAR" => Unit::Years,
+            "MONTH" => Unit::Months,
+            "WEEK" => Unit::Nanoseconds(7 * DAY),
+            "DAY" => Unit::Nanoseconds(DAY),
+            "HR" => Unit::Nanoseconds(3600 * SECOND),
+            "MIN" => Unit::Nanoseconds(60 * SECOND),
+            "SEC" => Unit::Nanoseconds(SECOND),
+            "MS" => Unit::Nanoseconds(1_000_000),
+            "US" => Unit::Nanoseconds(1000),
+            "NS" => Unit::Nanoseconds(1),
+            _ => return None,
+        })
+    }
+
+    /// The date and time that is `number` units after the beginning of 1970, as far as the unit tells it. None before the year 0 and after 9999.
+    pub fn show(self, number: i64) -> Option<String> {
+        let nanoseconds = match self {
+            Unit::Years => {
+                let year = number
+                    .checked_add(1970)
+                    .filter(|year| (0..=9999).contains(year))?;
+                return Some(format!("{year:04}"));
+            }
+            Unit::Months => {
+                let year = Unit::Years.show(number.div_euclid(12))?;
+                return Some(format!("{year}-{:02}", number.rem_euclid(12) + 1));
+            }
+            Unit::Nanoseconds(unit) => i128::from(number) * unit,
+        };
+        let (date, time) = date_and_time(nanoseconds)?;
+        Some(match self {
+            Unit::Nanoseconds(unit) if unit % DAY == 0 => date,
+            _ => format!("{date}T{time}"),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +105,36 @@ mod tests {
             (u64::MAX, "18446744073709551615"),
         ] {
             assert_eq!(time(milliseconds), text);
+        }
+    }
+
+    #[test]
+    fn dates_of_every_unit() {
+        for (datatype, number, text) in [
+            ("DATETIME_YEAR", 54, "2024"),
+            ("DATETIME_MONTH", -1, "1969-12"),
+            ("DATETIME_WEEK", 1, "1970-01-08"),
+            ("DATETIME_DAY", 19_782, "2024-02-29"),
+            ("DATETIME_HR", 25, "1970-01-02T01:00:00"),
+            ("DATETIME_MIN", -1, "1969-12-31T23:59:00"),
+            ("DATETIME_SEC", 1_700_000_000, "2023-11-14T22:13:20"),
+            ("DATETIME_MS", 1_700_000_000_123, "2023-11-14T22:13:20.123"),
+            ("DATETIME_US", 1, "1970-01-01T00:00:00.000001"),
+            ("DATETIME_NS", 1, "1970-01-01T00:00:00.000000001"),
+        ] {
+            assert_eq!(
+                Unit::of(datatype).unwrap().show(number).as_deref(),
+                Some(text),
+                "{datatype}"
+            );
+        }
+        for datatype in ["DATETIME_PS", "DATETIME_AS", "TIME_SEC", "INT64"] {
+            assert_eq!(Unit::of(datatype), None);
+        }
+        for datatype in ["DATETIME_YEAR", "DATETIME_MONTH", "DATETIME_DAY", "DATETIME_SEC"] {
+            for number in [i64::MIN, i64::MAX] {
+                assert_eq!(Unit::of(datatype).unwrap().show(number), None, "{datatype}");
+            }
         }
     }
 }

@@ -35,7 +35,7 @@ fn a_clean_source() {
     assert_eq!(stderr.lines().count(), 1, "{stderr:?}");
     assert!(!stderr.contains(['\r', '\x1b']), "{stderr:?}");
     assert!(
-        stderr.starts_with("checked 1 group, 2 arrays, 4 fragments, 22 columns, 102 tiles, 167.5 KiB ("),
+        stderr.starts_with("checked 1 group, 2 arrays, 4 fragments, 22 columns, 102 tiles, 167.46 KiB ("),
         "{stderr}"
     );
     assert!(stderr.ends_with(": 0 problems\n"), "{stderr}");
@@ -90,7 +90,10 @@ fn a_damaged_source() {
     assert_eq!(of("note")["kind"], "name");
     let problem = of("problem").as_object().unwrap();
     let keys: Vec<&String> = problem.keys().collect();
-    assert_eq!(keys, ["level", "kind", "path", "part", "offset", "message"]);
+    assert_eq!(
+        keys,
+        ["source", "level", "kind", "path", "part", "offset", "message"]
+    );
     assert_eq!(
         (&problem["kind"], &problem["part"]),
         (&Value::from("commit"), &Value::Null)
@@ -137,4 +140,34 @@ fn an_encrypted_array_without_its_key_is_unchecked() {
         "{stdout}"
     );
     assert!(stderr.ends_with(": 0 problems, 3 unchecked\n"), "{stderr}");
+}
+
+#[test]
+fn several_sources() {
+    let place = damaged();
+    let one = place.path().to_str().unwrap();
+    let weather = sample().join("weather");
+    let (code, stdout, stderr) = run(&weather, &[one, "/nonexistent"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    let mut lines = stdout.lines();
+    assert!(
+        lines.all(|line| line
+            .trim_start_matches("note: ")
+            .starts_with(&format!("{one}/two\\nlines/"))),
+        "{stdout}"
+    );
+    assert!(stderr.contains("/nonexistent: no such file"), "{stderr}");
+    assert!(stderr.contains("checked 2 arrays, "), "{stderr}");
+    let (_, stdout, _) = run(&weather, &[one, "--json"]);
+    assert_eq!(
+        stdout.matches(&format!("\"source\":\"{one}\"")).count(),
+        2,
+        "{stdout}"
+    );
+    // Without problems, that one of them is missing is what counts.
+    assert_eq!(run(&weather, &["/nonexistent"]).0, Some(2));
+    assert_eq!(
+        run(&weather, &[sample().join("lightning").to_str().unwrap()]).0,
+        Some(0)
+    );
 }

@@ -1,9 +1,11 @@
 //! The commands that need no mount: their output and exit codes.
 
 mod check;
+mod copy;
 #[path = "../common/copying.rs"]
 mod copying;
 mod help;
+mod info;
 mod tree;
 
 use std::ffi::OsStr;

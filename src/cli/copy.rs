@@ -1,0 +1,578 @@
+//! `tiledbfs cp`: copies of files and directories of the tree.
+//!
+//! A file has its name only once it is whole: until then it is [`PART`], beside it. A directory that is not yet whole holds
+//! [`UNFINISHED`], which says of what it is the copy, so that the same command goes on with it.
+
+use super::output::{Failures, Stop, progress_bar};
+use super::paths::{Found, failed, join, visit};
+use super::{Failure, SourceArgs, logging, show_path};
+use crate::array::time::now;
+use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, OpenFile};
+use clap::{Args, ValueHint};
+use indicatif::{HumanBytes, ProgressBar};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
+use std::{iter, thread};
+
+pub(super) const HELP: &str = "\
+Where DEST is a directory, copies go into it; otherwise it is the name of the
+copy. Copies can be written to and deleted, as any new file. A file has its name
+only when it is whole; one that cannot be read has no copy, and the exit code is
+1. A directory that is not yet whole holds `.tiledbfs-unfinished`, and the same
+command goes on with it. .tiledbfs/ is not copied with the rest.
+
+Examples:
+  tiledbfs cp my_array schema.json /tmp
+  tiledbfs cp -r my_array/fragments ~/backup
+  tiledbfs cp -r --skip-existing my_array/fragments ~/backup    go on with it
+  tiledbfs cp -r ~/arrays . /mnt/copy      all in SOURCE, into /mnt/copy itself";
+
+#[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
+pub(super) struct CopyArgs {
+    /// What `tiledbfs mount` would mount; or SOURCE/PATH as one
+    #[arg(value_hint = ValueHint::AnyPath)]
+    source: OsString,
+    /// Directories and files of the tree; * ? [a-z] stand for all that they match
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+    /// A directory, or the name of the copy
+    #[arg(required = true, value_hint = ValueHint::AnyPath)]
+    dest: PathBuf,
+    /// Copy directories with all that is in them
+    #[arg(short, long, visible_short_alias = 'R')]
+    recursive: bool,
+    /// Leave files that DEST has already, of the same length and no older
+    #[arg(long)]
+    skip_existing: bool,
+    /// Take DEST for the name of the copy, also where it is a directory
+    #[arg(short = 'T', long)]
+    no_target_directory: bool,
+    /// No progress bar and no summary on stderr
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    source_args: SourceArgs,
+}
+
+/// What a file is called in its directory while it is written.
+const PART: &str = ".tiledbfs-part";
+
+/// What a directory holds as long as it is not a whole copy.
+const UNFINISHED: &str = ".tiledbfs-unfinished";
+
+/// Bytes read and written at once by a thread.
+const PIECE: u64 = 4 << 20;
+
+/// Threads that read one file.
+const MOST_THREADS: usize = 8;
+
+/// Runs `tiledbfs cp`. What cannot be copied does not keep the rest from being so.
+pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
+    logging::to_stderr();
+    let mut copier = Copier {
+        args,
+        bar: if args.quiet {
+            ProgressBar::hidden()
+        } else {
+            progress_bar()
+        },
+        threads: thread::available_parallelism().map_or(1, |n| n.get().min(MOST_THREADS)),
+        interrupted: Arc::default(),
+        copied: 0,
+        bytes: 0,
+        skipped: 0,
+    };
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // The first asks it to tidy up, the second ends it.
+        let registered = flag::register_conditional_default(signal, copier.interrupted.clone())
+            .and_then(|_| flag::register(signal, copier.interrupted.clone()));
+        registered.map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
+    }
+    let into = !args.no_target_directory && args.dest.is_dir();
+    let mut names = HashSet::new();
+    let options = args.source_args.options()?;
+    let visited = visit(&args.source, &args.paths, &options, |found, failures| {
+        let target = match into {
+            true => copier.target(&found)?,
+            false => args.dest.clone(),
+        };
+        if !names.insert(target.clone()) {
+            let what = match into {
+                true => "was copied to already",
+                false => "is not a directory that several files could be copied into",
+            };
+            return Err(failed(target.as_os_str(), what).into());
+        }
+        copier.check_place(&found, &target)?;
+        match found.node {
+            Node::File(file) => {
+                copier.measure(iter::once(Node::File(file.clone())));
+                copier.file(&*file, &target, found.path)
+            }
+            Node::Directory(_) if !args.recursive => {
+                Err(failed(found.path, "is a directory (use -r)").into())
+            }
+            Node::Directory(ref directory) => copier.tree(directory, &target, &found, failures),
+        }
+    });
+    copier.bar.finish_and_clear();
+    if !args.quiet && (copier.skipped > 0 || !copier.bar.is_hidden()) {
+        let bytes = HumanBytes(copier.bytes);
+        eprintln!(
+            "{} copied ({bytes}), {} there already",
+            files(copier.copied),
+            copier.skipped
+        );
+    }
+    if copier.interrupted.load(Ordering::Relaxed) {
+        return Err(Failure {
+            code: 130,
+            message: "interrupted: what is copied is whole; --skip-existing goes on".to_owned(),
+        });
+    }
+    visited
+}
+
+fn files(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "file" } else { "files" })
+}
+
+/// A copy under way.
+struct Copier<'a> {
+    args: &'a CopyArgs,
+    bar: ProgressBar,
+    threads: usize,
+    interrupted: Arc<AtomicBool>,
+    copied: u64,
+    bytes: u64,
+    skipped: u64,
+}
+
+impl Copier<'_> {
+    /// The name of the copy where DEST is a directory.
+    fn target(&self, found: &Found<'_>) -> Result<PathBuf, Stop> {
+        let dest = &self.args.dest;
+        let is_directory = matches!(found.node, Node::Directory(_));
+        if is_directory && fs::read(dest.join(UNFINISHED)).is_ok_and(|text| text == unfinished(found)) {
+            return Ok(dest.clone());
+        }
+        Ok(match (found.name, self.args.paths.is_empty()) {
+            (Some(name), _) => dest.join(name),
+            (None, true) => dest.join(found.source.file_name().unwrap_or_default()),
+            // The path `.`: what is in it.
+            (None, false) => dest.clone(),
+        })
+    }
+
+    /// Fails where a copy would become part of what is copied.
+    fn check_place(&self, found: &Found<'_>, target: &Path) -> Result<(), Failure> {
+        let absolute = std::path::absolute(target).map_err(|error| cannot_write(target, error))?;
+        let there = absolute.ancestors().find_map(|path| fs::canonicalize(path).ok());
+        if there.is_some_and(|there| there.starts_with(found.source)) {
+            let source = show_path(found.source);
+            return Err(failed(
+                target.as_os_str(),
+                format!("lies in the source, {source}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Adds to the length of the bar what is to be copied, while the copying goes on.
+    fn measure(&self, nodes: impl Iterator<Item = Node> + Send + 'static) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let (bar, interrupted) = (self.bar.clone(), self.interrupted.clone());
+        let measure = move || {
+            let mut waiting: Vec<Node> = nodes.collect();
+            while let Some(node) = waiting.pop() {
+                if bar.is_finished() || interrupted.load(Ordering::Relaxed) {
+                    break;
+                }
+                // What fails is told when it is copied.
+                match node {
+                    Node::File(file) => bar.inc_length(file.len().unwrap_or(0)),
+                    Node::Directory(directory) => {
+                        if let Ok(listing) = directory.list() {
+                            let names = (0..).map_while(|index| listing.get(index));
+                            let names = names.filter(|(name, _)| **name != *OWN_DIRECTORY);
+                            let nodes = names.filter_map(|(name, _)| directory.lookup(&name).ok().flatten());
+                            waiting.extend(nodes);
+                        }
+                    }
+                }
+            }
+        };
+        thread::spawn(measure);
+    }
+
+    /// Copies a directory and all below it.
+    fn tree(
+        &mut self,
+        directory: &Arc<dyn Directory>,
+        target: &Path,
+        found: &Found<'_>,
+        failures: &mut Failures,
+    ) -> Result<(), Stop> {
+        self.measure(iter::once(Node::Directory(directory.clone())));
+        let place = |error| cannot_write(target, error);
+        let marker = target.join(UNFINISHED);
+        if create_directory(target).map_err(place)? {
+            fs::write(&marker, unfinished(found)).map_err(place)?;
+        }
+        let before = failures.count();
+        let mut waiting = vec![(directory.clone(), target.to_path_buf(), found.path.to_owned())];
+        while let Some((directory, target, path)) = waiting.pop() {
+            let listing = match directory.list() {
+                Ok(listing) => listing,
+                Err(error) => {
+                    self.note(failures, failed(&path, error));
+                    continue;
+                }
+            };
+            let first = waiting.len();
+            for (name, _) in (0..).map_while(|index| listing.get(index)) {
+                if found.name.is_none() && path == found.path && *name == *OWN_DIRECTORY {
+                    continue;
+                }
+                let (inner, target) = (join(&path, &name), target.join(&*name));
+                let copied = match directory.lookup(&name) {
+                    Ok(Some(Node::File(file))) => self.file(&*file, &target, &inner),
+                    Ok(Some(Node::Directory(directory))) => create_directory(&target)
+                        .map_err(|error| Stop::Failed(cannot_write(&target, error)))
+                        .map(|_| waiting.push((directory, target, inner))),
+                    // It is gone by now.
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(failed(&inner, error).into()),
+                };
+                match copied {
+                    Err(Stop::Failed(failure)) => self.note(failures, failure),
+                    other => other?,
+                }
+            }
+            if let Some(added) = waiting.get_mut(first..) {
+                added.reverse();
+            }
+        }
+        if failures.count() == before && marker.exists() {
+            fs::remove_file(&marker).map_err(|error| cannot_write(&marker, error))?;
+        }
+        Ok(())
+    }
+
+    /// Notes a failure without the bar being in the way.
+    fn note(&self, failures: &mut Failures, failure: Failure) {
+        self.bar.suspend(|| failures.add(failure));
+    }
+
+    /// Copies one file, which messages call `path`.
+    fn file(&mut self, file: &dyn TreeFile, target: &Path, path: &OsStr) -> Result<(), Stop> {
+        let read = |error| failed(path, error);
+        let write = |error| cannot_write(target, error);
+        // What a link leads to is what is written.
+        let target = match fs::symlink_metadata(target) {
+            Ok(metadata) if metadata.is_symlink() => &*fs::canonicalize(target).map_err(write)?,
+            _ => target,
+        };
+        if let Ok(there) = fs::metadata(target) {
+            if !there.is_file() {
+                return Err(failed(target.as_os_str(), "is there and is no regular file").into());
+            }
+            if self.args.skip_existing && is_copy(&there, file.len().map_err(read)?, file.mtime()) {
+                self.skipped += 1;
+                self.bar.inc(there.len());
+                return Ok(());
+            }
+        }
+        let open = file.open().map_err(read)?;
+        let part = target.with_file_name(PART);
+        let out = part_file(&part).map_err(write)?;
+        self.bar.set_message(show_path(Path::new(path)));
+        let filled = self.fill(&*open, &out, target, path);
+        if let Err(stop) = filled {
+            fs::remove_file(&part).map_err(write)?;
+            return Err(stop);
+        }
+        fs::rename(&part, target).map_err(write)?;
+        self.copied += 1;
+        self.bytes = self.bytes.saturating_add(open.len());
+        Ok(())
+    }
+
+    /// Copies all bytes, several pieces at once.
+    fn fill(&self, open: &dyn OpenFile, out: &File, target: &Path, path: &OsStr) -> Result<(), Stop> {
+        let len = open.len();
+        let next = AtomicU64::new(0);
+        let stopped: Mutex<Option<Stop>> = Mutex::default();
+        let stop = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = || {
+            let mut scratch = Vec::new();
+            loop {
+                let offset = next.fetch_add(PIECE, Ordering::Relaxed);
+                if offset >= len || stop().is_some() {
+                    return;
+                }
+                let copied = self.piece(open, out, target, path, offset, &mut scratch);
+                if let Err(reason) = copied {
+                    stop().get_or_insert(reason);
+                }
+            }
+        };
+        let others = self
+            .threads
+            .min(usize::try_from(len.div_ceil(PIECE)).unwrap_or(usize::MAX));
+        thread::scope(|scope| {
+            for _ in 1..others {
+                scope.spawn(one);
+            }
+            one();
+        });
+        let reason = stop().take();
+        reason.map_or(Ok(()), Err)
+    }
+
+    fn piece(
+        &self,
+        open: &dyn OpenFile,
+        out: &File,
+        target: &Path,
+        path: &OsStr,
+        offset: u64,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Stop::Closed);
+        }
+        let wanted = PIECE.min(open.len().saturating_sub(offset));
+        let size = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let bytes = open
+            .read(offset, size, scratch)
+            .map_err(|error| failed(path, error))?;
+        if bytes.len() != size {
+            let what = format!("{} bytes at byte {offset}, where {size} are wanted", bytes.len());
+            return Err(failed(path, what).into());
+        }
+        out.write_all_at(&bytes, offset)
+            .map_err(|error| cannot_write(target, error))?;
+        self.bar.inc(wanted);
+        Ok(())
+    }
+}
+
+fn cannot_write(target: &Path, error: io::Error) -> Failure {
+    failed(target.as_os_str(), format!("cannot write: {error}"))
+}
+
+/// What stands in [`UNFINISHED`].
+fn unfinished(found: &Found<'_>) -> Vec<u8> {
+    let (source, path) = (show_path(found.source), show_path(Path::new(found.path)));
+    format!("This is not yet a whole copy of `{path}` in {source}.\n").into_bytes()
+}
+
+/// Makes a directory; false where it is there already.
+fn create_directory(path: &Path) -> io::Result<bool> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+        result => result.map(|()| true),
+    }
+}
+
+/// Whether a file is a copy of one of `len` bytes that was changed at `mtime`. Times to come, which the data may hold, say nothing.
+fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
+    let written = there
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let written = written.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+    there.len() == len && (written >= mtime || mtime > now())
+}
+
+/// Opens the file that a copy is written to, empty and for this process alone.
+fn part_file(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other("another copy is written to this directory"));
+            }
+            // Some file systems have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        // Whose it was may have given it its name since it was opened.
+        let opened = file.metadata()?;
+        let still = fs::symlink_metadata(path);
+        if still.is_ok_and(|still| (still.dev(), still.ino()) == (opened.dev(), opened.ino())) {
+            file.set_len(0)?;
+            return Ok(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Error, ErrorKind, Result};
+    use crate::tree::node::Stat;
+    use crate::tree::{Freshness, Piece};
+
+    /// A file of which what is behind `good` cannot be read.
+    struct Partial {
+        len: u64,
+        good: u64,
+        short: bool,
+    }
+
+    fn byte(offset: u64) -> u8 {
+        (offset ^ offset >> 8 ^ offset >> 16) as u8
+    }
+
+    impl TreeFile for Partial {
+        fn stat(&self) -> Result<Stat> {
+            Ok(Stat {
+                len: self.len,
+                version: 0,
+            })
+        }
+        fn mtime(&self) -> u64 {
+            0
+        }
+        fn freshness(&self) -> Freshness {
+            Freshness::Immutable
+        }
+        fn open(&self) -> Result<Arc<dyn OpenFile>> {
+            Ok(Arc::new(Partial { ..*self }))
+        }
+    }
+
+    impl OpenFile for Partial {
+        fn len(&self) -> u64 {
+            self.len
+        }
+        fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+            let end = self.len.min(offset + size as u64);
+            if end > self.good && !self.short {
+                return Err(Error::new(ErrorKind::Corrupt, "a broken chunk"));
+            }
+            scratch.clear();
+            scratch.extend((offset..end.min(self.good)).map(byte));
+            Ok(Piece::Scratch(scratch))
+        }
+    }
+
+    /// Copies a file into an empty directory: what came of it, and what is in the directory then.
+    fn copied(
+        file: &Partial,
+        interrupted: bool,
+    ) -> (std::result::Result<(), Stop>, Vec<(OsString, Vec<u8>)>) {
+        let place = tempfile::tempdir().unwrap();
+        let args = CopyArgs {
+            source: OsString::new(),
+            paths: Vec::new(),
+            dest: place.path().to_owned(),
+            recursive: false,
+            skip_existing: false,
+            no_target_directory: false,
+            quiet: true,
+            source_args: SourceArgs {
+                cache_size: 1,
+                key_file: Vec::new(),
+                follow_symlinks: false,
+            },
+        };
+        let mut copier = Copier {
+            args: &args,
+            bar: ProgressBar::hidden(),
+            threads: 3,
+            interrupted: Arc::new(AtomicBool::new(interrupted)),
+            copied: 0,
+            bytes: 0,
+            skipped: 0,
+        };
+        let result = copier.file(file, &place.path().join("copy"), OsStr::new("file"));
+        let entries = fs::read_dir(place.path()).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            (entry.file_name(), fs::read(entry.path()).unwrap())
+        });
+        (result, entries.collect())
+    }
+
+    #[test]
+    fn a_file_is_copied_in_pieces() {
+        for len in [0, 1, PIECE, 3 * PIECE + 7] {
+            let whole = Partial {
+                len,
+                good: len,
+                short: false,
+            };
+            let (result, entries) = copied(&whole, false);
+            assert!(result.is_ok());
+            let bytes: Vec<u8> = (0..len).map(byte).collect();
+            assert!(entries == [("copy".into(), bytes)], "{len}");
+        }
+    }
+
+    #[test]
+    fn what_fails_leaves_nothing() {
+        for (short, part) in [
+            (false, "file: a broken chunk"),
+            (true, "bytes at byte 8388608, where 4194304"),
+        ] {
+            let broken = Partial {
+                len: 4 * PIECE,
+                good: 2 * PIECE + 100,
+                short,
+            };
+            let (result, entries) = copied(&broken, false);
+            let Err(Stop::Failed(failure)) = result else {
+                panic!("it was copied")
+            };
+            assert!(failure.message.contains(part), "{}", failure.message);
+            assert!(entries.is_empty(), "{:?}", entries[0].0);
+        }
+        let whole = Partial {
+            len: 2 * PIECE,
+            good: 2 * PIECE,
+            short: false,
+        };
+        let (result, entries) = copied(&whole, true);
+        assert!(matches!(result, Err(Stop::Closed)) && entries.is_empty());
+    }
+
+    #[test]
+    fn two_copies_do_not_write_to_one_file() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(PART);
+        let first = part_file(&path).unwrap();
+        assert_eq!(
+            part_file(&path).unwrap_err().to_string(),
+            "another copy is written to this directory"
+        );
+        // What is left of a copy that was killed is taken over, and begun anew.
+        first.write_all_at(b"half", 0).unwrap();
+        drop(first);
+        assert_eq!(part_file(&path).unwrap().metadata().unwrap().len(), 0);
+        // A link that somebody laid there is not followed.
+        let other = place.path().join("other");
+        fs::write(&other, b"kept").unwrap();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(part_file(&path).is_err());
+        assert_eq!(fs::read(&other).unwrap(), b"kept");
+    }
+}

@@ -1,0 +1,566 @@
+//! `tiledbfs info`: what an array is, on one screen; of a group or a directory, what is in it. It reads the documents of the tree.
+
+use super::output::{Failures, Stop, stdout};
+use super::paths::{failed, join, visit};
+use super::times::{Unit, time};
+use super::{Failure, SourceArgs, logging, show_path};
+use crate::error::{Error, ErrorKind, Result};
+use crate::tree::{Directory, Node, OWN_DIRECTORY};
+use clap::{Args, ValueHint};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::Value;
+use std::cmp::Ordering;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::mem;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(super) const HELP: &str = "\
+Cells and bytes are those of the fragments that a reader sees, each counted as
+it is stored: cells that were written again or deleted, and in dense arrays the
+padding of tiles, count too. Unfiltered are the values, offsets and validities.
+
+Examples:
+  tiledbfs info my_array
+  tiledbfs info my_group ~/other/*
+  tiledbfs info my_array/labels/year";
+
+#[derive(Debug, Args)]
+pub(super) struct InfoArgs {
+    /// Arrays, groups and directories of these; or SOURCE/PATH as one
+    #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath)]
+    sources: Vec<OsString>,
+    #[command(flatten)]
+    source_args: SourceArgs,
+}
+
+/// Runs `tiledbfs info`. What cannot be read is told, and does not keep the rest from being shown.
+pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
+    logging::to_stderr();
+    let mut out = stdout()?;
+    let mut first = true;
+    let options = args.source_args.options()?;
+    let mut failures = Failures::default();
+    for source in &args.sources {
+        let shown = visit(source, &[], &options, |found, failures| {
+            let Node::Directory(directory) = &found.node else {
+                return Err(failed(found.path, "is a file, and no array, group or directory").into());
+            };
+            let name = show_path(Path::new(source));
+            let mut text = if mem::take(&mut first) {
+                String::new()
+            } else {
+                "\n".to_owned()
+            };
+            match kind(&**directory).map_err(|error| failed(found.path, error))? {
+                Kind::Array => array(&mut text, &name, &**directory, found.path, failures)?,
+                _ => tree(&mut text, &name, directory, found.path, failures),
+            }
+            Ok(out.write_all(text.as_bytes())?)
+        });
+        failures.check(shown);
+    }
+    failures.result()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Array,
+    Group,
+    Directory,
+}
+
+/// What a directory of the tree is.
+fn kind(directory: &dyn Directory) -> Result<Kind> {
+    let is_file = |name: &str| Ok(matches!(directory.lookup(OsStr::new(name))?, Some(Node::File(_))));
+    Ok(if is_file("group.json")? {
+        Kind::Group
+    } else if is_file("schema.json")? {
+        Kind::Array
+    } else {
+        Kind::Directory
+    })
+}
+
+/// A document of the tree.
+fn document(directory: &dyn Directory, name: &str) -> Result<Value> {
+    let node = directory.lookup(OsStr::new(name))?;
+    let node = node.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {name}")))?;
+    let invalid = |error| Error::new(ErrorKind::Internal, format!("{name}: {error}"));
+    serde_json::from_slice(&node.read_all()?).map_err(invalid)
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
+
+/// Writes what an array is.
+fn array(
+    out: &mut String,
+    shown: &str,
+    directory: &dyn Directory,
+    path: &OsStr,
+    failures: &mut Failures,
+) -> std::result::Result<(), Stop> {
+    let schema = document(directory, "schema.json").map_err(|error| failed(path, error))?;
+    let fragments = match document(directory, "fragments.json") {
+        Ok(fragments) => fragments,
+        Err(error) => {
+            failures.add(failed(path, error));
+            Value::Null
+        }
+    };
+    let all = items(&fragments);
+    let visible: Vec<&Value> = all.iter().filter(|f| f["visible"] == Value::Bool(true)).collect();
+    for fragment in all.iter().filter(|fragment| fragment["cell_num"].is_null()) {
+        let reason = format!("{}: {}", text(&fragment["name"]), text(&fragment["reason"]));
+        failures.add(failed(&join(path, OsStr::new("fragments")), reason));
+    }
+    let dimensions = items(&schema["dimensions"]);
+    let written = written(dimensions, &visible);
+
+    let line = |out: &mut String, name: &str, value: String| {
+        let _ = writeln!(out, "{name:<14}{value}");
+    };
+    let _ = writeln!(out, "{shown}: {}", one_line(&schema));
+    let extents = |ranges: &mut dyn Iterator<Item = Option<(&Value, &Value)>>| {
+        let lengths: Vec<String> = ranges.map(|range| range.map_or("0".to_owned(), length)).collect();
+        lengths.join(" × ")
+    };
+    let domains = || dimensions.iter().map(|dimension| pair(&dimension["domain"]));
+    let nothing = (&Value::Null, &Value::Null);
+    let whole = extents(&mut domains().map(|domain| domain.or(Some(nothing))));
+    let region = match written.iter().all(Option::is_some) {
+        true => format!("{} written", extents(&mut written.iter().copied())),
+        false => "nothing written".to_owned(),
+    };
+    // Floats and strings have none.
+    if !whole.contains(NO_LENGTH) {
+        line(out, "shape", format!("{region}, in a domain of {whole}"));
+    }
+    if let Some(current) = schema["current_domain"].as_array() {
+        let current: Vec<String> = current.iter().zip(dimensions).filter_map(range).collect();
+        line(out, "", format!("current domain {}", current.join(", ")));
+    }
+    let mut order = format!(
+        "tiles {}, cells {}",
+        text(&schema["tile_order"]),
+        text(&schema["cell_order"])
+    );
+    if text(&schema["array_type"]) != "dense" {
+        let _ = write!(order, ", capacity {}", schema["capacity"]);
+    }
+    line(out, "order", order);
+    let versions = all
+        .iter()
+        .filter_map(|fragment| fragment["format_version"].as_u64());
+    let mut version = format!("schema {}", schema["format_version"]);
+    match (versions.clone().min(), versions.max()) {
+        (Some(first), Some(last)) if first == last => {
+            let _ = write!(version, ", fragments {first}");
+        }
+        (Some(first), Some(last)) => {
+            let _ = write!(version, ", fragments {first} to {last}");
+        }
+        _ => {}
+    }
+    line(out, "format", version);
+    let mut count = HumanCount(visible.len() as u64).to_string();
+    if visible.len() < all.len() {
+        let _ = write!(
+            count,
+            ", and {} that no reader sees",
+            HumanCount((all.len() - visible.len()) as u64)
+        );
+    }
+    line(out, "fragments", count);
+    let sum = |key: &str| {
+        let values = visible.iter().map(|fragment| fragment[key].as_u64());
+        values.fold(0u64, |sum, value| sum.saturating_add(value.unwrap_or(0)))
+    };
+    line(out, "cells", HumanCount(sum("cell_num")).to_string());
+    let names = visible
+        .iter()
+        .filter(|f| !f["cell_num"].is_null())
+        .filter_map(|f| f["name"].as_str());
+    let unfiltered = unfiltered(directory, names, path, failures);
+    let stored = HumanBytes(sum("size"));
+    line(
+        out,
+        "bytes",
+        format!("{stored} stored, {} unfiltered", HumanBytes(unfiltered)),
+    );
+    let newest = all.iter().filter_map(|f| f["timestamp_range"][1].as_u64()).max();
+    line(
+        out,
+        "newest write",
+        newest.map_or("none".to_owned(), |newest| format!("{} UTC", time(newest))),
+    );
+    let labels: Vec<&str> = items(&schema["dimension_labels"])
+        .iter()
+        .map(|label| text(&label["name"]))
+        .collect();
+    if !labels.is_empty() {
+        line(out, "labels", labels.join(", "));
+    }
+    out.push('\n');
+    table(out, &dimension_rows(&schema, &written));
+    out.push('\n');
+    table(out, &attribute_rows(&schema));
+    Ok(())
+}
+
+/// An array in a few words.
+fn one_line(schema: &Value) -> String {
+    let mut line = format!(
+        "{} array, {}, {}",
+        text(&schema["array_type"]),
+        count(items(&schema["dimensions"]).len(), "dimension"),
+        count(items(&schema["attributes"]).len(), "attribute"),
+    );
+    if schema["allows_duplicates"] == Value::Bool(true) {
+        line.push_str(", duplicates allowed");
+    }
+    line
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!(
+        "{} {what}{}",
+        HumanCount(number as u64),
+        if number == 1 { "" } else { "s" }
+    )
+}
+
+/// Lower and upper end of a range.
+fn pair(range: &Value) -> Option<(&Value, &Value)> {
+    match items(range) {
+        [low, high] => Some((low, high)),
+        _ => None,
+    }
+}
+
+/// Stands for the length of a range that is not one of integers.
+const NO_LENGTH: &str = "…";
+
+/// Number of integers in a range, or [`NO_LENGTH`].
+fn length((low, high): (&Value, &Value)) -> String {
+    let integer = |value: &Value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+    match (integer(low), integer(high)) {
+        (Some(low), Some(high)) => (high - low + 1).to_string(),
+        _ => NO_LENGTH.to_owned(),
+    }
+}
+
+/// For each dimension the range that encloses those of all fragments.
+fn written<'a>(dimensions: &[Value], fragments: &[&'a Value]) -> Vec<Option<(&'a Value, &'a Value)>> {
+    let mut all = vec![None; dimensions.len()];
+    for fragment in fragments {
+        for (known, range) in all.iter_mut().zip(items(&fragment["non_empty_domain"])) {
+            let Some((low, high)) = pair(range) else { continue };
+            *known = Some(match *known {
+                None => (low, high),
+                Some((lowest, highest)) => (
+                    if compare(low, lowest).is_lt() { low } else { lowest },
+                    if compare(high, highest).is_gt() {
+                        high
+                    } else {
+                        highest
+                    },
+                ),
+            });
+        }
+    }
+    all
+}
+
+/// Compares two values of one dimension.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
+        return a.cmp(&b);
+    }
+    if let (Some(a), Some(b)) = (a.as_u64(), b.as_u64()) {
+        return a.cmp(&b);
+    }
+    let float = |value: &Value| value.as_f64();
+    match (float(a), float(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        _ => bytes(a).cmp(&bytes(b)),
+    }
+}
+
+/// The bytes of text, which are given as digits where it is not UTF-8.
+fn bytes(value: &Value) -> Vec<u8> {
+    match value["hex"].as_str() {
+        Some(digits) => digits
+            .as_bytes()
+            .chunks(2)
+            .map(|digits| {
+                let digits = std::str::from_utf8(digits).unwrap_or_default();
+                u8::from_str_radix(digits, 16).unwrap_or(0)
+            })
+            .collect(),
+        None => value.as_str().unwrap_or_default().into(),
+    }
+}
+
+/// Bytes of the columns of fragments as they are without filters.
+fn unfiltered<'a>(
+    array: &dyn Directory,
+    fragments: impl Iterator<Item = &'a str>,
+    path: &OsStr,
+    failures: &mut Failures,
+) -> u64 {
+    let mut sum = 0u64;
+    for fragment in fragments {
+        if let Err(error) = add_columns(array, fragment, &mut sum) {
+            let path = join(&join(path, OsStr::new("fragments")), OsStr::new(fragment));
+            failures.add(failed(&path, error));
+        }
+    }
+    sum
+}
+
+fn add_columns(array: &dyn Directory, fragment: &str, sum: &mut u64) -> Result<()> {
+    /// Dimensions stored together, of which each has a column besides.
+    const TOGETHER: &str = "__coords";
+    let below = |directory: &dyn Directory, name: &OsStr| match directory.lookup(name)? {
+        Some(Node::Directory(directory)) => Ok(Some(directory)),
+        _ => Ok(None),
+    };
+    let fragments = below(array, OsStr::new("fragments"))?;
+    let fragment = fragments.map(|directory| below(&*directory, OsStr::new(fragment)));
+    let Some(fragment) = fragment.transpose()?.flatten() else {
+        return Ok(());
+    };
+    let Some(columns) = below(&*fragment, OsStr::new("columns"))? else {
+        return Ok(());
+    };
+    let listing = columns.list()?;
+    for (name, _) in (0..).map_while(|index| listing.get(index)) {
+        let Some(column) = below(&*columns, &name)?.filter(|_| *name != *TOGETHER) else {
+            continue;
+        };
+        for part in ["data.bin", "offsets.bin", "validity.bin"] {
+            if let Some(Node::File(file)) = column.lookup(OsStr::new(part))? {
+                *sum = sum.saturating_add(file.len()?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A range of a dimension.
+fn range((range, dimension): (&Value, &Value)) -> Option<String> {
+    let unit = Unit::of(text(&dimension["datatype"]));
+    let (low, high) = pair(range)?;
+    Some(format!("{}..{}", value(low, unit), value(high, unit)))
+}
+
+/// A heading, and a row for each dimension.
+fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>]) -> Vec<[String; 6]> {
+    let heading = ["dimension", "type", "domain", "tile", "written", "filters"].map(str::to_owned);
+    let mut rows = vec![heading];
+    let sparse = text(&schema["array_type"]) != "dense";
+    for (dimension, written) in items(&schema["dimensions"]).iter().zip(written) {
+        let written = written.map(|(low, high)| Value::from(vec![low.clone(), high.clone()]));
+        rows.push([
+            name(dimension),
+            datatype(dimension),
+            range((&dimension["domain"], dimension)).unwrap_or_else(|| "any".to_owned()),
+            match &dimension["tile_extent"] {
+                Value::Null => String::new(),
+                extent => value(extent, None),
+            },
+            written
+                .and_then(|written| range((&written, dimension)))
+                .unwrap_or_default(),
+            // Dense arrays do not store coordinates.
+            if sparse {
+                dimension_filters(schema, dimension)
+            } else {
+                String::new()
+            },
+        ]);
+    }
+    rows
+}
+
+/// A heading, and a row for each attribute.
+fn attribute_rows(schema: &Value) -> Vec<[String; 4]> {
+    let mut rows = vec![["attribute", "type", "", "filters"].map(str::to_owned)];
+    for attribute in items(&schema["attributes"]) {
+        let nullable = (attribute["nullable"] == Value::Bool(true)).then(|| "nullable".to_owned());
+        let enumeration = attribute["enumeration"]
+            .as_str()
+            .map(|name| format!("one of {name}"));
+        let notes: Vec<String> = nullable.into_iter().chain(enumeration).collect();
+        rows.push([
+            name(attribute),
+            datatype(attribute),
+            notes.join(", "),
+            pipeline(&attribute["filters"]),
+        ]);
+    }
+    rows
+}
+
+fn name(field: &Value) -> String {
+    match text(&field["name"]) {
+        "" => "(no name)".to_owned(),
+        name => name.escape_debug().to_string(),
+    }
+}
+
+/// The filters of a dimension: those of all coordinates where it has none of its own.
+fn dimension_filters(schema: &Value, dimension: &Value) -> String {
+    match items(&dimension["filters"]["filters"]) {
+        [] => pipeline(&schema["coords_filters"]),
+        _ => pipeline(&dimension["filters"]),
+    }
+}
+
+fn datatype(field: &Value) -> String {
+    match &field["cell_val_num"] {
+        Value::String(_) => format!("{} var", text(&field["datatype"])),
+        number if number == 1 => text(&field["datatype"]).to_owned(),
+        number => format!("{} × {number}", text(&field["datatype"])),
+    }
+}
+
+fn pipeline(pipeline: &Value) -> String {
+    let filters = items(&pipeline["filters"])
+        .iter()
+        .map(|filter| match &filter["level"] {
+            // -1 is the default, which the compressor knows.
+            Value::Number(level) if level.as_i64() != Some(-1) => {
+                format!("{} {level}", text(&filter["type"]))
+            }
+            _ => text(&filter["type"]).to_owned(),
+        });
+    filters.collect::<Vec<_>>().join(", ")
+}
+
+/// A value of a dimension; times as dates.
+fn value(value: &Value, unit: Option<Unit>) -> String {
+    match (value, unit) {
+        (Value::Number(number), Some(unit)) => match number.as_i64().and_then(|number| unit.show(number)) {
+            Some(date) => date,
+            None => number.to_string(),
+        },
+        (Value::String(text), _) => text.escape_debug().to_string(),
+        (Value::Object(_), _) => format!("0x{}", text(&value["hex"])),
+        (other, _) => other.to_string(),
+    }
+}
+
+/// Writes rows, the first of which is the heading, in columns. Columns in which there is nothing are left out.
+fn table<const N: usize>(out: &mut String, rows: &[[String; N]]) {
+    let mut widths = [None; N];
+    for row in rows.iter().skip(1) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(Some(cell.chars().count()).filter(|width| *width > 0));
+        }
+    }
+    if let Some(heading) = rows.first() {
+        for (width, name) in widths.iter_mut().zip(heading) {
+            *width = width.map(|width: usize| width.max(name.chars().count()));
+        }
+    }
+    for row in rows {
+        let cells = row.iter().zip(widths);
+        let cells = cells.filter_map(|(cell, width)| width.map(|width| format!("{cell:<width$}")));
+        out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+}
+
+/// Writes what is in a group or directory.
+fn tree(
+    out: &mut String,
+    shown: &str,
+    directory: &Arc<dyn Directory>,
+    path: &OsStr,
+    failures: &mut Failures,
+) {
+    // What is still to be written: the lines' beginnings, name, directory and path. A stack of its own, however deep it goes.
+    let mut waiting = vec![(
+        String::new(),
+        String::new(),
+        shown.to_owned(),
+        directory.clone(),
+        path.to_owned(),
+    )];
+    while let Some((stem, indent, name, directory, path)) = waiting.pop() {
+        let (what, children) = match look(&*directory) {
+            Ok(found) => found,
+            Err(error) => {
+                let what = error.to_string();
+                failures.add(failed(&path, error));
+                (what, Vec::new())
+            }
+        };
+        let _ = writeln!(out, "{stem}{name}: {what}");
+        let last = children.len();
+        let children = children.into_iter().zip(1..).map(|((name, child), number)| {
+            let (branch, below) = if number == last {
+                ("└── ", "    ")
+            } else {
+                ("├── ", "│   ")
+            };
+            (
+                format!("{indent}{branch}"),
+                format!("{indent}{below}"),
+                show_path(Path::new(&name)),
+                child,
+                join(&path, &name),
+            )
+        });
+        let mut children: Vec<_> = children.collect();
+        children.reverse();
+        waiting.append(&mut children);
+    }
+}
+
+type Children = Vec<(OsString, Arc<dyn Directory>)>;
+
+/// What a directory of the tree is, in a few words, and what is in it where it is a group or directory of these.
+fn look(directory: &dyn Directory) -> Result<(String, Children)> {
+    let kind = kind(directory)?;
+    if kind == Kind::Array {
+        let mut line = one_line(&document(directory, "schema.json")?);
+        if let Some(Node::Directory(fragments)) = directory.lookup(OsStr::new("fragments"))? {
+            let number = usize::try_from(fragments.list()?.len()).unwrap_or(usize::MAX);
+            line = format!("{line}, {}", count(number, "fragment"));
+        }
+        return Ok((line, Vec::new()));
+    }
+    let listing = directory.list()?;
+    let mut children = Vec::new();
+    for (name, _) in (0..).map_while(|index| listing.get(index)) {
+        if *name == *OWN_DIRECTORY {
+            continue;
+        }
+        match directory.lookup(&name)? {
+            Some(Node::Directory(child)) => children.push((name.into_owned(), child)),
+            // Part of an array, which is not what is asked for.
+            Some(Node::File(_)) if kind == Kind::Directory => {
+                return Ok(("directory".to_owned(), Vec::new()));
+            }
+            _ => {}
+        }
+    }
+    Ok((
+        match kind {
+            Kind::Group => format!("group, {}", count(children.len(), "member")),
+            _ => "directory".to_owned(),
+        },
+        children,
+    ))
+}
