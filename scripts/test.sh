@@ -71,6 +71,7 @@ fi
 run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" cargo test --quiet --release
 run "cargo build" cargo build --release
 run "quickstart" scripts/quickstart.sh
+run "package" scripts/deb.sh --test
 run "oracle: core" "$PYTHON" tests/oracle/run.py --set core --counts "$TARGET/core.json"
 run "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TARGET/filters.json"
 run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample

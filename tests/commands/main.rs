@@ -6,6 +6,7 @@ mod copy;
 mod copying;
 mod help;
 mod info;
+mod install;
 mod tree;
 
 use std::ffi::OsStr;

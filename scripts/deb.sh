@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Makes a Debian package, and says where it is: scripts/deb.sh. With --test it is installed below an empty directory as well, looked at, and
+# removed again; where there is no dpkg, nothing is done.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+if [ "${1:-}" = --test ] && ! command -v dpkg-deb >/dev/null; then
+    say "no dpkg here: no package is made"
+    exit
+fi
+PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+command -v cargo-deb >/dev/null || cargo install --locked cargo-deb
+need strip=binutils
+cargo build --release --locked --quiet
+# What the list of files in Cargo.toml names.
+made=$TARGET/release/package
+rm -rf "$made"
+"$TILEDBFS_BIN" man "$made/man"
+for shell in bash zsh fish; do
+    "$TILEDBFS_BIN" completions "$shell" >"$made/$shell"
+done
+ln -s /usr/bin/tiledbfs "$made/mount.tiledbfs"
+package=$(cargo deb --no-build --quiet --output "$TARGET/debian/")
+say "made $package"
+[ "${1:-}" = --test ] || exit 0
+
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+mkdir -p "$root/var/lib/dpkg/"{info,updates,triggers}
+touch "$root/var/lib/dpkg/"{status,available}
+as_root=()
+[ "$(id -u)" -eq 0 ] || { need fakeroot=fakeroot && as_root=(fakeroot); }
+apply() {
+    "${as_root[@]}" dpkg --root="$root" --log=/dev/null --force-depends --force-not-root --force-script-chrootless "$@" >/dev/null 2>&1 ||
+        die "dpkg $* failed"
+}
+apply --install "$package"
+[ "$("$root/usr/bin/tiledbfs" --version | head -1)" = "$("$TILEDBFS_BIN" --version | head -1)" ] || die "another version"
+[ "$(readlink "$root/usr/sbin/mount.tiledbfs" || readlink "$root/sbin/mount.tiledbfs")" = /usr/bin/tiledbfs ] || die "no helper"
+for file in share/man/man1/tiledbfs.1.gz share/man/man1/tiledbfs-mount.1.gz share/man/man8/mount.tiledbfs.8.gz \
+    share/bash-completion/completions/tiledbfs share/zsh/vendor-completions/_tiledbfs \
+    share/fish/vendor_completions.d/tiledbfs.fish lib/systemd/system/tiledbfs@.service share/doc/tiledbfs/copyright; do
+    [ -s "$root/usr/$file" ] || die "no /usr/$file in the package"
+done
+apply --purge tiledbfs
+left=$(find "$root" -path "$root/var/lib/dpkg" -prune -o ! -type d -print)
+[ -z "$left" ] || die "left behind: $left"
+say "the package installs and goes away again"

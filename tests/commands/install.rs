@@ -1,0 +1,80 @@
+//! `scripts/install.sh`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn install(dest: &Path, arguments: &[&str]) {
+    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install.sh"))
+        .args(arguments)
+        .env("DESTDIR", dest)
+        .env("TILEDBFS_BIN", env!("CARGO_BIN_EXE_tiledbfs"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// All that is no directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut waiting = vec![directory.to_path_buf()];
+    let mut files = Vec::new();
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap()) {
+            match entry.file_type().unwrap().is_dir() {
+                true => waiting.push(entry.path()),
+                false => files.push(entry.path()),
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn all_is_put_in_place_and_taken_away() {
+    for (prefix, helper) in [
+        ("/usr/local", "sbin/mount.tiledbfs"),
+        ("/opt/tools", "opt/tools/sbin/mount.tiledbfs"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(prefix.trim_start_matches('/')).join(name);
+        install(place.path(), &[prefix]);
+        let program = at("bin/tiledbfs");
+        assert_eq!(
+            fs::metadata(&program).unwrap().permissions().mode() & 0o777,
+            0o755
+        );
+        let built = fs::metadata(env!("CARGO_BIN_EXE_tiledbfs")).unwrap().len();
+        assert!(
+            fs::metadata(&program).unwrap().len() < built,
+            "it is not stripped"
+        );
+        let version = Command::new(&program).arg("--version").output().unwrap();
+        assert!(version.stdout.starts_with(b"tiledbfs "), "{version:?}");
+        let link = fs::read_link(place.path().join(helper)).unwrap();
+        assert_eq!(link, Path::new(prefix).join("bin/tiledbfs"));
+        for (file, part) in [
+            ("share/man/man1/tiledbfs.1", ".TH tiledbfs 1"),
+            ("share/man/man1/tiledbfs-cp.1", ".SH SYNOPSIS"),
+            ("share/man/man8/mount.tiledbfs.8", "man1/tiledbfs-mount.1"),
+            ("share/bash-completion/completions/tiledbfs", "complete -F"),
+            ("share/zsh/site-functions/_tiledbfs", "#compdef tiledbfs"),
+            (
+                "share/fish/vendor_completions.d/tiledbfs.fish",
+                "complete -c tiledbfs",
+            ),
+            (
+                "lib/systemd/system/tiledbfs@.service",
+                &format!("ExecStart={prefix}/bin/tiledbfs mount "),
+            ),
+        ] {
+            let text = fs::read_to_string(at(file)).unwrap();
+            assert!(text.contains(part), "{file}: {text}");
+        }
+        // Again over itself, and a file of somebody else stays.
+        install(place.path(), &[prefix]);
+        fs::write(at("share/man/man1/other.1"), b"").unwrap();
+        install(place.path(), &["--uninstall", prefix]);
+        assert_eq!(files(place.path()), [at("share/man/man1/other.1")]);
+    }
+}
