@@ -17,20 +17,6 @@ pub struct Range {
 /// A box: one range for each dimension, in the schema's order. A non-empty domain or an MBR.
 pub type Rect = Vec<Range>;
 
-/// What is asked for of one dimension.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum DimRange {
-    /// No coordinate at all.
-    Empty,
-    /// The coordinates from `lo` to `hi`, both in, each the stored bytes of one. Where a bound is None, all in that direction.
-    Between {
-        /// The lower bound.
-        lo: Option<Vec<u8>>,
-        /// The upper bound, not below the lower one.
-        hi: Option<Vec<u8>>,
-    },
-}
-
 impl Range {
     /// Reads a stored range: `lo, hi` for a fixed-size dimension; total length u64, length of `lo` u64 and the bytes
     /// of both for a var-sized one (R-tree and footer, version 5 and later).

@@ -5,29 +5,29 @@ use super::times::{DAY, SECOND, Span};
 use crate::calendar::date_from_days;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::ArrayType;
-use crate::format::range::{DimRange, Range, compare};
+use crate::format::range::{Range, compare};
 use crate::format::schema::{Dimension, Schema};
+use crate::view::DimRange;
 use std::cmp::Ordering;
 
-/// The part of an array's domain that a name in `subarray/` stands for: a range a dimension, in the schema's order. `region` is what a dense view
-/// is of, None where nothing is visible in it; sparse views have none.
+/// The part of an array's domain that a name in `subarray/` stands for: a range a dimension, in the schema's order. None for all of it.
 ///
-/// A bound that is left out is that of `region` in a dense view, and stays open in a sparse one; so does a bound of a sparse view that leaves
-/// nothing out. What selects the same is therefore equal, however it is written. The error is the reason why there is no such directory.
-pub fn parse(name: &[u8], schema: &Schema, region: Option<&[Range]>) -> Result<Vec<DimRange>, String> {
-    let texts = texts(name, schema)?;
-    let dimensions = schema.dimensions.iter().enumerate();
-    let ranges = dimensions.zip(texts).map(|((i, dimension), text)| {
+/// A bound that is left out is open, and so is one of a sparse array that leaves nothing out: what selects the same is equal, however it is
+/// written. The error is the reason why there is no such directory.
+pub fn parse(name: &[u8], schema: &Schema) -> Result<Option<Vec<DimRange>>, String> {
+    let mut ranges = Vec::new();
+    for ((i, dimension), text) in schema.dimensions.iter().enumerate().zip(texts(name, schema)?) {
         let current = schema.current_domain.as_ref().and_then(|rect| rect.get(i));
         let allowed = current.or(dimension.domain.as_ref());
-        let (lo, hi) = bounds(text, dimension, allowed)
+        let range = range(text, dimension, allowed)
             .map_err(|reason| format!("{}: {reason}", names::dimension(&dimension.name, i)))?;
-        Ok(match schema.array_type {
-            ArrayType::Dense => closed(lo, hi, dimension, region.and_then(|rect| rect.get(i))),
-            ArrayType::Sparse => opened(lo, hi, dimension, allowed),
-        })
-    });
-    ranges.collect()
+        ranges.push(match schema.array_type {
+            ArrayType::Dense => range,
+            ArrayType::Sparse => opened(range, dimension, allowed),
+        });
+    }
+    let all = ranges.iter().all(|range| *range == DimRange::default());
+    Ok(if all { None } else { Some(ranges) })
 }
 
 /// The text of each dimension's range, still encoded; nothing for those that a list by name leaves out.
@@ -64,9 +64,6 @@ fn index_of(name: &[u8], schema: &Schema) -> Result<Option<usize>, String> {
     Ok(dimensions.position(|(i, d)| names::dimension(&d.name, i).as_bytes() == name))
 }
 
-/// A lower and an upper bound in their stored bytes; None where one is left out.
-type Bounds = (Option<Vec<u8>>, Option<Vec<u8>>);
-
 /// Which end of a range a bound is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -74,8 +71,8 @@ enum End {
     Upper,
 }
 
-/// The bounds that a text gives, in `allowed` and not the wrong way round.
-fn bounds(text: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> Result<Bounds, String> {
+/// The range that a text gives, in `allowed` and not the wrong way round.
+fn range(text: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> Result<DimRange, String> {
     let (from, to) = split(text, b"..").unwrap_or((text, text));
     let bound = |text: &[u8], end| match text {
         b"" => Ok(None),
@@ -84,12 +81,15 @@ fn bounds(text: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> Result
             Err(reason) => Err(format!("{:?} {reason}", String::from_utf8_lossy(text))),
         },
     };
-    let (lo, hi) = (bound(from, End::Lower)?, bound(to, End::Upper)?);
-    match (&lo, &hi) {
+    let range = DimRange {
+        lo: bound(from, End::Lower)?,
+        hi: bound(to, End::Upper)?,
+    };
+    match (&range.lo, &range.hi) {
         (Some(lo), Some(hi)) if above(dimension, lo, hi) => {
             Err(format!("nothing is in {:?}", String::from_utf8_lossy(text)))
         }
-        _ => Ok((lo, hi)),
+        _ => Ok(range),
     }
 }
 
@@ -197,31 +197,12 @@ fn floor(instant: i128, datatype: Datatype) -> Option<i128> {
     Some(instant.div_euclid(unit))
 }
 
-/// The range of a dense view, whose region gives the bounds that are left out.
-fn closed(
-    lo: Option<Vec<u8>>,
-    hi: Option<Vec<u8>>,
-    dimension: &Dimension,
-    region: Option<&Range>,
-) -> DimRange {
-    let lo = lo.or_else(|| Some(region?.lo.clone()));
-    let hi = hi.or_else(|| Some(region?.hi.clone()));
-    match (&lo, &hi) {
-        (Some(a), Some(b)) if !above(dimension, a, b) => DimRange::Between { lo, hi },
-        _ => DimRange::Empty,
-    }
-}
-
-/// The range of a sparse view, without the bounds that leave nothing out.
-fn opened(
-    lo: Option<Vec<u8>>,
-    hi: Option<Vec<u8>>,
-    dimension: &Dimension,
-    allowed: Option<&Range>,
-) -> DimRange {
-    DimRange::Between {
-        lo: lo.filter(|lo| allowed.is_none_or(|allowed| above(dimension, lo, &allowed.lo))),
-        hi: hi.filter(|hi| allowed.is_none_or(|allowed| above(dimension, &allowed.hi, hi))),
+/// A range of a sparse array without the bounds that leave nothing out.
+fn opened(range: DimRange, dimension: &Dimension, allowed: Option<&Range>) -> DimRange {
+    let Some(allowed) = allowed else { return range };
+    DimRange {
+        lo: range.lo.filter(|lo| above(dimension, lo, &allowed.lo)),
+        hi: range.hi.filter(|hi| above(dimension, &allowed.hi, hi)),
     }
 }
 

@@ -30,10 +30,19 @@ fn between(datatype: Datatype, lo: i128, hi: i128) -> DimRange {
 }
 
 fn texts_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> DimRange {
-    DimRange::Between {
+    DimRange {
         lo: lo.map(<[u8]>::to_vec),
         hi: hi.map(<[u8]>::to_vec),
     }
+}
+
+/// The range of each dimension that `name` selects.
+fn parse(name: &[u8], schema: &Schema) -> Result<Vec<DimRange>, String> {
+    let all = vec![DimRange::default(); schema.dimensions.len()];
+    super::parse(name, schema).map(|ranges| match ranges {
+        Some(ranges) if ranges == all => panic!("all of it, and not None"),
+        ranges => ranges.unwrap_or(all),
+    })
 }
 
 /// An array of one dimension.
@@ -43,9 +52,9 @@ fn line(sparse: bool, datatype: Datatype, lo: i128, hi: i128) -> Schema {
     schema
 }
 
-/// What `name` selects in a dense array of one dimension, where there is no region.
+/// What `name` selects in a dense array of one dimension.
 fn dense(datatype: Datatype, domain: (i128, i128), name: &str) -> Result<DimRange, String> {
-    parse(name.as_bytes(), &line(false, datatype, domain.0, domain.1), None).map(|ranges| ranges[0].clone())
+    parse(name.as_bytes(), &line(false, datatype, domain.0, domain.1)).map(|ranges| ranges[0].clone())
 }
 
 /// The least and the greatest number of a type.
@@ -138,8 +147,7 @@ fn floats_as_anybody_writes_them() {
     );
     array.dimensions[0].domain = domain(x(-10.0), x(1e300));
     array.dimensions[1].domain = domain(y(-1.0), y(1.0));
-    let first =
-        |text: &str| parse(format!("{text},").as_bytes(), &array, None).map(|ranges| ranges[0].clone());
+    let first = |text: &str| parse(format!("{text},").as_bytes(), &array).map(|ranges| ranges[0].clone());
     for text in ["0.1", "1e-1", ".1", "+0.1", "0.1000", "1E-01", "10e-2"] {
         assert_eq!(
             first(text),
@@ -171,8 +179,7 @@ fn floats_as_anybody_writes_them() {
     ] {
         assert!(first(wrong).is_err(), "{wrong}");
     }
-    let second =
-        |text: &str| parse(format!(",{text}").as_bytes(), &array, None).map(|ranges| ranges[1].clone());
+    let second = |text: &str| parse(format!(",{text}").as_bytes(), &array).map(|ranges| ranges[1].clone());
     assert_eq!(
         second("0.1..0.3"),
         Ok(texts_between(Some(&y(0.1)), Some(&y(0.3))))
@@ -185,8 +192,7 @@ fn floats_as_anybody_writes_them() {
     assert!(second("1.0000001").is_err() && second("1e39").is_err());
     // A domain may begin at negative zero.
     array.dimensions[1].domain = domain(y(-0.0), y(f32::MAX));
-    let second =
-        |text: &str| parse(format!(",{text}").as_bytes(), &array, None).map(|ranges| ranges[1].clone());
+    let second = |text: &str| parse(format!(",{text}").as_bytes(), &array).map(|ranges| ranges[1].clone());
     assert_eq!(second("0..3.4028235e38"), Ok(texts_between(None, None)));
     assert_eq!(second("1e39"), Err("y: \"1e39\" leaves the domain".to_string()));
     assert!(second("-1e-45").is_err());
@@ -195,32 +201,32 @@ fn floats_as_anybody_writes_them() {
 #[test]
 fn strings_are_any_bytes() {
     let array = schema(22, true, &[STRING], &[]);
-    let parse = |text: &[u8]| parse(text, &array, None).map(|ranges| ranges[0].clone());
-    assert_eq!(parse(b"a..zz"), Ok(texts_between(Some(b"a"), Some(b"zz"))));
-    assert_eq!(parse(b"a.."), Ok(texts_between(Some(b"a"), None)));
-    assert_eq!(parse(b"..zz"), Ok(texts_between(None, Some(b"zz"))));
-    assert_eq!(parse(b"a"), Ok(texts_between(Some(b"a"), Some(b"a"))));
+    let read = |text: &[u8]| parse(text, &array).map(|ranges| ranges[0].clone());
+    assert_eq!(read(b"a..zz"), Ok(texts_between(Some(b"a"), Some(b"zz"))));
+    assert_eq!(read(b"a.."), Ok(texts_between(Some(b"a"), None)));
+    assert_eq!(read(b"..zz"), Ok(texts_between(None, Some(b"zz"))));
+    assert_eq!(read(b"a"), Ok(texts_between(Some(b"a"), Some(b"a"))));
     assert_eq!(
-        parse(b"a%2E%2e%2Cb%3D%25%00%ff"),
+        read(b"a%2E%2e%2Cb%3D%25%00%ff"),
         Ok(texts_between(Some(b"a..,b=%\0\xFF"), Some(b"a..,b=%\0\xFF")))
     );
-    assert_eq!(parse(b"-...b"), Ok(texts_between(Some(b"-"), Some(b".b"))));
-    assert_eq!(parse(b"a%2E..b"), Ok(texts_between(Some(b"a."), Some(b"b"))));
-    assert_eq!(parse(b"\xFF.."), Ok(texts_between(Some(b"\xFF"), None)));
+    assert_eq!(read(b"-...b"), Ok(texts_between(Some(b"-"), Some(b".b"))));
+    assert_eq!(read(b"a%2E..b"), Ok(texts_between(Some(b"a."), Some(b"b"))));
+    assert_eq!(read(b"\xFF.."), Ok(texts_between(Some(b"\xFF"), None)));
     assert_eq!(
-        parse("ä..ö".as_bytes()),
+        read("ä..ö".as_bytes()),
         Ok(texts_between(Some("ä".as_bytes()), Some("ö".as_bytes())))
     );
-    assert!(parse(b"b..a").is_err() && parse(b"a,b").is_err() && parse(b"a%2").is_err());
+    assert!(read(b"b..a").is_err() && read(b"a,b").is_err() && read(b"a%2").is_err());
     let mut cropped = array.clone();
     cropped.current_domain = Some(vec![Range {
         lo: b"b".to_vec(),
         hi: b"mm".to_vec(),
     }]);
-    let parse = |text: &[u8]| super::parse(text, &cropped, None).map(|ranges| ranges[0].clone());
-    assert_eq!(parse(b"b..mm"), Ok(texts_between(None, None)));
-    assert_eq!(parse(b"c..m"), Ok(texts_between(Some(b"c"), Some(b"m"))));
-    assert!(parse(b"a..m").is_err() && parse(b"c..n").is_err() && parse(b"mmm").is_err());
+    let seen = |text: &[u8]| parse(text, &cropped).map(|ranges| ranges[0].clone());
+    assert_eq!(seen(b"b..mm"), Ok(texts_between(None, None)));
+    assert_eq!(seen(b"c..m"), Ok(texts_between(Some(b"c"), Some(b"m"))));
+    assert!(seen(b"a..m").is_err() && seen(b"c..n").is_err() && seen(b"mmm").is_err());
 }
 
 #[test]
@@ -392,7 +398,7 @@ fn dates_select_the_coordinates_between_them() {
             let (start, end) = (Span::parse(&from).unwrap().first, Span::parse(&to).unwrap().last);
             let everything = (i64::MIN.into(), i64::MAX.into());
             match dense(datatype, everything, &format!("{from}..{to}")) {
-                Ok(DimRange::Between {
+                Ok(DimRange {
                     lo: Some(lo),
                     hi: Some(hi),
                 }) => {
@@ -425,37 +431,24 @@ fn dates_select_the_coordinates_between_them() {
 }
 
 #[test]
-fn bounds_left_out_are_those_of_the_region_of_a_dense_view() {
+fn bounds_of_a_dense_view_that_are_left_out_are_open() {
     let array = line(false, Datatype::Int32, 1, 100);
-    let region = [range(Datatype::Int32, 20, 40)];
-    let seen = |text: &str| parse(text.as_bytes(), &array, Some(&region)).map(|ranges| ranges[0].clone());
-    let numbers = |lo, hi| Ok(between(Datatype::Int32, lo, hi));
-    assert_eq!(seen("..30"), numbers(20, 30));
-    assert_eq!(seen("30.."), numbers(30, 40));
-    assert_eq!(seen(""), numbers(20, 40));
-    assert_eq!(seen(".."), numbers(20, 40));
-    assert_eq!(seen("x="), numbers(20, 40));
-    assert_eq!(seen("20..40"), seen(".."));
-    assert_eq!(
-        seen("1..100"),
-        numbers(1, 100),
-        "it may lie anywhere in the domain"
-    );
-    assert_eq!(seen("41.."), Ok(DimRange::Empty));
-    assert_eq!(seen("..19"), Ok(DimRange::Empty));
-    assert!(seen("101..").is_err() && seen("..0").is_err());
-    let nothing = |text: &str| parse(text.as_bytes(), &array, None).map(|ranges| ranges[0].clone());
-    for open in ["", "5..", "..5", ".."] {
-        assert_eq!(nothing(open), Ok(DimRange::Empty));
+    let seen = |text: &str| parse(text.as_bytes(), &array).map(|ranges| ranges[0].clone());
+    let bound = |number| bytes(Datatype::Int32, number);
+    for all in ["", "..", "x=", "x=.."] {
+        assert_eq!(seen(all), Ok(texts_between(None, None)));
     }
-    assert_eq!(nothing("5..6"), numbers(5, 6), "cells that nobody wrote");
+    assert_eq!(seen("..30"), Ok(texts_between(None, Some(&bound(30)))));
+    assert_eq!(seen("30.."), Ok(texts_between(Some(&bound(30)), None)));
+    // More than what fragments cover: cells that nobody wrote.
+    assert_eq!(seen("1..100"), Ok(between(Datatype::Int32, 1, 100)));
+    assert!(seen("101..").is_err() && seen("..0").is_err());
 }
 
 #[test]
 fn bounds_of_a_sparse_view_that_leave_nothing_out_are_open() {
     let mut array = line(true, Datatype::Int32, 1, 100);
-    let seen =
-        |array: &Schema, text: &str| parse(text.as_bytes(), array, None).map(|ranges| ranges[0].clone());
+    let seen = |array: &Schema, text: &str| parse(text.as_bytes(), array).map(|ranges| ranges[0].clone());
     let bound = |number| bytes(Datatype::Int32, number);
     for all in ["", "..", "1..", "..100", "1..100", "x=..", "x=1..100"] {
         assert_eq!(seen(&array, all), Ok(texts_between(None, None)));
@@ -481,7 +474,7 @@ fn by_position_or_by_name() {
         &[],
     );
     array.dimensions[1].name = b"a,b=%".to_vec();
-    let seen = |text: &str| parse(text.as_bytes(), &array, None);
+    let seen = |text: &str| parse(text.as_bytes(), &array);
     let wanted = Ok(vec![
         between(Datatype::Int32, 2, 31),
         texts_between(Some(b"a"), None),
@@ -532,7 +525,7 @@ fn anonymous_dimensions_have_names() {
         field("__dim_0", Datatype::Int32),
     ];
     let array = schema(4, true, &fields, &[]);
-    let seen = |text: &str| parse(text.as_bytes(), &array, None);
+    let seen = |text: &str| parse(text.as_bytes(), &array);
     assert_eq!(seen("__dim_1=5"), seen(",5,"));
     // A dimension that is called so is meant before one that is shown so.
     assert_eq!(seen("__dim_0=5"), seen(",,5"));
@@ -547,11 +540,8 @@ fn anonymous_dimensions_have_names() {
         &[],
     );
     let shown = format!("{}=5", names::dimension(LONG.as_bytes(), 0));
-    assert_eq!(parse(shown.as_bytes(), &long, None), parse(b"5", &long, None));
-    assert_eq!(
-        parse(format!("{LONG}=5").as_bytes(), &long, None),
-        parse(b"5", &long, None)
-    );
+    assert_eq!(parse(shown.as_bytes(), &long), parse(b"5", &long));
+    assert_eq!(parse(format!("{LONG}=5").as_bytes(), &long), parse(b"5", &long));
 }
 
 /// A name that is cut in `columns/`.
@@ -569,6 +559,6 @@ fn a_type_without_an_order_has_no_ranges() {
         &[field("b", Datatype::Blob), field("c", Datatype::Bool)],
         &[],
     );
-    assert!(parse(b"1,", &array, None).is_err() && parse(b",1", &array, None).is_err());
-    assert_eq!(parse(b",", &array, None), Ok(vec![texts_between(None, None); 2]));
+    assert!(parse(b"1,", &array).is_err() && parse(b",1", &array).is_err());
+    assert_eq!(parse(b",", &array), Ok(vec![texts_between(None, None); 2]));
 }
