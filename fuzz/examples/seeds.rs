@@ -11,10 +11,12 @@ use tiledbfs::format::datatype::{CellValNum, Datatype};
 use tiledbfs::format::enums::Encryption;
 use tiledbfs::format::name::TimestampedName;
 use tiledbfs::format::pipeline::{Codec, Filter, Pipeline};
-use tiledbfs::format::schema::Schema;
+use tiledbfs::format::schema::{Dimension, Schema};
 use tiledbfs::storage::{MemoryBlob, MemoryStorage};
+use tiledbfs::view::DimRange;
 use tiledbfs_fuzz::bare::{bare_source, bare_tile, footer_of};
 use tiledbfs_fuzz::chunks::{EMBEDS, FILTERS, FOLLOWS, NO_CELLS, PROPAGATES, SEALS};
+use tiledbfs_fuzz::paths::text_of;
 use tiledbfs_fuzz::{key, pack};
 
 /// Larger inputs slow the fuzzer down more than they teach it.
@@ -88,6 +90,38 @@ fn sources(root: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Names of times, and of parts of the domain of a schema.
+fn paths(seeds: &mut Seeds, body: &[u8]) {
+    let (Ok(length), Ok(schema)) = (u16::try_from(body.len()), Schema::parse(body)) else {
+        return;
+    };
+    let all: Vec<DimRange> = schema
+        .dimensions
+        .iter()
+        .map(|dimension| DimRange {
+            lo: dimension.domain.as_ref().map(|domain| domain.lo.clone()),
+            hi: dimension.domain.as_ref().map(|domain| domain.hi.clone()),
+        })
+        .collect();
+    let name = |d: &Dimension| String::from_utf8_lossy(&d.name).into_owned();
+    let named: Vec<_> = schema.dimensions.iter().map(|d| name(d) + "=1..2").collect();
+    let dates = vec!["1970-01-01..2025-02-28T23:59:59.5"; schema.dimensions.len()];
+    let names = [
+        text_of(&all, &schema.dimensions),
+        named.join(","),
+        dates.join(","),
+        "2025-02-04T000000Z..2025-03".to_string(),
+    ];
+    for (kind, name) in (0..).zip(names) {
+        seeds.add_of(
+            "paths",
+            kind,
+            MOST,
+            [&length.to_le_bytes()[..], body, name.as_bytes()].concat(),
+        );
+    }
+}
+
 fn with(which: u8, bytes: &[u8]) -> Vec<u8> {
     [&[which], bytes].concat()
 }
@@ -126,6 +160,7 @@ fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
                 target => seeds.add(target, body.clone()),
             }
             if target == "schema" {
+                paths(seeds, &body);
                 schema = Some(body);
                 encrypted |= tile.encryption != Encryption::None;
             }

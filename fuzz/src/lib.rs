@@ -8,6 +8,7 @@ pub mod bare;
 pub mod chunks;
 pub mod memory;
 pub mod mutator;
+pub mod paths;
 mod seal;
 
 pub use chunks::{filter, pipeline};
@@ -74,6 +75,7 @@ pub const TARGETS: &[Target] = &[
     ("metadata", metadata),
     ("group", group),
     ("enumeration", enumeration),
+    ("paths", paths::paths),
     ("filter", filter),
     ("pipeline", pipeline),
     ("array", array),
