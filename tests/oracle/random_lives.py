@@ -348,6 +348,10 @@ class Life:
         value = coordinate(self.d, known[0], self.release) if known else values.elements(self.d.values, datatype, 9, "small")[8]
         return name, op, np_type(datatype).type(value)
 
+    def taken(self):
+        """Names that new attributes may not have."""
+        return {x.name for x in self.schema.dims} | {a.name for a in self.schema.attrs}
+
     def evolve(self):
         """Adds and drops attributes, extends enumerations, expands the current domain."""
         if self.release < (2, 4) or self.base == 0 and self.time >= 98:
@@ -355,7 +359,7 @@ class Life:
         d, schema = self.d, self.schema
         self.time += 1
         when = self.base + self.time
-        taken = {x.name for x in schema.dims} | {a.name for a in schema.attrs}
+        taken = self.taken()
         add = [a for a in (self.sound(attribute(d, taken, self.release)) for _ in range(d.randint(0, 2))) if a]
         drop = [a.name for a in schema.attrs if d.chance(0.25)]
         if len(drop) == len(schema.attrs) and not add:
