@@ -1,7 +1,8 @@
-//! Going into the background: a second process of the same program serves, the one that was called waits until the tree answers.
+//! Going into the background: a second process of the same program serves, the one that was called waits
+//! until the tree answers.
 //!
-//! The program is started anew rather than forked, because a fork copies a process that may by then have threads. The two talk over
-//! a socket that is the second one's stdout:
+//! The program is started anew rather than forked, because a fork copies a process that may by then have
+//! threads. The two talk over a socket that is the second one's stdout:
 //!
 //! | the one in the background | the one that was called |
 //! |---|---|
@@ -24,7 +25,8 @@ use std::process::{Child, Command, Stdio};
 /// The option that marks the second process.
 pub(super) const FLAG: &str = "in-background";
 
-/// Starts the second process with the command line `arguments` and waits until what it has mounted on `mountpoint` answers.
+/// Starts the second process with the command line `arguments` and waits until what it has mounted on
+/// `mountpoint` answers.
 pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::new(format!("cannot go into the background: {error}"));
     keep_descriptors().map_err(cannot)?;
@@ -58,8 +60,8 @@ pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Fa
     Err(Failure::new(failure))
 }
 
-/// Keeps the descriptors that this process was started with from the second one: a lock or a pipe of the caller would stay open until
-/// the unmount.
+/// Keeps the descriptors that this process was started with from the second one: a lock or a pipe of the
+/// caller would stay open until the unmount.
 fn keep_descriptors() -> io::Result<()> {
     let names = fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
     for name in names.collect::<io::Result<Vec<OsString>>>()? {
@@ -134,7 +136,8 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Takes the socket from stdout, and leaves the session of the terminal, so that its signals do not come here.
+    /// Takes the socket from stdout, and leaves the session of the terminal, so that its signals do not come
+    /// here.
     pub(super) fn new() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
         let _ = nix::unistd::setsid();
@@ -147,8 +150,9 @@ impl Caller {
         let _ = writeln!(self.socket, "failed {message}");
     }
 
-    /// Says that it is mounted and waits until the other process has looked at it; then lets go of the terminal and of all files
-    /// that the caller had open there, which is when `settle` is called. The error means that nobody waits any more.
+    /// Says that it is mounted and waits until the other process has looked at it; then lets go of the
+    /// terminal and of all files that the caller had open there, which is when `settle` is called. The error
+    /// means that nobody waits any more.
     pub(super) fn mounted(mut self, settle: impl FnOnce()) -> io::Result<()> {
         self.socket.write_all(b"mounted\n")?;
         if receive(&mut BufReader::new(&self.socket)) != "go" {

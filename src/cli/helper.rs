@@ -1,7 +1,8 @@
 //! The program as the helper of mount(8), for lines in /etc/fstab and `mount -t tiledbfs`.
 //!
-//! mount(8) runs `mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]`, which a link of that name to this program answers.
-//! Where there is none, and the type is `fuse.tiledbfs`, it runs `mount.fuse` and that `tiledbfs SOURCE MOUNTPOINT -o OPTIONS`.
+//! mount(8) runs `mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]`, which a link of that name to
+//! this program answers. Where there is none, and the type is `fuse.tiledbfs`, it runs `mount.fuse` and that
+//! `tiledbfs SOURCE MOUNTPOINT -o OPTIONS`.
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 use std::ffi::{OsStr, OsString};
@@ -39,7 +40,8 @@ pub(super) struct HelperArgs {
 /// The names of links to the program under which it is the helper, whatever its arguments.
 const NAMES: [&str; 2] = ["mount.tiledbfs", "mount.fuse.tiledbfs"];
 
-/// Whether `arguments`, with the program's name first, are those of the helper. A SOURCE that is the first argument must look like one.
+/// Whether `arguments`, with the program's name first, are those of the helper. A SOURCE that is the first
+/// argument must look like one.
 pub(super) fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) -> bool {
     let program = arguments.first().and_then(|name| Path::new(name).file_name());
     if program.is_some_and(|name| NAMES.iter().any(|known| name == *known)) {
@@ -92,7 +94,8 @@ pub(super) fn stop(error: &clap::Error) -> ! {
     })
 }
 
-/// What mount(8) expects in place of the program's own exit code: 1 where the options are wrong, 32 where the mount failed.
+/// What mount(8) expects in place of the program's own exit code: 1 where the options are wrong, 32 where the
+/// mount failed.
 pub(super) fn exit_code(code: u8) -> u8 {
     if code == 2 { 1 } else { 32 }
 }

@@ -1,4 +1,5 @@
-//! Where messages go: to stderr while somebody looks on, to a file that `--log-file` names, or else to the log of the system.
+//! Where messages go: to stderr while somebody looks on, to a file that `--log-file` names, or else to the
+//! log of the system.
 //!
 //! | | until the mount answers | then |
 //! |---|---|---|
@@ -6,7 +7,8 @@
 //! | in the background | stderr | syslog(3), which journald listens to as well |
 //! | with `--log-file`, in both | stderr and the file | the file |
 //!
-//! On stderr a message is a line `tiledbfs: LEVEL: TEXT`; where that is the journal, with the level in its way as well.
+//! On stderr a message is a line `tiledbfs: LEVEL: TEXT`; where that is the journal, with the level in its
+//! way as well.
 
 use super::{Failure, show_path};
 use clap::{ArgAction, Args};
@@ -28,10 +30,12 @@ pub(super) struct LogArgs {
     /// Log errors only
     #[arg(short, long, overrides_with_all = ["verbose", "log_level"])]
     quiet: bool,
-    /// Log messages of LEVEL and above: off, error, warn, info, debug or trace [default: warn, or what RUST_LOG says]
+    /// Log messages of LEVEL and above: off, error, warn, info, debug or trace [default: warn, or what
+    /// RUST_LOG says]
     #[arg(long, value_name = "LEVEL", hide_possible_values = true, value_parser = level_parser())]
     log_level: Option<LevelFilter>,
-    /// Append messages to FILE; SIGHUP opens it anew [default: in the background the log of the system, else stderr]
+    /// Append messages to FILE; SIGHUP opens it anew [default: in the background the log of the system, else
+    /// stderr]
     #[arg(long, value_name = "FILE")]
     pub(super) log_file: Option<PathBuf>,
 }
@@ -81,8 +85,8 @@ pub(super) fn start(args: &LogArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// From now on nobody looks at stderr: what is logged goes to the file, if there is one, else to the system's log where this process is
-/// in the background, and serves `mountpoint`.
+/// From now on nobody looks at stderr: what is logged goes to the file, if there is one, else to the system's
+/// log where this process is in the background, and serves `mountpoint`.
 pub(super) fn settle(mountpoint: Option<&Path>) {
     let Some(logger) = LOGGER.get() else {
         return;
@@ -100,7 +104,8 @@ pub(super) fn settle(mountpoint: Option<&Path>) {
     }
 }
 
-/// Opens the log file anew, which somebody may have renamed. When that fails, the one that is open stays in use.
+/// Opens the log file anew, which somebody may have renamed. When that fails, the one that is open stays in
+/// use.
 pub(super) fn reopen() {
     if let Some(file) = LOGGER.get().and_then(|logger| logger.file.as_ref())
         && let Err(error) = file.reopen()

@@ -312,8 +312,8 @@ fn open_tree(source: &Path, options: &Options) -> Result<Tree, Failure> {
     if let Ok(tree) = &opened
         && tree.is_bare() == Some(true)
     {
-        eprintln!(
-            "tiledbfs: warning: {}: there is no array or group in it, at any depth",
+        log::warn!(
+            "{}: there is no array or group in it, at any depth",
             show_path(source)
         );
     }

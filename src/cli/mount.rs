@@ -145,7 +145,8 @@ enum Event {
     Ended(LibraryResult<()>),
 }
 
-/// Where a mount is to be, and what it is to show. No other process of this program mounts there as long as it lives.
+/// Where a mount is to be, and what it is to show. No other process of this program mounts there as long as
+/// it lives.
 struct Prepared {
     source: PathBuf,
     mountpoint: PathBuf,
@@ -231,7 +232,8 @@ fn fatal_signals() -> impl Iterator<Item = i32> {
 
 /// Sends what is to be done at each signal.
 fn watch_signals(sender: Sender<Event>, foreground: bool) -> io::Result<()> {
-    // When the terminal is gone, what runs in it ends; but not if it was started with `nohup`, nor a service, which has none.
+    // When the terminal is gone, what runs in it ends; but not if it was started with `nohup`, nor a service,
+    // which has none.
     let hang_up_ends = foreground && !ignores(SIGHUP) && std::env::var_os("NOTIFY_SOCKET").is_none();
     let mut signals = Signals::new(fatal_signals())?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -309,8 +311,8 @@ fn remount(args: &MountArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot mount {name} anew: {}", io::Error::from(error))))
 }
 
-/// Keeps other processes of this program from mounting on MOUNTPOINT as long as the result lives. None where it cannot be locked, for
-/// reasons that are told elsewhere.
+/// Keeps other processes of this program from mounting on MOUNTPOINT as long as the result lives. None where
+/// it cannot be locked, for reasons that are told elsewhere.
 fn lock_mountpoint(mountpoint: &Path) -> Result<Option<File>, Failure> {
     let Ok(directory) = File::open(mountpoint) else {
         return Ok(None);
@@ -325,7 +327,8 @@ fn lock_mountpoint(mountpoint: &Path) -> Result<Option<File>, Failure> {
     }
 }
 
-/// MOUNTPOINT must be an empty directory on which nothing is mounted. Returns its absolute path without symbolic links.
+/// MOUNTPOINT must be an empty directory on which nothing is mounted. Returns its absolute path without
+/// symbolic links.
 fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
     let name = show_path(mountpoint);
     let explain = |error: io::Error| {

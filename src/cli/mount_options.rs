@@ -1,8 +1,8 @@
 //! The options of `-o`.
 //!
-//! There are three kinds: what tiledbfs, FUSE and the kernel do on being asked ([`MountFlags`]); what /etc/fstab and mount(8) have for
-//! themselves and any file system, which is passed over; and the long options of `tiledbfs mount`, each of which may be written here with `_` for `-`
-//! ([`take_long_options`]).
+//! There are three kinds: what tiledbfs, FUSE and the kernel do on being asked ([`MountFlags`]); what
+//! /etc/fstab and mount(8) have for themselves and any file system, which is passed over; and the long
+//! options of `tiledbfs mount`, each of which may be written here with `_` for `-` ([`take_long_options`]).
 
 use super::Failure;
 use crate::fuse::{Access, SUBTYPE};
@@ -49,8 +49,9 @@ impl Default for MountFlags {
     }
 }
 
-/// The options of all `-o`, each a list separated by commas. A comma between double quotes or behind a backslash separates nothing; the
-/// quotes are dropped, as is a backslash before a comma, a quote or another backslash.
+/// The options of all `-o`, each a list separated by commas. A comma between double quotes or behind a
+/// backslash separates nothing; the quotes are dropped, as is a backslash before a comma, a quote or another
+/// backslash.
 pub fn split_lists(lists: &[OsString]) -> Vec<OsString> {
     let mut options = Vec::new();
     for list in lists {
@@ -119,7 +120,8 @@ fn split_value(option: &OsStr) -> (String, Option<&OsStr>) {
     (name, value.map(OsStr::from_bytes))
 }
 
-/// Parses the `options` that are no long ones. Later ones win. One that is unknown is an error, or if `sloppy` a warning.
+/// Parses the `options` that are no long ones. Later ones win. One that is unknown is an error, or if
+/// `sloppy` a warning.
 pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFlags, Failure> {
     let mut flags = MountFlags::default();
     let mut read_write = false;
@@ -135,16 +137,17 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
             ("nosuid" | "suid" | "nodev" | "dev" | "default_permissions", None) => {}
             // For mount(8) and /etc/fstab, or about writing.
             (
-                "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner" | "noowner" | "group" | "nogroup"
-                | "_netdev" | "async" | "sync" | "dirsync" | "relatime" | "norelatime" | "diratime" | "nodiratime"
-                | "strictatime" | "nostrictatime" | "lazytime" | "nolazytime" | "iversion" | "noiversion" | "mand" | "nomand" | "silent"
-                | "loud" | "quota" | "noquota" | "usrquota" | "grpquota",
+                "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner"
+                | "noowner" | "group" | "nogroup" | "_netdev" | "async" | "sync" | "dirsync" | "relatime"
+                | "norelatime" | "diratime" | "nodiratime" | "strictatime" | "nostrictatime" | "lazytime"
+                | "nolazytime" | "iversion" | "noiversion" | "mand" | "nomand" | "silent" | "loud" | "quota"
+                | "noquota" | "usrquota" | "grpquota",
                 None,
-            )
+            ) => {}
             // Files belong to who mounts.
-            | ("uid" | "gid" | "user" | "comment" | "helper" | "uhelper", Some(_))
+            ("uid" | "gid" | "user" | "comment" | "helper" | "uhelper", Some(_)) => {}
             // From the table of mounts, where mount(8) takes the options of what is to be mounted again.
-            | ("user_id" | "group_id" | "rootmode" | "max_read", Some(_)) => {}
+            ("user_id" | "group_id" | "rootmode" | "max_read", Some(_)) => {}
             (name, _) if name.starts_with("x-") || name.starts_with("X-") => {}
             ("allow_other", None) => set_access(&mut flags, Access::All)?,
             ("allow_root", None) => set_access(&mut flags, Access::OwnerAndRoot)?,
@@ -154,18 +157,37 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
             ("noatime", None) => flags.no_atime = true,
             ("atime", None) => flags.no_atime = false,
             ("fsname", Some(value)) if !value.is_empty() => flags.fs_name = Some(value.to_owned()),
-            ("subtype", Some(value)) if is_subtype(value) => flags.subtype = value.to_string_lossy().into_owned(),
+            ("subtype", Some(value)) if is_subtype(value) => {
+                flags.subtype = value.to_string_lossy().into_owned()
+            }
             ("fsname" | "subtype", _) => {
-                return Err(Failure::usage(format!("mount option `{name}` takes a name: {name}=NAME")));
+                return Err(Failure::usage(format!(
+                    "mount option `{name}` takes a name: {name}=NAME"
+                )));
             }
             (
-                "ro" | "rw" | "remount" | "nosuid" | "suid" | "nodev" | "dev" | "default_permissions" | "allow_other" | "allow_root"
-                | "auto_unmount" | "noexec" | "exec" | "noatime" | "atime",
+                "ro"
+                | "rw"
+                | "remount"
+                | "nosuid"
+                | "suid"
+                | "nodev"
+                | "dev"
+                | "default_permissions"
+                | "allow_other"
+                | "allow_root"
+                | "auto_unmount"
+                | "noexec"
+                | "exec"
+                | "noatime"
+                | "atime",
                 Some(_),
             ) => return Err(Failure::usage(format!("mount option `{name}` takes no value"))),
             _ if sloppy => {
                 let option = option.to_string_lossy();
-                flags.warnings.push(format!("unknown mount option `{option}` is passed over"));
+                flags
+                    .warnings
+                    .push(format!("unknown mount option `{option}` is passed over"));
             }
             _ => {
                 return Err(Failure::usage(format!(

@@ -1,11 +1,13 @@
-//! The program as the helper of mount(8): real `mount` and `umount`, in a mount namespace that has an /etc/fstab and an /sbin of its own.
+//! The program as the helper of mount(8): real `mount` and `umount`, in a mount namespace that has an
+//! /etc/fstab and an /sbin of its own.
 
 use super::Place;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-/// /etc/fstab is the file `fstab`; /sbin has what the package of FUSE has there, and `links` to the program. Then runs `script`.
+/// /etc/fstab is the file `fstab`; /sbin has what the package of FUSE has there, and `links` to the program.
+/// Then runs `script`.
 fn by_fstab(place: &Place, lines: &str, links: &[&str], script: &str) -> Output {
     let folder = place.path("");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -16,7 +18,8 @@ fn by_fstab(place: &Place, lines: &str, links: &[&str], script: &str) -> Output 
     for name in ["mnt", "mnt 2"] {
         std::os::unix::fs::chown(place.path(name), Some(65534), Some(65534)).unwrap();
     }
-    // By another process: a descriptor of ours, copied into a process that another test starts, would keep it from being run.
+    // By another process: a descriptor of ours, copied into a process that another test starts, would keep it
+    // from being run.
     let copy = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_tiledbfs"))
         .arg(place.path("tiledbfs"))
@@ -31,7 +34,7 @@ fn by_fstab(place: &Place, lines: &str, links: &[&str], script: &str) -> Output 
         cp -a "$sbin"/mount.fuse* fuse
         mount -t tmpfs none "$sbin"
         cp -a fuse/* "$sbin"
-        for link in $LINKS; do ln -s "$PWD/tiledbfs" "$sbin/$link"; done
+        for link in tiledbfs $LINKS; do ln -s "$PWD/tiledbfs" "$sbin/$link"; done
         mount --bind fstab /etc/fstab
         mount -t tmpfs none /dev
         mknod -m 666 /dev/null c 1 3
@@ -43,7 +46,6 @@ fn by_fstab(place: &Place, lines: &str, links: &[&str], script: &str) -> Output 
     Command::new("unshare")
         .args(["-m", "sh", "-c", &format!("{prepare}\n{script}")])
         .env("LINKS", links.join(" "))
-        .env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()))
         .current_dir(folder)
         .output()
         .unwrap()
@@ -83,7 +85,8 @@ fn all_of_fstab() {
     ] {
         assert!(text.contains(part), "{part:?} not in {text}{errors}");
     }
-    // mount(8) says `rw` for `defaults`; that is warned about once. The other line is about the SOURCE that may be missing.
+    // mount(8) says `rw` for `defaults`; that is warned about once. The other line is about the SOURCE that
+    // may be missing.
     let warned: Vec<_> = errors.lines().filter(|line| !line.contains(": info: ")).collect();
     assert_eq!(warned.len(), 2, "{errors}");
     assert!(

@@ -88,8 +88,10 @@ fn a_log_file_is_opened_anew() {
     });
     fs::rename(place.path("moved"), place.path("logs")).unwrap();
     let before = length();
-    provoke(&place);
-    assert!(length() > before);
+    eventually("it is written to", || {
+        provoke(&place);
+        length() > before
+    });
     place.succeeds(&["unmount", "mnt"]);
 }
 
@@ -142,6 +144,27 @@ fn how_much_is_logged() {
         (&["-q"], rust_log, &["warning", "info"]),
     ] {
         assert_eq!(levels(flags, rust_log), wanted, "{flags:?} {rust_log:?}");
+    }
+}
+
+/// Where stderr is the journal, lines begin with their level as it takes it.
+#[test]
+fn the_journal_learns_the_level() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new();
+    for (is_journal, begin) in [(true, "<4>tiledbfs: warning: "), (false, "tiledbfs: warning: ")] {
+        let stderr = fs::File::create(place.path("stderr")).unwrap();
+        let metadata = stderr.metadata().unwrap();
+        let inode = metadata.ino() + u64::from(!is_journal);
+        let status = place
+            .command(&["mount", "group", "mnt", "-o", "rw"])
+            .env("JOURNAL_STREAM", format!("{}:{inode}", metadata.dev()))
+            .stderr(stderr)
+            .status();
+        assert!(status.unwrap().success());
+        place.succeeds(&["unmount", "mnt"]);
+        let text = fs::read_to_string(place.path("stderr")).unwrap();
+        assert!(text.starts_with(begin), "{text}");
     }
 }
 

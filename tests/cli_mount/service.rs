@@ -13,8 +13,8 @@ fn unit() -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// The command of a line of the unit, as systemd makes it: single quotes hold words together, specifiers and variables
-/// are put in afterwards, `$NAME` as several words.
+/// The command of a line of the unit, as systemd makes it: single quotes hold words together, specifiers and
+/// variables are put in afterwards, `$NAME` as several words.
 fn command(place: &Place, line: &str, pid: &str) -> Command {
     let unit = unit();
     let mut found = unit
