@@ -1,5 +1,7 @@
 //! The program as a daemon: an empty group is mounted, which is all that this takes.
 
+#[path = "common/copying.rs"]
+mod copying;
 #[path = "cli_mount/fstab.rs"]
 mod fstab;
 #[path = "cli_mount/logs.rs"]
@@ -397,4 +399,46 @@ fn ls_and_cat_need_no_mount() {
         .output()
         .unwrap();
     assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn few_descriptors_are_enough() {
+    let place = Place::new();
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample/weather");
+    for copy in 0..40 {
+        copying::copy(&sample, &place.path(&format!("group/a{copy}")));
+    }
+    let limited = "ulimit -n 64 && exec \"$0\" \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", limited])
+        .arg(program().get_program())
+        .args(["mount", "--threads", "16", "group", "mnt"])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // One after the other, and several at once.
+    let mut files = Vec::new();
+    for copy in 0..40 {
+        for fragment in fs::read_dir(place.path(&format!("mnt/a{copy}/fragments"))).unwrap() {
+            for column in fs::read_dir(fragment.unwrap().path().join("columns")).unwrap() {
+                files.push(column.unwrap().path().join("data.bin"));
+            }
+        }
+    }
+    assert!(files.len() >= 400, "{}", files.len());
+    let read_all = |files: &[PathBuf]| {
+        for file in files {
+            assert!(!fs::read(file).unwrap().is_empty());
+        }
+    };
+    read_all(&files);
+    std::thread::scope(|scope| {
+        for part in files.chunks(files.len() / 8) {
+            scope.spawn(move || read_all(part));
+        }
+    });
+    let stats = fs::read_to_string(place.path("mnt/.tiledbfs/stats.json")).unwrap();
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    assert!(stats["kept_files"].as_u64().unwrap() <= 16);
 }

@@ -7,16 +7,11 @@ use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
 use crate::stats::Stats;
-use crate::storage::{Blob, Storage};
-use lru::LruCache;
+use crate::storage::{Blob, KeptFiles, Storage};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-/// Files of committed fragments that are kept open between reads.
-const OPEN_FILES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Bytes of what is kept of fragments' metadata, about.
 const FRAGMENT_BYTES: u64 = 24 << 20;
@@ -40,7 +35,8 @@ pub struct Engine {
     /// Counters.
     pub stats: Arc<Stats>,
     keys: Vec<(PathBuf, EncryptionKey)>,
-    open_files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
+    /// The same as `storage`.
+    files: Arc<KeptFiles>,
     fragments: Mutex<KeptFragments>,
     objects: RandomState,
     /// What is held in memory, by the number of what it is.
@@ -55,12 +51,13 @@ impl Engine {
         keys: Vec<(PathBuf, EncryptionKey)>,
         stats: Arc<Stats>,
     ) -> Self {
+        let files = Arc::new(KeptFiles::new(storage, stats.clone()));
         Engine {
-            storage,
+            storage: files.clone(),
             cache: ChunkCache::new(cache_size, stats.clone()),
             stats,
             keys,
-            open_files: Mutex::new(LruCache::new(OPEN_FILES)),
+            files,
             fragments: Mutex::default(),
             objects: RandomState::new(),
             held: Mutex::default(),
@@ -78,17 +75,7 @@ impl Engine {
 
     /// Opens a file that never changes once it exists, or finds it still open. One that has changed nevertheless is opened anew.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        let known = lock(&self.open_files).get(path).cloned();
-        if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {
-            return Ok(blob);
-        }
-        let blob = self.storage.open(path)?;
-        let mut files = lock(&self.open_files);
-        let replaced = files.push(path.to_path_buf(), blob.clone());
-        self.stats.kept_files.set(files.len() as u64);
-        drop(files);
-        drop(replaced);
-        Ok(blob)
+        self.files.open_kept(path)
     }
 
     /// Decodes the generic tile at `offset` whole. `LimitExceeded` for more than the cache allows to be decoded at once.
@@ -109,20 +96,7 @@ impl Engine {
 
     /// Closes the files below `path` that are kept open between reads.
     pub fn close_below(&self, path: &Path) {
-        let mut files = lock(&self.open_files);
-        if files.is_empty() {
-            return;
-        }
-        let below: Vec<PathBuf> = files
-            .iter()
-            .map(|(file, _)| file)
-            .filter(|file| file.starts_with(path))
-            .cloned()
-            .collect();
-        let closed: Vec<_> = below.iter().filter_map(|file| files.pop(file)).collect();
-        self.stats.kept_files.set(files.len() as u64);
-        drop(files);
-        drop(closed);
+        self.files.let_go(|file| file.starts_with(path));
     }
 
     /// The number in the cache of what is called `number` in a file. Another state of the file gives another, so that chunks of two states are

@@ -3,6 +3,7 @@
 //! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would give SIGBUS; one that is written to is an
 //! error as well, so that old and new bytes are never mixed. A file that is replaced or deleted stays readable through the handle.
 
+use super::kept::is_out_of_descriptors;
 use super::permissions::Permissions;
 use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want, join};
 use crate::error::{Error, ErrorKind, Result};
@@ -105,23 +106,30 @@ impl LocalStorage {
     }
 
     /// A listed name; None for what is left out.
-    fn classify(&self, directory: &Path, entry: &fs::DirEntry) -> Option<DirEntry> {
-        let (name, file_type) = (entry.file_name(), entry.file_type().ok()?);
+    fn classify(&self, directory: &Path, entry: &fs::DirEntry) -> Result<Option<DirEntry>> {
+        let Ok(file_type) = entry.file_type() else {
+            return Ok(None);
+        };
+        let name = entry.file_name();
         let linked = file_type.is_symlink();
         let entry_type = if linked {
-            self.metadata(&directory.join(&name)).ok()?.entry_type
+            match self.metadata(&directory.join(&name)) {
+                Ok(metadata) => metadata.entry_type,
+                Err(e) if is_out_of_descriptors(&e) => return Err(e),
+                Err(_) => return Ok(None),
+            }
         } else if file_type.is_dir() {
             EntryType::Directory
         } else if file_type.is_file() {
             EntryType::File
         } else {
-            return None;
+            return Ok(None);
         };
-        Some(DirEntry {
+        Ok(Some(DirEntry {
             name,
             entry_type,
             linked,
-        })
+        }))
     }
 }
 
@@ -130,7 +138,7 @@ impl Storage for LocalStorage {
         let mut entries = Vec::new();
         for entry in fs::read_dir(self.resolve(path)?).map_err(|e| self.error(&e, path))? {
             let entry = entry.map_err(|e| self.error(&e, path))?;
-            entries.extend(self.classify(path, &entry));
+            entries.extend(self.classify(path, &entry)?);
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)

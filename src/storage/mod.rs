@@ -3,11 +3,13 @@
 //! [`Storage`] is the one door to the data, so that an object store can be a second backend. Paths are relative to the root of the source; the empty path is the root.
 
 pub mod audience;
+mod kept;
 mod local;
 mod memory;
 mod permissions;
 mod tail;
 pub use audience::{Audience, Want};
+pub use kept::KeptFiles;
 pub use local::LocalStorage;
 pub use memory::{MemoryBlob, MemoryStorage};
 pub use tail::Tail;

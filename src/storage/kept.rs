@@ -1,0 +1,216 @@
+//! A source some of whose files are kept open.
+
+use super::{Audience, Blob, DirEntry, Metadata, Storage, Want};
+use crate::error::{Error, ErrorKind, Result};
+use crate::stats::Stats;
+use lru::LruCache;
+use nix::sys::resource::{Resource, getrlimit};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The most files that are kept open, and the share of all that may be open.
+const MOST: usize = 256;
+const SHARE: u64 = 4;
+
+/// How often a call that met a lack of descriptors is tried again, and how long to wait in between: others may be about to close some.
+const TRIES: usize = 10;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A [`Storage`] that keeps the files open which never change once they exist. Where the process may open no more it lets go of these and
+/// tries again.
+pub struct KeptFiles {
+    inner: Arc<dyn Storage>,
+    files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
+    stats: Arc<Stats>,
+}
+
+impl KeptFiles {
+    /// Keeps files of `inner`: as many as fit into the limit of this process.
+    pub fn new(inner: Arc<dyn Storage>, stats: Arc<Stats>) -> Self {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+        let most = usize::try_from(limit / SHARE).unwrap_or(MOST).clamp(1, MOST);
+        KeptFiles {
+            inner,
+            files: Mutex::new(LruCache::new(
+                NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN),
+            )),
+            stats,
+        }
+    }
+
+    /// Opens a file that never changes once it exists, or finds it still open. One that has changed nevertheless is opened anew.
+    pub fn open_kept(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+        let known = self.files().get(path).cloned();
+        if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {
+            return Ok(blob);
+        }
+        let blob = self.open(path)?;
+        let mut files = self.files();
+        let replaced = files.push(path.to_path_buf(), blob.clone());
+        self.stats.kept_files.set(files.len() as u64);
+        drop(files);
+        drop(replaced);
+        Ok(blob)
+    }
+
+    /// Lets go of the kept files of which `which` is true; who reads one keeps it open.
+    pub fn let_go(&self, which: impl Fn(&Path) -> bool) {
+        let mut files = self.files();
+        let chosen: Vec<PathBuf> = files
+            .iter()
+            .map(|(path, _)| path)
+            .filter(|path| which(path))
+            .cloned()
+            .collect();
+        let closed: Vec<_> = chosen.iter().filter_map(|path| files.pop(path)).collect();
+        self.stats.kept_files.set(files.len() as u64);
+        drop(files);
+        drop(closed);
+    }
+
+    fn files(&self) -> MutexGuard<'_, LruCache<PathBuf, Arc<dyn Blob>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_descriptors<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+        let mut result = call();
+        for _ in 0..TRIES {
+            if !result.as_ref().is_err_and(is_out_of_descriptors) {
+                break;
+            }
+            if self.files().is_empty() {
+                std::thread::sleep(PAUSE);
+            }
+            self.let_go(|_| true);
+            result = call();
+        }
+        result
+    }
+}
+
+/// Whether a call failed because this process, or the system, has too many files open.
+pub(super) fn is_out_of_descriptors(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io(libc::EMFILE | libc::ENFILE))
+}
+
+impl Storage for KeptFiles {
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        self.with_descriptors(|| self.inner.list(path))
+    }
+
+    fn check_root(&self) -> Result<()> {
+        self.inner.check_root()
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        self.with_descriptors(|| self.inner.metadata(path))
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        self.inner.is_link(path)
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+        self.with_descriptors(|| self.inner.open(path))
+    }
+
+    fn display(&self, path: &Path) -> String {
+        self.inner.display(path)
+    }
+
+    fn audience(&self, path: &Path, want: Want) -> Audience {
+        self.inner.audience(path, want)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::MemoryStorage;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A source that has no descriptor left while more than `limit` blobs are held.
+    struct Scarce {
+        inner: MemoryStorage,
+        limit: usize,
+        held: Mutex<Vec<std::sync::Weak<dyn Blob>>>,
+        refused: AtomicUsize,
+    }
+
+    impl Scarce {
+        fn ask(&self) -> Result<()> {
+            let mut held = self.held.lock().unwrap();
+            held.retain(|blob| blob.strong_count() > 0);
+            if held.len() < self.limit {
+                return Ok(());
+            }
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            Err(Error::new(ErrorKind::Io(libc::EMFILE), "too many"))
+        }
+    }
+
+    impl Storage for Scarce {
+        fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+            self.ask()?;
+            self.inner.list(path)
+        }
+        fn metadata(&self, path: &Path) -> Result<Metadata> {
+            self.ask()?;
+            self.inner.metadata(path)
+        }
+        fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+            self.ask()?;
+            let blob = self.inner.open(path)?;
+            self.held.lock().unwrap().push(Arc::downgrade(&blob));
+            Ok(blob)
+        }
+        fn display(&self, path: &Path) -> String {
+            self.inner.display(path)
+        }
+    }
+
+    fn scarce(limit: usize) -> (KeptFiles, Arc<Scarce>) {
+        let mut inner = MemoryStorage::new();
+        for file in 0..20 {
+            inner.insert(Path::new(&format!("f{file}")), *b"x");
+        }
+        let scarce = Arc::new(Scarce {
+            inner,
+            limit,
+            held: Mutex::default(),
+            refused: AtomicUsize::new(0),
+        });
+        (KeptFiles::new(scarce.clone(), Arc::default()), scarce)
+    }
+
+    #[test]
+    fn kept_files_are_let_go_where_there_are_no_more_descriptors() {
+        let (kept, scarce) = scarce(5);
+        for file in 0..20 {
+            kept.open_kept(Path::new(&format!("f{file}"))).unwrap();
+        }
+        assert_eq!(scarce.refused.load(Ordering::Relaxed), 3);
+        assert_eq!(kept.stats.kept_files.get(), 5);
+        // A listing and a look at a file take one as well.
+        kept.list(Path::new("")).unwrap();
+        assert_eq!(kept.stats.kept_files.get(), 0);
+        for file in 0..5 {
+            kept.open_kept(Path::new(&format!("f{file}"))).unwrap();
+        }
+        kept.metadata(Path::new("f1")).unwrap();
+    }
+
+    #[test]
+    fn what_readers_hold_is_theirs() {
+        let (kept, scarce) = scarce(5);
+        let open = |file: usize| kept.open_kept(Path::new(&format!("f{file}")));
+        let held: Vec<_> = (0..5).map(|file| open(file).unwrap()).collect();
+        let error = open(5).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Io(libc::EMFILE));
+        assert_eq!(scarce.refused.load(Ordering::Relaxed), TRIES + 1);
+        drop(held);
+        open(5).unwrap();
+    }
+}
