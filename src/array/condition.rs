@@ -15,32 +15,46 @@ use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enums::{Combination, ConditionOp};
 use crate::format::schema::Schema;
 use std::collections::HashSet;
+use std::sync::Arc;
 
-/// A stored condition, made ready for the cells of one fragment.
+/// A stored condition, made ready for reading an array with one schema.
+#[derive(Debug)]
+pub struct ViewCondition {
+    root: Node,
+    fields: Vec<ViewField>,
+}
+
+/// A field that a condition looks at.
+#[derive(Debug)]
+struct ViewField {
+    name: Vec<u8>,
+    is_attribute: bool,
+    of: Type,
+}
+
+/// A condition on the cells of one fragment.
 #[derive(Debug)]
 pub struct BoundCondition {
-    root: Node,
+    condition: Arc<ViewCondition>,
+    /// For each field of the condition, where in `fields` it is; None where the fragment lacks it.
+    columns: Vec<Option<usize>>,
     fields: Vec<usize>,
+    /// Which cells alone are concerned: those written at this time or before. With where in `fields` the timestamps are.
+    until: Option<(u64, usize)>,
 }
 
 #[derive(Debug)]
 enum Node {
     /// All, or any, of the children hold.
     Combined { any: bool, children: Vec<Node> },
-    /// A comparison of a field that the fragment lacks.
-    Missing,
-    /// A comparison that holds, or does not hold, for all cells.
-    Always(bool),
-    /// A comparison with a constant.
-    Compare {
-        /// The field, an index into [`BoundCondition::fields`].
-        field: usize,
-        test: Test,
-    },
+    /// A comparison of a field, an index into [`ViewCondition::fields`].
+    Compare { field: usize, test: Test },
 }
 
 #[derive(Debug)]
 enum Test {
+    /// Holds, or does not hold, for all cells, null or not.
+    Always(bool),
     /// Numbers as their type has it.
     Number {
         datatype: Datatype,
@@ -87,47 +101,106 @@ impl Comparison {
     }
 }
 
-impl BoundCondition {
-    /// Binds a condition to a view with schema `view` and a fragment with these fields. With `until` only cells that were
-    /// written at that time or before are concerned; the fragment then has to store timestamps.
+impl ViewCondition {
+    /// Makes a condition ready for reading an array whose schema is `view`.
     ///
     /// Fails where libtiledb cannot read the array either: fields that the schema lacks or has with values of another
-    /// size, null tests of fields of numbers, sets of no members, types that cannot be compared; and where it misreads
-    /// it, because an attribute of a fixed size was of another type, or nullable or not, when the fragment was written.
-    pub fn bind(
-        condition: &Condition,
-        view: &Schema,
-        fields: &[Field],
-        until: Option<u64>,
-    ) -> Result<BoundCondition> {
-        let mut binder = Binder {
-            view,
-            all: fields,
-            used: Vec::new(),
+    /// size, null tests of fields of numbers, sets of no members, types that cannot be compared.
+    pub fn new(condition: &Condition, view: &Schema) -> Result<ViewCondition> {
+        let mut fields = Vec::new();
+        let root = node(condition, view, &mut fields)?;
+        Ok(ViewCondition { root, fields })
+    }
+
+    /// Binds it to a fragment with these fields. With `until` only cells that were written at that time or before are
+    /// concerned; the fragment then has to store timestamps.
+    ///
+    /// Fails where libtiledb misreads the array, because an attribute of a fixed size was of another type, or nullable
+    /// or not, when the fragment was written.
+    pub fn bind(self: &Arc<Self>, fields: &[Field], until: Option<u64>) -> Result<BoundCondition> {
+        let mut used = Vec::new();
+        let columns = self.fields.iter().map(|field| {
+            Ok(field.find(fields)?.map(|at| {
+                used.push(at);
+                used.len() - 1
+            }))
+        });
+        let columns = columns.collect::<Result<_>>()?;
+        let until = match until {
+            None => None,
+            Some(until) => {
+                let timestamps = fields.iter().position(|field| field.role == Role::Timestamps);
+                used.push(
+                    timestamps
+                        .ok_or_else(|| Error::new(ErrorKind::Internal, "a fragment without timestamps"))?,
+                );
+                Some((until, used.len() - 1))
+            }
         };
-        let mut root = binder.node(condition)?;
-        if let Some(until) = until {
-            let later = binder.later(until)?;
-            root = match root {
-                Node::Combined {
-                    any: true,
-                    mut children,
-                } => {
-                    children.insert(0, later);
-                    Node::Combined { any: true, children }
-                }
-                root => Node::Combined {
-                    any: true,
-                    children: vec![later, root],
-                },
-            };
-        }
         Ok(BoundCondition {
-            root,
-            fields: binder.used,
+            condition: self.clone(),
+            columns,
+            fields: used,
+            until,
+        })
+    }
+}
+
+impl ViewField {
+    fn new(name: &[u8], view: &Schema) -> Result<ViewField> {
+        let attribute = view.attribute(name).map(|a| Type {
+            datatype: a.datatype,
+            cells: a.cell_val_num,
+            nullable: a.nullable,
+        });
+        let dimension = || {
+            view.dimension(name).map(|d| Type {
+                datatype: d.datatype,
+                cells: d.cell_val_num,
+                nullable: false,
+            })
+        };
+        Ok(ViewField {
+            name: name.to_vec(),
+            is_attribute: attribute.is_some(),
+            of: attribute
+                .or_else(dimension)
+                .ok_or_else(|| Error::corrupt("the schema has no such field"))?,
         })
     }
 
+    /// Where among the fields of a fragment it is. None where it is not, or is var-sized in one of fragment and view
+    /// alone. Fails where it is of another type.
+    fn find(&self, fields: &[Field]) -> Result<Option<usize>> {
+        let same_field = |field: &&Field| {
+            let role = match self.is_attribute {
+                true => matches!(field.role, Role::Attribute(_)),
+                false => matches!(field.role, Role::Dimension(_) | Role::ZippedDimension(_)),
+            };
+            role && field.name == self.name && field.cell_val_num.is_var() == self.of.cells.is_var()
+        };
+        let mut found = fields.iter().enumerate();
+        let Some((at, field)) = found.find(|(_, field)| same_field(field)) else {
+            return Ok(None);
+        };
+        let stored = Type {
+            datatype: field.datatype,
+            cells: field.cell_val_num,
+            nullable: field.nullable,
+        };
+        if stored == self.of || stored.cells.is_var() && stored.nullable == self.of.nullable {
+            return Ok(Some(at));
+        }
+        let message = format!(
+            "of type {} now, of type {} when the fragment was written",
+            self.of.name(),
+            stored.name()
+        );
+        Err(Error::corrupt(message).in_part(field_part(&self.name)))
+    }
+}
+
+impl BoundCondition {
     /// The fields whose values are needed, as indices into the fragment's fields, each once.
     pub fn fields(&self) -> &[usize] {
         &self.fields
@@ -136,23 +209,44 @@ impl BoundCondition {
     /// Clears the flags of cells that the condition deletes. `cells` are those of [`BoundCondition::fields`], in that
     /// order, as many of each as there are flags.
     pub fn evaluate(&self, cells: &[CellSlice<'_>], keep: &mut [bool]) {
-        self.root.evaluate(cells, false, keep);
+        let root = &self.condition.root;
+        let Some((until, times)) = self.until else {
+            return self.node(root, cells, false, keep);
+        };
+        // As if it were an OR of what is later, and of the root or all that the root is an OR of.
+        let mut some = vec![false; keep.len()];
+        if let Some(times) = cells.get(times) {
+            let later = Test::Number {
+                datatype: Datatype::Uint64,
+                op: Comparison::Gt,
+                value: until.to_le_bytes(),
+            };
+            later.evaluate(times, &mut some);
+        }
+        match root {
+            Node::Combined { any: true, children } => {
+                for child in children {
+                    self.node(child, cells, true, &mut some);
+                }
+            }
+            root => self.node(root, cells, true, &mut some),
+        }
+        combine(false, keep, &some);
     }
-}
 
-impl Node {
-    /// Evaluates it on a bitmap, in mode OR where `any`, else in mode AND.
-    fn evaluate(&self, cells: &[CellSlice<'_>], any: bool, bitmap: &mut [bool]) {
-        match self {
-            Node::Missing => bitmap.fill(false),
-            Node::Always(holds) if *holds == any => bitmap.fill(any),
-            Node::Always(_) => {}
+    /// Evaluates a node on a bitmap, in mode OR where `any`, else in mode AND.
+    fn node(&self, node: &Node, cells: &[CellSlice<'_>], any: bool, bitmap: &mut [bool]) {
+        match node {
             Node::Compare { field, test } => {
+                let column = self.columns.get(*field).copied().flatten();
+                let Some(cells) = column.and_then(|column| cells.get(column)) else {
+                    return bitmap.fill(false);
+                };
                 let mut holds = vec![false; bitmap.len()];
-                if let Some(cells) = cells.get(*field) {
-                    test.evaluate(cells, &mut holds);
-                    for (i, holds) in holds.iter_mut().enumerate() {
-                        *holds &= cells.is_valid(i);
+                test.evaluate(cells, &mut holds);
+                if let (Some(validity), false) = (cells.validity, matches!(test, Test::Always(_))) {
+                    for (holds, valid) in holds.iter_mut().zip(validity) {
+                        *holds &= *valid != 0;
                     }
                 }
                 combine(any, bitmap, &holds);
@@ -161,19 +255,19 @@ impl Node {
                 if any {
                     let mut all = vec![true; bitmap.len()];
                     for child in children {
-                        child.evaluate(cells, false, &mut all);
+                        self.node(child, cells, false, &mut all);
                     }
                     combine(true, bitmap, &all);
                 } else {
                     for child in children {
-                        child.evaluate(cells, false, bitmap);
+                        self.node(child, cells, false, bitmap);
                     }
                 }
             }
             Node::Combined { any: true, children } => {
                 let mut some = vec![false; bitmap.len()];
                 for child in children {
-                    child.evaluate(cells, true, &mut some);
+                    self.node(child, cells, true, &mut some);
                 }
                 combine(false, bitmap, &some);
             }
@@ -191,7 +285,7 @@ fn combine(any: bool, bitmap: &mut [bool], with: &[bool]) {
 }
 
 impl Test {
-    /// Tells for which cells it holds, null or not.
+    /// Tells for which cells it holds, whether they are null or not.
     fn evaluate(&self, cells: &CellSlice<'_>, holds: &mut [bool]) {
         macro_rules! numbers {
             ($type:ty, $op:expr, $value:expr) => {{
@@ -205,6 +299,7 @@ impl Test {
             }};
         }
         match self {
+            Test::Always(always) => holds.fill(*always),
             Test::Number { datatype, op, value } => match (datatype.kind(), datatype.size()) {
                 (Kind::Signed, 1) => numbers!(i8, op, value),
                 (Kind::Signed, 2) => numbers!(i16, op, value),
@@ -251,15 +346,8 @@ fn each_text(cells: &CellSlice<'_>, size: Option<usize>, holds: &mut [bool], tes
     }
 }
 
-/// What a condition is being bound to.
-struct Binder<'a> {
-    view: &'a Schema,
-    all: &'a [Field],
-    used: Vec<usize>,
-}
-
 /// The type of a field.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Type {
     datatype: Datatype,
     cells: CellValNum,
@@ -290,115 +378,62 @@ impl Type {
     }
 }
 
-impl Binder<'_> {
-    fn node(&mut self, condition: &Condition) -> Result<Node> {
-        match condition {
-            Condition::Expression {
-                combination,
-                children,
-            } => {
-                let any = match combination {
-                    Combination::And => false,
-                    Combination::Or => true,
-                    Combination::Not => {
-                        return Err(Error::unsupported("a stored condition with NOT"));
-                    }
-                };
-                let children = children.iter().map(|child| self.node(child));
-                Ok(Node::Combined {
-                    any,
-                    children: children.collect::<Result<_>>()?,
-                })
-            }
-            Condition::Value {
-                op,
-                field,
-                value,
-                offsets,
-            } => self
-                .comparison(*op, field, value, offsets)
-                .map_err(|e| e.in_part(format_args!("field `{}`", String::from_utf8_lossy(field)))),
-        }
-    }
-
-    fn comparison(&mut self, op: ConditionOp, name: &[u8], value: &[u8], offsets: &[u64]) -> Result<Node> {
-        let attribute = self.view.attribute(name).map(|a| Type {
-            datatype: a.datatype,
-            cells: a.cell_val_num,
-            nullable: a.nullable,
-        });
-        let dimension = || {
-            self.view.dimension(name).map(|d| Type {
-                datatype: d.datatype,
-                cells: d.cell_val_num,
-                nullable: false,
-            })
-        };
-        let in_view = attribute
-            .or_else(dimension)
-            .ok_or_else(|| Error::corrupt("the schema has no such field"))?;
-        let test = test(in_view, op, value, offsets)?;
-        let found = self.all.iter().position(|field| {
-            let role = match attribute {
-                Some(_) => matches!(field.role, Role::Attribute(_)),
-                None => matches!(field.role, Role::Dimension(_) | Role::ZippedDimension(_)),
+/// The node of a stored condition. Adds to the fields that are looked at.
+fn node(condition: &Condition, view: &Schema, fields: &mut Vec<ViewField>) -> Result<Node> {
+    match condition {
+        Condition::Expression {
+            combination,
+            children,
+        } => {
+            let any = match combination {
+                Combination::And => false,
+                Combination::Or => true,
+                Combination::Not => return Err(Error::unsupported("a stored condition with NOT")),
             };
-            role && field.name == name && field.cell_val_num.is_var() == in_view.cells.is_var()
-        });
-        let Some((at, field)) = found.and_then(|at| Some((at, self.all.get(at)?))) else {
-            return Ok(Node::Missing);
-        };
-        let stored = Type {
-            datatype: field.datatype,
-            cells: field.cell_val_num,
-            nullable: field.nullable,
-        };
-        let same = stored == in_view || stored.cells.is_var() && stored.nullable == in_view.nullable;
-        if !same {
-            return Err(Error::corrupt(format!(
-                "of type {} now, of type {} when the fragment was written",
-                in_view.name(),
-                stored.name()
-            )));
+            let children = children.iter().map(|child| node(child, view, fields));
+            Ok(Node::Combined {
+                any,
+                children: children.collect::<Result<_>>()?,
+            })
         }
-        Ok(match test {
-            Some(test) => Node::Compare {
-                field: self.field(at),
-                test,
-            },
-            None => Node::Always(op == ConditionOp::AlwaysTrue),
-        })
-    }
-
-    /// Whether a cell was written after `until`.
-    fn later(&mut self, until: u64) -> Result<Node> {
-        let timestamps = self.all.iter().position(|field| field.role == Role::Timestamps);
-        let at =
-            timestamps.ok_or_else(|| Error::new(ErrorKind::Internal, "a fragment without timestamps"))?;
-        Ok(Node::Compare {
-            field: self.field(at),
-            test: Test::Number {
-                datatype: Datatype::Uint64,
-                op: Comparison::Gt,
-                value: until.to_le_bytes(),
-            },
-        })
-    }
-
-    /// Notes that a field is needed.
-    fn field(&mut self, at: usize) -> usize {
-        match self.used.iter().position(|&used| used == at) {
-            Some(i) => i,
-            None => {
-                self.used.push(at);
-                self.used.len() - 1
-            }
-        }
+        Condition::Value {
+            op,
+            field,
+            value,
+            offsets,
+        } => comparison(*op, field, value, offsets, view, fields).map_err(|e| e.in_part(field_part(field))),
     }
 }
 
-/// The comparison of values of a type with a constant; None for one that does not look at them.
-fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Option<Test>> {
+fn comparison(
+    op: ConditionOp,
+    name: &[u8],
+    value: &[u8],
+    offsets: &[u64],
+    view: &Schema,
+    fields: &mut Vec<ViewField>,
+) -> Result<Node> {
+    let field = match fields.iter().position(|field| field.name == name) {
+        Some(field) => field,
+        None => {
+            fields.push(ViewField::new(name, view)?);
+            fields.len() - 1
+        }
+    };
+    let of = fields.get(field).map(|field| field.of);
+    let of = of.ok_or_else(|| Error::new(ErrorKind::Internal, "a field that was just found"))?;
+    Ok(Node::Compare {
+        field,
+        test: test(of, op, value, offsets)?,
+    })
+}
+
+fn field_part(name: &[u8]) -> String {
+    format!("field `{}`", String::from_utf8_lossy(name))
+}
+
+/// The comparison of values of a type with a constant.
+fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test> {
     let size = of.size();
     let numeric = !matches!(of.datatype.kind(), Kind::Text | Kind::Bytes);
     let one = of.cells == CellValNum::Fixed(1);
@@ -416,7 +451,8 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Opti
         )),
     };
     let op = match op {
-        ConditionOp::AlwaysTrue | ConditionOp::AlwaysFalse => return Ok(None),
+        ConditionOp::AlwaysTrue => return Ok(Test::Always(true)),
+        ConditionOp::AlwaysFalse => return Ok(Test::Always(false)),
         ConditionOp::In | ConditionOp::NotIn => {
             if value.is_empty() {
                 return Err(Error::corrupt("a condition on a set of no members"));
@@ -434,11 +470,11 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Opti
                 }
                 members.insert(member.to_vec());
             }
-            return Ok(Some(Test::Member {
+            return Ok(Test::Member {
                 size,
                 members,
                 holds: op == ConditionOp::In,
-            }));
+            });
         }
         ConditionOp::Lt => Comparison::Lt,
         ConditionOp::Le => Comparison::Le,
@@ -447,7 +483,7 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Opti
         ConditionOp::Eq => Comparison::Eq,
         ConditionOp::Ne => Comparison::Ne,
     };
-    Ok(Some(match (of.datatype, size) {
+    Ok(match (of.datatype, size) {
         // An empty constant is a zero byte.
         (Datatype::Char, Some(size)) => Test::Char {
             size,
@@ -471,7 +507,7 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Opti
                 value: bytes,
             }
         }
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::geometry::Geometry;
 use super::tile_list::{PrefixSums, Section, TileList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::footer::FooterPosition;
+use crate::format::fragment::sections::parse_processed_conditions;
 use crate::format::fragment::{Footer, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
@@ -279,6 +280,19 @@ impl FragmentInfo {
             self.writer.key.clone(),
             self.metadata_version,
         )
+    }
+
+    /// Paths of the delete and update files that a consolidation has carried out on its cells already, relative to the
+    /// array, as stored. None below version 16.
+    pub fn processed_conditions(&self) -> Result<Option<Vec<Vec<u8>>>> {
+        let FragmentMetadata::Footer(footer, _) = &self.metadata else {
+            return Ok(None);
+        };
+        let offset = footer.offsets.processed_conditions;
+        self.section(offset)?
+            .map(|body| parse_processed_conditions(&body))
+            .transpose()
+            .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))
     }
 
     /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for more than the cache allows to

@@ -2,6 +2,7 @@
 //!
 //! Only this can change in an array, so only this is ever looked at again. What of it a reader sees at a time is a [`super::snapshot::Snapshot`].
 
+use super::deletes::DeleteFile;
 use super::engine::Engine;
 use super::fragment::Fragment;
 use super::fragment_info::METADATA_FILE;
@@ -170,6 +171,8 @@ pub struct ArrayListing {
     pub commits: Vec<CommitFile>,
     /// The vacuum files among them.
     pub vacuums: Vec<Vacuum>,
+    /// The delete and update files among them and in consolidated ones, each once, oldest first.
+    pub deletes: Vec<DeleteFile>,
     /// The files of metadata.
     pub metadata: MetadataFiles,
     /// Names of fragments that are committed and not there.
@@ -292,6 +295,10 @@ impl ArrayListing {
             at.is_ok()
         };
         let missing = committed.without_fragment(listed);
+        let mut deletes: Vec<DeleteFile> = commits.iter().filter_map(DeleteFile::of).collect();
+        deletes.extend(committed.deletes);
+        deletes.sort_by(|a, b| (a.stamp(), &a.name).cmp(&(b.stamp(), &b.name)));
+        deletes.dedup_by(|a, b| a.name == b.name);
         let damage = committed.damage.map(|(_, error)| error);
         let metadata = MetadataFiles::read(engine, &array.join("__meta"))?;
         let consolidated_metadata = consolidated_metadata_files(engine, array, &root)?;
@@ -312,6 +319,7 @@ impl ArrayListing {
             by_name,
             commits,
             vacuums,
+            deletes,
             metadata,
             missing,
             damage,
@@ -330,11 +338,7 @@ impl ArrayListing {
     /// The start and end stamps in the names of schemas, fragments, deletes and metadata, ascending, each once.
     pub fn instants(&self) -> Vec<u64> {
         let schemas = self.schemas.iter().filter(|schema| schema.name != LEGACY_SCHEMA);
-        let deletes = self
-            .commits
-            .iter()
-            .filter(|commit| matches!(commit.kind, CommitKind::Delete | CommitKind::Update))
-            .filter_map(|commit| commit.parsed.as_ref());
+        let deletes = self.deletes.iter().map(|delete| &delete.parsed);
         let names = self.fragments.iter().map(|entry| &entry.fragment.name);
         let names = names
             .chain(deletes)
@@ -536,6 +540,8 @@ struct Committed<'a> {
     names: HashSet<Cow<'a, [u8]>>,
     /// Names of commit files that an ignore file takes out of consolidated ones.
     ignored: HashSet<Vec<u8>>,
+    /// The deletes in consolidated commit files. Ignore files take none out.
+    deletes: Vec<DeleteFile>,
     /// A file that says which fragments are committed and cannot be read, and what is wrong with it.
     damage: Option<(String, Error)>,
 }
@@ -558,6 +564,7 @@ impl<'a> Committed<'a> {
                 }
             }
         }
+        let mut deletes = Vec::new();
         let mut names: HashSet<Cow<[u8]>> = of_kind(CommitKind::Ok)
             .chain(of_kind(CommitKind::Write))
             .map(|commit| Cow::Borrowed(commit.name.as_bytes()))
@@ -567,13 +574,18 @@ impl<'a> Committed<'a> {
                 parse_consolidated(&bytes).map_err(|e| e.in_file(engine.storage.display(&commit.path())))
             });
             match entries {
-                Ok(entries) => names.extend(
-                    entries
-                        .iter()
-                        .map(|entry| last_component(&entry.path).to_vec())
-                        .filter(|name| !ignored.contains(name))
-                        .map(Cow::Owned),
-                ),
+                Ok(entries) => {
+                    let path = commit.path();
+                    let embedded = entries.iter().filter_map(|e| DeleteFile::embedded(&path, e));
+                    deletes.extend(embedded);
+                    names.extend(
+                        entries
+                            .iter()
+                            .map(|entry| last_component(&entry.path).to_vec())
+                            .filter(|name| !ignored.contains(name))
+                            .map(Cow::Owned),
+                    );
+                }
                 Err(e) => {
                     log::warn!("{e}");
                     damage = Some((commit.name.clone(), e));
@@ -583,6 +595,7 @@ impl<'a> Committed<'a> {
         Committed {
             names,
             ignored,
+            deletes,
             damage,
         }
     }

@@ -7,6 +7,7 @@ pub mod cell_slice;
 pub mod cells;
 pub mod column;
 pub mod condition;
+pub mod deletes;
 pub mod engine;
 pub mod field;
 pub mod fragment;

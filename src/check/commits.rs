@@ -3,6 +3,7 @@
 use super::array::check_paths;
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
+use crate::array::deletes;
 use crate::array::fragment_info::METADATA_FILE;
 use crate::array::listing::{ArrayListing, CommitFile, CommitKind, read_text};
 use crate::error::Result;
@@ -58,15 +59,8 @@ pub(super) fn check(
                 }
             }
             CommitKind::Consolidated => commits.consolidated(commit),
-            CommitKind::Delete => {
-                checker.take(
-                    commits.condition(&commit.path(), Condition::parse),
-                    &commit.path(),
-                );
-            }
-            CommitKind::Update => {
-                let parse = |body: &[u8]| Condition::parse_update(body).map(|(condition, _)| condition);
-                checker.take(commits.condition(&commit.path(), parse), &commit.path());
+            CommitKind::Delete | CommitKind::Update => {
+                checker.take(commits.condition(commit), &commit.path());
             }
         }
     }
@@ -161,20 +155,19 @@ impl Commits<'_> {
             self.checker
                 .report(Problem::new(Kind::Commit, path, message).at(offset));
         }
-        let parsed = match name.ends_with(b".upd") {
-            true => Condition::parse_update(&body).map(|(condition, _)| condition),
-            false => Condition::parse(&body),
-        };
-        let condition = parsed.map_err(|e| e.at(offset).in_file(blob.display()))?;
+        let parsed = deletes::parse(name, &body);
+        let (condition, _) = parsed.map_err(|e| e.at(offset).in_file(blob.display()))?;
         self.check_condition(&condition, path);
         Ok(())
     }
 
-    fn condition(&self, path: &Path, parse: impl Fn(&[u8]) -> Result<Condition>) -> Result<()> {
-        let (blob, body) = self.array.generic_file(path)?;
-        self.checker.check_end(path, self.array.key.as_ref());
-        let condition = parse(&body).map_err(|e| e.in_file(blob.display()))?;
-        self.check_condition(&condition, path);
+    fn condition(&self, commit: &CommitFile) -> Result<()> {
+        let path = commit.path();
+        let (blob, body) = self.array.generic_file(&path)?;
+        self.checker.check_end(&path, self.array.key.as_ref());
+        let parsed = deletes::parse(commit.name.as_bytes(), &body);
+        let (condition, _) = parsed.map_err(|e| e.in_file(blob.display()))?;
+        self.check_condition(&condition, &path);
         Ok(())
     }
 

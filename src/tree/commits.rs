@@ -2,16 +2,16 @@
 
 use super::document::Content;
 use super::json::commits::{
-    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, EmbeddedCondition, ListedPath, entry_json,
+    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, ListedPath, entry_json,
 };
 use super::json::condition::schema_lookup;
 use super::json::render_objects;
 use crate::array::Array;
+use crate::array::deletes::{self, StoredCondition};
 use crate::array::listing::{CommitFile, CommitKind, read_text};
 use crate::error::{Error, Result};
 use crate::filter::generic::read_generic_tile_within;
 use crate::format::commits::{normalise_path, parse_consolidated, parse_lines};
-use crate::format::condition::Condition;
 use crate::storage::Blob;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -88,44 +88,22 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
             let embedded = array.engine.storage.open(&commit.path())?;
             let entries = entries.into_iter().map(|entry| ConsolidatedCommit {
                 condition: entry.payload.map(|(offset, _)| {
-                    embedded_condition(array, &*embedded, offset, entry.path.ends_with(b".upd"))
-                        .map_err(|e| e.to_string())
+                    condition(array, &*embedded, offset, &entry.path).map_err(|e| e.to_string())
                 }),
                 path: entry.path,
             });
             Ok(CommitContent::Consolidated(entries.collect()))
         }
-        CommitKind::Delete => {
-            let body = condition(array, &*array.engine.storage.open(&commit.path())?, 0)?;
-            let condition = Condition::parse(&body).map_err(|e| place(e.in_part("condition")))?;
-            Ok(CommitContent::Condition(condition, None))
-        }
-        CommitKind::Update => {
-            let body = condition(array, &*array.engine.storage.open(&commit.path())?, 0)?;
-            let (condition, values) =
-                Condition::parse_update(&body).map_err(|e| place(e.in_part("condition")))?;
-            Ok(CommitContent::Condition(condition, Some(values)))
+        CommitKind::Delete | CommitKind::Update => {
+            let blob = array.engine.storage.open(&commit.path())?;
+            let (condition, values) = condition(array, &*blob, 0, commit.name.as_bytes())?;
+            Ok(CommitContent::Condition(condition, values))
         }
     }
 }
 
-/// The body of the condition at `offset`.
-fn condition(array: &Array, blob: &dyn Blob, offset: u64) -> Result<Vec<u8>> {
-    Ok(read_generic_tile_within(blob, offset, array.key.as_ref(), MAX_CONDITION)?.1)
-}
-
-/// The condition in the copy of a delete or update file that a consolidated commit file has at `offset`.
-fn embedded_condition(
-    array: &Array,
-    blob: &dyn Blob,
-    offset: u64,
-    is_update: bool,
-) -> Result<EmbeddedCondition> {
-    let body = condition(array, blob, offset)?;
-    let parsed = if is_update {
-        Condition::parse_update(&body).map(|(condition, values)| (condition, Some(values)))
-    } else {
-        Condition::parse(&body).map(|condition| (condition, None))
-    };
-    parsed.map_err(|e| e.in_part("condition").at(offset).in_file(blob.display()))
+/// The condition in the delete or update file `name`, or its copy, at `offset`.
+fn condition(array: &Array, blob: &dyn Blob, offset: u64, name: &[u8]) -> Result<StoredCondition> {
+    let (_, body) = read_generic_tile_within(blob, offset, array.key.as_ref(), MAX_CONDITION)?;
+    deletes::parse(name, &body).map_err(|e| e.in_part("condition").at(offset).in_file(blob.display()))
 }

@@ -14,7 +14,7 @@ use crate::array::tile_list::Section;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
 use crate::format::fragment::RTree;
-use crate::format::fragment::sections::{parse_fragment_statistics, parse_processed_conditions};
+use crate::format::fragment::sections::parse_fragment_statistics;
 use crate::layout::segments::Segments;
 use crate::storage::Blob;
 use serde_json::Value;
@@ -299,14 +299,6 @@ fn statistics(info: &FragmentInfo) -> Result<Value> {
 }
 
 fn conditions(info: &FragmentInfo) -> Result<Value> {
-    let FragmentMetadata::Footer(footer, _) = &info.metadata else {
-        return Ok(json::conditions::conditions_json(None));
-    };
-    let offset = footer.offsets.processed_conditions;
-    let paths = info
-        .section(offset)?
-        .map(|body| parse_processed_conditions(&body))
-        .transpose()
-        .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))?;
+    let paths = info.processed_conditions()?;
     Ok(json::conditions::conditions_json(paths.as_deref()))
 }

@@ -2,6 +2,7 @@
 
 use super::condition::{FieldLookup, condition_json, condition_text, constant};
 use super::value;
+use crate::array::deletes::StoredCondition;
 use crate::format::condition::{Condition, UpdateValue};
 use serde_json::{Value, json};
 
@@ -45,11 +46,8 @@ pub struct ConsolidatedCommit {
     /// The commit's path relative to the array, as written.
     pub path: Vec<u8>,
     /// The condition of an embedded delete or update file, and the values that an update assigns; or why there is none.
-    pub condition: Option<Result<EmbeddedCondition, String>>,
+    pub condition: Option<Result<StoredCondition, String>>,
 }
-
-/// A condition, and in an update the values assigned.
-pub type EmbeddedCondition = (Condition, Option<Vec<UpdateValue>>);
 
 /// A line of an ignore or vacuum file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,153 @@
+//! The deletes of an array: which there are, what they say, and what they do to the cells of a fragment.
+
+use super::condition::{BoundCondition, ViewCondition};
+use super::engine::Engine;
+use super::field::Role;
+use super::fragment_info::FragmentInfo;
+use super::listing::{ArrayListing, CommitFile, CommitKind};
+use super::time::TimeRange;
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::format::commits::{ConsolidatedEntry, last_component};
+use crate::format::condition::{Condition, UpdateValue};
+use crate::format::name::TimestampedName;
+use crate::format::schema::Schema;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a delete or update file says: which cells are kept, and in an update the values assigned to the others.
+pub type StoredCondition = (Condition, Option<Vec<UpdateValue>>);
+
+/// Parses the unfiltered body of the delete or update file called `name`.
+pub fn parse(name: &[u8], body: &[u8]) -> Result<StoredCondition> {
+    match name.ends_with(b".upd") {
+        true => Condition::parse_update(body).map(|(condition, values)| (condition, Some(values))),
+        false => Condition::parse(body).map(|condition| (condition, None)),
+    }
+}
+
+/// A delete or update file, or the copy of one in a consolidated commit file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteFile {
+    /// Its name.
+    pub name: String,
+    /// Its name, parsed.
+    pub parsed: TimestampedName,
+    /// The file that holds it, relative to the source.
+    pub path: PathBuf,
+    /// Where in that file it begins.
+    pub offset: u64,
+}
+
+impl DeleteFile {
+    /// A commit file as a delete; None where it is another or follows no grammar.
+    pub fn of(commit: &CommitFile) -> Option<DeleteFile> {
+        let is_delete = matches!(commit.kind, CommitKind::Delete | CommitKind::Update);
+        Some(DeleteFile {
+            name: commit.name.clone(),
+            parsed: commit.parsed.clone().filter(|_| is_delete)?,
+            path: commit.path(),
+            offset: 0,
+        })
+    }
+
+    /// An entry of the consolidated commit file at `path` as a delete; None where it is another.
+    pub fn embedded(path: &Path, entry: &ConsolidatedEntry) -> Option<DeleteFile> {
+        let (offset, _) = entry.payload?;
+        let name = last_component(&entry.path);
+        Some(DeleteFile {
+            name: String::from_utf8_lossy(name).into_owned(),
+            parsed: TimestampedName::parse(name).ok()?,
+            path: path.to_path_buf(),
+            offset,
+        })
+    }
+
+    /// Its time in milliseconds since the Unix epoch: cells written up to it, and then, are concerned.
+    pub fn stamp(&self) -> u64 {
+        self.parsed.timestamps.0
+    }
+
+    /// Decodes the condition. `LimitExceeded` for more than the cache allows to be decoded at once.
+    fn condition(&self, engine: &Engine, key: Option<&EncryptionKey>) -> Result<Condition> {
+        let blob = engine.storage.open(&self.path).map_err(|e| match e.kind() {
+            // It was there when the array was listed.
+            ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
+            _ => e,
+        })?;
+        let (_, body) = engine.generic_tile(&*blob, self.offset, key)?;
+        let parsed = parse(self.name.as_bytes(), &body);
+        let (condition, _) =
+            parsed.map_err(|e| e.in_part("condition").at(self.offset).in_file(blob.display()))?;
+        Ok(condition)
+    }
+}
+
+/// A delete, ready for reading an array with one schema. An update counts as one, as with libtiledb: the cells that
+/// it selects are gone, and what it assigns is not looked at.
+pub struct Delete {
+    /// Its file.
+    pub file: DeleteFile,
+    condition: Arc<ViewCondition>,
+    /// The file as messages show it.
+    shown: String,
+}
+
+/// The deletes that a reader of `times` carries out in a sparse array whose schema in force is `view`, oldest first.
+/// Fails where one of them cannot be decoded, or not be evaluated with that schema, as [`ViewCondition::new`] says.
+pub fn in_force(
+    engine: &Engine,
+    key: Option<&EncryptionKey>,
+    listing: &ArrayListing,
+    times: TimeRange,
+    view: &Schema,
+) -> Result<Vec<Delete>> {
+    let files = listing.deletes.iter();
+    files
+        .filter(|file| times.covers(file.parsed.timestamps))
+        .map(|file| {
+            let shown = engine.storage.display(&file.path);
+            let condition = file.condition(engine, key)?;
+            let condition = ViewCondition::new(&condition, view);
+            Ok(Delete {
+                file: file.clone(),
+                condition: Arc::new(condition.map_err(|e| place(e, file, &shown))?),
+                shown,
+            })
+        })
+        .collect()
+}
+
+/// The conditions that `deletes` ask to be evaluated on the cells of a fragment: not those from before it was written,
+/// nor those that a consolidation has carried out already. Of a fragment that stores timestamps, and was written in
+/// part after a delete, the condition takes the older cells only.
+pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<BoundCondition>> {
+    let (start, end) = info.name.timestamps;
+    let has = |role| info.fields.iter().any(|field| field.role == role);
+    let processed = match has(Role::DeleteTimestamps) && !deletes.is_empty() {
+        true => info.processed_conditions()?.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let processed: HashSet<&[u8]> = processed.iter().map(|path| last_component(path)).collect();
+    let has_timestamps = has(Role::Timestamps);
+    deletes
+        .iter()
+        .filter(|delete| delete.file.stamp() >= start && !processed.contains(delete.file.name.as_bytes()))
+        .map(|delete| {
+            let stamp = delete.file.stamp();
+            let until = (has_timestamps && stamp <= end).then_some(stamp);
+            let bound = delete.condition.bind(&info.fields, until);
+            bound.map_err(|e| {
+                let fragment = info.path.file_name().unwrap_or_default();
+                let error = place(e, &delete.file, &delete.shown);
+                error.in_part(format_args!("fragment {}", fragment.display()))
+            })
+        })
+        .collect()
+}
+
+/// Names the delete in an error about its condition.
+fn place(error: Error, file: &DeleteFile, shown: &str) -> Error {
+    error.in_part("condition").at(file.offset).in_file(shown)
+}
