@@ -9,8 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tiledbfs::array::engine::Engine;
+use tiledbfs::array::time::TimeRange;
+use tiledbfs::array::{Array, deletes};
 use tiledbfs::error::ErrorKind;
 use tiledbfs::filter::EncryptionKey;
+use tiledbfs::storage::MemoryStorage;
 use tiledbfs::tree::{Node, Options, Tree};
 
 const KEY: &[u8; 32] = b"versions of TileDB, 32 bytes key";
@@ -661,4 +666,41 @@ fn without_its_key_an_encrypted_array_is_listed() {
     };
     assert_eq!(read("schema.json"), ErrorKind::KeyRequired);
     assert_eq!(read("metadata.json"), ErrorKind::KeyRequired);
+}
+
+/// How many conditions are to be evaluated on each fragment of an array at a time, by the start and the end of its name.
+fn deletes_of(path: &str, end: u64) -> Vec<((u64, u64), usize)> {
+    let storage = MemoryStorage::copy_of(&folder().join(path)).unwrap();
+    let engine = Arc::new(Engine::new(
+        Arc::new(storage),
+        16 << 20,
+        Vec::new(),
+        Arc::default(),
+    ));
+    let array = Array::new(engine.clone(), PathBuf::new());
+    let (listing, view) = (array.listing().unwrap(), array.latest_schema().unwrap());
+    let deletes = deletes::in_force(&engine, None, &listing, TimeRange::until(end), &view).unwrap();
+    let fragments = listing.fragments.iter().map(|entry| {
+        let info = entry.fragment.open().unwrap();
+        (
+            info.name.timestamps,
+            deletes::bind(&deletes, &info).unwrap().len(),
+        )
+    });
+    fragments.collect()
+}
+
+#[test]
+fn a_delete_concerns_what_was_written_before_and_has_not_carried_it_out() {
+    // The consolidated fragment has: the delete is among its processed conditions.
+    assert_eq!(
+        deletes_of("v22/sparse", 60),
+        [((10, 10), 1), ((10, 20), 0), ((20, 20), 1)]
+    );
+    assert_eq!(
+        deletes_of("v22/sparse", 49),
+        [((10, 10), 0), ((10, 20), 0), ((20, 20), 0)]
+    );
+    // Its delete is in the consolidated commits alone.
+    assert_eq!(deletes_of("v16/ignored", 60), [((10, 20), 0), ((40, 40), 0)]);
 }

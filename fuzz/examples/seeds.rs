@@ -134,6 +134,7 @@ fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
     }
     let key = key();
     let (mut schema, mut encrypted) = (None, false);
+    let mut conditions = Vec::new();
     for (path, bytes) in storage.files() {
         let text = path.to_string_lossy().into_owned();
         let name = path
@@ -154,7 +155,10 @@ fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
                 _ => "",
             };
             match target {
-                "" if name.ends_with(".del") => seeds.add("commits", with(2, &body)),
+                "" if name.ends_with(".del") => {
+                    seeds.add("commits", with(2, &body));
+                    conditions.push(body);
+                }
                 "" if name.ends_with(".upd") => seeds.add("commits", with(3, &body)),
                 "" => {}
                 target => seeds.add(target, body.clone()),
@@ -173,6 +177,18 @@ fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
         }
     }
     let Some(body) = schema else { return };
+    for (i, condition) in conditions.iter().enumerate() {
+        let (Ok(schema_length), Ok(length)) = (u16::try_from(body.len()), u16::try_from(condition.len())) else {
+            continue;
+        };
+        let mut one = vec![0, i as u8, 12, 5];
+        one.extend(schema_length.to_le_bytes());
+        one.extend(&body);
+        one.extend(length.to_le_bytes());
+        one.extend(condition);
+        one.extend((0..=255).map(|byte: u8| byte.wrapping_mul(37) % 5));
+        seeds.add("condition", one);
+    }
     let Ok(parsed) = Schema::parse(&body) else { return };
     for (path, bytes) in storage.files() {
         if path.file_name().is_some_and(|name| name == METADATA_FILE) {

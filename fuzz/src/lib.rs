@@ -13,8 +13,13 @@ mod seal;
 
 pub use chunks::{filter, pipeline};
 
+use std::iter::repeat;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tiledbfs::array::cell_slice::CellSlice;
+use tiledbfs::array::condition::ViewCondition;
+use tiledbfs::array::field::{Field, Role};
 use tiledbfs::array::group::replay;
 use tiledbfs::cursor::Cursor;
 use tiledbfs::filter::EncryptionKey;
@@ -24,7 +29,7 @@ use tiledbfs::format::condition::Condition;
 use tiledbfs::format::datatype::Datatype;
 use tiledbfs::format::enumeration::Enumeration;
 use tiledbfs::format::fragment::footer::FooterPosition;
-use tiledbfs::format::fragment::{Boxes, Footer, LegacyMetadata, MinMax, RTree, sections};
+use tiledbfs::format::fragment::{Boxes, Footer, LegacyMetadata, MinMax, RTree, Slots, sections};
 use tiledbfs::format::group::GroupDetails;
 use tiledbfs::format::metadata::parse_metadata;
 use tiledbfs::format::name::TimestampedName;
@@ -72,6 +77,7 @@ pub const TARGETS: &[Target] = &[
     ("schema", schema),
     ("fragment_metadata", fragment_metadata),
     ("commits", commits),
+    ("condition", condition),
     ("metadata", metadata),
     ("group", group),
     ("enumeration", enumeration),
@@ -227,6 +233,87 @@ pub fn commits(data: &[u8]) {
             let _ = TimestampedName::parse(rest);
         }
     }
+}
+
+/// Which fields a fragment lacks, until when its cells are concerned, how many there are and where they are cut in two, the length of a
+/// schema's body u16, that body, the length of a delete condition u16, that condition, bytes of the cells.
+pub fn condition(data: &[u8]) {
+    let mut c = Cursor::new(data);
+    let (Ok(lacks), Ok(until), Ok(cells), Ok(cut)) = (c.u8(""), c.u8(""), c.u8(""), c.u8("")) else {
+        return;
+    };
+    let mut part = || {
+        let length = c.u16("length")?;
+        c.bytes(u64::from(length), "part")
+    };
+    let (Ok(schema), Ok(condition)) = (part(), part()) else {
+        return;
+    };
+    let (Ok(schema), Ok(condition)) = (Schema::parse(schema), Condition::parse(condition)) else {
+        return;
+    };
+    let slots = Slots {
+        version: schema.version,
+        attributes: schema.attributes.len(),
+        dimensions: schema.dimensions.len(),
+        has_timestamps: true,
+        has_delete_metadata: false,
+    };
+    let mut fields = Field::all(&schema, &slots, false);
+    let mut number = 0;
+    fields.retain(|field| {
+        number += 1;
+        field.role == Role::Timestamps || lacks >> (number % 8) & 1 == 0
+    });
+    let until = (until % 2 == 0 && schema.version >= 5).then_some(u64::from(until));
+    let Ok(view) = ViewCondition::new(&condition, &schema) else {
+        return;
+    };
+    let Ok(bound) = Arc::new(view).bind(&fields, until) else {
+        return;
+    };
+    let count = usize::from(cells % 17);
+    let mut bytes = c.rest().iter().copied().cycle();
+    let mut take = |n: usize| -> Vec<u8> { bytes.by_ref().take(n).chain(repeat(0)).take(n).collect() };
+    let mut columns = Vec::new();
+    for &i in bound.fields() {
+        let starts: Vec<u64> = match fields[i].cell_size() {
+            Some(size) if size.saturating_mul(count as u64) > 1 << 16 => return,
+            Some(size) => (0..=count as u64).map(|cell| cell * size).collect(),
+            None => {
+                let mut end = u64::from(cut);
+                let lengths = take(count);
+                let ends = lengths.iter().map(|length| {
+                    end += u64::from(length % 5);
+                    end
+                });
+                [u64::from(cut)].into_iter().chain(ends).collect()
+            }
+        };
+        let values = take((starts[count] - starts[0]) as usize);
+        let validity = fields[i].nullable.then(|| take(count));
+        columns.push((fields[i].cell_val_num.is_var(), starts, values, validity));
+    }
+    let evaluate = |cells: Range<usize>, keep: &mut [bool]| {
+        let slices = columns.iter().map(|(is_var, starts, values, validity)| {
+            let bytes = starts[cells.start] - starts[0]..starts[cells.end] - starts[0];
+            CellSlice {
+                count: cells.len(),
+                values: &values[bytes.start as usize..bytes.end as usize],
+                starts: is_var.then_some(&starts[cells.start..=cells.end]),
+                validity: validity.as_ref().map(|validity| &validity[cells.clone()]),
+            }
+        });
+        bound.evaluate(&slices.collect::<Vec<_>>(), keep);
+    };
+    let before: Vec<bool> = (0..count).map(|cell| lacks >> (cell % 8) & 1 == 1).collect();
+    let (mut whole, mut pieces) = (before.clone(), before.clone());
+    evaluate(0..count, &mut whole);
+    let cut = usize::from(cut) % (count + 1);
+    evaluate(0..cut, &mut pieces[..cut]);
+    evaluate(cut..count, &mut pieces[cut..]);
+    assert_eq!(whole, pieces);
+    assert!(before.iter().zip(&whole).all(|(before, after)| *before || !after));
 }
 
 /// The body of a metadata file.

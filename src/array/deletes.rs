@@ -151,3 +151,123 @@ pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<BoundConditio
 fn place(error: Error, file: &DeleteFile, shown: &str) -> Error {
     error.in_part("condition").at(file.offset).in_file(shown)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::fragment::Fragment;
+    use crate::array::schemas::Schemas;
+    use crate::format::datatype::Datatype;
+    use crate::format::testing::{Bytes, field, schema};
+    use crate::storage::MemoryStorage;
+
+    /// A condition on a field of type INT32: `field != 7`.
+    fn condition(field: &str) -> Bytes {
+        Bytes::default().u8(1).u8(5).text32(field).text64("\x07\0\0\0")
+    }
+
+    /// A file that is one unfiltered tile.
+    fn generic(body: &[u8]) -> Vec<u8> {
+        let length = body.len() as u32;
+        let chunk = Bytes::default().u64(1).u32(length).u32(length).u32(0).raw(body);
+        Bytes::default()
+            .u32(22)
+            .count64(chunk.bytes.len())
+            .count64(body.len())
+            .u8(4)
+            .u64(1)
+            .u8(0)
+            .u32(8)
+            .pipeline(&[])
+            .raw(&chunk.bytes)
+            .bytes
+    }
+
+    fn name(stamp: u64, extension: &str) -> String {
+        format!("__{stamp}_{stamp}_{stamp:032x}_22.{extension}")
+    }
+
+    /// Deletes at 5 and 3, the latter in a consolidated commit file that has a copy of the former as well, and an update at 7.
+    fn engine() -> Arc<Engine> {
+        let mut storage = MemoryStorage::new();
+        let file = |field: &str| generic(&condition(field).bytes);
+        let update = generic(&condition("a").u64(1).text64("a").text64("\x09\0\0\0").bytes);
+        let mut consolidated = Vec::new();
+        let embedded = [
+            (name(3, "del"), file("a")),
+            (name(5, "del"), file("gone")),
+            (name(7, "upd"), update),
+        ];
+        for (name, bytes) in embedded {
+            consolidated.extend(format!("__commits/{name}\n").into_bytes());
+            consolidated.extend((bytes.len() as u64).to_le_bytes());
+            consolidated.extend(bytes);
+        }
+        storage.insert(
+            Path::new("__commits").join(name(5, "del")).as_path(),
+            file("gone"),
+        );
+        storage.insert(
+            Path::new("__commits").join(name(1, "con")).as_path(),
+            consolidated,
+        );
+        storage.insert(Path::new("__commits/odd.del"), file("a"));
+        Arc::new(Engine::new(
+            Arc::new(storage),
+            1 << 20,
+            Vec::new(),
+            Arc::default(),
+        ))
+    }
+
+    fn listing(engine: &Arc<Engine>) -> ArrayListing {
+        let schemas = Arc::new(Schemas::new(engine.clone(), PathBuf::new(), None));
+        let make =
+            |path, _: &str, name| Arc::new(Fragment::new(engine.clone(), schemas.clone(), path, name, None));
+        ArrayListing::read(engine, Path::new(""), make).unwrap()
+    }
+
+    #[test]
+    fn each_delete_is_listed_once() {
+        let listing = listing(&engine());
+        let deletes = listing.deletes.iter();
+        let found: Vec<_> = deletes
+            .map(|file| (file.stamp(), file.name.clone(), file.offset > 0))
+            .collect();
+        let expected = [
+            (3, name(3, "del"), true),
+            (5, name(5, "del"), false),
+            (7, name(7, "upd"), true),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(listing.instants(), [3, 5, 7]);
+    }
+
+    #[test]
+    fn only_the_deletes_of_a_range_of_time_are_decoded() {
+        let engine = engine();
+        let listing = listing(&engine);
+        let view = schema(
+            22,
+            true,
+            &[field("x", Datatype::Int32)],
+            &[field("a", Datatype::Int32)],
+        );
+        let of = |start, end| {
+            let deletes = in_force(&engine, None, &listing, TimeRange { start, end }, &view)?;
+            Ok::<_, Error>(
+                deletes
+                    .iter()
+                    .map(|delete| delete.file.stamp())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(of(0, 2).unwrap(), [0u64; 0]);
+        assert_eq!(of(0, 3).unwrap(), [3]);
+        assert_eq!(of(6, 9).unwrap(), [7]);
+        // The one at 5 is on a field that there is not.
+        let error = of(0, 5).unwrap_err().to_string();
+        assert!(error.contains(&name(5, "del")), "{error}");
+        assert!(error.contains("condition, field `gone`"), "{error}");
+    }
+}
