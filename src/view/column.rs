@@ -1,10 +1,21 @@
 //! The cells of a field of a view as seekable bytes, made of runs of cells that its merge puts together.
+//!
+//! Where fixed-size cells lie is plain. Var-sized ones are found by checkpoints: one pass over their lengths, by all threads, cuts the cells
+//! into blocks and notes where each begins. From then on a byte is found by a search among blocks and one in the lengths of its block. Both are in
+//! the cache, and made again where it let go of them.
 
-use crate::error::Result;
+use super::parallel;
+use crate::array::cache::{Item, Keep, Key};
+use crate::array::cells::Cells;
+use crate::array::column::Content;
+use crate::array::engine::Engine;
+use crate::array::piece::Piece;
+use crate::array::sequence::Sequence;
+use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 /// Puts runs of cells of one field of a view together, in the view's order. Ranges lie within the cells that there are.
-#[allow(dead_code)]
 pub(super) trait Runs: Send + Sync {
     /// How many cells there are.
     fn count(&self) -> u64;
@@ -18,9 +29,572 @@ pub(super) trait Runs: Send + Sync {
     /// Appends the values of var-sized cells, one after the other.
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Appends some bytes of one var-sized cell, which may be too long to be put together whole.
+    /// Appends some bytes of one cell, fixed-size or var-sized, which may be too long to be put together whole.
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
     /// Appends a byte of validity a cell.
     fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
+}
+
+/// Of cells longer than this no more is put together than is asked for.
+const LONG: u64 = 64 << 10;
+
+/// Cells of a block, where there are fewer than 2^32 in all.
+const BLOCK_CELLS: u64 = 1 << 14;
+
+/// Blocks that the cells are cut into before those are cut that hold very much: with more cells, blocks have more of them.
+const BLOCKS: u64 = 1 << 18;
+
+/// Bytes of values from which on a block is closed.
+const BLOCK_BYTES: u64 = 4 << 20;
+
+/// The most var-sized cells: of more, not even the lengths of a block would be small.
+const MOST_VAR: u64 = 1 << 38;
+
+/// The cells of a field as [`Runs`] puts them together.
+pub(super) struct RunCells<R> {
+    runs: R,
+    cell_size: Option<u64>,
+    engine: Arc<Engine>,
+    /// What this field in this state is called in the cache.
+    object: u64,
+    blocks: OnceLock<Blocks>,
+    sequence: Sequence,
+}
+
+/// Where blocks of var-sized cells begin: first cell and first byte of each, and behind the last one how many cells and bytes there are.
+struct Blocks(Arc<Vec<u8>>);
+
+/// One block of var-sized cells.
+struct Block {
+    cells: Range<u64>,
+    /// Its first byte.
+    start: u64,
+    /// Where in the block each of its cells begins, and where the last one ends.
+    starts: Arc<Vec<u8>>,
+}
+
+impl<R: Runs> RunCells<R> {
+    /// The cells that `runs` puts together, of `cell_size` bytes each (None: var-sized). `object` names the field and its state in the cache, see
+    /// [`Engine::derived_object`].
+    pub(super) fn new(runs: R, cell_size: Option<u64>, engine: Arc<Engine>, object: u64) -> Self {
+        RunCells {
+            runs,
+            cell_size,
+            engine,
+            object,
+            blocks: OnceLock::new(),
+            sequence: Sequence::default(),
+        }
+    }
+
+    fn blocks(&self) -> Result<&Blocks> {
+        if let Some(blocks) = self.blocks.get() {
+            return Ok(blocks);
+        }
+        let count = self.runs.count();
+        if count > MOST_VAR {
+            return Err(Error::limit(format!("{count} var-sized cells")));
+        }
+        let cells = (count / BLOCKS).next_power_of_two().max(BLOCK_CELLS);
+        let estimate = (count / cells).saturating_mul(16);
+        let bytes = self.derived(u64::MAX, estimate, Keep::Staying, || self.measure(count, cells))?;
+        Ok(self.blocks.get_or_init(|| Blocks(bytes)))
+    }
+
+    /// Makes the checkpoints: one pass over all lengths.
+    fn measure(&self, count: u64, block: u64) -> Result<Vec<u8>> {
+        let parts = parallel::each(count.div_ceil(block), |number| {
+            let first = number.saturating_mul(block);
+            let mut lengths = Vec::new();
+            self.lengths(first..first.saturating_add(block).min(count), &mut lengths)?;
+            let (mut parts, mut cells, mut bytes) = (Vec::new(), 0u64, 0u64);
+            for length in lengths {
+                if bytes >= BLOCK_BYTES {
+                    parts.push((cells, bytes));
+                    (cells, bytes) = (0, 0);
+                }
+                cells = cells.saturating_add(1);
+                bytes = bytes.checked_add(length).ok_or_else(too_long)?;
+            }
+            parts.push((cells, bytes));
+            Ok(parts)
+        })?;
+        let mut out = Vec::new();
+        let (mut cell, mut byte) = (0u64, 0u64);
+        let mut note = |cell: u64, byte: u64| {
+            out.extend_from_slice(&cell.to_le_bytes());
+            out.extend_from_slice(&byte.to_le_bytes());
+        };
+        for (cells, bytes) in parts.into_iter().flatten() {
+            note(cell, byte);
+            cell = cell.saturating_add(cells);
+            byte = byte.checked_add(bytes).ok_or_else(too_long)?;
+        }
+        note(cell, byte);
+        Ok(out)
+    }
+
+    fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
+        let wanted = cells.end.saturating_sub(cells.start);
+        self.runs.lengths(cells, out)?;
+        check(out.len() as u64, wanted, "lengths")
+    }
+
+    /// Block `number`, which begins and ends as its checkpoints say.
+    fn block(&self, number: usize, blocks: &Blocks) -> Result<Block> {
+        let (Some((first, start)), Some((end, last))) =
+            (blocks.get(number), blocks.get(number.saturating_add(1)))
+        else {
+            return Err(Error::new(ErrorKind::Internal, "a block that does not exist"));
+        };
+        let cells = first..end;
+        let size = end.saturating_sub(first).saturating_add(1).saturating_mul(8);
+        // As if each took up so much that a few of them are as far as sequential readers are apart.
+        let place = (number as u64).saturating_mul(1 << 20);
+        let keep = self.sequence.next(&(place..place.saturating_add(1 << 20)));
+        let starts = self.derived(number as u64, size, keep, || {
+            let mut lengths = Vec::new();
+            self.lengths(cells.clone(), &mut lengths)?;
+            let mut out = Vec::with_capacity(lengths.len().saturating_add(1).saturating_mul(8));
+            let mut position = 0u64;
+            for length in lengths {
+                out.extend_from_slice(&position.to_le_bytes());
+                position = position.checked_add(length).ok_or_else(too_long)?;
+            }
+            out.extend_from_slice(&position.to_le_bytes());
+            Ok(out)
+        })?;
+        let block = Block { cells, start, starts };
+        let (cells, bytes) = (block.cells.end.saturating_sub(first), last.saturating_sub(start));
+        check(block.entries().len() as u64, cells.saturating_add(1), "entries")?;
+        if block.at(cells as usize) != bytes {
+            return Err(Error::corrupt(format!(
+                "cells {first} to {end} have {} bytes where they had {bytes} before: files have changed",
+                block.at(cells as usize)
+            ))
+            .at(0));
+        }
+        Ok(block)
+    }
+
+    /// What `make` makes once for all who want `tile` of this field.
+    fn derived(
+        &self,
+        tile: u64,
+        size: u64,
+        keep: Keep,
+        make: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<Arc<Vec<u8>>> {
+        let key = Key {
+            object: self.object,
+            tile,
+            chunk: 0,
+        };
+        let item = self.engine.cache.derive(key, size, keep, || {
+            Ok(Item::Chunk {
+                data: Arc::new(make()?),
+                offsets: None,
+            })
+        })?;
+        match item {
+            Item::Chunk { data, .. } => Ok(data),
+            Item::Index(_) => Err(Error::new(
+                ErrorKind::Internal,
+                "an index in place of what is derived",
+            )),
+        }
+    }
+
+    /// Appends bytes of fixed-size cells.
+    fn read_fixed(&self, range: Range<u64>, size: u64, out: &mut Vec<u8>) -> Result<()> {
+        let cells = range.start / size..range.end.div_ceil(size);
+        if size <= LONG {
+            self.runs.fixed(cells.clone(), out)?;
+            check(
+                out.len() as u64,
+                cells.end.saturating_sub(cells.start).saturating_mul(size),
+                "bytes",
+            )?;
+            return cut(out, range.start % size, &range);
+        }
+        for cell in cells {
+            let start = cell.saturating_mul(size);
+            let part = range.start.saturating_sub(start)..range.end.saturating_sub(start).min(size);
+            self.runs.part_of_cell(cell, part, out)?;
+        }
+        Ok(())
+    }
+
+    /// Appends bytes of var-sized cells.
+    fn read_var(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let blocks = self.blocks()?;
+        let mut position = range.start;
+        while position < range.end {
+            let number = blocks.find(|(_, byte)| byte <= position);
+            let block = self.block(number, blocks)?;
+            let end = block.start.saturating_add(block.size()).min(range.end);
+            if end <= position {
+                return Err(Error::new(ErrorKind::Internal, "a block of no bytes is read"));
+            }
+            self.read_block(&block, position - block.start..end - block.start, out)?;
+            position = end;
+        }
+        Ok(())
+    }
+
+    /// Appends `bytes`, which are not none, of the values of a block. Of a long cell that is not wanted whole, no more than is wanted is read.
+    fn read_block(&self, block: &Block, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let entries = block.entries();
+        let begins_by = |byte: u64| entries.partition_point(|start| u64::from_le_bytes(*start) <= byte);
+        let first = begins_by(bytes.start).saturating_sub(1);
+        let last = begins_by(bytes.end.saturating_sub(1));
+        let mut cell = first;
+        while cell < last {
+            let (start, end) = (block.at(cell), block.at(cell.saturating_add(1)));
+            let whole = bytes.start <= start && end <= bytes.end;
+            if !whole && end.saturating_sub(start) > LONG {
+                let part = bytes.start.saturating_sub(start)..bytes.end.min(end).saturating_sub(start);
+                let wanted = part.end.saturating_sub(part.start);
+                let before = out.len();
+                self.runs
+                    .part_of_cell(block.cells.start.saturating_add(cell as u64), part, out)?;
+                check(out.len().saturating_sub(before) as u64, wanted, "bytes")?;
+                cell = cell.saturating_add(1);
+                continue;
+            }
+            // All others at once but the last, if that is another such.
+            let mut stop = last;
+            let tail = block.at(last.saturating_sub(1));
+            if block.at(last) > bytes.end && block.at(last).saturating_sub(tail) > LONG {
+                stop = last.saturating_sub(1).max(cell.saturating_add(1));
+            }
+            let end = block.at(stop);
+            let run =
+                block.cells.start.saturating_add(cell as u64)..block.cells.start.saturating_add(stop as u64);
+            let mut values = Vec::new();
+            // Into the answer itself where nothing is in it yet.
+            let target = if out.is_empty() { &mut *out } else { &mut values };
+            self.runs.var(run, target)?;
+            check(target.len() as u64, end.saturating_sub(start), "bytes")?;
+            let wanted = bytes.start.max(start)..bytes.end.min(end);
+            cut(target, wanted.start - start, &wanted)?;
+            out.append(&mut values);
+            cell = stop;
+        }
+        Ok(())
+    }
+
+    /// Appends entries of the offsets: where each cell begins, and behind the last where it ends.
+    fn read_offsets(&self, entries: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let blocks = self.blocks()?;
+        let (count, total) = blocks.total();
+        let mut entry = entries.start;
+        while entry < entries.end.min(count) {
+            let block = self.block(blocks.find(|(cell, _)| cell <= entry), blocks)?;
+            let end = block.cells.end.min(entries.end);
+            let wanted = (entry.saturating_sub(block.cells.start)) as usize
+                ..(end.saturating_sub(block.cells.start)) as usize;
+            let starts = block.entries().get(wanted).unwrap_or(&[]);
+            check(starts.len() as u64, end.saturating_sub(entry), "entries")?;
+            out.extend(starts.iter().flat_map(|start| {
+                block
+                    .start
+                    .saturating_add(u64::from_le_bytes(*start))
+                    .to_le_bytes()
+            }));
+            entry = end;
+        }
+        if entries.end > count {
+            out.extend_from_slice(&total.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+impl Blocks {
+    fn entries(&self) -> &[[u8; 16]] {
+        self.0.as_chunks().0
+    }
+
+    /// First cell and first byte of block `number`; behind the last one, of all.
+    fn get(&self, number: usize) -> Option<(u64, u64)> {
+        self.entries().get(number).map(numbers)
+    }
+
+    /// How many cells and bytes there are.
+    fn total(&self) -> (u64, u64) {
+        self.entries().last().map(numbers).unwrap_or_default()
+    }
+
+    /// The last block that begins where `by` says.
+    fn find(&self, by: impl Fn((u64, u64)) -> bool) -> usize {
+        let entries = self.entries();
+        entries
+            .partition_point(|entry| by(numbers(entry)))
+            .saturating_sub(1)
+    }
+}
+
+fn numbers(entry: &[u8; 16]) -> (u64, u64) {
+    let both = u128::from_le_bytes(*entry);
+    (both as u64, (both >> 64) as u64)
+}
+
+impl Block {
+    fn entries(&self) -> &[[u8; 8]] {
+        self.starts.as_chunks().0
+    }
+
+    /// Where in the block its cell number `cell` begins.
+    fn at(&self, cell: usize) -> u64 {
+        let entry = self.entries().get(cell);
+        entry.map_or(u64::MAX, |start| u64::from_le_bytes(*start))
+    }
+
+    fn size(&self) -> u64 {
+        self.entries()
+            .last()
+            .map_or(0, |start| u64::from_le_bytes(*start))
+    }
+}
+
+fn too_long() -> Error {
+    Error::limit("a column of more than 2^64 bytes")
+}
+
+fn check(found: u64, wanted: u64, what: &str) -> Result<()> {
+    match found == wanted {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::Internal,
+            format!("{found} {what} of a view where there should be {wanted}"),
+        )),
+    }
+}
+
+/// Leaves of `out` as many bytes as `range` has, from `skip` on.
+fn cut(out: &mut Vec<u8>, skip: u64, range: &Range<u64>) -> Result<()> {
+    let wanted = range.end.saturating_sub(range.start);
+    out.drain(..(skip as usize).min(out.len()));
+    out.truncate(wanted as usize);
+    check(out.len() as u64, wanted, "bytes")
+}
+
+impl<R: Runs> Cells for RunCells<R> {
+    fn count(&self) -> u64 {
+        self.runs.count()
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        self.cell_size
+    }
+
+    fn len(&self, content: Content) -> Result<u64> {
+        let count = self.runs.count();
+        match (content, self.cell_size) {
+            (Content::Data, Some(size)) => count.checked_mul(size).ok_or_else(too_long),
+            (Content::Data, None) => Ok(self.blocks()?.total().1),
+            (Content::Offsets, _) => count
+                .checked_add(1)
+                .and_then(|entries| entries.checked_mul(8))
+                .ok_or_else(too_long),
+            (Content::Validity, _) => Ok(count),
+        }
+    }
+
+    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let len = self.len(content)?;
+        let range = range.start.min(len)..range.end.min(len);
+        scratch.clear();
+        if range.is_empty() {
+            return Ok(Piece::Scratch(&[]));
+        }
+        match (content, self.cell_size) {
+            (Content::Data, Some(size)) => self.read_fixed(range, size, scratch)?,
+            (Content::Data, None) => self.read_var(range, scratch)?,
+            (Content::Offsets, None) => {
+                self.read_offsets(range.start / 8..range.end.div_ceil(8), scratch)?;
+                cut(scratch, range.start % 8, &range)?;
+            }
+            (Content::Offsets, Some(_)) => {
+                return Err(Error::new(ErrorKind::Internal, "offsets of fixed-size cells"));
+            }
+            (Content::Validity, _) => {
+                self.runs.validity(range.clone(), scratch)?;
+                cut(scratch, 0, &range)?;
+            }
+        }
+        Ok(Piece::Scratch(scratch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::MemoryStorage;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Cells that are in memory.
+    struct Plain {
+        cells: Vec<Vec<u8>>,
+        /// Lengths that were asked for.
+        lengths: AtomicU64,
+        /// Bytes of values that were asked for.
+        values: AtomicU64,
+    }
+
+    impl Plain {
+        fn run(&self, cells: Range<u64>) -> &[Vec<u8>] {
+            &self.cells[cells.start as usize..cells.end as usize]
+        }
+    }
+
+    impl Runs for Arc<Plain> {
+        fn count(&self) -> u64 {
+            self.cells.len() as u64
+        }
+
+        fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+            self.var(cells, out)
+        }
+
+        fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
+            self.lengths.fetch_add(cells.end - cells.start, Ordering::Relaxed);
+            out.extend(self.run(cells).iter().map(|cell| cell.len() as u64));
+            Ok(())
+        }
+
+        fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+            let before = out.len();
+            self.run(cells)
+                .iter()
+                .for_each(|cell| out.extend_from_slice(cell));
+            let added = (out.len() - before) as u64;
+            self.values.fetch_add(added, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+            self.values.fetch_add(bytes.end - bytes.start, Ordering::Relaxed);
+            out.extend_from_slice(&self.cells[cell as usize][bytes.start as usize..bytes.end as usize]);
+            Ok(())
+        }
+
+        fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+            out.extend(self.run(cells).iter().map(|cell| u8::from(!cell.is_empty())));
+            Ok(())
+        }
+    }
+
+    fn column(lengths: impl Iterator<Item = usize>, size: Option<u64>) -> (Arc<Plain>, RunCells<Arc<Plain>>) {
+        let cells = lengths.enumerate().map(|(i, length)| {
+            let bytes = (0..length).map(move |j| (i * 31 + j * 7) as u8);
+            bytes.collect()
+        });
+        let plain = Arc::new(Plain {
+            cells: cells.collect(),
+            lengths: AtomicU64::new(0),
+            values: AtomicU64::new(0),
+        });
+        let storage = Arc::new(MemoryStorage::new());
+        let engine = Arc::new(Engine::new(storage, 64 << 20, Vec::new(), Arc::default()));
+        (plain.clone(), RunCells::new(plain, size, engine, 1))
+    }
+
+    fn read(cells: &dyn Cells, content: Content, range: Range<u64>) -> Vec<u8> {
+        cells.read(content, range, &mut Vec::new()).unwrap().to_vec()
+    }
+
+    fn all(plain: &Plain) -> (Vec<u8>, Vec<u8>) {
+        let mut offsets = vec![0u8; 8];
+        let mut position = 0u64;
+        for cell in &plain.cells {
+            position += cell.len() as u64;
+            offsets.extend(position.to_le_bytes());
+        }
+        (plain.cells.concat(), offsets)
+    }
+
+    fn check_all(lengths: impl Iterator<Item = usize>, size: Option<u64>, steps: &[u64]) {
+        let (plain, cells) = column(lengths, size);
+        let (data, offsets) = all(&plain);
+        let validity: Vec<u8> = plain.cells.iter().map(|c| u8::from(!c.is_empty())).collect();
+        let mut contents = vec![(Content::Data, data), (Content::Validity, validity)];
+        if size.is_none() {
+            contents.push((Content::Offsets, offsets));
+        }
+        for (content, expected) in contents {
+            let len = expected.len() as u64;
+            assert_eq!(cells.len(content).unwrap(), len);
+            for &step in steps {
+                for start in (0..len).step_by(step as usize) {
+                    let part = &expected[start as usize..len.min(start + step) as usize];
+                    assert!(
+                        read(&cells, content, start..start + step) == part,
+                        "{content:?} {start}"
+                    );
+                }
+            }
+            assert!(read(&cells, content, len..len + 1).is_empty());
+        }
+    }
+
+    #[test]
+    fn every_byte_is_where_it_should_be() {
+        check_all(std::iter::empty(), None, &[7]);
+        check_all((0..100).map(|_| 0), None, &[7]);
+        check_all((0..1000).map(|i| i % 7), None, &[1, 3, 1000]);
+        check_all((0..50_000).map(|i| i % 13), None, &[4096, 100_000]);
+        // Blocks of empty cells, and cells longer than a block.
+        let lengths = |i: usize| if i % 20_000 == 5 { 5 << 20 } else { 0 };
+        check_all((0..60_000).map(lengths), None, &[128 << 10, 8 << 20]);
+        check_all((0..1000).map(|_| 12), Some(12), &[5, 12, 1000]);
+        check_all((0..9).map(|_| 200_000), Some(200_000), &[70_000, 1_000_000]);
+    }
+
+    #[test]
+    fn sequential_reading_looks_at_lengths_twice_and_at_values_once() {
+        let (plain, cells) = column((0..100_000).map(|i| 20 + i % 20), None);
+        let len = cells.len(Content::Data).unwrap();
+        assert_eq!(plain.lengths.load(Ordering::Relaxed), 100_000);
+        for start in (0..len).step_by(16 << 10) {
+            read(&cells, Content::Data, start..start + (16 << 10));
+        }
+        assert_eq!(plain.lengths.load(Ordering::Relaxed), 200_000);
+        // But for the cells where two reads meet.
+        let values = plain.values.load(Ordering::Relaxed);
+        assert!((len..len + len / 100).contains(&values), "{values} of {len}");
+        // Entries, in the meantime, come from the same blocks.
+        read(&cells, Content::Offsets, 0..8_000);
+        assert!(plain.lengths.load(Ordering::Relaxed) <= 200_000 + BLOCK_CELLS);
+    }
+
+    #[test]
+    fn of_a_long_cell_no_more_is_read_than_is_wanted() {
+        let (plain, cells) = column([10, 50 << 20, 10].into_iter(), None);
+        let (data, _) = all(&plain);
+        for range in [
+            5u64..100,
+            1 << 20..(1 << 20) + 4096,
+            (50 << 20) - 50..(50 << 20) + 15,
+        ] {
+            let expected = &data[range.start as usize..range.end as usize];
+            assert!(read(&cells, Content::Data, range.clone()) == expected);
+        }
+        assert!(plain.values.load(Ordering::Relaxed) < 10_000);
+    }
+
+    #[test]
+    fn lengths_that_change_meanwhile_are_an_error() {
+        let (_, cells) = column((0..100).map(|_| 5), None);
+        assert_eq!(cells.len(Content::Data).unwrap(), 500);
+        let engine = cells.engine.clone();
+        let (changed, _) = column((0..100).map(|_| 6), None);
+        let later = RunCells::new(changed, None, engine, 1);
+        // The same state by name: it has the checkpoints of the first.
+        assert_eq!(later.len(Content::Data).unwrap(), 500);
+        let error = later.read(Content::Data, 0..10, &mut Vec::new()).err().unwrap();
+        assert!(error.to_string().contains("changed"), "{error}");
+    }
 }

@@ -5,6 +5,7 @@
 
 mod column;
 mod dense;
+mod parallel;
 mod sparse;
 
 use crate::array::Array;

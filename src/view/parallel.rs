@@ -1,0 +1,112 @@
+//! Work that is the same for many parts of a view, done by several threads.
+
+use crate::error::{Error, ErrorKind, Result};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{Builder, available_parallelism, scope};
+
+/// Threads that help others at the moment, in the whole process: one a processor at most, however many wait for results.
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
+
+/// A right to run one more thread; given back when dropped.
+struct Permit;
+
+impl Permit {
+    fn take() -> Option<Permit> {
+        let most = available_parallelism().map_or(1, NonZeroUsize::get);
+        let more = |helpers| (helpers < most).then_some(helpers + 1);
+        let taken = HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then_some(Permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        HELPERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What `work` makes of each number below `count`, in their order. The caller's thread works too, so that there is always one; where one of them
+/// fails the others stop soon. Nothing is waited for but the work itself, which therefore may wait for whatever it likes.
+pub(super) fn each<T: Send>(count: u64, work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let run = || {
+        let mut done = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                break;
+            }
+            match work(number) {
+                Ok(result) => done.push((number, result)),
+                Err(error) => {
+                    failed.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(done)
+    };
+    let threads = available_parallelism().map_or(1, NonZeroUsize::get) as u64;
+    let mut all = scope(|scope| {
+        let helpers: Vec<_> = (1..count.min(threads))
+            .map_while(|_| Permit::take())
+            .filter_map(|permit| {
+                let help = || {
+                    let _permit = permit;
+                    run()
+                };
+                Builder::new().name("view".into()).spawn_scoped(scope, help).ok()
+            })
+            .collect();
+        let mut all = run();
+        for helper in helpers {
+            let helped = helper.join().unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorKind::Internal,
+                    "a thread that reads a view panicked; this is a bug",
+                ))
+            });
+            all = all.and_then(|mut all| helped.map(|helped| (all.extend(helped), all).1));
+        }
+        all
+    })?;
+    all.sort_unstable_by_key(|(number, _)| *number);
+    Ok(all.into_iter().map(|(_, result)| result).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_and_the_first_failure_ends_it() {
+        assert_eq!(
+            each(1000, |n| Ok(n * 2)).unwrap(),
+            (0..1000).map(|n| n * 2).collect::<Vec<_>>()
+        );
+        assert!(each(0, Ok).unwrap().is_empty());
+        let done = AtomicU64::new(0);
+        let result = each(1 << 40, |n| match n {
+            7 => Err(Error::corrupt("seven")),
+            _ => Ok(done.fetch_add(1, Ordering::Relaxed)),
+        });
+        assert!(result.is_err());
+    }
+
+    #[test]
+    fn many_callers_share_the_helpers() {
+        let most = available_parallelism().map_or(1, NonZeroUsize::get);
+        scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let result = each(50, |n| {
+                        assert!(HELPERS.load(Ordering::Relaxed) <= most);
+                        Ok(n)
+                    });
+                    assert_eq!(result.unwrap().len(), 50);
+                });
+            }
+        });
+    }
+}
