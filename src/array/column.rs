@@ -267,12 +267,45 @@ impl OpenColumn {
 
     /// Appends the bytes in `range`, which does not reach beyond the end.
     pub fn append(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        self.read_into(range, sink).map_err(|e| {
-            self.column.info.place(e).in_part(format_args!(
-                "field `{}`",
-                String::from_utf8_lossy(&self.column.field.name)
-            ))
-        })
+        self.read_into(range, sink).map_err(|e| self.place(e))
+    }
+
+    /// Appends where each of `cells` of tile `tile`, which has them, begins among the values of all tiles, and where the last of them ends. Of a
+    /// column that was opened whole for its offsets; decodes no other tile.
+    pub fn starts(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
+        self.starts_in(tile, cells, keep, out).map_err(|e| self.place(e))
+    }
+
+    fn starts_in(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
+        let geometry = &self.column.info.geometry;
+        let tile_cells = geometry.cells_of(tile);
+        let last = cells.end.saturating_add(1).min(tile_cells);
+        let before = out.len();
+        let mut bytes = Vec::new();
+        let entries = cells.start.saturating_mul(8)..last.saturating_mul(8);
+        self.read_offsets_tile(tile, tile_cells, entries, keep, &mut bytes)?;
+        let entries = bytes.as_chunks::<8>().0.iter();
+        out.extend(entries.map(|bytes| u64::from_le_bytes(*bytes)));
+        if last == cells.end {
+            let (sums, list) = opened(&self.var_sizes)?;
+            let tile_num = geometry.tile_num;
+            let size = var_size(list, tile_num, tile)?;
+            out.push(sums.before(list, tile_num, tile)?.saturating_add(size));
+        }
+        let found = out.len().saturating_sub(before) as u64;
+        if found.checked_sub(1) != cells.end.checked_sub(cells.start) {
+            let message = format!("{found} offsets of cells {cells:?} of a tile of {tile_cells}");
+            return Err(Error::new(ErrorKind::Internal, message));
+        }
+        Ok(())
+    }
+
+    /// Names the file and the field in an error.
+    fn place(&self, error: Error) -> Error {
+        self.column.info.place(error).in_part(format_args!(
+            "field `{}`",
+            String::from_utf8_lossy(&self.column.field.name)
+        ))
     }
 
     fn read_into(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {

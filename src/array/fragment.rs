@@ -13,6 +13,7 @@ use crate::format::enums::{ArrayType, Encryption};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
 use crate::format::name::TimestampedName;
+use crate::format::range::Rect;
 use crate::format::schema::Schema;
 use crate::storage::{Blob, Tail, join};
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +27,16 @@ const MAX_FOOTER: u64 = 16 << 20;
 /// the array is.
 const MAX_LEGACY: u64 = 64 << 20;
 
+/// What tells whether a fragment matters to a reader; remembered as long as the fragment is.
+pub struct Outline {
+    /// Bounding box of its cells; None where it has none.
+    pub domain: Option<Rect>,
+    /// Whether cells are stored by position.
+    pub dense: bool,
+    /// The schema that it was written with.
+    pub schema: Arc<Schema>,
+}
+
 /// A fragment directory, opened when something about it is asked.
 pub struct Fragment {
     engine: Arc<Engine>,
@@ -36,6 +47,7 @@ pub struct Fragment {
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
     opened: Arc<FragmentCell>,
+    outline: OnceLock<Arc<Outline>>,
 }
 
 impl Fragment {
@@ -54,6 +66,7 @@ impl Fragment {
             name,
             key,
             opened: Arc::default(),
+            outline: OnceLock::new(),
         }
     }
 
@@ -97,6 +110,20 @@ impl Fragment {
     pub fn look(&self) -> Result<Arc<FragmentInfo>> {
         let known = self.opened().clone();
         known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
+    }
+
+    /// What tells whether it matters to a reader. Reads the metadata once, and does not count as use.
+    pub fn outline(&self) -> Result<Arc<Outline>> {
+        if let Some(outline) = self.outline.get() {
+            return Ok(outline.clone());
+        }
+        let info = self.look()?;
+        let outline = Outline {
+            domain: info.non_empty_domain().cloned(),
+            dense: info.dense,
+            schema: info.schema.clone(),
+        };
+        Ok(self.outline.get_or_init(|| Arc::new(outline)).clone())
     }
 
     fn opened(&self) -> MutexGuard<'_, Option<Arc<FragmentInfo>>> {

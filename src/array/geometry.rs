@@ -126,15 +126,16 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     })
 }
 
-fn mask(datatype: Datatype) -> u64 {
+/// The bits of a number of this type.
+pub(crate) fn mask(datatype: Datatype) -> u64 {
     match datatype.size() {
         8 => u64::MAX,
         size => (1 << (8 * size)) - 1,
     }
 }
 
-/// A little-endian integer of up to eight bytes, as the low bits of a u64.
-fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
+/// A little-endian integer of up to eight bytes, as the low bits of a u64. `Corrupt` for what is no integer of that type.
+pub(crate) fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
     let integral = matches!(
         datatype.kind(),
         Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time | Kind::Bool

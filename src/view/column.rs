@@ -51,6 +51,9 @@ const BLOCK_BYTES: u64 = 4 << 20;
 /// The most var-sized cells: of more, not even the lengths of a block would be small.
 const MOST_VAR: u64 = 1 << 38;
 
+/// In place of a block's number in the cache: the checkpoints.
+const CHECKPOINTS: u64 = u64::MAX >> 1;
+
 /// The cells of a field as [`Runs`] puts them together.
 pub(super) struct RunCells<R> {
     runs: R,
@@ -76,7 +79,7 @@ struct Block {
 
 impl<R: Runs> RunCells<R> {
     /// The cells that `runs` puts together, of `cell_size` bytes each (None: var-sized). `object` names the field and its state in the cache, see
-    /// [`Engine::derived_object`].
+    /// [`Engine::number`].
     pub(super) fn new(runs: R, cell_size: Option<u64>, engine: Arc<Engine>, object: u64) -> Self {
         RunCells {
             runs,
@@ -98,7 +101,9 @@ impl<R: Runs> RunCells<R> {
         }
         let cells = (count / BLOCKS).next_power_of_two().max(BLOCK_CELLS);
         let estimate = (count / cells).saturating_mul(16);
-        let bytes = self.derived(u64::MAX, estimate, Keep::Staying, || self.measure(count, cells))?;
+        let bytes = self.derived(CHECKPOINTS, estimate, Keep::Staying, || {
+            self.measure(count, cells)
+        })?;
         Ok(self.blocks.get_or_init(|| Blocks(bytes)))
     }
 
@@ -199,7 +204,7 @@ impl<R: Runs> RunCells<R> {
         })?;
         match item {
             Item::Chunk { data, .. } => Ok(data),
-            Item::Index(_) => Err(Error::new(
+            Item::Index(_) | Item::Lengths(_) => Err(Error::new(
                 ErrorKind::Internal,
                 "an index in place of what is derived",
             )),

@@ -1,0 +1,529 @@
+//! The cells of an attribute of a dense view.
+
+use super::copy::{Layout, Plan, Run, Target, read, scatter};
+use super::overlay::Held;
+use super::points::Points;
+use super::space::{Area, boxes};
+use super::stack::Stack;
+use crate::array::cache::Keep;
+use crate::array::column::{Column, Content, OpenColumn};
+use crate::array::field::Role;
+use crate::array::fragment_info::FragmentInfo;
+use crate::array::sequence::Sequence;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::enums::Layout as Order;
+use crate::format::schema::{Attribute, Schema};
+use crate::view::column::Runs;
+use lru::LruCache;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Files of fragments that are open at the same time for one reader.
+const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// More bytes of chunks than this that lie side by side do not pass: those at the beginning would be gone when the next row comes.
+const PASSING_BAND: u64 = 1 << 20;
+
+/// An attribute, over the region of a view.
+pub(super) struct DenseRuns {
+    stack: Arc<Stack>,
+    attribute: Attribute,
+    /// What each layer has of it.
+    slots: Vec<Slot>,
+    /// The first index of the region along each dimension.
+    origin: Vec<u64>,
+    shape: Vec<u64>,
+    /// Cells from one to the next along each dimension.
+    strides: Vec<u64>,
+    count: u64,
+    /// Bytes of the chunks that a row passes through.
+    band: u64,
+    sequence: Sequence,
+    sources: Mutex<LruCache<(usize, Content), Arc<Source>>>,
+}
+
+/// What a fragment has of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// The attribute of this index in its schema.
+    Attribute(usize),
+    Nothing,
+    /// One of the same name that is something else.
+    Other(&'static str),
+}
+
+impl Slot {
+    fn of(wanted: &Attribute, schema: &Schema) -> Slot {
+        let found = schema.attribute_index(&wanted.name);
+        let Some((index, found)) = found.and_then(|i| Some((i, schema.attributes.get(i)?))) else {
+            return Slot::Nothing;
+        };
+        if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
+            Slot::Nothing
+        } else if found.datatype != wanted.datatype {
+            Slot::Other("of another type")
+        } else if found.cell_val_num != wanted.cell_val_num {
+            Slot::Other("of another number of values a cell")
+        } else if found.nullable != wanted.nullable {
+            Slot::Other("nullable on one side only")
+        } else {
+            Slot::Attribute(index)
+        }
+    }
+}
+
+/// A column of a fragment, and where its cells are.
+struct Source {
+    column: OpenColumn,
+    tile_cells: u64,
+    shape: Shape,
+}
+
+enum Shape {
+    Dense(Layout),
+    Points(Points),
+}
+
+/// Where the bytes of a var-sized cell are, counted over all values of the fragment: its layer, and the first byte. The fill value has no layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    layer: Option<usize>,
+    start: u64,
+}
+
+impl DenseRuns {
+    /// `attribute` of the cells in the array of this shape that begins at `origin`; the product of the shape is `count`.
+    pub(super) fn new(
+        stack: Arc<Stack>,
+        schema: &Schema,
+        attribute: Attribute,
+        origin: Vec<u64>,
+        shape: Vec<u64>,
+        count: u64,
+    ) -> Self {
+        let mut slots: Vec<Slot> = Vec::with_capacity(stack.fragments.len());
+        let mut last: Option<&Arc<Schema>> = None;
+        for (_, schema) in &stack.fragments {
+            // Most were written with the same schema as the one before.
+            let slot = match (last, slots.last()) {
+                (Some(before), Some(slot)) if Arc::ptr_eq(before, schema) => *slot,
+                _ => Slot::of(&attribute, schema),
+            };
+            slots.push(slot);
+            last = Some(schema);
+        }
+        let mut strides = vec![1; shape.len()];
+        let mut cells = 1u64;
+        for (stride, length) in strides.iter_mut().zip(&shape).rev() {
+            *stride = cells;
+            cells = cells.saturating_mul(*length);
+        }
+        let size = attribute.cell_val_num.cell_size(attribute.datatype).unwrap_or(8);
+        DenseRuns {
+            band: band(&stack, schema, size, &shape),
+            stack,
+            attribute,
+            slots,
+            origin,
+            shape,
+            strides,
+            count,
+            sequence: Sequence::default(),
+            sources: Mutex::new(LruCache::new(OPEN)),
+        }
+    }
+
+    /// For how long the chunks of a read of `cells`, each of `size` bytes, are of use.
+    fn keep(&self, cells: &Range<u64>, size: u64) -> Keep {
+        let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
+        match self.sequence.next(&bytes) {
+            Keep::Passing if self.band <= PASSING_BAND => Keep::Passing,
+            _ => Keep::Staying,
+        }
+    }
+
+    /// Calls `each` with what `cells` are copied from, a layer or the fill value, where `content` is wanted. What comes later is newer.
+    fn plans(
+        &self,
+        cells: &Range<u64>,
+        content: Content,
+        keep: Keep,
+        mut each: impl FnMut(Option<(usize, &Source)>, &Plan) -> Result<()>,
+    ) -> Result<()> {
+        let target = Target {
+            origin: &self.origin,
+            strides: &self.strides,
+            start: cells.start,
+        };
+        let held = |layer: usize| match self.slots.get(layer) {
+            Some(Slot::Attribute(_) | Slot::Other(_)) => Held::Values,
+            _ => Held::Nothing,
+        };
+        for part in boxes(&self.shape, cells.clone()) {
+            let ends = part.0.iter().zip(&self.origin);
+            let part = Area(
+                ends.map(|((first, last), origin)| (first + origin, last + origin))
+                    .collect(),
+            );
+            if !self.stack.overlay.touches(&part) {
+                each(None, &target.plan(&part))?;
+                continue;
+            }
+            self.stack.space.tiles(&part, |tile| {
+                let Some(wanted) = tile.common(&part) else {
+                    return Ok(());
+                };
+                let parts = self.stack.overlay.parts(tile, &wanted, held);
+                for part in &parts.boxes {
+                    let Some(layer) = part.layer else {
+                        each(None, &target.plan(&part.area))?;
+                        continue;
+                    };
+                    let source = self.source(layer, content)?;
+                    if let Shape::Dense(layout) = &source.shape {
+                        each(Some((layer, &source)), &layout.plan(&part.area, &target))?;
+                    }
+                }
+                for &(layer, newer) in &parts.points {
+                    let source = self.source(layer, content)?;
+                    if let Shape::Points(points) = &source.shape {
+                        let newer = parts.whole.get(..newer).unwrap_or_default().iter();
+                        let hiding: Vec<&Area> = newer
+                            .filter_map(|&layer| self.stack.overlay.layers().get(layer))
+                            .map(|layer| &layer.area)
+                            .collect();
+                        let cells = points.within(&self.stack.space, &wanted, &hiding, &target, keep)?;
+                        each(Some((layer, &source)), &Plan::Cells(cells))?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Opens what a layer has.
+    fn source(&self, layer: usize, content: Content) -> Result<Arc<Source>> {
+        let sources = || self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(source) = sources().get(&(layer, content)) {
+            return Ok(source.clone());
+        }
+        let missing = || Error::new(ErrorKind::Internal, "a layer that does not exist");
+        let (fragment, _) = self.stack.fragments.get(layer).ok_or_else(missing)?;
+        let info = fragment.open()?;
+        let index = match self.slots.get(layer) {
+            Some(Slot::Attribute(index)) => *index,
+            Some(Slot::Other(what)) => {
+                return Err(info.place(
+                    Error::corrupt(format!(
+                        "the fragment's attribute `{}` is {what}: its cells are none of that of the schema in force",
+                        String::from_utf8_lossy(&self.attribute.name)
+                    ))
+                    .at(0),
+                ));
+            }
+            _ => return Err(missing()),
+        };
+        let source = Arc::new(self.open(layer, &info, index, content)?);
+        sources().put((layer, content), source.clone());
+        Ok(source)
+    }
+
+    fn open(&self, layer: usize, info: &Arc<FragmentInfo>, index: usize, content: Content) -> Result<Source> {
+        let mut fields = info.fields.iter();
+        let field = fields
+            .find(|field| field.role == Role::Attribute(index))
+            .ok_or_else(|| info.place(Error::corrupt("an attribute without a slot").at(0)))?;
+        let layer = self.stack.overlay.layers().get(layer);
+        let shape = match layer {
+            Some(layer) if layer.dense => {
+                Shape::Dense(Layout::new(&self.stack.space, &layer.area, &info.schema))
+            }
+            _ => Shape::Points(Points::open(&self.stack, info)?),
+        };
+        Ok(Source {
+            column: Column::new(info.clone(), field.clone()).open(content, None)?,
+            tile_cells: info.geometry.tile_cells,
+            shape,
+        })
+    }
+
+    /// Appends one fixed-size piece a cell: values or validity.
+    fn copy(&self, cells: Range<u64>, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let size = fill.len();
+        let wanted = cells.end.saturating_sub(cells.start).checked_mul(size as u64);
+        let wanted = wanted.and_then(|bytes| usize::try_from(bytes).ok());
+        let wanted = wanted.ok_or_else(|| Error::limit("more bytes than fit into memory"))?;
+        let before = out.len();
+        out.resize(before.saturating_add(wanted), 0);
+        let out = out.get_mut(before..).unwrap_or_default();
+        let keep = self.keep(&cells, size as u64);
+        let mut scratch = Vec::new();
+        self.plans(&cells, content, keep, |source, plan| {
+            let Some((_, source)) = source else {
+                return plan.runs(|run| {
+                    fill_run(fill, out, &run);
+                    Ok(())
+                });
+            };
+            plan.windows(size as u64, source.tile_cells, |window, runs| {
+                let bytes = window.start.saturating_mul(size as u64)..window.end.saturating_mul(size as u64);
+                let piece = read(&source.column, bytes, keep, &mut scratch)?;
+                for run in runs {
+                    let start = (run.source - window.start) as usize * size;
+                    let from = piece.get(start..start.saturating_add(run.count as usize * size));
+                    scatter(
+                        size,
+                        from.unwrap_or_default(),
+                        out,
+                        run.dest as usize,
+                        run.step as usize,
+                    );
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Where each of some var-sized cells begins, and its length.
+    fn places(&self, cells: &Range<u64>) -> Result<(Vec<Place>, Vec<u64>)> {
+        let count = cells.end.saturating_sub(cells.start) as usize;
+        let none = Place {
+            layer: None,
+            start: 0,
+        };
+        let (mut places, mut lengths) = (vec![none; count], vec![0; count]);
+        let fill = self.attribute.fill_value.len() as u64;
+        let keep = self.keep(cells, 8);
+        let mut starts = Vec::new();
+        self.plans(cells, Content::Offsets, keep, |source, plan| {
+            let mut put = |run: &Run, layer: Option<usize>, cell: &mut dyn FnMut(usize) -> (u64, u64)| {
+                let places = places.iter_mut().zip(&mut lengths).skip(run.dest as usize);
+                let places = places
+                    .step_by((run.step as usize).max(1))
+                    .take(run.count as usize);
+                for (i, (place, length)) in places.enumerate() {
+                    let (start, own) = cell(i);
+                    *place = Place { layer, start };
+                    *length = own;
+                }
+            };
+            let Some((layer, source)) = source else {
+                return plan.runs(|run| {
+                    put(&run, None, &mut |_| (0, fill));
+                    Ok(())
+                });
+            };
+            plan.windows(8, source.tile_cells, |window, runs| {
+                starts.clear();
+                let tile = window.start / source.tile_cells.max(1);
+                let first = tile.saturating_mul(source.tile_cells);
+                let within = window.start - first..window.end - first;
+                source.column.starts(tile, within, keep, &mut starts)?;
+                for run in runs {
+                    let first = (run.source - window.start) as usize;
+                    let starts = starts.get(first..).unwrap_or_default();
+                    put(run, Some(layer), &mut |i| {
+                        let ends = starts.get(i).zip(starts.get(i + 1));
+                        ends.map_or((0, 0), |(start, end)| (*start, end.saturating_sub(*start)))
+                    });
+                }
+                Ok(())
+            })
+        })?;
+        Ok((places, lengths))
+    }
+
+    /// Appends bytes of a cell that begin at `start` in `place`.
+    fn bytes(&self, place: Place, bytes: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
+        let Some(layer) = place.layer else {
+            let fill = self
+                .attribute
+                .fill_value
+                .get(bytes.start as usize..bytes.end as usize);
+            out.extend_from_slice(fill.unwrap_or_default());
+            return Ok(());
+        };
+        let source = self.source(layer, Content::Data)?;
+        let range = place.start.saturating_add(bytes.start)..place.start.saturating_add(bytes.end);
+        let mut scratch = Vec::new();
+        let piece = read(&source.column, range, keep, &mut scratch)?;
+        out.extend_from_slice(&piece);
+        Ok(())
+    }
+}
+
+impl Runs for DenseRuns {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        self.copy(cells, Content::Data, &self.attribute.fill_value, out)
+    }
+
+    fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let fill = [u8::from(self.attribute.fill_value_valid)];
+        self.copy(cells, Content::Validity, &fill, out)
+    }
+
+    fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
+        out.append(&mut self.places(&cells)?.1);
+        Ok(())
+    }
+
+    fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let (places, lengths) = self.places(&cells)?;
+        // What lies side by side in a fragment and here is read at once, in the order in which it is stored.
+        let mut runs: Vec<(Place, u64, Range<u64>)> = Vec::new();
+        let mut total = 0u64;
+        for (place, length) in places.into_iter().zip(lengths) {
+            let start = total;
+            total = total
+                .checked_add(length)
+                .ok_or_else(|| Error::limit("more than 2^64 bytes of values"))?;
+            match runs.last_mut() {
+                _ if length == 0 => {}
+                Some((before, end, dest))
+                    if place.layer.is_some() && before.layer == place.layer && *end == place.start =>
+                {
+                    *end = end.saturating_add(length);
+                    dest.end = total;
+                }
+                _ => runs.push((place, place.start.saturating_add(length), start..total)),
+            }
+        }
+        runs.sort_unstable_by_key(|(place, _, _)| *place);
+        let wanted = usize::try_from(total).map_err(|_| Error::limit("more bytes than fit into memory"))?;
+        let before = out.len();
+        out.resize(before.saturating_add(wanted), 0);
+        let out = out.get_mut(before..).unwrap_or_default();
+        let keep = self.keep(&cells, 8);
+        let mut scratch = Vec::new();
+        let mut rest = runs.as_slice();
+        while let Some((first, end, _)) = rest.first() {
+            // As many as are best read at once.
+            let mut end = *end;
+            let together = rest
+                .iter()
+                .enumerate()
+                .skip(1)
+                .take_while(|(_, (place, last, _))| {
+                    let near = place.layer == first.layer
+                        && first.layer.is_some()
+                        && place.start <= end.saturating_add(GAP)
+                        && *last <= first.start.saturating_add(WINDOW);
+                    if near {
+                        end = end.max(*last);
+                    }
+                    near
+                });
+            let count = together.last().map_or(1, |(i, _)| i.saturating_add(1));
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            let source = match first.layer {
+                None => None,
+                Some(layer) => Some(self.source(layer, Content::Data)?),
+            };
+            let window = first.start..end;
+            let piece = match &source {
+                None => None,
+                Some(source) => Some(read(&source.column, window.clone(), keep, &mut scratch)?),
+            };
+            let bytes: &[u8] = match &piece {
+                Some(piece) => piece,
+                None => &self.attribute.fill_value,
+            };
+            for (place, _, dest) in now {
+                let start = (place.start - window.start) as usize;
+                let length = (dest.end - dest.start) as usize;
+                let from = bytes.get(start..start.saturating_add(length));
+                let to = out.get_mut(dest.start as usize..dest.end as usize);
+                if let (Some(from), Some(to)) = (from, to) {
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let cells = cell..cell.saturating_add(1);
+        let keep = self.keep(&cells, 8);
+        let place = match self.attribute.cell_val_num.cell_size(self.attribute.datatype) {
+            None => self.places(&cells)?.0.first().copied(),
+            Some(size) => {
+                let mut found = None;
+                self.plans(&cells, Content::Data, keep, |source, plan| {
+                    plan.runs(|run| {
+                        let start = run.source.saturating_mul(size);
+                        found = Some(match source {
+                            None => Place {
+                                layer: None,
+                                start: 0,
+                            },
+                            Some((layer, _)) => Place {
+                                layer: Some(layer),
+                                start,
+                            },
+                        });
+                        Ok(())
+                    })
+                })?;
+                found
+            }
+        };
+        let place = place.ok_or_else(|| Error::new(ErrorKind::Internal, "a cell that does not exist"))?;
+        self.bytes(place, bytes, keep, out)
+    }
+}
+
+/// Bytes of values between two runs that are rather read than begun anew behind, and those that are best read at once.
+const GAP: u64 = 4 << 10;
+const WINDOW: u64 = 256 << 10;
+
+/// Writes the fill value to the cells of `run`.
+fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
+    let size = fill.len().max(1);
+    let start = (run.dest as usize).saturating_mul(size);
+    let Some(out) = out.get_mut(start..) else { return };
+    if run.step != 1 {
+        let cells = out.chunks_exact_mut(size).step_by((run.step as usize).max(1));
+        cells
+            .take(run.count as usize)
+            .for_each(|cell| cell.copy_from_slice(fill));
+        return;
+    }
+    let Some(out) = out.get_mut(..(run.count as usize).saturating_mul(size)) else {
+        return;
+    };
+    // What is there already is written again behind it, twice as much each time.
+    let mut done = size.min(out.len());
+    out.get_mut(..done)
+        .unwrap_or_default()
+        .copy_from_slice(fill.get(..done).unwrap_or_default());
+    while done < out.len() {
+        let more = done.min(out.len() - done);
+        out.copy_within(..more, done);
+        done += more;
+    }
+}
+
+/// Bytes of the chunks that are needed again and again until the rows that they are of are read.
+fn band(stack: &Stack, schema: &Schema, size: u64, shape: &[u64]) -> u64 {
+    const CHUNK: u64 = 64 << 10;
+    let axes = || stack.space.axes.iter().zip(shape);
+    let tile = axes().fold(size, |bytes, (axis, length)| {
+        bytes.saturating_mul(axis.extent.min(*length))
+    });
+    let live = match schema.cell_order == Order::ColMajor {
+        true => tile,
+        false => tile.min(CHUNK),
+    };
+    let mut inner = axes().skip_while(|(axis, length)| axis.extent.min(**length) <= 1);
+    inner.next();
+    inner.fold(live, |bytes, (axis, length)| {
+        bytes.saturating_mul(length.div_ceil(axis.extent))
+    })
+}

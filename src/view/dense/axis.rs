@@ -1,0 +1,55 @@
+//! The coordinates along one dimension of a dense view.
+
+use super::space::Axis;
+use crate::array::cells::Cells;
+use crate::array::column::Content;
+use crate::array::piece::Piece;
+use crate::error::{Error, ErrorKind, Result};
+use std::ops::Range;
+
+/// Coordinates that follow each other, once each. Computed, never stored.
+pub(super) struct AxisCells {
+    /// The dimension.
+    pub(super) axis: Axis,
+    /// Index of the first.
+    pub(super) first: u64,
+    /// How many.
+    pub(super) count: u64,
+}
+
+impl Cells for AxisCells {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        Some(self.axis.size() as u64)
+    }
+
+    fn len(&self, content: Content) -> Result<u64> {
+        match content {
+            Content::Data => self
+                .count
+                .checked_mul(self.axis.size() as u64)
+                .ok_or_else(|| Error::limit("a column of more than 2^64 bytes")),
+            _ => Err(Error::new(
+                ErrorKind::Internal,
+                "coordinates along an axis are fixed-size and never null",
+            )),
+        }
+    }
+
+    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let len = self.len(content)?;
+        let range = range.start.min(len)..range.end.min(len);
+        let size = self.axis.size() as u64;
+        scratch.clear();
+        for cell in range.start / size..range.end.div_ceil(size) {
+            let value = self.axis.coordinate(self.first.saturating_add(cell));
+            scratch.extend_from_slice(value.get(..size as usize).unwrap_or_default());
+        }
+        scratch.drain(..((range.start % size) as usize).min(scratch.len()));
+        scratch.truncate(range.end.saturating_sub(range.start) as usize);
+        Ok(Piece::Scratch(scratch))
+    }
+}

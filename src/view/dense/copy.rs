@@ -1,0 +1,454 @@
+//! Copying boxes of cells from where a fragment has them to where a reader gets them: where they lie, in which order they are best read, and how
+//! much at once.
+
+use super::space::{Area, Space};
+use crate::array::cache::Keep;
+use crate::array::column::OpenColumn;
+use crate::array::part::Sink;
+use crate::array::piece::Piece;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::enums::Layout as Order;
+use crate::format::schema::Schema;
+use std::ops::Range;
+
+/// Where the cells of a dense fragment lie in its files.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    /// Along each dimension: the number in the array of its first tile, how many tiles it has, and cells of a tile.
+    axes: Vec<(u64, u64, u64)>,
+    /// Cells from one to the next along each dimension, inside a tile.
+    strides: Vec<u64>,
+    tile_cells: u64,
+    column_tiles: bool,
+}
+
+impl Layout {
+    /// That of a fragment which covers `area`, written with `schema`. The number of its cells was checked.
+    pub(super) fn new(space: &Space, area: &Area, schema: &Schema) -> Layout {
+        let axes: Vec<_> = space
+            .axes
+            .iter()
+            .zip(&area.0)
+            .map(|(axis, (first, last))| {
+                let tile = first / axis.extent;
+                (tile, (last / axis.extent - tile).saturating_add(1), axis.extent)
+            })
+            .collect();
+        let mut strides = vec![1; axes.len()];
+        let mut tile_cells = 1u64;
+        let mut place = |(stride, (_, _, extent)): (&mut u64, &(u64, u64, u64))| {
+            *stride = tile_cells;
+            tile_cells = tile_cells.saturating_mul(*extent);
+        };
+        let both = strides.iter_mut().zip(&axes);
+        match schema.cell_order == Order::ColMajor {
+            true => both.for_each(&mut place),
+            false => both.rev().for_each(&mut place),
+        }
+        Layout {
+            axes,
+            strides,
+            tile_cells,
+            column_tiles: schema.tile_order == Order::ColMajor,
+        }
+    }
+
+    /// The number in the fragment of the cell at the beginning of `area`, counted over all its tiles.
+    fn first(&self, area: &Area) -> u64 {
+        let mut within = 0u64;
+        let places = self.axes.iter().zip(&area.0).zip(&self.strides);
+        let tiles = places.map(|((&(tile, tiles, extent), &(first, _)), stride)| {
+            within = within.saturating_add((first % extent).saturating_mul(*stride));
+            ((first / extent).saturating_sub(tile), tiles)
+        });
+        let number =
+            |number: u64, (tile, tiles): (u64, u64)| number.saturating_mul(tiles).saturating_add(tile);
+        let tile = match self.column_tiles {
+            true => {
+                let tiles: Vec<_> = tiles.collect();
+                tiles.into_iter().rev().fold(0, number)
+            }
+            false => tiles.fold(0, number),
+        };
+        tile.saturating_mul(self.tile_cells).saturating_add(within)
+    }
+
+    /// The runs of `area`, which lies in one tile. `target` says where it goes to.
+    pub(super) fn plan(&self, area: &Area, target: &Target<'_>) -> Plan {
+        let sides = area.0.iter().map(|(first, last)| last - first + 1);
+        let axes = sides.zip(&self.strides).zip(target.strides);
+        let axes = axes.map(|((count, &source), &dest)| Side { count, source, dest });
+        Plan::strided(self.first(area), target.first(area), axes)
+    }
+}
+
+/// Where the cells of a reader lie: a run of an array in row-major order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    /// The first index of the array along each dimension.
+    pub(super) origin: &'a [u64],
+    /// Cells from one to the next along each dimension.
+    pub(super) strides: &'a [u64],
+    /// The first cell of the run.
+    pub(super) start: u64,
+}
+
+impl Target<'_> {
+    /// Where in the run the cell at `place` goes to.
+    pub(super) fn place(&self, place: impl Iterator<Item = u64>) -> u64 {
+        let places = place.zip(self.origin).zip(self.strides);
+        let cell = places.fold(0u64, |cell, ((index, origin), stride)| {
+            cell.saturating_add(index.saturating_sub(*origin).saturating_mul(*stride))
+        });
+        cell.saturating_sub(self.start)
+    }
+
+    fn first(&self, area: &Area) -> u64 {
+        self.place(area.0.iter().map(|(first, _)| *first))
+    }
+
+    /// The runs of `area`, if it is not read from anywhere.
+    pub(super) fn plan(&self, area: &Area) -> Plan {
+        let sides = area.0.iter().map(|(first, last)| last - first + 1);
+        let axes = sides.zip(self.strides).map(|(count, &dest)| Side {
+            count,
+            source: dest,
+            dest,
+        });
+        Plan::strided(0, self.first(area), axes)
+    }
+}
+
+/// Cells that lie one behind the other in the source, and a step apart where they go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) source: u64,
+    pub(super) dest: u64,
+    pub(super) count: u64,
+    pub(super) step: u64,
+}
+
+/// One side of a box.
+#[derive(Debug, Clone, Copy)]
+struct Side {
+    count: u64,
+    source: u64,
+    dest: u64,
+}
+
+/// The runs of cells to be copied, in the order of the source.
+#[derive(Debug)]
+pub(super) enum Plan {
+    /// Those of a box: where it begins in the source and where it goes to, and its sides, the one that is slowest in the source first.
+    #[allow(private_interfaces)]
+    Box(u64, u64, Vec<Side>),
+    /// Single cells: where each is in the source and where it goes to.
+    Cells(Vec<(u64, u64)>),
+}
+
+impl Plan {
+    fn strided(source: u64, dest: u64, sides: impl Iterator<Item = Side>) -> Plan {
+        let mut sides: Vec<Side> = sides.filter(|side| side.count > 1).collect();
+        sides.sort_unstable_by_key(|side| std::cmp::Reverse(side.source));
+        // Two that follow each other without a gap on both sides are one.
+        sides.dedup_by(|inner, outer| {
+            let joined = |inner: u64, outer: u64, count: u64| inner.checked_mul(count) == Some(outer);
+            let one = joined(inner.source, outer.source, inner.count)
+                && joined(inner.dest, outer.dest, inner.count);
+            if one {
+                outer.count = outer.count.saturating_mul(inner.count);
+                (outer.source, outer.dest) = (inner.source, inner.dest);
+            }
+            one
+        });
+        Plan::Box(source, dest, sides)
+    }
+
+    /// Calls `each` with the runs.
+    pub(super) fn runs(&self, mut each: impl FnMut(Run) -> Result<()>) -> Result<()> {
+        let (mut source, mut dest, sides) = match self {
+            Plan::Box(source, dest, sides) => (*source, *dest, sides),
+            Plan::Cells(cells) => {
+                return cells.iter().try_for_each(|&(source, dest)| {
+                    each(Run {
+                        source,
+                        dest,
+                        count: 1,
+                        step: 1,
+                    })
+                });
+            }
+        };
+        let single = Side {
+            count: 1,
+            source: 1,
+            dest: 1,
+        };
+        let (inner, outer) = match sides.split_last() {
+            Some((inner, outer)) if inner.source == 1 => (*inner, outer),
+            _ => (single, sides.as_slice()),
+        };
+        let mut places = vec![0; outer.len()];
+        loop {
+            each(Run {
+                source,
+                dest,
+                count: inner.count,
+                step: inner.dest,
+            })?;
+            let mut sides = places.iter_mut().zip(outer).rev();
+            let advanced = sides.any(|(place, side)| {
+                *place += 1;
+                if *place < side.count {
+                    source += side.source;
+                    dest += side.dest;
+                    return true;
+                }
+                *place = 0;
+                source -= (side.count - 1) * side.source;
+                dest -= (side.count - 1) * side.dest;
+                false
+            });
+            if !advanced {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Calls `each` with the runs of one window of the source after the other, and with the cells that the window is of: so many as are best read
+    /// at once, all of one tile. `size`: bytes that a cell takes there.
+    pub(super) fn windows(
+        &self,
+        size: u64,
+        tile_cells: u64,
+        mut each: impl FnMut(Range<u64>, &[Run]) -> Result<()>,
+    ) -> Result<()> {
+        let size = size.max(1);
+        let (most, gap) = ((WINDOW / size).max(1), GAP / size);
+        let tile_cells = tile_cells.max(1);
+        let mut runs: Vec<Run> = Vec::new();
+        let (mut start, mut end, mut limit) = (0, 0, 0);
+        self.runs(|mut run| {
+            while run.count > 0 {
+                if runs.is_empty() || run.source >= limit || run.source - end > gap || runs.len() >= RUNS {
+                    if !runs.is_empty() {
+                        each(start..end, &runs)?;
+                        runs.clear();
+                    }
+                    let tile = run.source / tile_cells * tile_cells;
+                    start = run.source;
+                    limit = ((run.source - tile) / most + 1)
+                        .saturating_mul(most)
+                        .min(tile_cells)
+                        .saturating_add(tile);
+                }
+                let part = Run {
+                    count: run.count.min(limit - run.source),
+                    ..run
+                };
+                runs.push(part);
+                end = part.source + part.count;
+                run.source = end;
+                run.dest += part.count * run.step;
+                run.count -= part.count;
+            }
+            Ok(())
+        })?;
+        match runs.is_empty() {
+            true => Ok(()),
+            false => each(start..end, &runs),
+        }
+    }
+}
+
+/// Bytes of a window: what most chunks have, so that it is a part of one, and nothing is copied to put it together.
+const WINDOW: u64 = 64 << 10;
+
+/// Bytes between two runs that are rather read than begun anew behind.
+const GAP: u64 = 4 << 10;
+
+/// The most runs of a window.
+const RUNS: usize = 4096;
+
+/// The bytes in `range` of a column, whose chunks are of use as long as `keep` says. Fails where there are fewer.
+pub(super) fn read<'s>(
+    column: &OpenColumn,
+    range: Range<u64>,
+    keep: Keep,
+    scratch: &'s mut Vec<u8>,
+) -> Result<Piece<'s>> {
+    let mut sink = Sink::new(scratch, keep);
+    column.append(range.clone(), &mut sink)?;
+    let piece = sink.finish();
+    match piece.len() as u64 == range.end.saturating_sub(range.start) {
+        true => Ok(piece),
+        false => Err(Error::new(
+            ErrorKind::Internal,
+            format!("{} bytes of a column where {range:?} were wanted", piece.len()),
+        )),
+    }
+}
+
+/// Copies cells of `size` bytes that lie one behind the other in `from` into `to`, to cell `first` and those `step` apart from there on.
+pub(super) fn scatter(size: usize, from: &[u8], to: &mut [u8], first: usize, step: usize) {
+    fn by<const N: usize>(from: &[u8], to: &mut [u8], first: usize, step: usize) {
+        let places = to.as_chunks_mut::<N>().0.get_mut(first..).unwrap_or_default();
+        for (place, cell) in places
+            .iter_mut()
+            .step_by(step.max(1))
+            .zip(from.as_chunks::<N>().0)
+        {
+            *place = *cell;
+        }
+    }
+    let start = first.saturating_mul(size);
+    match (step, size) {
+        (1, _) => {
+            if let Some(place) = to.get_mut(start..start.saturating_add(from.len())) {
+                place.copy_from_slice(from);
+            }
+        }
+        (_, 1) => by::<1>(from, to, first, step),
+        (_, 2) => by::<2>(from, to, first, step),
+        (_, 4) => by::<4>(from, to, first, step),
+        (_, 8) => by::<8>(from, to, first, step),
+        _ => {
+            let places = to
+                .get_mut(start..)
+                .unwrap_or_default()
+                .chunks_exact_mut(size.max(1));
+            for (place, cell) in places.step_by(step.max(1)).zip(from.chunks_exact(size.max(1))) {
+                place.copy_from_slice(cell);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// The cells of a fragment of 2 by 3 tiles of 4 by 5 cells that begins in tile (1, 2), in the order in which they are stored.
+    fn stored(column_tiles: bool, column_cells: bool) -> HashMap<(u64, u64), u64> {
+        let order = |column: bool, rows: u64, columns: u64| -> Vec<(u64, u64)> {
+            match column {
+                false => (0..rows)
+                    .flat_map(|r| (0..columns).map(move |c| (r, c)))
+                    .collect(),
+                true => (0..columns)
+                    .flat_map(|c| (0..rows).map(move |r| (r, c)))
+                    .collect(),
+            }
+        };
+        let tiles = order(column_tiles, 2, 3);
+        let cells = tiles.into_iter().flat_map(|(tr, tc)| {
+            let cells = order(column_cells, 4, 5).into_iter();
+            cells.map(move |(r, c)| ((1 + tr) * 4 + r, (2 + tc) * 5 + c))
+        });
+        cells.zip(0..).collect()
+    }
+
+    fn layout(column_tiles: bool, column_cells: bool) -> Layout {
+        Layout {
+            axes: vec![(1, 2, 4), (2, 3, 5)],
+            strides: if column_cells { vec![1, 4] } else { vec![5, 1] },
+            tile_cells: 20,
+            column_tiles,
+        }
+    }
+
+    #[test]
+    fn cells_are_found_in_every_order() {
+        let (origin, strides) = ([3, 7], [30, 1]);
+        for (column_tiles, column_cells) in [(false, false), (false, true), (true, false), (true, true)] {
+            let stored = stored(column_tiles, column_cells);
+            let layout = layout(column_tiles, column_cells);
+            for (rows, columns) in [
+                ((4, 7), (10, 14)),
+                ((5, 6), (11, 11)),
+                ((9, 11), (16, 19)),
+                ((8, 8), (20, 24)),
+            ] {
+                let start = (rows.0 - 3) * 30;
+                let target = Target {
+                    origin: &origin,
+                    strides: &strides,
+                    start,
+                };
+                let plan = layout.plan(&Area(vec![rows, columns]), &target);
+                let mut copied = HashMap::new();
+                plan.windows(8, 20, |window, runs| {
+                    for run in runs {
+                        assert!(window.contains(&run.source) && run.source + run.count <= window.end);
+                        for i in 0..run.count {
+                            copied.insert(run.dest + i * run.step, run.source + i);
+                        }
+                    }
+                    Ok(())
+                })
+                .unwrap();
+                let cells = (rows.0..=rows.1).flat_map(|r| (columns.0..=columns.1).map(move |c| (r, c)));
+                let wanted = cells.map(|(r, c)| ((r - 3) * 30 + c - 7 - start, stored[&(r, c)]));
+                assert_eq!(copied, wanted.collect());
+            }
+        }
+    }
+
+    #[test]
+    fn what_lies_together_is_one_run() {
+        let target = Target {
+            origin: &[4, 10],
+            strides: &[5, 1],
+            start: 0,
+        };
+        let mut runs = Vec::new();
+        let plan = layout(false, false).plan(&Area(vec![(4, 7), (10, 14)]), &target);
+        plan.runs(|run| Ok(runs.push(run))).unwrap();
+        let all = Run {
+            source: 0,
+            dest: 0,
+            count: 20,
+            step: 1,
+        };
+        assert_eq!(runs, [all]);
+    }
+
+    #[test]
+    fn windows_end_where_chunks_do() {
+        let mut windows = Vec::new();
+        let run = [Side {
+            count: 100_000,
+            source: 1,
+            dest: 1,
+        }];
+        let plan = Plan::strided(50_000, 0, run.into_iter());
+        let note = |window: Range<u64>, _: &[Run]| Ok(windows.push(window));
+        plan.windows(4, 70_000, note).unwrap();
+        let ends = [
+            50_000, 65_536, 70_000, 86_384, 102_768, 119_152, 135_536, 140_000, 150_000,
+        ];
+        let expected: Vec<Range<u64>> = ends.windows(2).map(|ends| ends[0]..ends[1]).collect();
+        assert_eq!(windows, expected);
+    }
+
+    #[test]
+    fn cells_of_every_size_are_scattered() {
+        for size in [1usize, 2, 3, 4, 8, 16] {
+            for step in [1usize, 3] {
+                let from: Vec<u8> = (0..5 * size as u8).collect();
+                let mut to = vec![255; 20 * size];
+                scatter(size, &from, &mut to, 2, step);
+                for cell in 0..20usize {
+                    let n = cell.wrapping_sub(2);
+                    let own = n % step == 0 && n / step < 5;
+                    let expected = match own {
+                        true => from[n / step * size..][..size].to_vec(),
+                        false => vec![255; size],
+                    };
+                    assert_eq!(to[cell * size..][..size], expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Dense views: boxes of cells in row-major order, each cell the newest fragment's that covers it and has the attribute.
+//!
+//! A run of cells is cut into boxes ([`space`]), these by tiles, these by fragments ([`overlay`]), and each part is copied from where its fragment
+//! has it ([`copy`], [`attribute`]).
+
+mod attribute;
+mod axis;
+mod copy;
+mod overlay;
+mod points;
+mod space;
+mod stack;
+
+use super::column::RunCells;
+use super::{DimRange, Role, ViewField};
+use crate::array::Array;
+use crate::array::cells::Cells;
+use crate::array::snapshot::Snapshot;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::range::{Range, Rect};
+use crate::format::schema::Schema;
+use attribute::DenseRuns;
+use axis::AxisCells;
+use space::{Area, Space};
+use stack::Stack;
+use std::sync::{Arc, OnceLock};
+
+/// The fragments of a dense array laid over each other.
+pub(super) struct Dense {
+    array: Arc<Array>,
+    snapshot: Arc<Snapshot>,
+    schema: Arc<Schema>,
+    subarray: Option<Vec<DimRange>>,
+    state: u64,
+    stack: OnceLock<Arc<Stack>>,
+    region: OnceLock<Region>,
+}
+
+/// The cells that a view covers.
+#[derive(Debug, Clone)]
+struct Region {
+    /// First and last index along each dimension, the wrong way round where there are none; None where nothing says what they are.
+    ends: Vec<Option<(u64, u64)>>,
+    /// The length of each axis.
+    shape: Vec<u64>,
+}
+
+impl Dense {
+    pub(super) fn new(
+        array: &Arc<Array>,
+        snapshot: &Arc<Snapshot>,
+        schema: &Arc<Schema>,
+        subarray: Option<&[DimRange]>,
+        state: u64,
+    ) -> Dense {
+        Dense {
+            array: array.clone(),
+            snapshot: snapshot.clone(),
+            schema: schema.clone(),
+            subarray: subarray.map(<[DimRange]>::to_vec),
+            state,
+            stack: OnceLock::new(),
+            region: OnceLock::new(),
+        }
+    }
+
+    /// The fragments. Reads the metadata of all of them.
+    fn stack(&self) -> Result<&Arc<Stack>> {
+        if let Some(stack) = self.stack.get() {
+            return Ok(stack);
+        }
+        let fragments = self.snapshot.fragment_list();
+        let stack = Stack::new(self.array.clone(), &self.schema, fragments)?;
+        Ok(self.stack.get_or_init(|| Arc::new(stack)))
+    }
+
+    fn cells(&self) -> Result<&Region> {
+        if let Some(region) = self.region.get() {
+            return Ok(region);
+        }
+        let region = self.find_region()?;
+        Ok(self.region.get_or_init(|| region))
+    }
+
+    /// Looks at fragments only where an end is open.
+    fn find_region(&self) -> Result<Region> {
+        let space = Space::new(&self.schema)?;
+        let all = vec![DimRange::default(); space.axes.len()];
+        let ranges = self.subarray.as_ref().unwrap_or(&all);
+        if ranges.len() != space.axes.len() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("{} ranges for {} dimensions", ranges.len(), space.axes.len()),
+            ));
+        }
+        let open = ranges
+            .iter()
+            .any(|range| range.lo.is_none() || range.hi.is_none());
+        let covered = if open { self.covered(&space)? } else { None };
+        let domain = space.domain();
+        let mut ends = Vec::new();
+        for (i, ((axis, range), last)) in space.axes.iter().zip(ranges).zip(&domain.0).enumerate() {
+            let covered = covered.as_ref().and_then(|area| area.0.get(i));
+            let end = |given: &Option<Vec<u8>>, covered: Option<u64>| match given {
+                None => Ok(covered),
+                Some(value) => match axis.index(value)? {
+                    index if index <= last.1 => Ok(Some(index)),
+                    _ => Err(Error::new(
+                        ErrorKind::InvalidInput,
+                        format!("a range of dimension {i} that leaves the domain"),
+                    )),
+                },
+            };
+            let first = end(&range.lo, covered.map(|ends| ends.0))?;
+            ends.push(first.zip(end(&range.hi, covered.map(|ends| ends.1))?));
+        }
+        let lengths = ends.iter().map(|ends| match ends {
+            Some((first, last)) if first <= last => (last - first)
+                .checked_add(1)
+                .ok_or_else(|| Error::limit("a dimension of 2^64 cells")),
+            _ => Ok(0),
+        });
+        Ok(Region {
+            shape: lengths.collect::<Result<_>>()?,
+            ends,
+        })
+    }
+
+    /// The box that the fragments cover, cropped to the domain and the current domain.
+    fn covered(&self, space: &Space) -> Result<Option<Area>> {
+        let Some(bounds) = self.stack()?.bounds() else {
+            return Ok(None);
+        };
+        let cropped = bounds.common(&space.domain());
+        match (cropped, &self.schema.current_domain) {
+            (Some(cropped), Some(current)) => Ok(cropped.common(&space.area(current)?)),
+            (cropped, _) => Ok(cropped),
+        }
+    }
+
+    pub(super) fn region(&self) -> Result<Option<Rect>> {
+        let region = self.cells()?;
+        let space = Space::new(&self.schema)?;
+        let ranges = space.axes.iter().zip(&region.ends).map(|(axis, ends)| {
+            let (first, last) = (*ends)?;
+            let stored = |index| {
+                axis.coordinate(index)
+                    .get(..axis.size())
+                    .unwrap_or_default()
+                    .to_vec()
+            };
+            Some(Range {
+                lo: stored(first),
+                hi: stored(last),
+            })
+        });
+        Ok(ranges.collect())
+    }
+
+    pub(super) fn shape(&self) -> Result<Vec<u64>> {
+        Ok(self.cells()?.shape.clone())
+    }
+
+    pub(super) fn count(&self) -> Result<u64> {
+        let shape = &self.cells()?.shape;
+        if shape.contains(&0) {
+            return Ok(0);
+        }
+        let mut lengths = shape.iter();
+        lengths
+            .try_fold(1u64, |cells, length| cells.checked_mul(*length))
+            .ok_or_else(|| Error::limit("a view of more than 2^64 cells"))
+    }
+
+    pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
+        let region = self.cells()?;
+        let missing = || Error::not_found(format!("there is no field {field}"));
+        let fields = ViewField::all(&self.schema);
+        match fields.get(field).ok_or_else(missing)?.role {
+            Role::Dimension(i) => {
+                let space = Space::new(&self.schema)?;
+                let axis = *space.axes.get(i).ok_or_else(missing)?;
+                let ends = region.ends.get(i).copied().flatten();
+                Ok(Arc::new(AxisCells {
+                    axis,
+                    first: ends.map_or(0, |(first, _)| first),
+                    count: region.shape.get(i).copied().unwrap_or(0),
+                }))
+            }
+            Role::Attribute(i) => {
+                let attribute = self.schema.attributes.get(i).ok_or_else(missing)?.clone();
+                let origin = region.ends.iter().map(|ends| ends.map_or(0, |(first, _)| first));
+                let (count, size) = (
+                    self.count()?,
+                    attribute.cell_val_num.cell_size(attribute.datatype),
+                );
+                let engine = self.array.engine.clone();
+                let object = engine.number(&("view", &self.array.path, self.state, field));
+                let runs = DenseRuns::new(
+                    self.stack()?.clone(),
+                    &self.schema,
+                    attribute,
+                    origin.collect(),
+                    region.shape.clone(),
+                    count,
+                );
+                Ok(Arc::new(RunCells::new(runs, size, engine, object)))
+            }
+        }
+    }
+}

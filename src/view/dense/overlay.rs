@@ -1,0 +1,442 @@
+//! Which fragment each cell of a dense array is from.
+//!
+//! A cell is the newest fragment's whose non-empty domain has it, of those that have the attribute. There is one exception, which libtiledb makes for
+//! speed: in a tile where what a fragment covers is covered by a newer one, the older one is not looked at, also where the newer one lacks
+//! the attribute.
+
+use super::space::Area;
+use std::ops::Range;
+
+/// The box of a fragment.
+#[derive(Debug, Clone)]
+pub(super) struct Layer {
+    /// Bounding box of its cells.
+    pub(super) area: Area,
+    /// Whether it has all cells of the box; otherwise those at its coordinates.
+    pub(super) dense: bool,
+}
+
+/// What a fragment has of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    /// Values.
+    Values,
+    /// Nothing: older ones show through.
+    Nothing,
+}
+
+/// Who a box of cells is from, inside a tile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The layer, or None for the fill value.
+    pub(super) layer: Option<usize>,
+    /// The cells.
+    pub(super) area: Area,
+}
+
+/// The parts of some cells of one tile.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// Boxes that do not meet and together are all that was asked for.
+    pub(super) boxes: Vec<Part>,
+    /// The layers of whole boxes that they are from, newest first.
+    pub(super) whole: Vec<usize>,
+    /// Layers that set single cells, oldest first, each with how many of the layers of whole boxes are newer and hide what they cover.
+    pub(super) points: Vec<(usize, usize)>,
+}
+
+/// The layers of an array, oldest first, and a tree of boxes around them by which those that touch a tile are found.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    layers: Vec<Layer>,
+    /// The layers so that neighbours in space are neighbours here.
+    sorted: Vec<usize>,
+    /// The root is the last; empty where there are no layers.
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    area: Area,
+    below: Below,
+}
+
+#[derive(Debug)]
+enum Below {
+    Nodes(usize, usize),
+    /// A part of [`Overlay::sorted`].
+    Layers(Range<usize>),
+}
+
+/// Layers in a leaf of the tree.
+const LEAF: usize = 8;
+
+/// With more fragments than this in a box it is halved, so that each half has to do with fewer.
+const FEW: usize = 8;
+
+impl Overlay {
+    /// The layers of an array, oldest first.
+    pub(super) fn new(layers: Vec<Layer>) -> Overlay {
+        let mut sorted: Vec<usize> = (0..layers.len()).collect();
+        let mut nodes = Vec::new();
+        build(&layers, &mut sorted, 0, &mut nodes);
+        Overlay {
+            layers,
+            sorted,
+            nodes,
+        }
+    }
+
+    pub(super) fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The layers whose boxes touch `area`, newest first.
+    pub(super) fn touching(&self, area: &Area) -> Vec<usize> {
+        let mut found: Vec<usize> = Vec::new();
+        self.search(area, |layer| {
+            found.push(layer);
+            false
+        });
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found
+    }
+
+    /// Whether there is any.
+    pub(super) fn touches(&self, area: &Area) -> bool {
+        self.search(area, |_| true)
+    }
+
+    /// Calls `each` with the layers whose boxes touch `area`, in any order, until it says that it has seen enough; whether it did.
+    fn search(&self, area: &Area, mut each: impl FnMut(usize) -> bool) -> bool {
+        let mut waiting: Vec<usize> = self.nodes.len().checked_sub(1).into_iter().collect();
+        while let Some(node) = waiting.pop().and_then(|number| self.nodes.get(number)) {
+            if !node.area.touches(area) {
+                continue;
+            }
+            match &node.below {
+                Below::Nodes(a, b) => waiting.extend([*a, *b]),
+                Below::Layers(range) => {
+                    let layers = self.sorted.get(range.clone()).unwrap_or_default().iter();
+                    let touches = |layer: usize| self.area(layer).is_some_and(|own| own.touches(area));
+                    if layers.copied().filter(|&layer| touches(layer)).any(&mut each) {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    fn area(&self, layer: usize) -> Option<&Area> {
+        self.layers.get(layer).map(|layer| &layer.area)
+    }
+
+    /// Who the cells of `wanted` are from, which lies in `tile`: all cells of a tile of the array. `held` says what each layer has of the attribute.
+    pub(super) fn parts(&self, tile: &Area, wanted: &Area, held: impl Fn(usize) -> Held) -> Parts {
+        // What newer fragments without the attribute cover of the tile, none within another.
+        let mut hiding: Vec<Area> = Vec::new();
+        let mut parts = Parts::default();
+        for number in self.touching(tile) {
+            let Some(layer) = self.layers.get(number) else {
+                continue;
+            };
+            let Some(covered) = layer.area.common(tile) else {
+                continue;
+            };
+            let hidden = hiding.iter().any(|newer| newer.contains(&covered));
+            match (held(number), layer.dense) {
+                _ if hidden => {}
+                (Held::Nothing, true) => {
+                    hiding.retain(|newer| !covered.contains(newer));
+                    hiding.push(covered);
+                }
+                (Held::Nothing, false) => {}
+                (Held::Values, true) => {
+                    if layer.area.touches(wanted) {
+                        parts.whole.push(number);
+                    }
+                    // What is older shows nowhere.
+                    if layer.area.contains(wanted) {
+                        break;
+                    }
+                }
+                (Held::Values, false) => {
+                    if layer.area.touches(wanted) {
+                        parts.points.push((number, parts.whole.len()));
+                    }
+                }
+            }
+        }
+        parts.points.reverse();
+        self.resolve(wanted.clone(), &parts.whole, &mut parts.boxes);
+        parts
+    }
+
+    /// Cuts `area` by the boxes of `layers`, newest first, which all touch it.
+    fn resolve(&self, area: Area, layers: &[usize], out: &mut Vec<Part>) {
+        let newest = layers.first().copied();
+        let whole = newest
+            .and_then(|layer| self.area(layer))
+            .is_none_or(|newest| newest.contains(&area));
+        if whole {
+            return out.push(Part { layer: newest, area });
+        }
+        if layers.len() > FEW
+            && let Some(halves) = halves(&area)
+        {
+            for half in halves {
+                let mut inside = Vec::new();
+                for &layer in layers {
+                    let Some(own) = self.area(layer).filter(|own| own.touches(&half)) else {
+                        continue;
+                    };
+                    inside.push(layer);
+                    if own.contains(&half) {
+                        break;
+                    }
+                }
+                self.resolve(half, &inside, out);
+            }
+            return;
+        }
+        let mut left = vec![area];
+        for &layer in layers {
+            let mut after = Vec::new();
+            for area in left {
+                match self.area(layer).and_then(|own| own.common(&area)) {
+                    None => after.push(area),
+                    Some(covered) => {
+                        area.without(&covered, &mut after);
+                        out.push(Part {
+                            layer: Some(layer),
+                            area: covered,
+                        });
+                    }
+                }
+            }
+            left = after;
+        }
+        out.extend(left.into_iter().map(|area| Part { layer: None, area }));
+    }
+}
+
+/// The halves of a box along its longest side; None of a single cell.
+fn halves(area: &Area) -> Option<[Area; 2]> {
+    let sides = area.0.iter().enumerate();
+    let (longest, &(first, last)) = sides.max_by_key(|(_, (first, last))| last - first)?;
+    if first == last {
+        return None;
+    }
+    let middle = first + (last - first) / 2;
+    let half = |ends| {
+        let mut half = area.clone();
+        if let Some(side) = half.0.get_mut(longest) {
+            *side = ends;
+        }
+        half
+    };
+    Some([half((first, middle)), half((middle + 1, last))])
+}
+
+/// Builds the tree over the layers in `part`, which begins at `start` of all of them; the number of its root.
+fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Node>) -> Option<usize> {
+    let area_of = |number: usize| layers.get(number).map(|layer| &layer.area);
+    let mut areas = part.iter().filter_map(|&number| area_of(number));
+    let first = areas.next()?.clone();
+    let area = areas.fold(first, |all, next| all.around(next));
+    let below = if part.len() <= LEAF {
+        Below::Layers(start..start + part.len())
+    } else {
+        // By the middles of their boxes, along the dimension where these are farthest apart for the size of the boxes.
+        let middle = |number: usize, axis: usize| {
+            let ends = area_of(number).and_then(|area| area.0.get(axis));
+            ends.map_or(0, |(first, last)| first + (last - first) / 2)
+        };
+        let spread = |axis: usize| {
+            let middles = || part.iter().map(|&number| middle(number, axis));
+            let lengths = part
+                .iter()
+                .filter_map(|&number| area_of(number)?.0.get(axis))
+                .map(|(first, last)| (last - first) as f64 + 1.0);
+            let apart = middles().max().unwrap_or(0) - middles().min().unwrap_or(0);
+            apart as f64 / lengths.sum::<f64>()
+        };
+        let axes = (0..area.0.len()).map(|axis| (axis, spread(axis)));
+        let axis = axes
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map_or(0, |(axis, _)| axis);
+        let half = part.len() / 2;
+        part.select_nth_unstable_by_key(half, |&number| middle(number, axis));
+        let (low, high) = part.split_at_mut(half);
+        let low = build(layers, low, start, nodes)?;
+        Below::Nodes(low, build(layers, high, start + half, nodes)?)
+    };
+    nodes.push(Node { area, below });
+    nodes.len().checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small numbers that follow from a seed.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % end
+        }
+
+        fn area(&mut self, within: &Area) -> Area {
+            let ends = within.0.iter().map(|&(low, high)| {
+                let (a, b) = (low + self.below(high - low + 1), low + self.below(high - low + 1));
+                (a.min(b), a.max(b))
+            });
+            Area(ends.collect())
+        }
+    }
+
+    fn cells(area: &Area) -> Vec<Vec<u64>> {
+        area.0.iter().fold(vec![Vec::new()], |places, (first, last)| {
+            let longer = |place: &Vec<u64>| {
+                let place = place.clone();
+                (*first..=*last).map(move |index| [place.clone(), vec![index]].concat())
+            };
+            places.iter().flat_map(longer).collect()
+        })
+    }
+
+    /// The rule as it is stated: drop fragments that a newer one covers in the tile, then take the newest that has the cell and the attribute.
+    fn expected(layers: &[Layer], tile: &Area, held: &[Held], place: &[u64]) -> Option<usize> {
+        let covered: Vec<Option<Area>> = layers.iter().map(|layer| layer.area.common(tile)).collect();
+        let kept = |number: usize| {
+            let own = covered[number].as_ref().unwrap();
+            let mut newer = covered.iter().skip(number + 1).flatten();
+            !newer.any(|newer| newer.contains(own))
+        };
+        (0..layers.len())
+            .rev()
+            .find(|&n| layers[n].area.has(place) && held[n] == Held::Values && kept(n))
+    }
+
+    #[test]
+    fn every_cell_is_from_whom_the_rule_says() {
+        let mut numbers = Numbers(5);
+        for round in 0..400 {
+            let dimensions = 1 + numbers.below(3) as usize;
+            let domain = Area(vec![(0, 11); dimensions]);
+            let tile = Area(vec![(4, 7); dimensions]);
+            let count = numbers.below(if round % 10 == 0 { 40 } else { 7 });
+            let layers: Vec<Layer> = (0..count)
+                .map(|_| Layer {
+                    area: numbers.area(&domain),
+                    dense: true,
+                })
+                .collect();
+            let lacking = numbers.below(3);
+            let held: Vec<Held> = (0..count)
+                .map(|_| match numbers.below(3) < lacking {
+                    true => Held::Nothing,
+                    false => Held::Values,
+                })
+                .collect();
+            let wanted = numbers.area(&tile);
+            let overlay = Overlay::new(layers.clone());
+            let parts = overlay.parts(&tile, &wanted, |layer| held[layer]);
+            assert!(parts.points.is_empty());
+            let mut seen = 0;
+            for part in &parts.boxes {
+                for place in cells(&part.area) {
+                    seen += 1;
+                    assert!(wanted.has(&place));
+                    assert_eq!(part.layer, expected(&layers, &tile, &held, &place));
+                }
+            }
+            // No cell is there twice, since all are there and no more than there are.
+            assert_eq!(seen, cells(&wanted).len());
+            let boxes = &parts.boxes;
+            for (i, part) in boxes.iter().enumerate() {
+                assert!(
+                    boxes
+                        .iter()
+                        .skip(i + 1)
+                        .all(|other| !other.area.touches(&part.area))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn single_cells_are_hidden_by_newer_boxes_alone() {
+        let layer = |first, last, dense| Layer {
+            area: Area(vec![(first, last)]),
+            dense,
+        };
+        let overlay = Overlay::new(vec![
+            layer(0, 9, true),
+            layer(2, 8, false),
+            layer(4, 5, true),
+            layer(1, 3, false),
+        ]);
+        let tile = Area(vec![(0, 9)]);
+        let parts = overlay.parts(&tile, &tile, |_| Held::Values);
+        assert_eq!(parts.whole, [2, 0]);
+        assert_eq!(parts.points, [(1, 1), (3, 0)]);
+        let mut froms: Vec<_> = parts.boxes.iter().map(|p| (p.area.0[0], p.layer)).collect();
+        froms.sort_unstable();
+        assert_eq!(froms, [((0, 3), Some(0)), ((4, 5), Some(2)), ((6, 9), Some(0))]);
+    }
+
+    #[test]
+    fn those_that_touch_a_box_are_found_among_many() {
+        let mut numbers = Numbers(9);
+        let domain = Area(vec![(0, u64::MAX >> 20), (1000, 2000)]);
+        let layers: Vec<Layer> = (0..3000)
+            .map(|_| {
+                let mut area = numbers.area(&domain);
+                area.0[0].1 = area.0[0].1.min(area.0[0].0 + (1 << 30));
+                Layer { area, dense: true }
+            })
+            .collect();
+        let overlay = Overlay::new(layers.clone());
+        for _ in 0..200 {
+            let area = numbers.area(&domain);
+            let touching = layers.iter().enumerate().rev();
+            let touching = touching.filter(|(_, layer)| layer.area.touches(&area));
+            assert_eq!(
+                overlay.touching(&area),
+                touching.map(|(n, _)| n).collect::<Vec<_>>()
+            );
+        }
+        assert!(Overlay::new(Vec::new()).touching(&domain).is_empty());
+    }
+
+    /// Ten thousand single cells in one tile are no more work than their number, and a fragment over all of it hides older ones.
+    #[test]
+    fn many_fragments_in_one_tile_are_told_apart_quickly() {
+        let tile = Area(vec![(0, 999), (0, 999)]);
+        let mut layers: Vec<Layer> = (0..10_000u64)
+            .map(|n| Layer {
+                area: Area(vec![(n * 7 % 1000, n * 7 % 1000), (n * 13 % 997, n * 13 % 997)]),
+                dense: true,
+            })
+            .collect();
+        let started = std::time::Instant::now();
+        let parts = Overlay::new(layers.clone()).parts(&tile, &tile, |_| Held::Values);
+        assert!(parts.boxes.len() > 9000);
+        layers.push(Layer {
+            area: tile.clone(),
+            dense: true,
+        });
+        let parts = Overlay::new(layers).parts(&tile, &tile, |_| Held::Values);
+        let all = Part {
+            layer: Some(10_000),
+            area: tile,
+        };
+        assert_eq!(parts.boxes, [all]);
+        // A loop over pairs would take minutes.
+        assert!(started.elapsed().as_secs() < 20);
+    }
+}

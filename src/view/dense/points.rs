@@ -1,0 +1,126 @@
+//! Sparse fragments in dense arrays, which old versions wrote: each sets the cells at its coordinates.
+
+use super::copy::{Target, read};
+use super::space::{Area, Space};
+use super::stack::Stack;
+use crate::array::cache::{Item, Keep, Key};
+use crate::array::column::{Column, Content, OpenColumn};
+use crate::array::field::Role;
+use crate::array::fragment_info::FragmentInfo;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+
+/// The coordinates of a sparse fragment.
+pub(super) struct Points {
+    info: Arc<FragmentInfo>,
+    /// One a dimension.
+    columns: Vec<OpenColumn>,
+    /// The box of each tile: first and last index along each dimension, u64 each.
+    boxes: Arc<Vec<u8>>,
+}
+
+impl Points {
+    /// Opens them. Where each tile lies is found by a pass over all, once a state of the array.
+    pub(super) fn open(stack: &Stack, info: &Arc<FragmentInfo>) -> Result<Points> {
+        let dimension = |index: usize| {
+            let mut fields = info.fields.iter();
+            let field = fields
+                .find(|field| [Role::Dimension(index), Role::ZippedDimension(index)].contains(&field.role));
+            let field = field
+                .ok_or_else(|| info.place(Error::corrupt("a sparse fragment without coordinates").at(0)))?;
+            Column::new(info.clone(), field.clone()).open(Content::Data, None)
+        };
+        let columns = (0..stack.space.axes.len()).map(dimension);
+        let mut points = Points {
+            info: info.clone(),
+            columns: columns.collect::<Result<_>>()?,
+            boxes: Arc::default(),
+        };
+        let engine = &stack.array.engine;
+        let versions: Vec<u64> = points.columns.iter().map(OpenColumn::version).collect();
+        let key = Key {
+            object: engine.number(&("boxes", &info.path, versions)),
+            tile: 0,
+            chunk: 0,
+        };
+        let size = info.geometry.tile_num.saturating_mul(points.stride() as u64);
+        let item = engine.cache.derive(key, size, Keep::Staying, || {
+            let mut out = Vec::new();
+            for tile in 0..info.geometry.tile_num {
+                for indexes in points.tile(&stack.space, tile, Keep::Passing)? {
+                    let first = indexes.iter().min().copied().unwrap_or(0);
+                    let last = indexes.iter().max().copied().unwrap_or(0);
+                    out.extend_from_slice(&first.to_le_bytes());
+                    out.extend_from_slice(&last.to_le_bytes());
+                }
+            }
+            Ok(Item::Chunk {
+                data: Arc::new(out),
+                offsets: None,
+            })
+        })?;
+        if let Item::Chunk { data, .. } = item {
+            points.boxes = data;
+        }
+        Ok(points)
+    }
+
+    /// Bytes of the box of a tile.
+    fn stride(&self) -> usize {
+        self.columns.len().saturating_mul(16).max(1)
+    }
+
+    /// The indexes of the cells of a tile, along each dimension.
+    fn tile(&self, space: &Space, tile: u64, keep: Keep) -> Result<Vec<Vec<u64>>> {
+        let geometry = &self.info.geometry;
+        let first = tile.saturating_mul(geometry.tile_cells);
+        let end = first.saturating_add(geometry.cells_of(tile));
+        let mut scratch = Vec::new();
+        let columns = self.columns.iter().zip(&space.axes);
+        let indexes = columns.map(|(column, axis)| {
+            let size = axis.size() as u64;
+            let bytes = first.saturating_mul(size)..end.saturating_mul(size);
+            let piece = read(column, bytes, keep, &mut scratch)?;
+            let coordinates = piece.chunks_exact(axis.size().max(1));
+            coordinates.map(|coordinate| axis.index(coordinate)).collect()
+        });
+        indexes.collect()
+    }
+
+    /// The cells in `wanted` that none of `hiding` has: which of the fragment each is, and where in `target` it goes to.
+    pub(super) fn within(
+        &self,
+        space: &Space,
+        wanted: &Area,
+        hiding: &[&Area],
+        target: &Target<'_>,
+        keep: Keep,
+    ) -> Result<Vec<(u64, u64)>> {
+        let mut found = Vec::new();
+        for (tile, bounds) in self.boxes.chunks_exact(self.stride()).enumerate() {
+            let numbers = |both: &[u8; 16]| {
+                let both = u128::from_le_bytes(*both);
+                (both as u64, (both >> 64) as u64)
+            };
+            let bounds = Area(bounds.as_chunks::<16>().0.iter().map(numbers).collect());
+            if !bounds.touches(wanted) {
+                continue;
+            }
+            let indexes = self.tile(space, tile as u64, keep)?;
+            let first = (tile as u64).saturating_mul(self.info.geometry.tile_cells);
+            let mut place = vec![0; indexes.len()];
+            for cell in 0..indexes.first().map_or(0, Vec::len) {
+                for (index, along) in place.iter_mut().zip(&indexes) {
+                    *index = along.get(cell).copied().unwrap_or(u64::MAX);
+                }
+                if wanted.has(&place) && !hiding.iter().any(|area| area.has(&place)) {
+                    found.push((
+                        first.saturating_add(cell as u64),
+                        target.place(place.iter().copied()),
+                    ));
+                }
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,289 @@
+//! Boxes of cells in a domain of integers, and the tiles that they touch.
+//!
+//! Cells are counted from the lower end of the domain along each dimension, in unsigned numbers, so that signed, unsigned and temporal
+//! dimensions are alike, and domains of all of 64 bits too.
+
+use crate::array::geometry::{integer, mask};
+use crate::error::{Error, Result};
+use crate::format::datatype::Datatype;
+use crate::format::range;
+use crate::format::schema::{Dimension, Schema};
+use std::ops::Range;
+
+/// One dimension.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Axis {
+    datatype: Datatype,
+    /// The low bits of the domain's lower end.
+    origin: u64,
+    /// The last index of the domain.
+    last: u64,
+    /// Cells of a tile.
+    pub(super) extent: u64,
+}
+
+impl Axis {
+    fn new(dimension: &Dimension) -> Result<Axis> {
+        let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
+            return Err(Error::corrupt("a dense dimension without domain or tile extent"));
+        };
+        let datatype = dimension.datatype;
+        let origin = integer(datatype, &domain.lo)?;
+        // Extents are unsigned in effect.
+        let extent = integer(datatype, extent)? & mask(datatype);
+        if extent == 0 {
+            return Err(Error::corrupt("a tile extent of 0"));
+        }
+        Ok(Axis {
+            datatype,
+            origin,
+            last: integer(datatype, &domain.hi)?.wrapping_sub(origin) & mask(datatype),
+            extent,
+        })
+    }
+
+    /// Index of a stored coordinate. Of one outside the domain it is above the domain's last.
+    pub(super) fn index(&self, coordinate: &[u8]) -> Result<u64> {
+        Ok(integer(self.datatype, coordinate)?.wrapping_sub(self.origin) & mask(self.datatype))
+    }
+
+    /// Bytes of a coordinate.
+    pub(super) fn size(&self) -> usize {
+        self.datatype.size()
+    }
+
+    /// The stored coordinate of an index, in the first [`Axis::size`] bytes.
+    pub(super) fn coordinate(&self, index: u64) -> [u8; 8] {
+        self.origin.wrapping_add(index).to_le_bytes()
+    }
+
+    /// First and last index of tile `tile`; the last tile may reach beyond the domain.
+    pub(super) fn tile(&self, tile: u64) -> (u64, u64) {
+        let first = tile.saturating_mul(self.extent);
+        (first, first.saturating_add(self.extent - 1))
+    }
+}
+
+/// The dimensions of a dense array.
+#[derive(Debug, Clone)]
+pub(super) struct Space {
+    pub(super) axes: Vec<Axis>,
+}
+
+impl Space {
+    /// The space of a dense array's schema.
+    pub(super) fn new(schema: &Schema) -> Result<Space> {
+        let axes = schema.dimensions.iter().map(Axis::new);
+        Ok(Space {
+            axes: axes.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Whether the cells of `other` are numbered, and cut into tiles, as here.
+    pub(super) fn agrees_with(&self, other: &Space) -> bool {
+        let grid = |axis: &Axis| (axis.datatype, axis.origin, axis.extent);
+        self.axes.iter().map(grid).eq(other.axes.iter().map(grid))
+    }
+
+    /// The whole domain.
+    pub(super) fn domain(&self) -> Area {
+        Area(self.axes.iter().map(|axis| (0, axis.last)).collect())
+    }
+
+    /// A stored box; `Corrupt` where its ends are the wrong way round.
+    pub(super) fn area(&self, rect: &[range::Range]) -> Result<Area> {
+        let wrong = || Error::corrupt("a box that is not one of cells in the array's domain");
+        if rect.len() != self.axes.len() {
+            return Err(wrong());
+        }
+        let ends = self.axes.iter().zip(rect).map(|(axis, range)| {
+            let (first, last) = (axis.index(&range.lo)?, axis.index(&range.hi)?);
+            match first <= last {
+                true => Ok((first, last)),
+                false => Err(wrong()),
+            }
+        });
+        ends.collect::<Result<_>>().map(Area)
+    }
+
+    /// Calls `each` with every tile that `area` touches, in row-major order: all cells of the tile.
+    pub(super) fn tiles(&self, area: &Area, mut each: impl FnMut(&Area) -> Result<()>) -> Result<()> {
+        let tiles = self.axes.iter().zip(&area.0);
+        let tiles: Vec<(u64, u64)> = tiles
+            .map(|(axis, &(first, last))| (first / axis.extent, last / axis.extent))
+            .collect();
+        let mut current: Vec<u64> = tiles.iter().map(|(first, _)| *first).collect();
+        let mut tile = Area(vec![(0, 0); tiles.len()]);
+        loop {
+            for ((ends, axis), number) in tile.0.iter_mut().zip(&self.axes).zip(&current) {
+                *ends = axis.tile(*number);
+            }
+            each(&tile)?;
+            let mut places = current.iter_mut().zip(&tiles).rev();
+            let advanced = places.any(|(place, (first, last))| {
+                let more = *place < *last;
+                *place = if more { *place + 1 } else { *first };
+                more
+            });
+            if !advanced {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A box of cells: first and last index along each dimension, both in. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Area(pub(super) Vec<(u64, u64)>);
+
+impl Area {
+    /// The cells that are in both.
+    pub(super) fn common(&self, other: &Area) -> Option<Area> {
+        let ends = self.0.iter().zip(&other.0);
+        let ends = ends.map(|(a, b)| {
+            let (first, last) = (a.0.max(b.0), a.1.min(b.1));
+            (first <= last).then_some((first, last))
+        });
+        ends.collect::<Option<_>>().map(Area)
+    }
+
+    /// Whether some cell is in both.
+    pub(super) fn touches(&self, other: &Area) -> bool {
+        let mut ends = self.0.iter().zip(&other.0);
+        ends.all(|(a, b)| a.0 <= b.1 && b.0 <= a.1)
+    }
+
+    /// Whether all cells of `other` are in it.
+    pub(super) fn contains(&self, other: &Area) -> bool {
+        let mut ends = self.0.iter().zip(&other.0);
+        ends.all(|(a, b)| a.0 <= b.0 && b.1 <= a.1)
+    }
+
+    /// Whether the cell at `place` is in it.
+    pub(super) fn has(&self, place: &[u64]) -> bool {
+        let mut ends = self.0.iter().zip(place);
+        ends.all(|(ends, index)| ends.0 <= *index && *index <= ends.1)
+    }
+
+    /// The smallest box with all cells of both.
+    pub(super) fn around(&self, other: &Area) -> Area {
+        let ends = self.0.iter().zip(&other.0);
+        Area(ends.map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect())
+    }
+
+    /// Appends what of it is not in `inner`, which lies in it: two boxes a dimension at the most.
+    pub(super) fn without(mut self, inner: &Area, out: &mut Vec<Area>) {
+        for (i, &(first, last)) in inner.0.iter().enumerate() {
+            let Some(own) = self.0.get(i).copied() else { return };
+            let mut part = |ends| {
+                let mut part = self.clone();
+                if let Some(place) = part.0.get_mut(i) {
+                    *place = ends;
+                }
+                out.push(part);
+            };
+            if own.0 < first {
+                part((own.0, first - 1));
+            }
+            if last < own.1 {
+                part((last + 1, own.1));
+            }
+            if let Some(place) = self.0.get_mut(i) {
+                *place = (first, last);
+            }
+        }
+    }
+}
+
+/// Cuts a run of cells of an array of this shape, in row-major order, into boxes of indexes in the array: two less one a dimension at the most.
+/// The product of the shape fits into 64 bits.
+pub(super) fn boxes(shape: &[u64], run: Range<u64>) -> Vec<Area> {
+    let mut out = Vec::new();
+    cut(shape, run, &mut Vec::with_capacity(shape.len()), &mut out);
+    out
+}
+
+/// Appends the boxes of a run of cells of what is left of an array where the indexes along the first dimensions are those `above`.
+fn cut(shape: &[u64], run: Range<u64>, above: &mut Vec<(u64, u64)>, out: &mut Vec<Area>) {
+    let Some((_, inner)) = shape.split_first().filter(|_| !run.is_empty()) else {
+        return;
+    };
+    let row = inner.iter().product::<u64>().max(1);
+    let (first, last) = (run.start / row, run.end / row);
+    let (head, tail) = (run.start % row, run.end % row);
+    let mut nested = |index: u64, run: Range<u64>, out: &mut Vec<Area>| {
+        above.push((index, index));
+        cut(inner, run, above, out);
+        above.pop();
+    };
+    if first == last {
+        return nested(first, head..tail, out);
+    }
+    if head > 0 {
+        nested(first, head..row, out);
+    }
+    let full = first + u64::from(head > 0)..last;
+    if tail > 0 {
+        nested(last, 0..tail, out);
+    }
+    if !full.is_empty() {
+        let mut ends = above.clone();
+        ends.push((full.start, full.end - 1));
+        ends.extend(inner.iter().map(|length| (0, length.saturating_sub(1))));
+        out.push(Area(ends));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_cells_become_few_boxes() {
+        let shapes: [&[u64]; 5] = [&[17], &[3, 5], &[2, 3, 4], &[1, 4, 1, 3], &[2, 2, 2, 2]];
+        for shape in shapes {
+            let count: u64 = shape.iter().product();
+            for (start, end) in (0..count).flat_map(|a| (a..=count).map(move |b| (a, b))) {
+                let boxes = boxes(shape, start..end);
+                assert!(boxes.len() < 2 * shape.len());
+                let mut seen = vec![false; count as usize];
+                for area in &boxes {
+                    for cell in 0..count {
+                        let mut rest = cell;
+                        let mut place = vec![0; shape.len()];
+                        for (index, length) in place.iter_mut().zip(shape).rev() {
+                            *index = rest % length;
+                            rest /= length;
+                        }
+                        if area.has(&place) {
+                            assert!(!std::mem::replace(&mut seen[cell as usize], true), "twice");
+                        }
+                    }
+                }
+                let run = (start as usize)..(end as usize);
+                assert!(seen.iter().enumerate().all(|(i, &seen)| seen == run.contains(&i)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_box_are_boxes() {
+        let outer = Area(vec![(0, 9), (5, u64::MAX), (3, 3)]);
+        let inner = Area(vec![(2, 9), (6, 7), (3, 3)]);
+        let mut left = Vec::new();
+        outer.clone().without(&inner, &mut left);
+        assert_eq!(left.len(), 3);
+        left.push(inner);
+        for (i, area) in left.iter().enumerate() {
+            assert!(outer.contains(area));
+            assert!(left.iter().skip(i + 1).all(|other| !other.touches(area)));
+        }
+        let cells = |area: &Area| {
+            area.0
+                .iter()
+                .map(|(a, b)| u128::from(b - a) + 1)
+                .product::<u128>()
+        };
+        assert_eq!(left.iter().map(cells).sum::<u128>(), cells(&outer));
+    }
+}
