@@ -5,56 +5,23 @@ use crate::stats::Stats;
 use crate::tree::ErrorLog;
 use fuser::Errno;
 use std::any::Any;
-use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// The same error of the same path is told once in this time, so that `ls -l` in a loop does not drive out all others.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// How many errors are remembered for that.
-const REMEMBERED: usize = 4096;
+use std::sync::Arc;
 
 /// Counts errors and tells of them.
 pub(super) struct Reporter {
     errors: Arc<ErrorLog>,
     stats: Arc<Stats>,
-    /// When each (path, error), hashed, was last told.
-    told: Mutex<HashMap<u64, Instant>>,
 }
 
 impl Reporter {
     pub(super) fn new(errors: Arc<ErrorLog>, stats: Arc<Stats>) -> Self {
-        Reporter {
-            errors,
-            stats,
-            told: Mutex::default(),
-        }
+        Reporter { errors, stats }
     }
 
     /// Tells that an operation on `path` met `error`.
     pub(super) fn report(&self, path: &str, error: &Error) {
         self.stats.errors.add(1);
-        let mut hasher = DefaultHasher::new();
-        (path, error.to_string()).hash(&mut hasher);
-        let (key, now) = (hasher.finish(), Instant::now());
-        {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(last) = told.get(&key)
-                && now.duration_since(*last) < PAUSE
-            {
-                return;
-            }
-            if told.len() >= REMEMBERED {
-                told.retain(|_, last| now.duration_since(*last) < PAUSE);
-            }
-            if told.len() < REMEMBERED {
-                told.insert(key, now);
-            }
-        }
         self.errors.record(path, error);
     }
 
@@ -114,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once_a_second_and_counted_always() {
+    fn an_error_is_told_once_and_counted_always() {
         let reporter = reporter();
         let error = Error::corrupt("bad");
         for _ in 0..10 {
