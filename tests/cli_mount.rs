@@ -402,6 +402,20 @@ fn ls_and_cat_need_no_mount() {
 }
 
 #[test]
+fn a_key_for_a_path_without_an_array_is_told_in_the_log() {
+    let place = Place::new();
+    fs::write(place.path("key"), [b'k'; 32]).unwrap();
+    fs::create_dir(place.path("group/bare")).unwrap();
+    let keys = ["--key-file", "bare=key", "--key-file", "missing=key"];
+    place.mount(&[&["--log-file", "log"], &keys[..]].concat());
+    let told = |path: &str| {
+        let log = fs::read_to_string(place.path("log")).unwrap_or_default();
+        log.contains(&format!("a key is given for {path:?}"))
+    };
+    eventually("both paths are told", || told("bare") && told("missing"));
+}
+
+#[test]
 fn few_descriptors_are_enough() {
     let place = Place::new();
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample/weather");

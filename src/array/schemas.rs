@@ -1,10 +1,12 @@
 //! The schemas of an array, each parsed once.
 
 use super::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::read_generic_tile_within;
+use crate::format::predecessor::Predecessor;
 use crate::format::schema::Schema;
+use crate::storage::Blob;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -81,8 +83,11 @@ impl Schemas {
             return Ok(known.schema.clone());
         }
         let blob = self.engine.storage.open(&path)?;
-        let (_, body) = read_generic_tile_within(&*blob, 0, self.key.as_ref(), MAX_SCHEMA)?;
-        let schema = Arc::new(Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))?);
+        let parse = || {
+            let (_, body) = read_generic_tile_within(&*blob, 0, self.key.as_ref(), MAX_SCHEMA)?;
+            Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))
+        };
+        let schema = Arc::new(parse().map_err(|e| predecessor(&*blob, name).unwrap_or(e))?);
         let known = Known {
             schema: schema.clone(),
             state,
@@ -100,9 +105,25 @@ impl Schemas {
         Some(hasher.finish())
     }
 
+    /// Whether the array is of a format that came before versions were counted: nothing of it can be read.
+    pub fn are_of_predecessor(&self) -> bool {
+        let schema = self.get(LEGACY_SCHEMA);
+        // An error about a version that is counted says where in the schema that stands.
+        schema.is_err_and(|e| e.kind() == ErrorKind::UnsupportedVersion && e.part().is_none())
+    }
+
     fn parsed(&self) -> std::sync::MutexGuard<'_, Parsed> {
         self.parsed
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// The error that says which program wrote the schema in `blob`, called `name`, where it is none of a version that can be read.
+fn predecessor(blob: &dyn Blob, name: &str) -> Option<Error> {
+    let head = blob.read(0, blob.len().min(Predecessor::HEAD as u64)).ok()?;
+    let writer = Predecessor::of(&head, blob.len()).filter(|_| name == LEGACY_SCHEMA)?;
+    let message = format!("not supported: an array of {}", writer.name());
+    let error = Error::new(ErrorKind::UnsupportedVersion, message);
+    Some(error.at(0).in_file(blob.display()))
 }

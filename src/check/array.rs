@@ -1,7 +1,7 @@
 //! An array: its schemas and what they refer to, its metadata; and jobs for its commits and fragments.
 
 use super::queue::Job;
-use super::{Checker, Kind, Problem, commits, consolidated, fragment, walk};
+use super::{Checker, Kind, Level, Problem, commits, consolidated, fragment, walk};
 use crate::array::Array;
 use crate::array::body::GenericFile;
 use crate::array::listing::{list_or_empty, read_text};
@@ -26,13 +26,31 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
     let Some(listing) = checker.take(array.listing(), &array.path) else {
         return;
     };
-    let mut schemas = Vec::new();
+    let (mut schemas, mut unreadable) = (Vec::new(), Vec::new());
     for file in &listing.schemas {
-        let parsed = array.schemas.get(&file.name);
         let path = array.schemas.path(&file.name);
-        schemas.extend(checker.take(parsed, &path));
+        match array.schemas.get(&file.name) {
+            Ok(schema) => schemas.push(schema),
+            Err(e) => {
+                let mut problem = Problem::from_error(&e, checker.show(&path));
+                if e.kind() == ErrorKind::UnsupportedVersion {
+                    problem.level = Level::Unchecked;
+                }
+                unreadable.push(problem);
+            }
+        }
         checker.check_end(&path, array.key.as_ref());
     }
+    // Without its key, or of a version that is not understood, it is one finding: the rest would say the same again.
+    let unchecked = |problem: &Problem| problem.level == Level::Unchecked;
+    if schemas.is_empty()
+        && unreadable.iter().all(unchecked)
+        && let Some(first) = unreadable.pop()
+    {
+        checker.report(first);
+        return;
+    }
+    unreadable.into_iter().for_each(|problem| checker.report(problem));
     if listing.schemas.is_empty() {
         let path = checker.show(&array.path.join(SCHEMA_DIRECTORY));
         checker.report(Problem::new(Kind::Schema, path, "the array has no schema"));
@@ -155,7 +173,13 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
                     .and_then(|()| body.decode())
                     .map_err(|e| e.in_file(checker.show(&file)))
             };
-            checker.take(read(), &file);
+            let result = read();
+            let locked = result.as_ref().is_err_and(|e| e.kind() == ErrorKind::KeyRequired);
+            checker.take(result, &file);
+            if locked {
+                // As are the others.
+                return;
+            }
             checker.check_end(&file, key);
         }
     }

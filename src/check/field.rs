@@ -74,13 +74,18 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
     checker.queue.push(jobs.collect());
 }
 
-/// How many values the enumeration of a field has.
+/// How many values the enumeration of a field has: as the latest schema has it, which readers use, for it may have been extended since.
 fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
     let Role::Attribute(i) = field.role else {
         return None;
     };
-    let schema = &shared.info.schema;
-    let name = schema.attributes.get(i)?.enumeration.as_ref()?;
+    let attribute = shared.info.schema.attributes.get(i)?;
+    let latest = shared.array.latest_schema().ok();
+    let (schema, attribute) = latest
+        .as_deref()
+        .and_then(|schema| Some((schema, schema.attribute(&attribute.name)?)))
+        .unwrap_or((&shared.info.schema, attribute));
+    let name = attribute.enumeration.as_ref()?;
     // What is wrong with the file is found with the schemas.
     let enumeration = shared.array.enumeration(schema.enumeration_file(name)?).ok()?;
     Some(enumeration.values().len() as u64)

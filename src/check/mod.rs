@@ -40,7 +40,7 @@ use crate::stats::{Counter, Stats};
 use crate::storage::LocalStorage;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a source is checked.
 #[derive(Debug, Clone)]
@@ -79,7 +79,8 @@ pub type Report = Box<dyn Fn(Problem) + Send + Sync>;
 
 /// Checks the array, group or directory at `source`, and everything below. Findings go to `report` as they are made, in no order.
 ///
-/// Fails where there is nothing to check: `NotFound`, or `InvalidInput` where no array or group is there.
+/// Fails where there is nothing to check: `NotFound`, or `InvalidInput` where no array or group is there; and with `InvalidInput` when all is
+/// checked and a key was given for a path at or below which no array is.
 pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>) -> Result<()> {
     let place = |e: Error| e.in_file(source.display());
     let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
@@ -100,6 +101,14 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
         report,
         tally,
         seen: Mutex::default(),
+        unmatched: Mutex::new(
+            options
+                .keys
+                .iter()
+                .map(|(path, _)| path.clone())
+                .filter(|path| !path.as_os_str().is_empty())
+                .collect(),
+        ),
         queue: queue::Queue::default(),
     };
     checker.queue.push(vec![walk::object_job(top)]);
@@ -111,7 +120,13 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
     if objects(&checker.tally) == before {
         return Err(nothing("there is no array or group in it, at any depth"));
     }
-    Ok(())
+    match checker.unmatched().first() {
+        None => Ok(()),
+        Some(path) => Err(place(Error::new(
+            ErrorKind::InvalidInput,
+            format!("a key is given for {path:?}, but there is no array at or below it"),
+        ))),
+    }
 }
 
 /// What all jobs share.
@@ -123,10 +138,21 @@ struct Checker {
     tally: Arc<Tally>,
     /// Directories that were visited, as the storage tells them apart.
     seen: Mutex<HashSet<(u64, u64, u64)>>,
+    /// Paths that keys were given for, at or below which no array or group was found yet.
+    unmatched: Mutex<Vec<PathBuf>>,
     queue: queue::Queue,
 }
 
 impl Checker {
+    fn unmatched(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.unmatched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that there is an array or group at `path`.
+    fn note_object(&self, path: &Path) {
+        self.unmatched().retain(|wanted| !path.starts_with(wanted));
+    }
+
     fn report(&self, problem: Problem) {
         (self.report)(problem);
     }

@@ -31,12 +31,19 @@ pub(super) fn object(checker: &Checker, path: &Path) {
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     if !seen.insert(metadata.version) {
+        checker.note_object(path);
         return;
     }
     drop(seen);
     match checker.take(classify(&checker.engine, path), path) {
-        Some(ObjectKind::Array) => array::check(checker, path.to_path_buf()),
-        Some(ObjectKind::Group) => group(checker, path),
+        Some(ObjectKind::Array) => {
+            checker.note_object(path);
+            array::check(checker, path.to_path_buf());
+        }
+        Some(ObjectKind::Group) => {
+            checker.note_object(path);
+            group(checker, path);
+        }
         Some(ObjectKind::Directory) => {
             let jobs = children(checker, path, |_| true);
             checker.queue.push(jobs);
@@ -62,6 +69,7 @@ fn group(checker: &Checker, path: &Path) {
     checker.tally.groups.add(1);
     let directory = path.join(GROUP_DIRECTORY);
     let entries = checker.take(list_or_empty(&checker.engine, &directory), &directory);
+    let mut locked = false;
     for entry in entries.unwrap_or_default() {
         let file = directory.join(&entry.name);
         let name = entry.name.as_bytes();
@@ -73,10 +81,18 @@ fn group(checker: &Checker, path: &Path) {
             checker.report(Problem::new(Kind::Name, checker.show(&file), message).noted());
             continue;
         }
-        checker.take(details(checker, path, &file), &file);
+        let result = details(checker, path, &file);
+        locked = result.as_ref().is_err_and(|e| e.kind() == ErrorKind::KeyRequired);
+        checker.take(result, &file);
+        if locked {
+            // As are the others.
+            break;
+        }
         checker.check_end(&file, checker.engine.key_for(path));
     }
-    metadata_files(checker, path, checker.engine.key_for(path));
+    if !locked {
+        metadata_files(checker, path, checker.engine.key_for(path));
+    }
     let mut jobs = Vec::new();
     // What keeps the group from being read has been reported file by file.
     for member in read_group(&checker.engine, path).unwrap_or_default().members {

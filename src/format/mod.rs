@@ -15,6 +15,7 @@ pub mod group;
 pub mod metadata;
 pub mod name;
 pub mod pipeline;
+pub mod predecessor;
 pub mod range;
 mod read;
 pub mod schema;

@@ -68,6 +68,22 @@ impl ArrayDirectory {
         )
     }
 
+    /// What is in it: [`CHILDREN`], or of an array that is too old to be read the first of these, which says so.
+    fn children(&self) -> &'static [(&'static str, NodeType)] {
+        let legacy = |listing: &ArrayListing| {
+            listing
+                .schemas
+                .first()
+                .is_some_and(|file| file.name == LEGACY_SCHEMA)
+        };
+        let of_predecessor = self.array.listing().is_ok_and(|listing| legacy(&listing))
+            && self.array.schemas.are_of_predecessor();
+        match (of_predecessor, &CHILDREN) {
+            (true, [schema, ..]) => std::slice::from_ref(schema),
+            (false, all) => all,
+        }
+    }
+
     /// What `name`, one of [`CHILDREN`], is.
     fn child(&self, name: &'static str) -> Node {
         let mtime = self.mtime();
@@ -110,7 +126,7 @@ impl ArrayDirectory {
 }
 
 /// What is in the directory of an array.
-const CHILDREN: [(&str, NodeType); 9] = [
+static CHILDREN: [(&str, NodeType); 9] = [
     ("schema.json", NodeType::File),
     ("metadata.json", NodeType::File),
     ("fragments.json", NodeType::File),
@@ -161,13 +177,13 @@ fn permissions(array: &Array, name: &str) -> Result<Permissions> {
 
 impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let known = CHILDREN.iter().find(|(known, _)| *known == name);
+        let known = self.children().iter().find(|(known, _)| *known == name);
         Ok(known.map(|(name, _)| self.child(name)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         self.context.engine.storage.metadata(&self.array.path)?;
-        Ok(fixed_listing(&CHILDREN))
+        Ok(fixed_listing(self.children()))
     }
 
     fn mtime(&self) -> u64 {

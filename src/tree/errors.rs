@@ -72,7 +72,11 @@ impl ErrorLog {
             state.causes.insert(key, cause);
         }
         drop(state);
-        let level = if silent { log::Level::Debug } else { log::Level::Error };
+        let level = if silent {
+            log::Level::Debug
+        } else {
+            log::Level::Error
+        };
         log::log!(level, "{path}: {error}");
     }
 

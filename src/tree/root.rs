@@ -98,6 +98,7 @@ impl Tree {
             },
             ObjectKind::Group | ObjectKind::Directory => {}
         }
+        warn_of_keys(&context, &options.keys);
         let inner = context
             .object(top, &Ancestors::default())?
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the source contains itself"))?;
@@ -140,6 +141,30 @@ pub fn is_object(path: &Path) -> bool {
         classify(&engine, Path::new("")),
         Ok(ObjectKind::Array | ObjectKind::Group)
     )
+}
+
+/// Warns, when it is found, of keys that were given for paths at or below which there is no array.
+fn warn_of_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
+    let paths = keys.iter().map(|(path, _)| path.clone());
+    let paths: Vec<PathBuf> = paths.filter(|path| !path.as_os_str().is_empty()).collect();
+    if paths.is_empty() {
+        return;
+    }
+    let context = context.clone();
+    thread::spawn(move || {
+        for path in paths {
+            let found = match context.object(&path, &Ancestors::default()) {
+                Ok(Some(Node::Directory(directory))) => {
+                    is_bare(directory, Instant::now() + LOOK.0) != Some(true)
+                }
+                Ok(_) => false,
+                Err(e) => e.kind() != ErrorKind::NotFound,
+            };
+            if !found {
+                log::warn!("a key is given for {path:?}, but there is no array at or below it");
+            }
+        }
+    });
 }
 
 /// How long [`Tree::is_bare`] looks, and into how many directories.

@@ -134,12 +134,140 @@ fn an_encrypted_array_without_its_key_is_unchecked() {
     }
     let (code, stdout, stderr) = run(place.path(), &[]);
     assert_eq!(code, Some(2));
-    assert_eq!(stdout.lines().count(), 3, "{stdout}");
+    assert_eq!(stdout.lines().count(), 1, "{stdout}");
+    assert!(stdout.starts_with("unchecked: "), "{stdout}");
+    assert!(stderr.ends_with(": 0 problems, 1 unchecked\n"), "{stderr}");
+    // One that libtiledb wrote, with metadata.
+    let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/versions");
+    let (code, stdout, _) = run(&versions.join("v22/encrypted"), &[]);
+    assert_eq!((code, stdout.lines().count()), (Some(2), 1), "{stdout}");
+}
+
+/// Schema files of TileDB 1.3, of GenomicsDB, and of GenomicsDB before it counted versions.
+fn schemas_of_predecessors() -> [(&'static str, Vec<u8>); 3] {
+    let path = b"/tmp/workspace/t0_1_2";
+    let rest = [1; 200];
+    let tile = [
+        &8_u64.to_le_bytes()[..],
+        &99_u64.to_le_bytes(),
+        &[4],
+        &1_u64.to_le_bytes(),
+        &[1, 1, 0, 0, 0],
+        &[7; 8],
+    ];
+    let counted = [
+        &(-2_i32).to_le_bytes()[..],
+        &[0; 4],
+        &21_u32.to_le_bytes(),
+        path,
+        &rest,
+    ];
+    let uncounted = [&21_u32.to_le_bytes()[..], path, &rest];
+    [
+        ("tiledb", tile.concat()),
+        ("genomicsdb", counted.concat()),
+        ("older", uncounted.concat()),
+    ]
+}
+
+#[test]
+fn arrays_from_before_versions_were_counted_are_unchecked() {
+    let place = tempfile::tempdir().unwrap();
+    for (name, schema) in schemas_of_predecessors() {
+        let array = place.path().join(name);
+        let fragment = array.join("__b4cae15e1a294904a1296510c34f19ec_1538747712566");
+        fs::create_dir_all(&fragment).unwrap();
+        fs::write(array.join("__array_schema.tdb"), schema).unwrap();
+        fs::write(fragment.join("__fragment_metadata.tdb"), [1; 100]).unwrap();
+        fs::write(fragment.join("a.tdb"), [1; 100]).unwrap();
+    }
+    let (code, stdout, stderr) = run(place.path(), &[]);
+    assert_eq!((code, stdout.lines().count()), (Some(2), 3), "{stdout}");
+    for (name, _) in schemas_of_predecessors() {
+        let line = format!("unchecked: {name}/__array_schema.tdb: at byte 0: not supported: an array of ");
+        assert!(stdout.lines().any(|found| found.starts_with(&line)), "{stdout}");
+    }
+    assert!(stderr.ends_with(": 0 problems, 3 unchecked\n"), "{stderr}");
+    // In the tree they have one file, which says the same.
+    let program = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tiledbfs"));
+        command
+            .args(arguments)
+            .current_dir(place.path())
+            .output()
+            .unwrap()
+    };
+    for (name, _) in schemas_of_predecessors() {
+        let listed = program(&["ls", ".", name]);
+        assert_eq!(String::from_utf8_lossy(&listed.stdout), "schema.json\n", "{name}");
+        assert!(
+            !program(&["ls", ".", &format!("{name}/fragments")])
+                .status
+                .success()
+        );
+        let read = program(&["cat", ".", &format!("{name}/schema.json")]);
+        let said = String::from_utf8_lossy(&read.stderr).into_owned();
+        assert!(
+            !read.status.success() && said.contains("not supported: an array of "),
+            "{said}"
+        );
+    }
+    // A schema of today that is damaged stays damaged.
+    copy(&sample().join("lightning"), &place.path().join("damaged"));
+    let schemas = fs::read_dir(place.path().join("damaged/__schema")).unwrap();
+    for entry in schemas {
+        fs::write(entry.unwrap().path(), [0xFF; 300]).unwrap();
+    }
+    assert_eq!(run(place.path(), &[]).0, Some(1));
+}
+
+#[test]
+fn a_longer_data_file_is_noted_and_a_shorter_one_is_a_problem() {
+    let place = tempfile::tempdir().unwrap();
+    copy(&sample().join("lightning"), place.path());
+    let fragments = fs::read_dir(place.path().join("__fragments")).unwrap();
+    let file = fragments.last().unwrap().unwrap().path().join("a0.tdb");
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, [&bytes[..], &bytes].concat()).unwrap();
+    let (code, stdout, _) = run(place.path(), &[]);
+    assert_eq!((code, stdout.lines().count()), (Some(0), 1), "{stdout}");
     assert!(
-        stdout.lines().all(|line| line.starts_with("unchecked: ")),
+        stdout.starts_with("note: ") && stdout.contains("the metadata says"),
         "{stdout}"
     );
-    assert!(stderr.ends_with(": 0 problems, 3 unchecked\n"), "{stderr}");
+    fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
+    let (code, stdout, _) = run(place.path(), &[]);
+    assert_eq!(code, Some(1));
+    let line = stdout.lines().find(|line| line.contains("the metadata says"));
+    assert!(line.is_some_and(|line| !line.starts_with("note: ")), "{stdout}");
+}
+
+#[test]
+fn a_key_for_a_path_without_an_array() {
+    let place = tempfile::tempdir().unwrap();
+    let key = place.path().join("key");
+    fs::write(&key, [b'k'; 32]).unwrap();
+    fs::create_dir(place.path().join("source")).unwrap();
+    copy(&sample().join("lightning"), &place.path().join("source/in/array"));
+    fs::create_dir(place.path().join("source/bare")).unwrap();
+    let check = |path: &str| {
+        run(
+            &place.path().join("source"),
+            &["--key-file", &format!("{path}={}", key.display())],
+        )
+    };
+    for path in ["bare", "arry", "in/array/more"] {
+        let (code, stdout, stderr) = check(path);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        let message = format!("a key is given for {path:?}, but there is no array");
+        assert!(
+            stderr.lines().count() == 1 && stderr.contains(&message),
+            "{stderr}"
+        );
+    }
+    for path in ["in", "in/array", ""] {
+        assert_eq!(check(path).0, Some(0), "{path}");
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "oracle"))
-from capi import VAR, Attr, Column, Dim, Pipeline, Schema, library_path  # noqa: E402
+from capi import VAR, Attr, Column, Dim, Enum, Pipeline, Schema, library_path  # noqa: E402
 from old_capi import OldLib  # noqa: E402
 from write_versions import fetch  # noqa: E402
 
@@ -97,7 +97,16 @@ def null_padding(lib):
     lib.write(uri, {"v": Column.of_cells([b"x" * (i % 4) for i in range(20)], valid)}, "row-major", [np.array([2, 6], "<i4"), np.array([1, 4], "<i4")], 10)
 
 
-WRITERS = {8: [one_more, twice], 4: [no_cells], 22: [hilbert_line, hilbert_far, scaled, null_texts, null_padding]}
+def extended_late(lib):
+    """An index is written before the enumeration is extended by the value that it stands for."""
+    enums = [Enum("colours", "STRING_ASCII", [b"red", b"green"])]
+    schema = Schema("dense", [Dim("x", "INT32", 0, 3, 4)], [Attr("c", "UINT8", enumeration="colours")], enums=enums)
+    uri = create(lib, "extended_late", schema)
+    lib.write(uri, {"c": Column(np.array([0, 1, 2, 1], "u1"))}, "row-major", [np.array([0, 3], "<i4")], 10)
+    lib.evolve(uri, 20, extend=("colours", [b"blue"]))
+
+
+WRITERS = {8: [one_more, twice], 4: [no_cells], 22: [hilbert_line, hilbert_far, scaled, null_texts, null_padding, extended_late]}
 """What the release of a format version writes."""
 
 
