@@ -146,6 +146,32 @@ fn a_data_file_cut_short_while_open_is_an_error_and_all_else_goes_on() {
 }
 
 #[test]
+fn one_missing_file_is_one_line_of_the_errors() {
+    let place = Place::new();
+    let stored = place.source(&format!("weather/__fragments/{}/a3.tdb", FRAGMENTS[0]));
+    fs::remove_file(stored).unwrap();
+    let column = format!("weather/fragments/{}/columns/measured", FRAGMENTS[0]);
+    let tiles = place.names(&format!("{column}/tiles"));
+    assert!(tiles.len() > 5, "{tiles:?}");
+    for tile in &tiles {
+        assert_eq!(
+            errno(fs::read(place.shown(&format!("{column}/tiles/{tile}")))),
+            libc::EIO
+        );
+    }
+    assert_eq!(
+        errno(fs::read(place.shown(&format!("{column}/data.npy")))),
+        libc::EIO
+    );
+    let text = String::from_utf8(place.errors.snapshot().0).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    assert!(lines[0]["count"].as_u64().unwrap() > tiles.len() as u64, "{text}");
+    assert!(lines[0]["last"].as_u64() >= lines[0]["time"].as_u64(), "{text}");
+    assert!(lines[0]["file"].as_str().unwrap().ends_with("a3.tdb"), "{text}");
+}
+
+#[test]
 fn a_replaced_data_file_stays_what_it_was_for_who_has_it_open() {
     let place = Place::new();
     let whole = fs::read(place.shown(&data(FRAGMENTS[0]))).unwrap();
