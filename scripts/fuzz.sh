@@ -24,7 +24,8 @@ command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 say "seeds"
 sources=(tests/data)
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
-    unpack_arrays
+    arrays=$TARGET/arrays
+    unpack "$TILEDBFS_ARRAYS/public.tar.zst" "$arrays"
     sources+=("$arrays")
 fi
 rm -rf fuzz/seeds

@@ -63,17 +63,16 @@ ensure_venv() {
     cp "$wanted" "$VENV/requirements.txt"
 }
 
-# unpack_arrays: the archive under TILEDBFS_ARRAYS to a directory below $TARGET, once; sets `arrays`.
-unpack_arrays() {
-    local archive=$TILEDBFS_ARRAYS/public.tar.zst sum
-    arrays=$TARGET/arrays
-    [ -f "$archive" ] || die "TILEDBFS_ARRAYS is set, but there is no $archive"
-    sum=$(sha256sum <"$archive")
-    [ "$(cat "$arrays/.unpacked" 2>/dev/null)" != "$sum" ] || return 0
-    rm -rf "$arrays"
-    mkdir -p "$arrays"
-    tar --zstd -xf "$archive" -C "$arrays"
-    printf '%s\n' "$sum" >"$arrays/.unpacked"
+# unpack ARCHIVE DIRECTORY: an archive to a directory below $TARGET, once.
+unpack() {
+    local sum
+    [ -f "$1" ] || die "there is no $1"
+    sum=$(sha256sum <"$1")
+    [ "$(cat "$2/.unpacked" 2>/dev/null)" != "$sum" ] || return 0
+    rm -rf "$2"
+    mkdir -p "$2"
+    zstd -dcq --long=27 "$1" | tar -xf - -C "$2"
+    printf '%s\n' "$sum" >"$2/.unpacked"
 }
 
 build_release() {

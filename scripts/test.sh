@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs all of them. Stops at the first stage that fails; the last line counts the checks.
 # TILEDBFS_ARRAYS may name a folder with public.tar.zst, arrays written by many releases of TileDB, which are then read too;
+# TILEDBFS_REAL one with real.tar.zst, arrays written by other programs, with what libtiledb reads of them;
 # TILEDBFS_LOAD_SECONDS is how long 64 threads then read them at once.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -65,7 +66,14 @@ run "cargo fmt" cargo fmt --check
 run "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     stage="unpack $TILEDBFS_ARRAYS"
-    unpack_arrays
+    arrays=$TARGET/arrays
+    unpack "$TILEDBFS_ARRAYS/public.tar.zst" "$arrays"
+fi
+if [ -n "${TILEDBFS_REAL:-}" ]; then
+    stage="unpack $TILEDBFS_REAL"
+    real=$TARGET/real
+    unpack "$TILEDBFS_REAL/real.tar.zst" "$real"
+    cp "$TILEDBFS_REAL/digest.py" "$real"
 fi
 # Some of the other arrays are damaged too.
 run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" cargo test --quiet --release
@@ -87,4 +95,9 @@ if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     cmp -s "$TARGET/VERIFIED.md" tests/VERIFIED.md || summary+=("tests/VERIFIED.md is not what these runs verified: copy $TARGET/VERIFIED.md")
 else
     summary+=("arrays of other releases           not run: TILEDBFS_ARRAYS is not set")
+fi
+if [ -n "${TILEDBFS_REAL:-}" ]; then
+    run "arrays of other programs" "$PYTHON" tests/oracle/real.py "$real"
+else
+    summary+=("arrays of other programs           not run: TILEDBFS_REAL is not set")
 fi
