@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a Debian package, and says where it is: scripts/deb.sh. With --test it is installed below an empty directory as well, looked at, and
-# removed again; where there is no dpkg, nothing is done.
+# removed again; where there is no dpkg, nothing is done, and this is said.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -16,11 +16,12 @@ cargo build --release --locked --quiet
 made=$TARGET/release/package
 rm -rf "$made"
 "$TILEDBFS_BIN" man "$made/man"
+gzip -9n "$made"/man/*
 for shell in bash zsh fish; do
     "$TILEDBFS_BIN" completions "$shell" >"$made/$shell"
 done
 ln -s /usr/bin/tiledbfs "$made/mount.tiledbfs"
-package=$(cargo deb --no-build --quiet --output "$TARGET/debian/")
+package=$(cargo deb --no-build --strip --quiet --output "$TARGET/debian/")
 say "made $package"
 [ "${1:-}" = --test ] || exit 0
 
@@ -36,7 +37,8 @@ apply() {
 }
 apply --install "$package"
 [ "$("$root/usr/bin/tiledbfs" --version | head -1)" = "$("$TILEDBFS_BIN" --version | head -1)" ] || die "another version"
-[ "$(readlink "$root/usr/sbin/mount.tiledbfs" || readlink "$root/sbin/mount.tiledbfs")" = /usr/bin/tiledbfs ] || die "no helper"
+[ "$(realpath "$root/usr/sbin/mount.tiledbfs")" = "$root/usr/bin/tiledbfs" ] || die "no helper"
+! readelf -S "$root/usr/bin/tiledbfs" | grep -q '\.debug_line' || die "it is not stripped"
 for file in share/man/man1/tiledbfs.1.gz share/man/man1/tiledbfs-mount.1.gz share/man/man8/mount.tiledbfs.8.gz \
     share/bash-completion/completions/tiledbfs share/zsh/vendor-completions/_tiledbfs \
     share/fish/vendor_completions.d/tiledbfs.fish lib/systemd/system/tiledbfs@.service share/doc/tiledbfs/copyright; do
