@@ -159,6 +159,23 @@ fn mount_and_unmount() {
 }
 
 #[test]
+fn a_source_as_a_uri() {
+    let place = Place::new();
+    let source = place.path("group");
+    place.succeeds(&["mount", &format!("file://{}", source.display()), "mnt"]);
+    place.works();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(
+        table.contains(&format!(
+            " - fuse.tiledbfs {} ",
+            source.canonicalize().unwrap().display()
+        )),
+        "{table}"
+    );
+    place.succeeds(&["unmount", "mnt"]);
+}
+
+#[test]
 fn many_times_in_a_row() {
     let place = Place::new();
     for _ in 0..10 {
