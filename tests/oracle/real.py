@@ -211,14 +211,14 @@ class Comparison:
         elif want.get("has_delete_meta"):
             times = np.frombuffer(content(place, "columns/__delete_timestamps/data.bin"), "<u8")
             picked = np.nonzero(times == 2**64 - 1)[0]
+        directory = lambda name: names.dimension(name, dims.index(name)) if name in dims else names.attribute(name)
         for field in columns["fields"]:
-            name = names.dimension(field["name"], dims.index(field["name"])) if field["role"] == "dim" else names.attribute(field["name"])
             try:
-                self.column(f"{what} {field['name']}", os.path.join(place, "columns", name), field, columns, schema, picked, total)
+                self.column(f"{what} {field['name']}", os.path.join(place, "columns", directory(field["name"])), field, columns, schema, picked, total)
             except OSError as e:
                 self.equal("columns", f"{what} {field['name']}", repr(e), "its values")
         for name in columns.get("unreadable_fields") or {}:
-            self.equal("refused columns", f"{what} {name}", outcome(place, "columns", names.encode(name), "data.bin"), "EIO")
+            self.equal("refused columns", f"{what} {name}", outcome(place, "columns", directory(name), "data.bin"), "EIO")
 
     def column(self, what, place, field, columns, schema, picked, total):
         """A column by its digests; `picked` are the cells that libtiledb reads, of `total`."""
