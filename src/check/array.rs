@@ -5,7 +5,7 @@ use super::{Checker, Kind, Level, Problem, commits, consolidated, fragment, walk
 use crate::array::Array;
 use crate::array::body::GenericFile;
 use crate::array::listing::{list_or_empty, read_text};
-use crate::array::schemas::SCHEMA_DIRECTORY;
+use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::ErrorKind;
 use crate::filter::EncryptionKey;
 use crate::format::commits::parse_lines;
@@ -33,7 +33,7 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
             Ok(schema) => schemas.push(schema),
             Err(e) => {
                 let mut problem = Problem::from_error(&e, checker.show(&path));
-                if e.kind() == ErrorKind::UnsupportedVersion {
+                if file.name == LEGACY_SCHEMA && array.schemas.are_of_predecessor() {
                     problem.level = Level::Unchecked;
                 }
                 unreadable.push(problem);
@@ -41,7 +41,7 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
         }
         checker.check_end(&path, array.key.as_ref());
     }
-    // Without its key, or of a version that is not understood, it is one finding: the rest would say the same again.
+    // Without its key, or from before versions were counted, it is one finding: the rest would say the same again.
     let unchecked = |problem: &Problem| problem.level == Level::Unchecked;
     if schemas.is_empty()
         && unreadable.iter().all(unchecked)
