@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 fn run(source: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let all: Vec<&OsStr> = ["check".as_ref(), source.as_os_str()]
