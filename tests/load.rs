@@ -71,7 +71,7 @@ impl Reference {
         let mut waiting = vec![(PathBuf::new(), tree.root)];
         while let Some((path, node)) = waiting.pop() {
             let content = match &node {
-                Node::File(_) => node.read_all().map(Content::Bytes),
+                Node::File(_) | Node::Link(_) => node.read_all().map(Content::Bytes),
                 Node::Directory(directory) => directory.list().map(|listing| {
                     let mut names = HashSet::new();
                     for (name, _) in (0..).map_while(|i| listing.get(i)) {

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 use tiledbfs::filter::generic::read_generic_tile;
 use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount};
@@ -297,6 +298,47 @@ fn a_lookup_in_a_group_touches_its_member_alone() {
         assert!(many.1 <= few.1 * 40, "{many:?} where ten take {few:?}");
         assert!(few.0 <= 10 * 8 + 10, "{few:?}");
     }
+}
+
+#[test]
+fn what_was_measured_is_measured_once() {
+    let mut storage = MemoryStorage::new();
+    put_array(&mut storage, "array");
+    put_group(&mut storage, "group", &[(2, true, "../array", Some("member"))]);
+    let (root, counts) = counted_tree(storage);
+    // As `ls -lR` does, which comes upon new nodes each time. Those that were met last are held, as a mount does.
+    let mut held = Vec::new();
+    let mut stat_all = || {
+        let mut waiting = vec![(String::new(), root.clone())];
+        let (mut files, mut bytes) = (0, 0);
+        let mut met = Vec::new();
+        while let Some((path, node)) = waiting.pop() {
+            met.push(node.clone());
+            match node {
+                Node::Directory(directory) => {
+                    let listing = directory.list().unwrap();
+                    let names = (0..listing.len()).map(|i| listing.get(i).unwrap().0.into_owned());
+                    let names = names.filter(|name| *name != *".tiledbfs");
+                    waiting.extend(names.map(|name| {
+                        let node = directory.lookup(&name).unwrap().unwrap();
+                        (format!("{path}/{}", name.display()), node)
+                    }));
+                }
+                Node::File(file) => {
+                    files += 1;
+                    bytes += file.len().unwrap_or_else(|e| panic!("{path}: {e}"));
+                }
+                Node::Link(_) => panic!("{path} is listed"),
+            }
+        }
+        held = met;
+        (files, bytes, held.len())
+    };
+    let first = stat_all();
+    assert!(first.0 > 100, "{first:?}");
+    assert!(counts.opened.swap(0, Ordering::Relaxed) > 0);
+    assert_eq!(stat_all(), first);
+    assert_eq!(counts.opened.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -7,9 +7,11 @@ mod copying;
 
 use common::{errno, eventually};
 use copying::copy;
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -350,6 +352,8 @@ fn a_new_fragment_is_seen_and_what_is_open_stays() {
         }
     });
     assert_eq!(place.names("weather/fragments"), FRAGMENTS[..1]);
+    let latest = || fs::read_link(place.shown("weather/fragments/latest")).unwrap();
+    assert_eq!(latest(), Path::new(FRAGMENTS[0]));
     let open = File::open(place.shown("weather/fragments.json")).unwrap();
     let len = open.metadata().unwrap().len();
     // As libtiledb does: the fragment first, then its commit.
@@ -365,10 +369,125 @@ fn a_new_fragment_is_seen_and_what_is_open_stays() {
             .unwrap()
             .contains(FRAGMENTS[1])
     });
-    let mut bytes = vec![0; len as usize];
-    open.read_exact_at(&mut bytes, 0).unwrap();
+    within_a_second("the link to it", || latest() == Path::new(FRAGMENTS[1]));
+    let footer = fs::read(place.shown("weather/fragments/latest/footer.json")).unwrap();
+    assert_eq!(
+        footer,
+        fs::read(place.shown(&format!("weather/fragments/{}/footer.json", FRAGMENTS[1]))).unwrap()
+    );
+    // What was open has one length and one content, however it is looked at, and the path another.
+    let now = fs::metadata(place.shown("weather/fragments.json")).unwrap();
+    assert!(now.len() > len);
+    assert_eq!(open.metadata().unwrap().len(), len);
+    assert_ne!(open.metadata().unwrap().ino(), now.ino());
+    let mut bytes = vec![0; len as usize + 1];
+    assert_eq!(open.read_at(&mut bytes, 0).unwrap() as u64, len);
+    bytes.pop();
+    assert!(mapped(&open, len as usize) == bytes);
     let text = String::from_utf8(bytes).unwrap();
     assert!(!text.contains(FRAGMENTS[1]) && text.ends_with("]\n"), "{text}");
+}
+
+/// The bytes of a file, of which nobody has read any, through a mapping.
+fn mapped(file: &File, len: usize) -> Vec<u8> {
+    // SAFETY: a new mapping of a file that has `len` bytes, which is only read.
+    unsafe {
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE,
+            file.as_raw_fd(),
+            0,
+        );
+        assert_ne!(at, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        let bytes = std::slice::from_raw_parts(at.cast::<u8>(), len).to_vec();
+        libc::munmap(at, len);
+        bytes
+    }
+}
+
+/// The extended attributes of a file, as `getfattr -d` reads them: the names, then each value.
+fn attributes(path: &Path) -> Vec<(String, String)> {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let read = |name: Option<&CString>, out: &mut [u8]| {
+        let (to, size) = (out.as_mut_ptr(), out.len());
+        // SAFETY: NUL-terminated strings, and room of the size that is told.
+        let length = unsafe {
+            match name {
+                None => libc::listxattr(path.as_ptr(), to.cast(), size),
+                Some(name) => libc::getxattr(path.as_ptr(), name.as_ptr(), to.cast(), size),
+            }
+        };
+        assert!(length >= 0, "{}", std::io::Error::last_os_error());
+        length as usize
+    };
+    let whole = |name: Option<&CString>| {
+        let mut value = vec![0; read(name, &mut [])];
+        let length = read(name, &mut value);
+        assert_eq!(length, value.len());
+        String::from_utf8(value).unwrap()
+    };
+    let names = whole(None);
+    let names = names.split_terminator('\0').map(str::to_owned);
+    let with_value = |name: String| (name.clone(), whole(Some(&CString::new(name).unwrap())));
+    names.map(with_value).collect()
+}
+
+#[test]
+fn columns_say_what_they_are() {
+    let place = Place::new();
+    let column = format!("weather/fragments/{}/columns/rain", FRAGMENTS[0]);
+    let of = |name: &str| attributes(&place.shown(&format!("{column}{name}")));
+    let value = |all: &[(String, String)], name: &str| {
+        let name = format!("user.tiledb.{name}");
+        let found = all.iter().find(|(known, _)| *known == name);
+        found.unwrap_or_else(|| panic!("no {name} in {all:?}")).1.clone()
+    };
+    let cells = fs::metadata(place.shown(&format!("{column}/validity.bin")))
+        .map(|metadata| metadata.len())
+        .unwrap();
+    for name in ["", "/data.bin", "/data.npy", "/validity.bin", "/tiles/0.data.bin"] {
+        let all = of(name);
+        assert_eq!(all.len(), 5, "{name}: {all:?}");
+        let shape: Vec<u64> = serde_json::from_str(&value(&all, "shape")).unwrap();
+        assert!(shape[0] <= cells && shape[0] > 0, "{name}: {shape:?}");
+        let filters: serde_json::Value = serde_json::from_str(&value(&all, "filters")).unwrap();
+        assert!(filters["filters"].is_array(), "{name}: {filters}");
+        for path in value(&all, "source").split('\n') {
+            assert!(place.source(path).is_file(), "{name}: {path}");
+        }
+    }
+    let schema = fs::read(place.shown("weather/schema.json")).unwrap();
+    let schema: serde_json::Value = serde_json::from_slice(&schema).unwrap();
+    let attributes = schema["attributes"].as_array().unwrap();
+    let rain = attributes
+        .iter()
+        .find(|attribute| attribute["name"] == "rain")
+        .unwrap();
+    let all = of("/data.bin");
+    assert_eq!(value(&all, "datatype"), rain["datatype"].as_str().unwrap());
+    assert_eq!(value(&all, "cell_val_num"), rain["cell_val_num"].to_string());
+    assert_eq!(value(&all, "shape"), format!("[{cells}]"));
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&value(&all, "filters")).unwrap(),
+        rain["filters"]
+    );
+    assert_eq!(value(&of("/validity.bin"), "datatype"), "UINT8");
+    // Other files have none, and what only the system asks for is not supported at all.
+    assert!(attributes_of_none(&place.shown("weather/schema.json")));
+}
+
+fn attributes_of_none(path: &Path) -> bool {
+    let path_of = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let error = |name: &std::ffi::CStr| {
+        // SAFETY: NUL-terminated strings, and no room.
+        let length = unsafe { libc::getxattr(path_of.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
+        (length < 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap())
+    };
+    attributes(path).is_empty()
+        && error(c"user.tiledb.shape") == Some(libc::ENODATA)
+        && error(c"security.selinux") == Some(libc::EOPNOTSUPP)
 }
 
 #[test]

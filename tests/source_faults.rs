@@ -55,7 +55,7 @@ impl Moody {
     fn node(&self, kind: NodeType) -> Node {
         match kind {
             NodeType::Directory => Node::Directory(Arc::new(self.clone())),
-            NodeType::File => Node::File(Arc::new(self.clone())),
+            _ => Node::File(Arc::new(self.clone())),
         }
     }
 

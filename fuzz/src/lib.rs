@@ -20,6 +20,7 @@ use std::sync::Arc;
 use tiledbfs::array::cell_slice::CellSlice;
 use tiledbfs::array::condition::ViewCondition;
 use tiledbfs::array::field::{Field, Role};
+use tiledbfs::array::geometry::Geometry;
 use tiledbfs::array::group::replay;
 use tiledbfs::cursor::Cursor;
 use tiledbfs::filter::EncryptionKey;
@@ -124,6 +125,15 @@ pub fn schema(data: &[u8]) {
     }
 }
 
+/// What a footer of a fragment without cells has.
+const NO_TILES: Geometry = Geometry {
+    tile_num: 0,
+    tile_cells: 0,
+    last_tile_cells: 0,
+    cell_num: 0,
+    cells_in_domain: 0,
+};
+
 /// The length of a schema's body u16, that body, a version, and a footer or the body of a section.
 pub fn fragment_metadata(data: &[u8]) {
     let mut c = Cursor::new(data);
@@ -137,7 +147,7 @@ pub fn fragment_metadata(data: &[u8]) {
     match which % 8 {
         0 => {
             if let Ok(legacy) = placed(LegacyMetadata::parse(rest, &schema)) {
-                render(&json::footer::legacy_json(&legacy, &schema, false, 0, 0));
+                render(&json::footer::legacy_json(&legacy, &schema, false, &NO_TILES));
                 let boxes = legacy.mbrs;
                 render_rtree(None, vec![boxes.boxes], &boxes.body, &schema);
             }
@@ -150,7 +160,7 @@ pub fn fragment_metadata(data: &[u8]) {
                     offset: 1 << 30,
                     size: rest.len() as u64,
                 };
-                render(&json::footer::footer_json(&footer, &schema, position, 0, 0));
+                render(&json::footer::footer_json(&footer, &schema, position, &NO_TILES));
                 render(&json::fields::by_field(
                     &json::fields::stored_fields(&schema, &footer.slots),
                     |_| false.into(),

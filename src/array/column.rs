@@ -50,6 +50,11 @@ impl Column {
         &self.field
     }
 
+    /// What the fragment's metadata says.
+    pub fn info(&self) -> &FragmentInfo {
+        &self.info
+    }
+
     /// The paths of its files, relative to the source.
     pub fn files(&self) -> Result<Vec<PathBuf>> {
         let mut parts = vec![Part::Fixed];
@@ -59,9 +64,32 @@ impl Column {
         if self.field.nullable {
             parts.push(Part::Validity);
         }
-        let paths = parts
-            .into_iter()
-            .map(|part| self.info.file_path(&self.field, part));
+        self.paths(&parts)
+    }
+
+    /// The paths of the files that `content` is made of, relative to the source, the one that holds it first.
+    pub fn files_of(&self, content: Content) -> Result<Vec<PathBuf>> {
+        let embeds = self.field.may_embed_offsets(&self.info.schema);
+        let other = match self.part_of(content) {
+            Part::Fixed if embeds => Some(Part::Var),
+            Part::Var if embeds => Some(Part::Fixed),
+            _ => None,
+        };
+        let parts: Vec<Part> = [self.part_of(content)].into_iter().chain(other).collect();
+        self.paths(&parts)
+    }
+
+    /// The file that holds `content`.
+    pub fn part_of(&self, content: Content) -> Part {
+        match content {
+            Content::Data if self.field.cell_val_num.is_var() => Part::Var,
+            Content::Data | Content::Offsets => Part::Fixed,
+            Content::Validity => Part::Validity,
+        }
+    }
+
+    fn paths(&self, parts: &[Part]) -> Result<Vec<PathBuf>> {
+        let paths = parts.iter().map(|part| self.info.file_path(&self.field, *part));
         paths.collect()
     }
 

@@ -164,26 +164,31 @@ impl Field {
         self.data_filters(schema).filters.iter().any(lossy)
     }
 
+    /// The filters of one of its files, as the schema has them. `None` for a validity file in a schema without validity filters.
+    pub fn filters<'s>(&'s self, schema: &'s Schema, part: Part) -> Option<&'s Pipeline> {
+        match (part, self.cell_size()) {
+            (Part::Fixed, None) => Some(&schema.offsets_filters),
+            (Part::Fixed | Part::Var, _) => Some(self.data_filters(schema)),
+            (Part::Validity, _) => schema.validity_filters.as_ref(),
+        }
+    }
+
     /// How the tiles of one of its files are filtered. `None` for a validity file in a schema without validity filters.
     pub fn codec(&self, schema: &Schema, part: Part, writer: &Writer) -> Option<TileCodec> {
-        let (pipeline, datatype, cell_size) = match (part, self.cell_size()) {
+        let (datatype, cell_size) = match (part, self.cell_size()) {
             (Part::Fixed, Some(cell_size)) => {
                 let cells = match self.role {
                     Role::ZippedDimension(_) => schema.dimensions.len() as u64,
                     _ => 1,
                 };
-                (self.data_filters(schema), self.datatype, cell_size * cells)
+                (self.datatype, cell_size * cells)
             }
-            (Part::Fixed, None) => (&schema.offsets_filters, Datatype::Uint64, 8),
-            (Part::Var, _) => (
-                self.data_filters(schema),
-                self.datatype,
-                self.datatype.size() as u64,
-            ),
-            (Part::Validity, _) => (schema.validity_filters.as_ref()?, Datatype::Uint8, 1),
+            (Part::Fixed, None) => (Datatype::Uint64, 8),
+            (Part::Var, _) => (self.datatype, self.datatype.size() as u64),
+            (Part::Validity, _) => (Datatype::Uint8, 1),
         };
         let codec = TileCodec {
-            pipeline: pipeline.clone(),
+            pipeline: self.filters(schema, part)?.clone(),
             datatype,
             cell_size,
             fragment_version: writer.fragment_version,

@@ -16,6 +16,8 @@ pub struct Geometry {
     pub last_tile_cells: u64,
     /// Cells of all tiles; dense fragments count the padding.
     pub cell_num: u64,
+    /// The same without the padding: the cells of a dense fragment's non-empty domain.
+    pub cells_in_domain: u64,
 }
 
 impl Geometry {
@@ -37,6 +39,7 @@ impl Geometry {
             tile_cells,
             last_tile_cells,
             cell_num,
+            cells_in_domain: cell_num,
         })
     }
 
@@ -52,7 +55,7 @@ impl Geometry {
 
     /// Tiles of a dense fragment: those that its non-empty domain touches, each stored in full.
     pub fn dense(schema: &Schema, non_empty_domain: &[Range]) -> Result<Geometry> {
-        let (mut tile_num, mut tile_cells) = (1u64, 1u64);
+        let (mut tile_num, mut tile_cells, mut cells_in_domain) = (1u64, 1u64, 1u64);
         if non_empty_domain.len() != schema.dimensions.len() {
             return Err(Error::corrupt(format!(
                 "a non-empty domain of {} dimensions in an array of {}",
@@ -61,17 +64,27 @@ impl Geometry {
             )));
         }
         for (dimension, range) in schema.dimensions.iter().zip(non_empty_domain) {
-            let DenseAxis { tiles, extent, .. } = dense_axis(dimension, range).map_err(|e| {
+            let axis = dense_axis(dimension, range).map_err(|e| {
                 e.in_part(format_args!(
                     "dimension `{}`",
                     String::from_utf8_lossy(&dimension.name)
                 ))
             })?;
+            let DenseAxis { tiles, extent, .. } = axis;
             let overflow = || Error::limit("more than 2^64 cells in a dense fragment");
             tile_num = tile_num.checked_mul(tiles).ok_or_else(overflow)?;
             tile_cells = tile_cells.checked_mul(extent).ok_or_else(overflow)?;
+            // Fewer than those of the tiles, which are counted below.
+            let padding = axis
+                .first
+                .saturating_add(extent.saturating_sub(axis.last).saturating_sub(1));
+            let cells = tiles.saturating_mul(extent).saturating_sub(padding);
+            cells_in_domain = cells_in_domain.saturating_mul(cells);
         }
-        Self::new(tile_num, tile_cells, tile_cells)
+        Ok(Geometry {
+            cells_in_domain,
+            ..Self::new(tile_num, tile_cells, tile_cells)?
+        })
     }
 
     /// Cells of tile `tile`.
@@ -195,6 +208,17 @@ mod tests {
         assert_eq!(dense_axis(&d, &range(-5, -4)).unwrap(), axis(2, 6, 5, 0));
         assert!(dense_axis(&d, &range(5, -5)).is_err());
         assert!(dense_axis(&dimension(0, 9, 0), &range(0, 1)).is_err());
+    }
+
+    #[test]
+    fn padding_is_told_apart() {
+        let cells = |lo, hi| {
+            let (dimension, range) = (dimension(-10, 9, 6), range(lo, hi));
+            let axis = dense_axis(&dimension, &range).unwrap();
+            let padding = axis.first + axis.extent - axis.last - 1;
+            axis.tiles * axis.extent - padding
+        };
+        assert_eq!([cells(-10, 9), cells(-5, -4), cells(3, 3)], [20, 2, 1]);
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
         &args.paths,
         &args.source_args.options()?,
         |found, _| match found.node {
-            Node::Directory(_) => Err(Stop::Failed(failed(found.path, "is a directory"))),
             Node::File(file) => write_file(&*file, found.path, &mut out),
+            _ => Err(Stop::Failed(failed(found.path, "is a directory"))),
         },
     )
 }

@@ -123,6 +123,8 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
                 Err(failed(found.path, "is a directory (use -r)").into())
             }
             Node::Directory(ref directory) => copier.tree(directory, &target, &found, failures),
+            // It was followed when it was found.
+            Node::Link(_) => Ok(()),
         }
     });
     copier.bar.finish_and_clear();
@@ -211,6 +213,7 @@ impl Copier<'_> {
                             waiting.extend(nodes);
                         }
                     }
+                    Node::Link(_) => {}
                 }
             }
         };
@@ -252,8 +255,8 @@ impl Copier<'_> {
                     Ok(Some(Node::Directory(directory))) => create_directory(&target)
                         .map_err(|error| Stop::Failed(cannot_write(&target, error)))
                         .map(|_| waiting.push((directory, target, inner))),
-                    // It is gone by now.
-                    Ok(None) => Ok(()),
+                    // No link is listed; or it is gone by now.
+                    Ok(Some(Node::Link(_)) | None) => Ok(()),
                     Err(error) => Err(failed(&inner, error).into()),
                 };
                 match copied {

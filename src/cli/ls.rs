@@ -166,6 +166,7 @@ impl Lister<'_> {
             let (mode, size, mtime) = match node {
                 Node::Directory(directory) => ("dr-xr-xr-x", Ok(0), directory.mtime()),
                 Node::File(file) => ("-r--r--r--", file.len(), file.mtime()),
+                Node::Link(link) => ("lrwxrwxrwx", Ok(link.target.len() as u64), link.mtime),
             };
             let size = match size {
                 Ok(size) if self.args.human_readable => HumanBytes(size).to_string(),

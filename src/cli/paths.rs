@@ -5,6 +5,7 @@
 
 use super::output::{Failures, Stop};
 use super::{Failure, check_source, open_tree, show_path};
+use crate::tree::node::follow;
 use crate::tree::{Node, Options, is_object};
 use glob::{MatchOptions, Pattern};
 use std::ffi::{OsStr, OsString};
@@ -218,7 +219,7 @@ fn walk(mut node: Node, names: &[OsString], mut path: OsString, each: &mut Each<
         let Node::Directory(directory) = &node else {
             return Ok(());
         };
-        let found = directory.lookup(name);
+        let found = follow(&**directory, name);
         if let (Ok(None), Some(pattern)) = (&found, pattern(name)) {
             let listing = match directory.list() {
                 Ok(listing) => listing,

@@ -34,6 +34,13 @@ impl Mode {
         let (read, search) = match kind {
             NodeType::Directory => (0o4, 0o1),
             NodeType::File => (0o4, 0),
+            // Linux heeds no mode of a link.
+            NodeType::Link => {
+                return Mode {
+                    gid: owner.gid,
+                    bits: 0o777,
+                };
+            }
         };
         let all: u16 = read | search;
         match access {
@@ -98,6 +105,7 @@ impl Attributes {
         let (kind, nlink) = match self.kind {
             NodeType::Directory => (FileType::Directory, 2),
             NodeType::File => (FileType::RegularFile, 1),
+            NodeType::Link => (FileType::Symlink, 1),
         };
         FileAttr {
             ino: INodeNo(number),
@@ -137,6 +145,7 @@ pub(super) fn file_type(kind: NodeType) -> FileType {
     match kind {
         NodeType::Directory => FileType::Directory,
         NodeType::File => FileType::RegularFile,
+        NodeType::Link => FileType::Symlink,
     }
 }
 

@@ -10,13 +10,15 @@ use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
 use crate::storage::Storage;
 use crate::tree::node::clamp;
-use crate::tree::{File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree};
+use crate::tree::{
+    self, File, Freshness, Link, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree,
+};
 use fuser::{
     Errno, FileAttr, FileHandle as FuseHandle, FopenFlags, Generation, INodeNo, OpenAccMode, OpenFlags,
     ReplyDirectoryPlus,
 };
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,6 +174,16 @@ impl FileSystem {
                 };
                 (attributes, None)
             }
+            Node::Link(link) => {
+                let attributes = Attributes {
+                    kind: NodeType::Link,
+                    size: link.target.len() as u64,
+                    mtime: link.mtime,
+                    ttl: self.attributes_ttl(Freshness::Listing),
+                    mode,
+                };
+                (attributes, None)
+            }
             Node::File(file) => {
                 let (stat, ttl) = match file.stat() {
                     Ok(stat) => (stat, self.attributes_ttl(file.freshness())),
@@ -234,6 +246,7 @@ impl FileSystem {
         }
         let entry_ttl = ttl(directory.freshness());
         match directory.lookup(name) {
+            Ok(Some(Node::Link(link))) if !self.may_be_read_by_all(&link) => Ok(Found::Absent { entry_ttl }),
             Ok(Some(node)) => {
                 let (attributes, state) = self.attributes(&node, || parent.path_of(name));
                 let entry_ttl = entry_ttl.min(of_name(&node, state));
@@ -290,6 +303,31 @@ impl FileSystem {
             _ => Permissions::nobody(),
         };
         Mode::of(NodeType::File, permissions, self.access, self.owner)
+    }
+
+    /// Whether all may read a link who may look it up: it tells a name of the directory, which not all may list.
+    fn may_be_read_by_all(&self, link: &Link) -> bool {
+        if self.access != Access::All {
+            return true;
+        }
+        let Permissions { open, list } = (link.permissions)();
+        let mut both = open.clone();
+        both.and(&list);
+        both == open
+    }
+
+    pub(super) fn do_readlink(&self, number: INodeNo) -> Result<OsString, Errno> {
+        match self.node(&self.inode(number)?)? {
+            Node::Link(link) => Ok(link.target.clone()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The extended attributes of an inode.
+    pub(super) fn do_attributes(&self, number: INodeNo) -> Result<tree::Attributes, Errno> {
+        let inode = self.inode(number)?;
+        let attributes = self.node(&inode)?.attributes();
+        attributes.map_err(|error| self.reporter.inside(&inode.path(), &error))
     }
 
     pub(super) fn do_open(

@@ -59,7 +59,7 @@ impl Place {
         let place = Arc::new(Place(world.clone(), path.to_owned()));
         match kind {
             NodeType::Directory => Node::Directory(place),
-            NodeType::File => Node::File(place),
+            _ => Node::File(place),
         }
     }
 
@@ -231,7 +231,7 @@ impl Kernel {
         let content = match kind(&name) {
             NodeType::Directory if self.world.get(&path).is_some() => return,
             NodeType::Directory => None,
-            NodeType::File => Some(Arc::new(vec![
+            _ => Some(Arc::new(vec![
                 self.random.below(256) as u8;
                 self.random.below(20_000)
             ])),

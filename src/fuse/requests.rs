@@ -17,6 +17,7 @@ use fuser::{
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -71,7 +72,10 @@ impl Filesystem for FileSystem {
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        reply.error(self.refuse("readlink", ino, Errno::EINVAL));
+        match self.guard("readlink", ino, || self.do_readlink(ino)) {
+            Ok(target) => reply.data(target.as_bytes()),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -259,18 +263,28 @@ impl Filesystem for FileSystem {
         }
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        // No file has any. The kernel then asks no more, which `ls -l` has it do for every file, and answers EOPNOTSUPP itself.
-        reply.error(self.refuse("getxattr", ino, Errno::ENOSYS));
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let value = self.guard("getxattr", ino, || {
+            // `ls -l` has the kernel ask for access lists and labels. It asks no more once it hears that there are none here.
+            if !name.as_bytes().starts_with(b"user.") {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let attributes = self.do_attributes(ino)?;
+            let found = attributes.into_iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.into_bytes()).ok_or(Errno::NO_XATTR)
+        });
+        answer_xattr(value, size, reply);
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        // An empty list, where ENOSYS would have `tar --xattrs` warn of every file.
-        match self.guard("listxattr", ino, || Ok(())) {
-            Ok(()) if size == 0 => reply.size(0),
-            Ok(()) => reply.data(&[]),
-            Err(errno) => reply.error(errno),
-        }
+        let names = self.guard("listxattr", ino, || {
+            let names = self.do_attributes(ino)?.into_iter();
+            Ok(names
+                .flat_map(|(name, _)| [name, "\0"])
+                .collect::<String>()
+                .into_bytes())
+        });
+        answer_xattr(names, size, reply);
     }
 
     fn lseek(&self, _: &Request, ino: INodeNo, fh: FuseHandle, offset: i64, whence: i32, reply: ReplyLseek) {
@@ -413,6 +427,16 @@ impl Filesystem for FileSystem {
         reply: ReplyWrite,
     ) {
         reply.error(self.refuse("copy_file_range", ino_out, Errno::EROFS));
+    }
+}
+
+/// Answers with a value, or with its length where that is asked for.
+fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
+    match value {
+        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(errno) => reply.error(errno),
     }
 }
 

@@ -7,7 +7,7 @@ use super::fragment::fragment;
 use super::json::{self, render};
 use super::metadata::metadata;
 use super::names;
-use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::{Permissions, Sources, restricted};
 use crate::array::Array;
 use crate::array::fragment_info::FragmentInfo;
@@ -388,8 +388,32 @@ struct FragmentsDirectory {
     array: Arc<Array>,
 }
 
+/// The name in `fragments/` of a link to the fragment that readers see on top of all others.
+const LATEST: &str = "latest";
+
+impl FragmentsDirectory {
+    /// The link to the last fragment that is seen, in reading order; None where none is.
+    fn latest(&self) -> Result<Option<Node>> {
+        let snapshot = self.array.snapshot(None)?;
+        let link = |entry: &FragmentEntry| {
+            let array = self.array.clone();
+            Node::Link(Arc::new(Link {
+                target: OsString::from(&entry.name),
+                mtime: entry.fragment.name.timestamps.1,
+                permissions: Box::new(move || {
+                    permissions(&array, "fragments").unwrap_or_else(|_| Permissions::nobody())
+                }),
+            }))
+        };
+        Ok(snapshot.fragments().next_back().map(link))
+    }
+}
+
 impl Directory for FragmentsDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        if name == LATEST {
+            return self.latest();
+        }
         let listing = self.array.listing()?;
         let found = name.to_str().and_then(|name| listing.fragment(name));
         Ok(found.map(|entry| fragment(entry.fragment.clone())))

@@ -1,18 +1,20 @@
 //! `columns/`: the fields of a fragment as files of bytes, with and without NumPy headers, whole and tile by tile.
 
-use super::directory::{FixedDirectory, NamedDirectory, Names};
-use super::node::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
-use super::permissions::{Permissions, Sources, of_fragment, restricted};
+use super::directory::{NamedDirectory, Names, fixed_listing};
+use super::json::schema::pipeline_json;
+use super::node::{Attributes, Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
+use super::permissions::{Permissions, Sources, of_fragment};
 use super::{names, npy};
 use crate::array::column::{Column, Content};
 use crate::array::field::{Field, Role};
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
-use crate::format::datatype::CellValNum;
+use crate::format::datatype::{CellValNum, Datatype};
 use crate::layout::Layout;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The `columns` directory of a fragment.
@@ -47,8 +49,10 @@ impl Names for Columns {
     fn node(&self, info: &Arc<FragmentInfo>, index: usize) -> Result<Option<Node>> {
         let fragment = self.0.clone();
         Ok(stored(info).nth(index).map(|field| {
-            let column = column(Column::new(info.clone(), field.clone()), &fragment);
-            restricted(column, move || Ok(of_fragment(&fragment)))
+            Node::Directory(Arc::new(ColumnDirectory {
+                column: Column::new(info.clone(), field.clone()),
+                fragment,
+            }))
         }))
     }
 
@@ -71,35 +75,99 @@ fn file_names(content: Content) -> [&'static str; 3] {
 }
 
 /// The directory of one field.
-fn column(column: Column, fragment: &Arc<Fragment>) -> Node {
-    let contents = column.contents();
-    let files = contents.iter().flat_map(|content| {
-        let [plain, numpy, _] = file_names(*content);
-        [(plain, NodeType::File), (numpy, NodeType::File)]
-    });
-    let names = files.chain([("tiles", NodeType::Directory)]).collect();
-    let fragment = fragment.clone();
-    let mtime = fragment.name.timestamps.1;
-    FixedDirectory::node(mtime, Freshness::Immutable, names, move |name| {
-        let (column, fragment) = (column.clone(), fragment.clone());
-        let content = contents
-            .iter()
-            .find(|content| file_names(**content).contains(&name));
-        match content {
-            Some(content) => Node::File(Arc::new(ColumnFile {
-                column,
-                content: *content,
-                tile: None,
-                header: name.ends_with(".npy"),
-                fragment,
-            })),
-            None => Node::Directory(Arc::new(TilesDirectory {
-                contents: column.contents(),
+struct ColumnDirectory {
+    column: Column,
+    fragment: Arc<Fragment>,
+}
+
+impl Directory for ColumnDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let (column, fragment) = (self.column.clone(), self.fragment.clone());
+        let mut contents = column.contents().into_iter();
+        if name == TILES {
+            return Ok(Some(Node::Directory(Arc::new(TilesDirectory {
+                contents: contents.collect(),
                 column,
                 fragment,
-            })),
+            }))));
         }
-    })
+        let header = |content: Content| {
+            let [plain, numpy, _] = file_names(content);
+            (name == numpy)
+                .then_some(true)
+                .or((name == plain).then_some(false))
+        };
+        let found = contents.find_map(|content| Some((content, header(content)?)));
+        Ok(found.map(|(content, header)| {
+            Node::File(Arc::new(ColumnFile {
+                column,
+                content,
+                tile: None,
+                header,
+                fragment,
+            }))
+        }))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let mut names = Vec::new();
+        for content in self.column.contents() {
+            let [plain, numpy, _] = file_names(content);
+            names.extend([(plain, NodeType::File), (numpy, NodeType::File)]);
+        }
+        names.push((TILES, NodeType::Directory));
+        Ok(fixed_listing(&names))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.fragment.name.timestamps.1
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Immutable
+    }
+
+    fn permissions(&self) -> Permissions {
+        of_fragment(&self.fragment)
+    }
+
+    /// Those of its values, of as many cells as the column has, and the names of all its files.
+    fn attributes(&self) -> Result<Attributes> {
+        let cells = vec![self.column.info().geometry.cell_num];
+        Ok(attributes(
+            &self.column,
+            Content::Data,
+            cells,
+            self.column.files()?,
+        ))
+    }
+}
+
+/// The directory of the tiles of a field.
+const TILES: &str = "tiles";
+
+/// What is told of a column, or of one content of it.
+fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<PathBuf>) -> Attributes {
+    let field = column.field();
+    let (datatype, cell_val_num) = match content {
+        Content::Data => (field.datatype, field.cell_val_num),
+        Content::Offsets => (Datatype::Uint64, CellValNum::Fixed(1)),
+        Content::Validity => (Datatype::Uint8, CellValNum::Fixed(1)),
+    };
+    let cell_val_num = match cell_val_num {
+        CellValNum::Fixed(count) => count.to_string(),
+        CellValNum::Var => "var".to_owned(),
+    };
+    let filters = field.filters(&column.info().schema, column.part_of(content));
+    let filters = filters.map_or(serde_json::Value::Null, pipeline_json);
+    let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    vec![
+        ("user.tiledb.datatype", datatype.name().to_owned()),
+        ("user.tiledb.shape", serde_json::Value::from(shape).to_string()),
+        ("user.tiledb.cell_val_num", cell_val_num),
+        ("user.tiledb.filters", filters.to_string()),
+        ("user.tiledb.source", files.join("\n")),
+    ]
 }
 
 /// Values, offsets or validity of a field: of all tiles or of one, plain or behind a NumPy header.
@@ -112,23 +180,25 @@ struct ColumnFile {
 }
 
 impl ColumnFile {
+    /// What NumPy calls the type of `len` bytes of values, and their shape.
+    fn data_type(&self, len: u64) -> (String, Vec<u64>) {
+        let field = self.column.field();
+        match (self.content, field.role) {
+            // Zipped coordinates are not stored cell by cell.
+            (Content::Data, Role::Coordinates) => npy::data_type(field.datatype, CellValNum::Fixed(1), len),
+            (Content::Data, _) => npy::data_type(field.datatype, field.cell_val_num, len),
+            (Content::Offsets, _) => ("<u8".to_owned(), vec![len / 8]),
+            // Not all are 0 or 1 in every array.
+            (Content::Validity, _) => ("|u1".to_owned(), vec![len]),
+        }
+    }
+
     fn header(&self, len: u64) -> Vec<u8> {
         if !self.header {
             return Vec::new();
         }
-        let field = self.column.field();
-        match self.content {
-            Content::Data => {
-                // Zipped coordinates are not stored cell by cell.
-                let cells = match field.role {
-                    Role::Coordinates => CellValNum::Fixed(1),
-                    _ => field.cell_val_num,
-                };
-                npy::data_header(field.datatype, cells, len)
-            }
-            Content::Offsets => npy::offsets_header(len / 8),
-            Content::Validity => npy::validity_header(len),
-        }
+        let (descr, shape) = self.data_type(len);
+        npy::header(&descr, &shape)
     }
 }
 
@@ -162,6 +232,12 @@ impl File for ColumnFile {
             .open
             .and(&files.unwrap_or_else(|_| Permissions::nobody()).open);
         permissions
+    }
+
+    fn attributes(&self) -> Result<Attributes> {
+        let (_, shape) = self.data_type(self.column.len(self.content, self.tile)?);
+        let files = self.column.files_of(self.content)?;
+        Ok(attributes(&self.column, self.content, shape, files))
     }
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {

@@ -214,13 +214,7 @@ fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>,
     let blob = info.engine.open_immutable(&info.metadata_path())?;
     let bytes = blob.read(position.offset, position.size)?;
     let geometry = &info.geometry;
-    let shown = footer_json(
-        footer,
-        &info.schema,
-        *position,
-        geometry.tile_num,
-        geometry.cell_num,
-    );
+    let shown = footer_json(footer, &info.schema, *position, geometry);
     Ok((info, bytes, shown))
 }
 
@@ -249,11 +243,5 @@ fn parse(bytes: &[u8], schema: &Schema, offset: u64) -> Result<Value> {
         offset,
         size: bytes.len() as u64,
     };
-    Ok(footer_json(
-        &footer,
-        schema,
-        position,
-        geometry.tile_num,
-        geometry.cell_num,
-    ))
+    Ok(footer_json(&footer, schema, position, &geometry))
 }

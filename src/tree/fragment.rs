@@ -110,20 +110,12 @@ fn footer_or_front(fragment: &Fragment) -> Result<Value> {
 fn footer(info: &FragmentInfo) -> Value {
     let geometry = &info.geometry;
     match &info.metadata {
-        FragmentMetadata::Legacy(legacy) => json::footer::legacy_json(
-            legacy,
-            &info.schema,
-            info.dense,
-            geometry.tile_num,
-            geometry.cell_num,
-        ),
-        FragmentMetadata::Footer(footer, position) => json::footer::footer_json(
-            footer,
-            &info.schema,
-            *position,
-            geometry.tile_num,
-            geometry.cell_num,
-        ),
+        FragmentMetadata::Legacy(legacy) => {
+            json::footer::legacy_json(legacy, &info.schema, info.dense, geometry)
+        }
+        FragmentMetadata::Footer(footer, position) => {
+            json::footer::footer_json(footer, &info.schema, *position, geometry)
+        }
     }
 }
 

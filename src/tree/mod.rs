@@ -21,6 +21,8 @@ mod root;
 pub mod times;
 pub mod walk;
 pub use errors::ErrorLog;
-pub use node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat};
+pub use node::{
+    Attributes, Directory, Entry, File, Freshness, Link, Listing, Node, NodeType, OpenFile, Piece, Stat,
+};
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Options, Tree, is_object};

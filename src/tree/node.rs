@@ -9,13 +9,25 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A file or a directory.
+/// A file, a directory or a symbolic link.
 #[derive(Clone)]
 pub enum Node {
     /// A directory.
     Directory(Arc<dyn Directory>),
     /// A regular file.
     File(Arc<dyn File>),
+    /// A symbolic link.
+    Link(Arc<Link>),
+}
+
+/// A symbolic link to another name in the directory that it is in. It is never listed, so that everything is met once.
+pub struct Link {
+    /// That name.
+    pub target: OsString,
+    /// Modification time in milliseconds since the Unix epoch.
+    pub mtime: u64,
+    /// Who may see it: no mode can keep a link from being read. It is worked out when it is asked for.
+    pub permissions: Box<dyn Fn() -> Permissions + Send + Sync>,
 }
 
 /// Which kind a node is, without the node.
@@ -24,6 +36,7 @@ pub enum Node {
 pub enum NodeType {
     Directory,
     File,
+    Link,
 }
 
 /// How long what is known of a node stays true.
@@ -36,6 +49,9 @@ pub enum Freshness {
     /// It changes by itself (`.tiledbfs`): to be looked at anew every time.
     Live,
 }
+
+/// Extended attributes: name and value, which is UTF-8.
+pub type Attributes = Vec<(&'static str, String)>;
 
 /// A directory. Cheap to make: it does its work when asked.
 pub trait Directory: Send + Sync {
@@ -50,6 +66,11 @@ pub trait Directory: Send + Sync {
 
     /// How long names and listing stay true.
     fn freshness(&self) -> Freshness;
+
+    /// Its extended attributes, as [`File::attributes`].
+    fn attributes(&self) -> Result<Attributes> {
+        Ok(Attributes::new())
+    }
 
     /// Who may see it, besides the user who mounts it. Asked for only where others may enter the mount.
     fn permissions(&self) -> Permissions {
@@ -95,6 +116,11 @@ pub trait File: Send + Sync {
 
     /// How long length and content stay true.
     fn freshness(&self) -> Freshness;
+
+    /// Its extended attributes: what is known of it besides its content, by names that begin with `user.`.
+    fn attributes(&self) -> Result<Attributes> {
+        Ok(Attributes::new())
+    }
 
     /// Who may see it, besides the user who mounts it. Asked for only where others may enter the mount.
     fn permissions(&self) -> Permissions {
@@ -169,12 +195,21 @@ pub fn clamp(len: u64, offset: u64, size: usize) -> Range<u64> {
     start..start.saturating_add(size as u64).min(len)
 }
 
+/// The node called `name` in `directory`; where that is a symbolic link, what it leads to.
+pub fn follow(directory: &dyn Directory, name: &OsStr) -> Result<Option<Node>> {
+    match directory.lookup(name)? {
+        Some(Node::Link(link)) => directory.lookup(&link.target),
+        found => Ok(found),
+    }
+}
+
 impl Node {
     /// Which kind it is.
     pub fn node_type(&self) -> NodeType {
         match self {
             Node::Directory(_) => NodeType::Directory,
             Node::File(_) => NodeType::File,
+            Node::Link(_) => NodeType::Link,
         }
     }
 
@@ -183,17 +218,27 @@ impl Node {
         match self {
             Node::Directory(directory) => directory.permissions(),
             Node::File(file) => file.permissions(),
+            Node::Link(link) => (link.permissions)(),
         }
     }
 
-    /// Walks down `path` (components separated by `/`); None where a component does not exist.
+    /// Its attributes, as [`File::attributes`].
+    pub fn attributes(&self) -> Result<Attributes> {
+        match self {
+            Node::Directory(directory) => directory.attributes(),
+            Node::File(file) => file.attributes(),
+            Node::Link(_) => Ok(Attributes::new()),
+        }
+    }
+
+    /// Walks down `path` (components separated by `/`), following links; None where a component does not exist.
     pub fn find(&self, path: &str) -> Result<Option<Node>> {
         let mut node = self.clone();
         for name in path.split('/').filter(|name| !name.is_empty()) {
             let Node::Directory(directory) = &node else {
                 return Ok(None);
             };
-            match directory.lookup(OsStr::new(name))? {
+            match follow(&**directory, OsStr::new(name))? {
                 Some(next) => node = next,
                 None => return Ok(None),
             }

@@ -55,13 +55,13 @@ pub fn element_descr(datatype: Datatype) -> &'static str {
     }
 }
 
-/// The header of a `data.npy` whose values take `data_len` bytes: one dimension over the cells, or two where
+/// NumPy's name for the type of values that take `data_len` bytes, and their shape: one dimension over the cells, or two where
 /// a cell holds several values and is not text that NumPy has as one element; var-sized cells give one
 /// dimension over the values of all of them. A length that is no multiple of a cell gives plain bytes
 /// (`|u1`).
 ///
 /// Zipped coordinates are cells of one value here: pass `CellValNum::Fixed(1)`.
-pub fn data_header(datatype: Datatype, cell_val_num: CellValNum, data_len: u64) -> Vec<u8> {
+pub fn data_type(datatype: Datatype, cell_val_num: CellValNum, data_len: u64) -> (String, Vec<u64>) {
     let size = datatype.size() as u64;
     let values = match cell_val_num {
         CellValNum::Fixed(n) => u64::from(n),
@@ -69,27 +69,15 @@ pub fn data_header(datatype: Datatype, cell_val_num: CellValNum, data_len: u64) 
     };
     let cell_size = values.saturating_mul(size).max(1);
     if !data_len.is_multiple_of(cell_size) {
-        return header("|u1", &[data_len]);
+        return ("|u1".to_owned(), vec![data_len]);
     }
     let cells = data_len / cell_size;
-    if values == 1 {
-        return header(element_descr(datatype), &[cells]);
-    }
     match (datatype.kind(), size) {
-        (Kind::Text, 1) if cell_size <= MAX_ITEM => header(&format!("|S{values}"), &[cells]),
-        (Kind::Text, 4) if cell_size <= MAX_ITEM => header(&format!("<U{values}"), &[cells]),
-        _ => header(element_descr(datatype), &[cells, values]),
+        _ if values == 1 => (element_descr(datatype).to_owned(), vec![cells]),
+        (Kind::Text, 1) if cell_size <= MAX_ITEM => (format!("|S{values}"), vec![cells]),
+        (Kind::Text, 4) if cell_size <= MAX_ITEM => (format!("<U{values}"), vec![cells]),
+        _ => (element_descr(datatype).to_owned(), vec![cells, values]),
     }
-}
-
-/// The header of an `offsets.npy` of `count` offsets, one more than cells.
-pub fn offsets_header(count: u64) -> Vec<u8> {
-    header("<u8", &[count])
-}
-
-/// The header of a `validity.npy` of `cells` bytes, which are not all 0 or 1 in every array.
-pub fn validity_header(cells: u64) -> Vec<u8> {
-    header("|u1", &[cells])
 }
 
 /// A header for C-ordered values of NumPy type `descr` (plain ASCII without quotes) and the given shape.
@@ -119,6 +107,11 @@ pub fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn data_header(datatype: Datatype, cells: CellValNum, len: u64) -> Vec<u8> {
+        let (descr, shape) = data_type(datatype, cells, len);
+        header(&descr, &shape)
+    }
 
     /// The dictionary of a header whose frame has been checked.
     fn dict(header: &[u8]) -> &str {
@@ -206,12 +199,6 @@ mod tests {
     fn a_length_that_does_not_fit_gives_bytes() {
         assert!(data(Datatype::Int32, 1, 7).contains("'|u1', 'fortran_order': False, 'shape': (7,)"));
         assert!(data(Datatype::Int16, 2, 6).contains("'|u1', 'fortran_order': False, 'shape': (6,)"));
-    }
-
-    #[test]
-    fn offsets_and_validity() {
-        assert!(dict(&offsets_header(11)).contains("'<u8', 'fortran_order': False, 'shape': (11,)"));
-        assert!(dict(&validity_header(10)).contains("'|u1', 'fortran_order': False, 'shape': (10,)"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who may see what a node shows: nobody who could not read the files of the source that it comes from.
 
-use super::node::{Directory, File, Freshness, Listing, Node, OpenFile, Stat};
+use super::node::{Attributes, Directory, File, Freshness, Listing, Node, OpenFile, Stat};
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::fragment::Fragment;
@@ -168,6 +168,7 @@ pub fn restricted(node: Node, permissions: impl Fn() -> Result<Permissions> + Se
     match node {
         Node::Directory(inner) => Node::Directory(Arc::new(Restricted { inner, permissions })),
         Node::File(inner) => Node::File(Arc::new(Restricted { inner, permissions })),
+        Node::Link(link) => Node::Link(link),
     }
 }
 
@@ -202,6 +203,10 @@ impl<F: Fn() -> Result<Permissions> + Send + Sync> Directory for Restricted<dyn 
         self.inner.freshness()
     }
 
+    fn attributes(&self) -> Result<Attributes> {
+        self.inner.attributes()
+    }
+
     fn permissions(&self) -> Permissions {
         self.get()
     }
@@ -226,6 +231,10 @@ impl<F: Fn() -> Result<Permissions> + Send + Sync> File for Restricted<dyn File,
 
     fn open_version(&self, version: u64) -> Result<Arc<dyn OpenFile>> {
         self.inner.open_version(version)
+    }
+
+    fn attributes(&self) -> Result<Attributes> {
+        self.inner.attributes()
     }
 
     fn permissions(&self) -> Permissions {

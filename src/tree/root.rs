@@ -107,7 +107,12 @@ impl Tree {
         let own = own_directory(&engine, errors.clone());
         let root = match inner {
             Node::Directory(inner) => Node::Directory(Arc::new(RootDirectory { inner, own })),
-            Node::File(_) => return Err(Error::new(ErrorKind::Internal, "the root of the tree is a file")),
+            _ => {
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    "the root of the tree is no directory",
+                ));
+            }
         };
         Ok(Tree {
             root,

@@ -73,6 +73,7 @@ pub fn walk(root: &Node, limits: &Limits) -> Report {
         }
         let outcome = match &node {
             Node::File(file) => walker.file(&path, &**file),
+            Node::Link(_) => Ok((0, [0; 32])),
             Node::Directory(directory) => walker.directory(&path, &**directory).map(|children| {
                 if depth < limits.depth {
                     let join = |name: OsString| match path.as_str() {

@@ -2,6 +2,7 @@
 
 use super::fields::{StoredField, by_field, stored_fields};
 use super::value;
+use crate::array::geometry::Geometry;
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, SectionOffsets};
 use crate::format::schema::Schema;
@@ -9,15 +10,8 @@ use crate::tree::names;
 use serde_json::{Map, Value, json};
 
 /// A footer (format versions 3 to 23). `schema` is the fragment's own, `position` where the footer lies in
-/// the metadata file; `tile_num` and `cell_num` are derived from both by the caller, cells including the
-/// padding of dense tiles.
-pub fn footer_json(
-    footer: &Footer,
-    schema: &Schema,
-    position: FooterPosition,
-    tile_num: u64,
-    cell_num: u64,
-) -> Value {
+/// the metadata file; `geometry` follows from both.
+pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, geometry: &Geometry) -> Value {
     let fields = stored_fields(schema, &footer.slots);
     json!({
         "format_version": footer.version,
@@ -25,9 +19,10 @@ pub fn footer_json(
         "dense": footer.dense,
         "non_empty_domain": footer.non_empty_domain.as_ref().map(|rect| value::rect(&schema.dimensions, rect)),
         "sparse_tile_num": footer.sparse_tile_num,
-        "tile_num": tile_num,
+        "tile_num": geometry.tile_num,
         "last_tile_cell_num": footer.last_tile_cell_num,
-        "cell_num": cell_num,
+        "cell_num": geometry.cell_num,
+        "cells_in_domain": geometry.cells_in_domain,
         "has_timestamps": footer.has_timestamps,
         "has_delete_metadata": footer.has_delete_metadata,
         "fields": sizes_json(&fields, &footer.file_sizes, &footer.file_var_sizes, &footer.file_validity_sizes),
@@ -55,6 +50,7 @@ pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Value
         "tile_num",
         "last_tile_cell_num",
         "cell_num",
+        "cells_in_domain",
         "has_timestamps",
         "has_delete_metadata",
         "fields",
@@ -71,13 +67,7 @@ pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Value
 
 /// The metadata of versions 1 and 2 under the same keys. Whether the fragment is dense is not in it, so the
 /// caller tells.
-pub fn legacy_json(
-    metadata: &LegacyMetadata,
-    schema: &Schema,
-    dense: bool,
-    tile_num: u64,
-    cell_num: u64,
-) -> Value {
+pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geometry: &Geometry) -> Value {
     let fields = stored_fields(schema, &metadata.slots(schema));
     json!({
         "format_version": metadata.version,
@@ -85,9 +75,10 @@ pub fn legacy_json(
         "dense": dense,
         "non_empty_domain": metadata.non_empty_domain.as_ref().map(|rect| value::rect(&schema.dimensions, rect)),
         "sparse_tile_num": if dense { 0 } else { metadata.mbrs.len() },
-        "tile_num": tile_num,
+        "tile_num": geometry.tile_num,
         "last_tile_cell_num": metadata.last_tile_cell_num,
-        "cell_num": cell_num,
+        "cell_num": geometry.cell_num,
+        "cells_in_domain": geometry.cells_in_domain,
         "has_timestamps": false,
         "has_delete_metadata": false,
         "fields": sizes_json(&fields, &metadata.file_sizes, &metadata.file_var_sizes, &[]),
@@ -236,7 +227,7 @@ mod tests {
         };
         let expected = compact(
             r#"{"format_version":23,"array_schema_name":"__1_1_ab","dense":false,"non_empty_domain":[[1,2],["p","q"]],
-            "sparse_tile_num":3,"tile_num":3,"last_tile_cell_num":1,"cell_num":21,"has_timestamps":true,"has_delete_metadata":false,
+            "sparse_tile_num":3,"tile_num":3,"last_tile_cell_num":1,"cell_num":21,"cells_in_domain":21,"has_timestamps":true,"has_delete_metadata":false,
             "fields":{
                 "a":{"file_size":10,"file_var_size":null,"file_validity_size":null},
                 "s":{"file_size":11,"file_var_size":21,"file_validity_size":31},
@@ -252,7 +243,7 @@ mod tests {
         );
         let expected = (1..=8).fold(expected, |text, i| text.replace(&format!("F{i}00"), &by(100 * i)));
         assert_eq!(
-            footer_json(&footer, &schema, position, 3, 21).to_string(),
+            footer_json(&footer, &schema, position, &Geometry::new(3, 10, 1).unwrap()).to_string(),
             expected
         );
     }
@@ -289,9 +280,13 @@ mod tests {
             },
         };
         let position = FooterPosition { offset: 50, size: 60 };
+        let padded = Geometry {
+            cells_in_domain: 3,
+            ..Geometry::new(1, 4, 4).unwrap()
+        };
         let expected = compact(
             r#"{"format_version":3,"array_schema_name":null,"dense":true,"non_empty_domain":null,
-            "sparse_tile_num":0,"tile_num":1,"last_tile_cell_num":4,"cell_num":4,"has_timestamps":false,"has_delete_metadata":false,
+            "sparse_tile_num":0,"tile_num":1,"last_tile_cell_num":4,"cell_num":4,"cells_in_domain":3,"has_timestamps":false,"has_delete_metadata":false,
             "fields":{
                 "a":{"file_size":10,"file_var_size":null,"file_validity_size":null},
                 "s":{"file_size":11,"file_var_size":21,"file_validity_size":null},
@@ -303,7 +298,7 @@ mod tests {
             "footer_offset":50,"footer_size":60,"optional_sections":[]}"#,
         );
         assert_eq!(
-            footer_json(&footer, &schema, position, 1, 4).to_string(),
+            footer_json(&footer, &schema, position, &padded).to_string(),
             expected
         );
     }
@@ -330,9 +325,10 @@ mod tests {
             file_sizes: vec![10, 11, 12],
             file_var_sizes: vec![0, 21],
         };
+        let geometry = Geometry::new(2, 10, 5).unwrap();
         let expected = compact(
             r#"{"format_version":2,"array_schema_name":null,"dense":false,"non_empty_domain":[[1,2]],
-            "sparse_tile_num":2,"tile_num":2,"last_tile_cell_num":5,"cell_num":15,"has_timestamps":false,"has_delete_metadata":false,
+            "sparse_tile_num":2,"tile_num":2,"last_tile_cell_num":5,"cell_num":15,"cells_in_domain":15,"has_timestamps":false,"has_delete_metadata":false,
             "fields":{
                 "a":{"file_size":10,"file_var_size":null,"file_validity_size":null},
                 "s":{"file_size":11,"file_var_size":21,"file_validity_size":null},
@@ -343,11 +339,11 @@ mod tests {
             "footer_offset":null,"footer_size":null,"optional_sections":[]}"#,
         );
         assert_eq!(
-            legacy_json(&metadata, &schema, false, 2, 15).to_string(),
+            legacy_json(&metadata, &schema, false, &geometry).to_string(),
             expected
         );
         assert_eq!(
-            legacy_json(&metadata, &schema, true, 2, 15)["sparse_tile_num"],
+            legacy_json(&metadata, &schema, true, &geometry)["sparse_tile_num"],
             json!(0)
         );
     }
