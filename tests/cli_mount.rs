@@ -1,5 +1,7 @@
 //! The program as a daemon: an empty group is mounted, which is all that this takes.
 
+#[path = "cli_mount/automount.rs"]
+mod automount;
 #[path = "common/copying.rs"]
 mod copying;
 #[path = "cli_mount/fstab.rs"]

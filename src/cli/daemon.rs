@@ -136,11 +136,9 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Takes the socket from stdout, and leaves the session of the terminal, so that its signals do not come
-    /// here.
+    /// Takes the socket from stdout.
     pub(super) fn new() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
-        let _ = nix::unistd::setsid();
         Ok(Caller { socket })
     }
 
@@ -158,6 +156,8 @@ impl Caller {
         if receive(&mut BufReader::new(&self.socket)) != "go" {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        // Not before: where a mount point is mounted on demand, only the process group that mounts may look at it.
+        let _ = nix::unistd::setsid();
         std::env::set_current_dir("/")?;
         let null = File::options().read(true).write(true).open("/dev/null")?;
         settle();

@@ -1,7 +1,7 @@
 //! `tiledbfs mount`.
 
 use super::mount_options::MountFlags;
-use super::{Failure, SourceArgs, check_source, daemon, logging, open_tree, show_path, stale};
+use super::{Failure, SourceArgs, check_source, daemon, logging, open_tree, paths, show_path, stale};
 use crate::error::Result as LibraryResult;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
 use crate::tree::Tree;
@@ -129,7 +129,7 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
 }
 
 fn is_missing(path: &Path) -> bool {
-    fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    fs::metadata(paths::local_path(path)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Tells systemd, if it has started this process and waits to hear of it.
@@ -341,7 +341,10 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
     };
     let metadata = fs::metadata(mountpoint).map_err(explain)?;
     let path = fs::canonicalize(mountpoint).map_err(explain)?;
-    if let Some(mount) = mountinfo::mounted_at(&path).map_err(explain)? {
+    if let Some(mount) = mountinfo::mounted_at(&path).map_err(explain)?
+        // What waits there for a mount on demand.
+        && mount.fs_type != "autofs"
+    {
         let what = mountinfo::printable(&mount.source);
         return Err(Failure::new(if mount.fs_type == format!("fuse.{SUBTYPE}") {
             format!(
