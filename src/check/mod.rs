@@ -39,6 +39,7 @@ use crate::filter::generic::GenericTile;
 use crate::stats::{Counter, Stats};
 use crate::storage::LocalStorage;
 use std::collections::HashSet;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,9 +80,9 @@ pub type Report = Box<dyn Fn(Problem) + Send + Sync>;
 
 /// Checks the array, group or directory at `source`, and everything below. Findings go to `report` as they are made, in no order.
 ///
-/// Fails where there is nothing to check: `NotFound`, or `InvalidInput` where no array or group is there; and with `InvalidInput` when all is
-/// checked and a key was given for a path at or below which no array is.
-pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>) -> Result<()> {
+/// Gives the paths that a key was given for and at or below which there is no array. Fails where there is nothing to check: `NotFound`, or
+/// `InvalidInput` where no array or group is there.
+pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>) -> Result<Vec<PathBuf>> {
     let place = |e: Error| e.in_file(source.display());
     let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
     let nothing = |why: &str| place(Error::new(ErrorKind::InvalidInput, format!("not TileDB: {why}")));
@@ -120,13 +121,8 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
     if objects(&checker.tally) == before {
         return Err(nothing("there is no array or group in it, at any depth"));
     }
-    match checker.unmatched().first() {
-        None => Ok(()),
-        Some(path) => Err(place(Error::new(
-            ErrorKind::InvalidInput,
-            format!("a key is given for {path:?}, but there is no array at or below it"),
-        ))),
-    }
+    let unmatched = mem::take(&mut *checker.unmatched());
+    Ok(unmatched)
 }
 
 /// What all jobs share.

@@ -112,11 +112,16 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         &output,
     );
     let mut checked = 0;
+    let mut unmatched_keys: Vec<PathBuf> = options.keys.iter().map(|(path, _)| path.clone()).collect();
     for (shown, source) in sources {
         let (of_source, shown_again) = (output.clone(), shown.clone());
         let report = Box::new(move |problem| of_source.write(&shown_again, &problem));
         match check(&source, &options, report, tally.clone()) {
-            Ok(()) => checked += 1,
+            Ok(unmatched) => {
+                checked += 1;
+                // A key counts in each SOURCE, and is of use if it is so in one.
+                unmatched_keys.retain(|path| unmatched.contains(path));
+            }
             Err(error) => failures.add(Failure::new(match error.kind() {
                 ErrorKind::InvalidInput => error.to_string(),
                 _ => format!("{shown}: {error}"),
@@ -124,6 +129,14 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         }
     }
     drop(progress);
+    if checked > 0 {
+        for path in unmatched_keys {
+            let path = show_path(&path);
+            failures.add(Failure::new(format!(
+                "a key is given for \"{path}\", but there is no array at or below it"
+            )));
+        }
+    }
     let broken = output
         .broken
         .lock()

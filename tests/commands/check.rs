@@ -262,9 +262,16 @@ fn a_key_for_a_path_without_an_array() {
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
         let message = format!("a key is given for {path:?}, but there is no array");
         assert!(
-            stderr.lines().count() == 1 && stderr.contains(&message),
+            stderr.lines().count() == 2 && stderr.contains(&message),
             "{stderr}"
         );
+    }
+    // One that is of use in one of several sources is of use.
+    let (weather, source) = (sample().join("weather"), place.path().join("source"));
+    for (path, wanted) in [("in", Some(0)), ("arry", Some(2))] {
+        let key = format!("{path}={}", key.display());
+        let (code, _, stderr) = run(&weather, &[source.to_str().unwrap(), "--key-file", &key]);
+        assert_eq!(code, wanted, "{stderr}");
     }
     for path in ["in", "in/array", ""] {
         assert_eq!(check(path).0, Some(0), "{path}");
