@@ -14,7 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::chunk::ChunkIndex;
 use crate::stats::Stats;
 use lru::LruCache;
+use std::any::Any;
 use std::collections::HashMap;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::available_parallelism;
@@ -92,6 +94,18 @@ pub enum Item {
     Index(Arc<ChunkIndex>),
     /// What was measured of a document.
     Lengths(Arc<Lengths>),
+    /// Something made of chunks, and the bytes that it takes.
+    Made(Made, u64),
+}
+
+/// Something of a type that whoever made it knows.
+#[derive(Clone)]
+pub struct Made(Arc<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Made")
+    }
 }
 
 impl Item {
@@ -103,6 +117,7 @@ impl Item {
                     (data.capacity() + offsets.as_ref().map_or(0, |o| o.capacity())) as u64
                 }
                 Item::Index(index) => index.memory(),
+                Item::Made(_, memory) => *memory,
                 Item::Lengths(lengths) => (lengths.ends.capacity() as u64).saturating_mul(8),
             }
     }
@@ -243,6 +258,11 @@ impl ChunkCache {
         }
     }
 
+    /// The most bytes that it holds.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// Fails where decoding something of `bytes` bytes would take much more memory than the cache may: what the file declares is believed no
     /// further, however consistent it is.
     pub fn check_size(&self, bytes: u64) -> Result<()> {
@@ -342,6 +362,25 @@ impl ChunkCache {
         load: impl FnOnce() -> Result<Item>,
     ) -> Result<Item> {
         self.fetch(key, 0, self.kept(size, keep), load)
+    }
+
+    /// What `load` makes of other entries of the cache, with the bytes that it takes; about `size`, it says beforehand.
+    pub fn made<T: Send + Sync + 'static>(
+        &self,
+        key: Key,
+        size: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<(T, u64)>,
+    ) -> Result<Arc<T>> {
+        let item = self.derive(key, size, keep, || {
+            let (made, memory) = load()?;
+            Ok(Item::Made(Made(Arc::new(made)), memory))
+        })?;
+        let Item::Made(Made(made), _) = item else {
+            return Err(Error::new(ErrorKind::Internal, "something else in the cache"));
+        };
+        made.downcast()
+            .map_err(|_| Error::new(ErrorKind::Internal, "something of another type in the cache"))
     }
 
     /// Of large entries, which take many requests to read, too few would fit into the share of what passes.

@@ -45,6 +45,19 @@ impl dyn Cells {
         Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
     }
 
+    /// The values of var-sized cells one after the other, and where in them each begins and the last one ends.
+    pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
+        let mut starts = self.starts(cells)?;
+        let first = starts.first().copied().unwrap_or(0);
+        let bytes = first..starts.last().copied().unwrap_or(0);
+        let mut scratch = Vec::new();
+        let values = self.read_whole(Content::Data, bytes, 1, &mut scratch)?.to_vec();
+        for start in &mut starts {
+            *start -= first;
+        }
+        Ok((starts, values))
+    }
+
     /// Entries of `size` bytes each; fails where there are fewer.
     fn read_whole<'s>(
         &self,
@@ -70,7 +83,7 @@ impl dyn Cells {
 pub struct FragmentCells {
     column: Column,
     count: u64,
-    open: [OnceLock<OpenColumn>; 3],
+    open: [OnceLock<Box<OpenColumn>>; 3],
 }
 
 impl FragmentCells {
@@ -94,14 +107,14 @@ impl FragmentCells {
             Content::Offsets => 1,
             Content::Validity => 2,
         };
-        let cell: &OnceLock<OpenColumn> = self
+        let cell = self
             .open
             .get(slot)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a content of no slot"))?;
         match cell.get() {
             Some(open) => Ok(open),
             None => {
-                let open = self.column.open(content, None)?;
+                let open = Box::new(self.column.open(content, None)?);
                 Ok(cell.get_or_init(|| open))
             }
         }

@@ -26,6 +26,7 @@ pub mod schemas;
 pub mod sequence;
 pub mod snapshot;
 pub mod source;
+pub mod tile_boxes;
 pub mod tile_list;
 pub mod time;
 pub mod watched;

@@ -107,9 +107,7 @@ impl PartFile {
         })?;
         match item {
             Item::Index(index) => Ok(index),
-            Item::Chunk { .. } | Item::Lengths(_) => {
-                Err(Error::new(ErrorKind::Internal, "a chunk in place of an index"))
-            }
+            _ => Err(Error::new(ErrorKind::Internal, "a chunk in place of an index")),
         }
     }
 
@@ -156,9 +154,7 @@ impl PartFile {
         })?;
         match item {
             Item::Chunk { data, offsets } => Ok((data, offsets)),
-            Item::Index(_) | Item::Lengths(_) => {
-                Err(Error::new(ErrorKind::Internal, "an index in place of a chunk"))
-            }
+            _ => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),
         }
     }
 

@@ -116,9 +116,7 @@ impl Section {
         })?;
         match item {
             Item::Index(index) => Ok(index),
-            Item::Chunk { .. } | Item::Lengths(_) => {
-                Err(Error::new(ErrorKind::Internal, "a chunk in place of an index"))
-            }
+            _ => Err(Error::new(ErrorKind::Internal, "a chunk in place of an index")),
         }
     }
 
@@ -181,9 +179,7 @@ impl Section {
         })?;
         match item {
             Item::Chunk { data, .. } => Ok((data, position.original_offset)),
-            Item::Index(_) | Item::Lengths(_) => {
-                Err(Error::new(ErrorKind::Internal, "an index in place of a chunk"))
-            }
+            _ => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),
         }
     }
 

@@ -266,9 +266,7 @@ impl Rendered {
         })?;
         match item {
             Item::Chunk { data, .. } => Ok(data),
-            Item::Index(_) | Item::Lengths(_) => {
-                Err(Error::new(ErrorKind::Internal, "something else in place of text"))
-            }
+            _ => Err(Error::new(ErrorKind::Internal, "something else in place of text")),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! the cache, and made again where it let go of them.
 
 use super::parallel;
-use crate::array::cache::{Item, Keep, Key};
+use crate::array::cache::{Keep, Key};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::engine::Engine;
@@ -50,9 +50,6 @@ const BLOCK_BYTES: u64 = 4 << 20;
 
 /// The most var-sized cells: of more, not even the lengths of a block would be small.
 const MOST_VAR: u64 = 1 << 38;
-
-/// In place of a block's number in the cache: the checkpoints.
-const CHECKPOINTS: u64 = u64::MAX >> 1;
 
 /// The cells of a field as [`Runs`] puts them together.
 pub(super) struct RunCells<R> {
@@ -101,9 +98,7 @@ impl<R: Runs> RunCells<R> {
         }
         let cells = (count / BLOCKS).next_power_of_two().max(BLOCK_CELLS);
         let estimate = (count / cells).saturating_mul(16);
-        let bytes = self.derived(CHECKPOINTS, estimate, Keep::Staying, || {
-            self.measure(count, cells)
-        })?;
+        let bytes = self.derived(u64::MAX, estimate, Keep::Staying, || self.measure(count, cells))?;
         Ok(self.blocks.get_or_init(|| Blocks(bytes)))
     }
 
@@ -196,19 +191,11 @@ impl<R: Runs> RunCells<R> {
             tile,
             chunk: 0,
         };
-        let item = self.engine.cache.derive(key, size, keep, || {
-            Ok(Item::Chunk {
-                data: Arc::new(make()?),
-                offsets: None,
-            })
-        })?;
-        match item {
-            Item::Chunk { data, .. } => Ok(data),
-            Item::Index(_) | Item::Lengths(_) => Err(Error::new(
-                ErrorKind::Internal,
-                "an index in place of what is derived",
-            )),
-        }
+        self.engine.cache.made(key, size, keep, || {
+            let made = make()?;
+            let memory = made.capacity() as u64;
+            Ok((made, memory))
+        })
     }
 
     /// Appends bytes of fixed-size cells.

@@ -1,6 +1,6 @@
 //! Work that is the same for many parts of a view, done by several threads.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, available_parallelism, scope};
@@ -26,9 +26,21 @@ impl Drop for Permit {
     }
 }
 
+/// How many threads work at once at most.
+pub(super) fn threads() -> u64 {
+    available_parallelism().map_or(1, NonZeroUsize::get) as u64
+}
+
 /// What `work` makes of each number below `count`, in their order. The caller's thread works too, so that there is always one; where one of them
 /// fails the others stop soon. Nothing is waited for but the work itself, which therefore may wait for whatever it likes.
-pub(super) fn each<T: Send>(count: u64, work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
+pub(super) fn each<T, E>(
+    count: u64,
+    work: impl Fn(u64) -> std::result::Result<T, E> + Sync,
+) -> std::result::Result<Vec<T>, E>
+where
+    T: Send,
+    E: Send + From<Error>,
+{
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let run = || {
         let mut done = Vec::new();
@@ -47,7 +59,7 @@ pub(super) fn each<T: Send>(count: u64, work: impl Fn(u64) -> Result<T> + Sync) 
         }
         Ok(done)
     };
-    let threads = available_parallelism().map_or(1, NonZeroUsize::get) as u64;
+    let threads = threads();
     let mut all = scope(|scope| {
         let helpers: Vec<_> = (1..count.min(threads))
             .map_while(|_| Permit::take())
@@ -62,10 +74,10 @@ pub(super) fn each<T: Send>(count: u64, work: impl Fn(u64) -> Result<T> + Sync) 
         let mut all = run();
         for helper in helpers {
             let helped = helper.join().unwrap_or_else(|_| {
-                Err(Error::new(
+                Err(E::from(Error::new(
                     ErrorKind::Internal,
                     "a thread that reads a view panicked; this is a bug",
-                ))
+                )))
             });
             all = all.and_then(|mut all| helped.map(|helped| (all.extend(helped), all).1));
         }

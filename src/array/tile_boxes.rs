@@ -1,0 +1,35 @@
+//! The bounding boxes of a sparse fragment's tiles (minimum bounding rectangles, MBRs), whatever the version stores them in.
+
+use super::fragment_info::{FragmentInfo, FragmentMetadata};
+use crate::error::Result;
+use crate::format::fragment::RTree;
+use crate::format::fragment::boxes::Bounds;
+
+impl FragmentInfo {
+    /// Whether its boxes hold what they should: libraries before format 9 wrote boxes of strings that are none, and those before 10 left tiles out of
+    /// the non-empty domain of strings.
+    pub fn has_sound_boxes(&self) -> bool {
+        !self.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
+    }
+
+    /// Hands the box of every tile to `visit`, in the order of tiles.
+    pub fn visit_tile_boxes(&self, visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>) -> Result<()> {
+        let visited = match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => {
+                let boxes = &legacy.mbrs.boxes;
+                boxes.visit(&legacy.mbrs.body.as_slice(), 0..boxes.len(), visit)
+            }
+            FragmentMetadata::Footer(footer, _) => {
+                let offset = footer.offsets.rtree;
+                let section = self.section_reader(offset);
+                RTree::parse(&section, footer.version, &self.schema)
+                    .map_err(|e| e.in_part("R-tree").at(offset))
+                    .and_then(|rtree| match rtree.leaves() {
+                        Some(leaves) => leaves.visit(&section, 0..leaves.len(), visit),
+                        None => Ok(()),
+                    })
+            }
+        };
+        visited.map_err(|e| self.place(e))
+    }
+}

@@ -1,0 +1,387 @@
+//! Fragments whose cells interleave in the global order, and the plan by which their merge is entered anywhere.
+
+use super::input::Input;
+use super::merge::{Member, Merge, Rules, Sorted, Stop, Unsorted};
+use crate::array::cache::{self, Keep};
+use crate::array::engine::Engine;
+use crate::array::order::Key;
+use crate::error::{Error, ErrorKind, Result};
+use crate::view::parallel;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Cells of the view between two checkpoints, at least.
+const BLOCK: u64 = 1 << 16;
+
+/// Candidates below which a merge is not worth several threads.
+const SMALL: u64 = 1 << 16;
+
+/// Cells of a fragment that follow each other in the view too. How many: up to the next run, or the end of the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The first cell of the fragment.
+    pub first: u64,
+    /// Where it is in the block.
+    pub at: u32,
+    /// Which member of the component.
+    pub member: u32,
+}
+
+/// The runs of a block, and how many cells it has.
+pub(super) struct Block {
+    /// The first cell, counted in the component.
+    pub cell: u64,
+    /// How many.
+    pub count: u64,
+    /// In the view's order.
+    pub runs: Vec<Run>,
+}
+
+impl Block {
+    fn memory(&self) -> u64 {
+        (self.runs.capacity() * size_of::<Run>()) as u64
+    }
+
+    /// The pieces of the cells in `cells`, counted in the component: member, first cell of the fragment, and how many.
+    pub(super) fn pieces(&self, cells: Range<u64>) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
+        let from = cells.start.saturating_sub(self.cell);
+        let to = cells.end.saturating_sub(self.cell).min(self.count);
+        let first = self
+            .runs
+            .partition_point(|run| u64::from(run.at) <= from)
+            .saturating_sub(1);
+        (first..self.runs.len()).map_while(move |i| {
+            let run = self.runs.get(i)?;
+            let end = self.runs.get(i + 1).map_or(self.count, |next| u64::from(next.at));
+            let (start, end) = (from.max(u64::from(run.at)), to.min(end));
+            (start < end).then(|| {
+                (
+                    run.member as usize,
+                    run.first + (start - u64::from(run.at)),
+                    end - start,
+                )
+            })
+        })
+    }
+}
+
+/// A place in the merge from which it can go on.
+struct Checkpoint {
+    /// Cells of the view before it.
+    cell: u64,
+    /// The rank of the next candidate of each member.
+    ranks: Box<[u64]>,
+}
+
+/// How a component's cells are found.
+struct Plan<K> {
+    members: Vec<Member<K>>,
+    /// Ascending; the last one is the end.
+    checkpoints: Vec<Checkpoint>,
+}
+
+/// Fragments whose cells interleave, or a single one.
+pub(super) struct Component<K> {
+    /// In reading order.
+    pub inputs: Vec<Arc<Input>>,
+    /// How many cells it has, where footers tell.
+    known: Option<u64>,
+    plan: Mutex<Option<Arc<Plan<K>>>>,
+    /// Its blocks in the cache.
+    object: u64,
+    in_order: OnceLock<bool>,
+}
+
+impl<K: Key + 'static> Component<K> {
+    /// The component of `inputs`, of `known` cells where footers tell; `object` names its blocks in the cache.
+    pub(super) fn new(inputs: Vec<Arc<Input>>, known: Option<u64>, object: u64) -> Self {
+        Component {
+            inputs,
+            known,
+            plan: Mutex::new(None),
+            object,
+            in_order: OnceLock::new(),
+        }
+    }
+
+    /// How many cells of the view it has.
+    pub(super) fn count(&self, rules: &Rules) -> Result<u64> {
+        match self.known {
+            Some(known) => Ok(known),
+            None => Ok(self.plan(rules)?.checkpoints.last().map_or(0, |end| end.cell)),
+        }
+    }
+
+    /// The block that holds `cell`.
+    pub(super) fn block(&self, engine: &Engine, rules: &Rules, cell: u64) -> Result<Arc<Block>> {
+        if let ([input], Some(known)) = (self.inputs.as_slice(), self.known)
+            && self.is_in_order(rules, input)?
+        {
+            return Ok(Arc::new(stored(input, known, cell)));
+        }
+        let plan = self.plan(rules)?;
+        let after = plan
+            .checkpoints
+            .partition_point(|checkpoint| checkpoint.cell <= cell);
+        let (Some(from), Some(to)) = (
+            plan.checkpoints.get(after.wrapping_sub(1)),
+            plan.checkpoints.get(after),
+        ) else {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!("cell {cell} of no block"),
+            ));
+        };
+        let memory = (to.cell - from.cell) * size_of::<Run>() as u64;
+        let load = || {
+            let block = plan.merge(rules, from, to)?;
+            let memory = block.memory();
+            Ok((block, memory))
+        };
+        let key = cache::Key {
+            object: self.object,
+            tile: after as u64,
+            chunk: 0,
+        };
+        engine.cache.made(key, memory, Keep::Staying, load)
+    }
+
+    /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. That of very large ones is
+    /// believed: it would take all of their coordinates to tell.
+    fn is_in_order(&self, rules: &Rules, input: &Input) -> Result<bool> {
+        const LARGE: u64 = 1 << 22;
+        if let Some(known) = self.in_order.get() {
+            return Ok(*known);
+        }
+        let in_order = input.count() > LARGE || input.merges_as_it_lies() || {
+            /// Candidates that are looked at together, with the first one behind them.
+            const STEP: u64 = 8192;
+            let steps = input.count().div_ceil(STEP);
+            let sorted = parallel::each(steps, |step| -> Result<bool> {
+                let mut rank = step * STEP;
+                let end = input.count().min(rank + STEP + 1);
+                let mut last: Option<K> = None;
+                while rank < end {
+                    let window = input.window::<K>(&rules.order, rules.times, rank, end - rank)?;
+                    let first = window.keys.first();
+                    if !window.keys.is_sorted() || last.is_some() && last.as_ref() > first {
+                        return Ok(false);
+                    }
+                    (rank, last) = (window.end, window.keys.last().cloned());
+                }
+                Ok(true)
+            })?;
+            sorted.iter().all(|&sorted| sorted)
+        };
+        Ok(*self.in_order.get_or_init(|| in_order))
+    }
+
+    /// The plan; made where it is not there, by all threads.
+    fn plan(&self, rules: &Rules) -> Result<Arc<Plan<K>>> {
+        let mut known = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = &*known {
+            return Ok(plan.clone());
+        }
+        let members = self.inputs.iter().map(|input| Member {
+            input: input.clone(),
+            sorted: None,
+        });
+        let mut members: Vec<Member<K>> = members.collect();
+        let checkpoints = loop {
+            match checkpoints(rules, &members) {
+                Ok(checkpoints) => break checkpoints,
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Unsorted(unsorted)) => {
+                    let Some(member) = members.get_mut(unsorted.input) else {
+                        return Err(Error::new(ErrorKind::Internal, "a member that is none"));
+                    };
+                    log::info!("{}: its cells are sorted first", member.input.info.path.display());
+                    member.sorted = Some(Arc::new(Sorted::new(&member.input, rules)?));
+                }
+            }
+        };
+        let plan = Arc::new(Plan { members, checkpoints });
+        *known = Some(plan.clone());
+        Ok(plan)
+    }
+}
+
+/// The block of a fragment whose cells are those of the view: some millions around `cell`.
+fn stored(input: &Input, known: u64, cell: u64) -> Block {
+    const CELLS: u64 = 1 << 30;
+    let first = cell / CELLS * CELLS;
+    let count = CELLS.min(known - first);
+    let mut runs = Vec::new();
+    let mut at = 0u64;
+    for cells in input.cells(first..first + count) {
+        runs.push(Run {
+            first: cells.start,
+            at: at as u32,
+            member: 0,
+        });
+        at += cells.end - cells.start;
+    }
+    Block {
+        cell: first,
+        count,
+        runs,
+    }
+}
+
+/// Merges everything once, and remembers places to begin at.
+fn checkpoints<K: Key>(rules: &Rules, members: &[Member<K>]) -> std::result::Result<Vec<Checkpoint>, Stop> {
+    let start = vec![0; members.len()];
+    let end: Vec<u64> = members.iter().map(Member::count).collect();
+    let total = end.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
+    let threads = parallel::threads();
+    let mut bounds = vec![start];
+    if total > SMALL && threads > 1 && !members.iter().any(|member| member.input.merges_as_it_lies()) {
+        bounds.extend(splits(rules, members, (4 * threads).min(total / SMALL + 1))?);
+    }
+    bounds.push(end);
+    // Places that do not ascend are those of candidates that do not either.
+    for bounds in bounds.windows(2) {
+        if let [from, to] = bounds
+            && let Some(input) = from.iter().zip(to).position(|(from, to)| from > to)
+        {
+            return Err(Stop::Unsorted(Unsorted { input }));
+        }
+    }
+    let parts = parallel::each(bounds.len() as u64 - 1, |number| {
+        let number = number as usize;
+        match bounds.get(number..number + 2) {
+            Some([from, to]) => part(rules, members, from, to),
+            _ => Ok(Vec::new()),
+        }
+    })?;
+    let mut all = vec![Checkpoint {
+        cell: 0,
+        ranks: bounds.first().cloned().unwrap_or_default().into(),
+    }];
+    let mut before = 0;
+    for part in parts {
+        let count = part.last().map_or(0, |last| last.cell);
+        for checkpoint in part {
+            let cell = checkpoint.cell + before;
+            // A part without cells moves the place at which the next one begins.
+            match all.last_mut() {
+                Some(last) if last.cell == cell => last.ranks = checkpoint.ranks,
+                _ => all.push(Checkpoint { cell, ..checkpoint }),
+            }
+        }
+        before += count;
+    }
+    Ok(all)
+}
+
+/// Places that cut the candidates into about `parts` equal parts, none of which divides the cells of a place.
+fn splits<K: Key>(
+    rules: &Rules,
+    members: &[Member<K>],
+    parts: u64,
+) -> std::result::Result<Vec<Vec<u64>>, Stop> {
+    /// Keys that are looked at for each part.
+    const SAMPLES: u64 = 16;
+    let total: u64 = members.iter().fold(0u64, |sum, m| sum.saturating_add(m.count()));
+    let step = (total / (parts * SAMPLES)).max(1);
+    let samples = parallel::each(members.len() as u64, |number| -> Result<Vec<K>> {
+        let Some(member) = members.get(number as usize) else {
+            return Ok(Vec::new());
+        };
+        let ranks = (step / 2..member.count()).step_by(step as usize);
+        ranks
+            .filter_map(|rank| member.key(rules, rank).transpose())
+            .collect()
+    })?;
+    let mut samples: Vec<K> = samples.into_iter().flatten().collect();
+    samples.sort_unstable();
+    let mut keys: Vec<K> = (1..parts)
+        .filter_map(|part| {
+            let at = samples.len() as u64 * part / parts;
+            samples.get(at as usize).cloned()
+        })
+        .collect();
+    keys.dedup();
+    parallel::each(keys.len() as u64, |number| {
+        let Some(key) = keys.get(number as usize) else {
+            return Ok(Vec::new());
+        };
+        let ranks = members.iter().map(|member| member.lower_bound(rules, key));
+        Ok(ranks.collect::<Result<Vec<u64>>>()?)
+    })
+}
+
+/// Merges a part: a checkpoint every so many cells, the last one at its end.
+fn part<K: Key>(
+    rules: &Rules,
+    members: &[Member<K>],
+    from: &[u64],
+    to: &[u64],
+) -> std::result::Result<Vec<Checkpoint>, Stop> {
+    // A checkpoint takes a rank a member: at most one 64th of what the coordinates of the cells between take.
+    let block = BLOCK.max(members.len() as u64 * 64);
+    let mut merge = Merge::new(rules, members, from, to)?;
+    let mut checkpoints = Vec::new();
+    let (mut cells, mut next) = (0u64, block);
+    loop {
+        if cells >= next && merge.is_at_new_place() {
+            checkpoints.push(Checkpoint {
+                cell: cells,
+                ranks: merge.ranks().into(),
+            });
+            next = cells + block;
+        }
+        match merge.next()? {
+            Some((_, _, stays)) => cells += u64::from(stays),
+            None => break,
+        }
+    }
+    checkpoints.push(Checkpoint {
+        cell: cells,
+        ranks: to.into(),
+    });
+    Ok(checkpoints)
+}
+
+impl<K: Key> Plan<K> {
+    /// Merges what lies between two checkpoints.
+    fn merge(&self, rules: &Rules, from: &Checkpoint, to: &Checkpoint) -> Result<Block> {
+        let changed = || {
+            Error::new(
+                ErrorKind::Io(libc::ESTALE),
+                "the fragments are no longer what they were",
+            )
+        };
+        let stop = |stop| match stop {
+            Stop::Failed(error) => error,
+            Stop::Unsorted(_) => changed(),
+        };
+        let mut merge = Merge::new(rules, &self.members, &from.ranks, &to.ranks).map_err(stop)?;
+        let mut runs: Vec<Run> = Vec::new();
+        let (mut count, mut expected) = (0u32, (u32::MAX, 0));
+        while let Some((member, rank, stays)) = merge.next().map_err(stop)? {
+            if !stays {
+                continue;
+            }
+            let cell = self.members.get(member as usize).and_then(|m| m.cell(rank));
+            let first = cell.ok_or_else(changed)?;
+            if expected != (member, first) {
+                runs.push(Run {
+                    first,
+                    at: count,
+                    member,
+                });
+            }
+            expected = (member, first + 1);
+            count = count.checked_add(1).ok_or_else(changed)?;
+        }
+        if u64::from(count) != to.cell - from.cell {
+            return Err(changed());
+        }
+        Ok(Block {
+            cell: from.cell,
+            count: u64::from(count),
+            runs,
+        })
+    }
+}

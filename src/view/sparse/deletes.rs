@@ -1,0 +1,76 @@
+//! Which cells of a fragment are deleted.
+
+use super::input::{Values, numbers};
+use crate::array::cell_slice::CellSlice;
+use crate::array::cells::FragmentCells;
+use crate::array::condition::BoundCondition;
+use crate::array::deletes::{Delete, bind};
+use crate::array::field::Role;
+use crate::array::fragment_info::FragmentInfo;
+use crate::array::time::TimeRange;
+use crate::error::Result;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What deletes cells of one fragment.
+pub(super) struct Deletes {
+    /// When each cell was deleted, where a consolidation has noted that.
+    timestamps: Option<FragmentCells>,
+    conditions: Vec<BoundCondition>,
+    /// The fields that conditions look at, by their index in the fragment.
+    fields: Vec<(usize, FragmentCells)>,
+}
+
+impl Deletes {
+    /// Those of `deletes` that concern the fragment `info`.
+    pub(super) fn new(info: &Arc<FragmentInfo>, deletes: &[Delete]) -> Result<Deletes> {
+        let conditions = bind(deletes, info)?;
+        let mut indices: Vec<usize> = conditions.iter().flat_map(|c| c.fields()).copied().collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let cells = |i: usize| {
+            let field = info.fields.get(i)?;
+            Some(FragmentCells::new(info.clone(), field.clone()))
+        };
+        let timestamps = info
+            .fields
+            .iter()
+            .position(|field| field.role == Role::DeleteTimestamps);
+        Ok(Deletes {
+            timestamps: timestamps.and_then(cells),
+            fields: indices.into_iter().filter_map(|i| Some((i, cells(i)?))).collect(),
+            conditions,
+        })
+    }
+
+    /// Whether nothing deletes any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.timestamps.is_none() && self.conditions.is_empty()
+    }
+
+    /// Which of `cells` are not deleted, as a reader at `times` sees it.
+    pub(super) fn kept(&self, times: TimeRange, cells: Range<u64>) -> Result<Vec<bool>> {
+        let mut kept = vec![true; (cells.end - cells.start) as usize];
+        if let Some(timestamps) = &self.timestamps {
+            for (kept, deleted) in kept.iter_mut().zip(numbers(timestamps, cells.clone())?) {
+                *kept = deleted > times.end;
+            }
+        }
+        let mut values = Vec::with_capacity(self.fields.len());
+        for (_, field) in &self.fields {
+            values.push(Values::read(field, cells.clone())?);
+        }
+        for condition in &self.conditions {
+            let slices: Vec<CellSlice> = condition
+                .fields()
+                .iter()
+                .filter_map(|i| {
+                    let at = self.fields.iter().position(|(field, _)| field == i)?;
+                    values.get(at).map(Values::slice)
+                })
+                .collect();
+            condition.evaluate(&slices, &mut kept);
+        }
+        Ok(kept)
+    }
+}

@@ -1,0 +1,400 @@
+//! What a fragment brings into a merge: which of its cells are candidates, when each was written, and which are deleted.
+
+use super::deletes::Deletes;
+use super::ranges::{Inside, Ranges};
+use crate::array::cell_slice::CellSlice;
+use crate::array::cells::{Cells, FragmentCells};
+use crate::array::field;
+use crate::array::fragment_info::FragmentInfo;
+use crate::array::order::{GlobalOrder, Key};
+use crate::array::time::TimeRange;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::datatype::Kind;
+use crate::format::fragment::boxes::Bounds;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A fragment that takes part in a sparse view.
+///
+/// Its candidates are the cells of the tiles that may hold some of the view; they are counted by *rank*, from 0 on.
+pub(super) struct Input {
+    /// Its place in reading order.
+    pub index: usize,
+    /// The fragment.
+    pub info: Arc<FragmentInfo>,
+    /// Its cells by dimension.
+    pub dimensions: Vec<FragmentCells>,
+    /// When each cell was written, where they were not written at once.
+    timestamps: Option<FragmentCells>,
+    /// Whether some cells were written outside the range of time.
+    cut: bool,
+    deletes: Deletes,
+    /// The ranges that cells have to lie in.
+    ranges: Arc<Ranges>,
+    candidates: Vec<Candidates>,
+    count: u64,
+    /// Which dimensions are floats, whose zeros have a sign.
+    floats: Vec<usize>,
+    signed_strings: bool,
+}
+
+/// Consecutive cells of tiles that may hold some of the view.
+struct Candidates {
+    /// The rank of the first.
+    rank: u64,
+    /// Cells of the fragment.
+    cells: Range<u64>,
+    /// Whether all lie inside the ranges, so that none has to be looked at.
+    inside: bool,
+}
+
+/// Some candidates in the order in which they are merged, without those that the view leaves out before it merges.
+#[derive(Clone)]
+pub(super) struct Window<K> {
+    /// Their keys.
+    pub keys: Vec<K>,
+    /// The rank of each; empty where they follow each other from `first` on.
+    pub ranks: Vec<u64>,
+    /// When each was written; empty where all were written at once.
+    pub times: Vec<u64>,
+    /// [`DELETED`], and a bit for each dimension whose coordinate is -0.0; empty where all are 0.
+    pub marks: Vec<u32>,
+    /// The rank of the first candidate that it was made of.
+    pub first: u64,
+    /// The rank behind the last one.
+    pub end: u64,
+}
+
+/// The mark of a cell that is deleted.
+pub(super) const DELETED: u32 = 1 << 31;
+
+impl<K> Window<K> {
+    pub(super) fn empty_at(rank: u64) -> Self {
+        Window {
+            keys: Vec::new(),
+            ranks: Vec::new(),
+            times: Vec::new(),
+            marks: Vec::new(),
+            first: rank,
+            end: rank,
+        }
+    }
+
+    /// The rank of candidate `i`.
+    pub(super) fn rank(&self, i: usize) -> u64 {
+        self.ranks
+            .get(i)
+            .copied()
+            .unwrap_or_else(|| self.first.saturating_add(i as u64))
+    }
+}
+
+impl Input {
+    /// What the fragment `info` brings into the view of `array` at `times`, inside `ranges`.
+    pub(super) fn new(
+        index: usize,
+        info: Arc<FragmentInfo>,
+        times: TimeRange,
+        ranges: Arc<Ranges>,
+        deletes: Deletes,
+    ) -> Result<Input> {
+        let count = info.schema.dimensions.len();
+        let mut dimensions: Vec<Option<FragmentCells>> = (0..count).map(|_| None).collect();
+        let mut timestamps = None;
+        for field in &info.fields {
+            let cells = || FragmentCells::new(info.clone(), field.clone());
+            match field.role {
+                field::Role::Dimension(i) | field::Role::ZippedDimension(i) => {
+                    if let Some(slot) = dimensions.get_mut(i) {
+                        *slot = Some(cells());
+                    }
+                }
+                field::Role::Timestamps => timestamps = Some(cells()),
+                _ => {}
+            }
+        }
+        let dimensions: Vec<FragmentCells> =
+            dimensions.into_iter().collect::<Option<_>>().ok_or_else(|| {
+                info.place(Error::corrupt("a fragment without coordinates in a sparse array").at(0))
+            })?;
+        let candidates = candidates(&info, &ranges)?;
+        let floats = info.schema.dimensions.iter().enumerate();
+        Ok(Input {
+            index,
+            cut: timestamps.is_some() && !times.covers(info.name.timestamps),
+            count: candidates.last().map_or(0, |last| {
+                last.rank.saturating_add(last.cells.end - last.cells.start)
+            }),
+            floats: floats
+                .filter(|(_, d)| d.datatype.kind() == Kind::Float)
+                .map(|(i, _)| i)
+                .collect(),
+            candidates,
+            dimensions,
+            timestamps,
+            deletes,
+            ranges,
+            signed_strings: has_signed_strings(&info),
+            info,
+        })
+    }
+
+    /// How many candidates there are.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether every candidate is a cell of the view, unless another fragment has a newer one in its place.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.cut && self.deletes.is_empty() && self.candidates.iter().all(|run| run.inside)
+    }
+
+    /// Whether cells were written at different times, so that a place may be there several times.
+    pub(super) fn has_timestamps(&self) -> bool {
+        self.timestamps.is_some()
+    }
+
+    /// When a cell was written: of those without a time of their own, when the fragment was begun.
+    pub(super) fn start(&self) -> u64 {
+        self.info.name.timestamps.0
+    }
+
+    /// The runs of cells of the fragment that have the ranks in `ranks`, which are those of candidates: the first cell of each and how many.
+    pub(super) fn cells(&self, ranks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self
+            .candidates
+            .partition_point(|run| run.rank.saturating_add(run.cells.end - run.cells.start) <= ranks.start);
+        let runs = self.candidates.iter().skip(first);
+        runs.map_while(move |run| {
+            let from = ranks.start.max(run.rank);
+            let to = ranks
+                .end
+                .min(run.rank.saturating_add(run.cells.end - run.cells.start));
+            (from < to).then(|| run.cells.start + (from - run.rank)..run.cells.start + (to - run.rank))
+        })
+    }
+
+    /// Makes a window of candidates from `rank` on, of at most `most`.
+    pub(super) fn window<K: Key>(
+        &self,
+        order: &GlobalOrder,
+        times: TimeRange,
+        rank: u64,
+        most: u64,
+    ) -> Result<Window<K>> {
+        let at = self
+            .candidates
+            .partition_point(|run| run.rank.saturating_add(run.cells.end - run.cells.start) <= rank);
+        let Some(run) = self.candidates.get(at) else {
+            return Ok(Window::empty_at(rank));
+        };
+        let start = run.cells.start + (rank - run.rank);
+        let cells = start..run.cells.end.min(start.saturating_add(most));
+        let mut window = Window::empty_at(rank);
+        window.end = rank + (cells.end - cells.start);
+
+        let mut scratch: Vec<Values> = Vec::with_capacity(self.dimensions.len());
+        for dimension in &self.dimensions {
+            scratch.push(Values::read(dimension, cells.clone())?);
+        }
+        let columns: Vec<CellSlice> = scratch.iter().map(Values::slice).collect();
+        K::append(order, &columns, &mut window.keys);
+        let count = (cells.end - cells.start) as usize;
+        if window.keys.len() != count {
+            return Err(Error::new(ErrorKind::Internal, "a cell without a key"));
+        }
+        if let Some(timestamps) = &self.timestamps {
+            window.times = numbers(timestamps, cells.clone())?;
+        }
+        self.mark(&mut window, &columns, times, cells)?;
+        let stays = |i: usize, time: Option<&u64>| {
+            (!self.cut || time.is_none_or(|&time| times.contains(time)))
+                && (run.inside || self.ranges.contain(&columns, i))
+        };
+        if self.cut || !run.inside {
+            let stay: Vec<bool> = (0..count).map(|i| stays(i, window.times.get(i))).collect();
+            window.keep(&stay);
+        }
+        Ok(window)
+    }
+
+    fn mark<K>(
+        &self,
+        window: &mut Window<K>,
+        columns: &[CellSlice<'_>],
+        times: TimeRange,
+        cells: Range<u64>,
+    ) -> Result<()> {
+        let count = (cells.end - cells.start) as usize;
+        if !self.deletes.is_empty() {
+            let kept = self.deletes.kept(times, cells)?;
+            window
+                .marks
+                .extend(kept.iter().map(|&kept| if kept { 0 } else { DELETED }));
+        }
+        for &i in &self.floats {
+            let Some(column) = columns.get(i) else { continue };
+            let size = column.values.len() / count.max(1);
+            for (cell, value) in column.values.chunks_exact(size.max(1)).enumerate() {
+                let Some((last, rest)) = value.split_last() else {
+                    continue;
+                };
+                if *last == 0x80 && rest.iter().all(|&byte| byte == 0) {
+                    window.marks.resize(count, 0);
+                    if let Some(mark) = window.marks.get_mut(cell) {
+                        *mark |= 1 << (i % 31);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The key of the candidate of rank `rank`.
+    pub(super) fn key<K: Key>(&self, order: &GlobalOrder, rank: u64) -> Result<Option<K>> {
+        let Some(cells) = self.cells(rank..rank.saturating_add(1)).next() else {
+            return Ok(None);
+        };
+        let mut coordinates = Vec::with_capacity(self.dimensions.len());
+        for dimension in &self.dimensions {
+            coordinates.push(Values::read(dimension, cells.clone())?);
+        }
+        let columns: Vec<CellSlice> = coordinates.iter().map(Values::slice).collect();
+        let mut keys = Vec::with_capacity(1);
+        K::append(order, &columns, &mut keys);
+        Ok(keys.pop())
+    }
+
+    /// Whether its cells are merged in the order in which they are stored, whatever that is: writers sort the bytes of strings as signed numbers, readers as
+    /// unsigned ones, and what libtiledb makes of that is the merge of the sequences as they lie.
+    pub(super) fn merges_as_it_lies(&self) -> bool {
+        self.signed_strings
+    }
+}
+
+impl<K> Window<K> {
+    /// Leaves out the candidates for which `stay` is false.
+    fn keep(&mut self, stay: &[bool]) {
+        if stay.iter().all(|&stay| stay) {
+            return;
+        }
+        let ranks = (self.first..self.end).zip(stay).filter(|(_, stay)| **stay);
+        self.ranks = ranks.map(|(rank, _)| rank).collect();
+        retain(&mut self.keys, stay);
+        retain(&mut self.times, stay);
+        retain(&mut self.marks, stay);
+    }
+}
+
+fn retain<T>(items: &mut Vec<T>, stay: &[bool]) {
+    let mut stay = stay.iter();
+    items.retain(|_| stay.next().copied().unwrap_or(true));
+}
+
+/// Cells of one field, read from a fragment.
+pub(super) struct Values {
+    values: Vec<u8>,
+    starts: Option<Vec<u64>>,
+    validity: Option<Vec<u8>>,
+    count: usize,
+}
+
+impl Values {
+    pub(super) fn read(cells: &FragmentCells, range: Range<u64>) -> Result<Values> {
+        let read: &dyn Cells = cells;
+        let mut scratch = Vec::new();
+        let (starts, values) = match cells.cell_size() {
+            Some(_) => (None, read.values(range.clone(), &mut scratch)?.to_vec()),
+            None => {
+                let (starts, values) = read.var_values(range.clone())?;
+                (Some(starts), values)
+            }
+        };
+        let validity = match cells.field().nullable {
+            true => Some(read.validity(range.clone(), &mut scratch)?.to_vec()),
+            false => None,
+        };
+        Ok(Values {
+            values,
+            starts,
+            validity,
+            count: (range.end - range.start) as usize,
+        })
+    }
+
+    pub(super) fn slice(&self) -> CellSlice<'_> {
+        CellSlice {
+            count: self.count,
+            values: &self.values,
+            starts: self.starts.as_deref(),
+            validity: self.validity.as_deref(),
+        }
+    }
+}
+
+/// Whether coordinates of strings have bytes of 0x80 and more, as far as the fragment's box tells: those are the greatest or the least, depending on who
+/// compares them.
+fn has_signed_strings(info: &FragmentInfo) -> bool {
+    let domain = info.non_empty_domain().into_iter().flatten();
+    let mut strings = info.schema.dimensions.iter().zip(domain);
+    strings.any(|(dimension, range)| {
+        dimension.cell_val_num.is_var() && !(range.lo.is_ascii() && range.hi.is_ascii())
+    })
+}
+
+/// Cells that are one u64 each.
+pub(super) fn numbers(cells: &FragmentCells, range: Range<u64>) -> Result<Vec<u64>> {
+    let read: &dyn Cells = cells;
+    let mut scratch = Vec::new();
+    let bytes = read.values(range, &mut scratch)?;
+    let numbers = bytes.as_chunks::<8>().0.iter();
+    Ok(numbers.map(|bytes| u64::from_le_bytes(*bytes)).collect())
+}
+
+/// The cells of the tiles whose boxes meet `ranges`.
+fn candidates(info: &FragmentInfo, ranges: &Ranges) -> Result<Vec<Candidates>> {
+    let cell_num = info.geometry.cell_num;
+    let all = |inside| {
+        vec![Candidates {
+            rank: 0,
+            cells: 0..cell_num,
+            inside,
+        }]
+    };
+    if cell_num == 0 {
+        return Ok(Vec::new());
+    }
+    let sound = info.has_sound_boxes();
+    let domain = info.non_empty_domain().filter(|_| sound);
+    let domain: Option<Vec<Bounds<'_>>> =
+        domain.map(|rect| rect.iter().map(|range| (&*range.lo, &*range.hi)).collect());
+    match domain.map_or(Inside::Partly, |domain| ranges.meet(&domain)) {
+        Inside::Wholly => return Ok(all(true)),
+        Inside::Not => return Ok(Vec::new()),
+        Inside::Partly if !sound => return Ok(all(false)),
+        Inside::Partly => {}
+    }
+    let mut runs: Vec<Candidates> = Vec::new();
+    info.visit_tile_boxes(|tile, bounds| {
+        let inside = match ranges.meet(bounds) {
+            Inside::Not => return Ok(()),
+            Inside::Wholly => true,
+            Inside::Partly => false,
+        };
+        let first = tile.saturating_mul(info.geometry.tile_cells);
+        let end = first.saturating_add(info.geometry.cells_of(tile));
+        match runs.last_mut() {
+            Some(last) if last.cells.end == first && last.inside == inside => last.cells.end = end,
+            last => {
+                let rank = last.map_or(0, |last| last.rank + (last.cells.end - last.cells.start));
+                runs.push(Candidates {
+                    rank,
+                    cells: first..end,
+                    inside,
+                });
+            }
+        }
+        Ok(())
+    })?;
+    Ok(runs)
+}

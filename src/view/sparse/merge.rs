@@ -1,0 +1,377 @@
+//! The k-way merge of fragments: cells in the array's global order, of each place the newest.
+
+use super::input::{DELETED, Input, Window};
+use crate::array::order::{GlobalOrder, Key};
+use crate::array::time::TimeRange;
+use crate::error::{Error, Result};
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most candidates of a window, and the fewest.
+const WINDOW: Range<u64> = 64..8192;
+
+/// What does not change while a component is merged.
+pub(super) struct Rules {
+    /// The order of keys.
+    pub order: GlobalOrder,
+    /// The range of time that is read.
+    pub times: TimeRange,
+    /// Whether several cells may be at one place; otherwise the newest alone stays.
+    pub duplicates: bool,
+    /// The most bytes that the windows of one merge may take together.
+    pub memory: u64,
+}
+
+/// A fragment whose cells turned out not to be stored in the array's order.
+#[derive(Debug)]
+pub(super) struct Unsorted {
+    /// Which of the inputs.
+    pub input: usize,
+}
+
+/// Why a merge ends early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Failed(Error),
+    Unsorted(Unsorted),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+/// The candidates of a fragment whose stored order is another, sorted.
+pub(super) struct Sorted<K> {
+    /// Of all of them; here ranks are those of the sorted sequence.
+    pub window: Window<K>,
+    /// The cell of the fragment that is each of them.
+    pub cells: Vec<u64>,
+}
+
+impl<K: Key> Sorted<K> {
+    /// Sorts the candidates of `input`. `LimitExceeded` where they take more memory than windows may.
+    pub(super) fn new(input: &Input, rules: &Rules) -> Result<Sorted<K>> {
+        let each = size_of::<K>() as u64 + 4 * 8;
+        if input.count().saturating_mul(each) > rules.memory {
+            let message = format!("{} cells that are not in the array's order", input.count());
+            return Err(input.info.place(Error::limit(message).at(0)));
+        }
+        let mut all: Vec<(K, u64, u32, u64)> = Vec::new();
+        let mut rank = 0;
+        while rank < input.count() {
+            let window: Window<K> = input.window(&rules.order, rules.times, rank, WINDOW.end)?;
+            let cells: Vec<u64> = input.cells(rank..window.end).flatten().collect();
+            for (i, key) in window.keys.iter().enumerate() {
+                let offset = window.rank(i).saturating_sub(rank) as usize;
+                all.push((
+                    key.clone(),
+                    window.times.get(i).copied().unwrap_or(0),
+                    window.marks.get(i).copied().unwrap_or(0),
+                    cells.get(offset).copied().unwrap_or(0),
+                ));
+            }
+            rank = window.end;
+        }
+        // Stable; of one place the newest comes first, as where fragments are consolidated.
+        all.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        let mut window = Window::empty_at(0);
+        window.end = all.len() as u64;
+        let mut cells = Vec::with_capacity(all.len());
+        for (key, time, mark, cell) in all {
+            window.keys.push(key);
+            window.times.push(time);
+            window.marks.push(mark);
+            cells.push(cell);
+        }
+        if !input.has_timestamps() {
+            window.times.clear();
+        }
+        Ok(Sorted { window, cells })
+    }
+}
+
+/// One fragment in a merge.
+#[derive(Clone)]
+pub(super) struct Member<K> {
+    /// The fragment.
+    pub input: Arc<Input>,
+    /// Its candidates, where they had to be sorted.
+    pub sorted: Option<Arc<Sorted<K>>>,
+}
+
+impl<K: Key> Member<K> {
+    /// How many ranks there are.
+    pub(super) fn count(&self) -> u64 {
+        match &self.sorted {
+            Some(sorted) => sorted.window.end,
+            None => self.input.count(),
+        }
+    }
+
+    fn window(&self, rules: &Rules, rank: u64, most: u64) -> Result<Window<K>> {
+        let Some(sorted) = &self.sorted else {
+            return self.input.window(&rules.order, rules.times, rank, most);
+        };
+        let all = &sorted.window;
+        let end = rank.saturating_add(most).min(all.end);
+        let range = rank as usize..end as usize;
+        let mut window = Window::empty_at(rank);
+        window.end = end;
+        window.keys = all.keys.get(range.clone()).unwrap_or(&[]).to_vec();
+        window.times = all.times.get(range.clone()).unwrap_or(&[]).to_vec();
+        window.marks = all.marks.get(range).unwrap_or(&[]).to_vec();
+        Ok(window)
+    }
+
+    /// The lowest rank whose key is not below `key`.
+    pub(super) fn lower_bound(&self, rules: &Rules, key: &K) -> Result<u64> {
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.key(rules, middle)? {
+                Some(found) if found < *key => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// The key of a rank.
+    pub(super) fn key(&self, rules: &Rules, rank: u64) -> Result<Option<K>> {
+        match &self.sorted {
+            Some(sorted) => Ok(sorted.window.keys.get(rank as usize).cloned()),
+            None => self.input.key(&rules.order, rank),
+        }
+    }
+
+    /// The cell of the fragment that has a rank.
+    pub(super) fn cell(&self, rank: u64) -> Option<u64> {
+        match &self.sorted {
+            Some(sorted) => sorted.cells.get(rank as usize).copied(),
+            None => {
+                let mut cells = self.input.cells(rank..rank.saturating_add(1));
+                cells.next().map(|cells| cells.start)
+            }
+        }
+    }
+}
+
+/// A member's place in a merge that is under way.
+struct Cursor<K> {
+    window: Window<K>,
+    /// Of the next candidate, in the window.
+    at: usize,
+    /// The rank behind the last one of this merge.
+    end: u64,
+    /// The last key of the window before.
+    last: Option<K>,
+}
+
+/// A merge of the candidates of several fragments, from one rank of each to another.
+pub(super) struct Merge<'a, K> {
+    rules: &'a Rules,
+    members: &'a [Member<K>],
+    cursors: Vec<Cursor<K>>,
+    /// Indices of members that have candidates left, as a binary heap: what comes first is at the top.
+    heap: Vec<u32>,
+    window: u64,
+    /// The place that was merged last.
+    place: Option<K>,
+    /// For each sign of zeros that was seen there: the mark, and the member that has the newest cell.
+    seen: Vec<(u32, u32)>,
+    /// Whether several members have a cell there.
+    shared: bool,
+}
+
+impl<'a, K: Key> Merge<'a, K> {
+    /// A merge of ranks `from[i]..to[i]` of each member.
+    pub(super) fn new(
+        rules: &'a Rules,
+        members: &'a [Member<K>],
+        from: &[u64],
+        to: &[u64],
+    ) -> std::result::Result<Self, Stop> {
+        // A candidate takes its key, time, rank and mark.
+        let each = size_of::<K>() as u64 + 3 * 8;
+        let window = rules.memory / (each * members.len().max(1) as u64);
+        let mut merge = Merge {
+            rules,
+            members,
+            cursors: Vec::with_capacity(members.len()),
+            heap: Vec::with_capacity(members.len()),
+            window: window.clamp(WINDOW.start, WINDOW.end),
+            place: None,
+            seen: Vec::new(),
+            shared: false,
+        };
+        for (&from, &to) in from.iter().zip(to) {
+            merge.cursors.push(Cursor {
+                window: Window::empty_at(from),
+                at: 0,
+                end: to,
+                last: None,
+            });
+        }
+        for member in 0..merge.cursors.len() {
+            if merge.fill(member)? {
+                merge.heap.push(member as u32);
+                merge.sift_up(merge.heap.len() - 1);
+            }
+        }
+        Ok(merge)
+    }
+
+    /// The rank of the next candidate of each member.
+    pub(super) fn ranks(&self) -> Vec<u64> {
+        let rank = |cursor: &Cursor<K>| match cursor.at < cursor.window.keys.len() {
+            true => cursor.window.rank(cursor.at),
+            false => cursor.window.end,
+        };
+        self.cursors.iter().map(rank).collect()
+    }
+
+    /// Whether the next candidate is at another place than the one before it, so that a merge may begin with it.
+    pub(super) fn is_at_new_place(&self) -> bool {
+        let key = self.heap.first().and_then(|&top| self.head(top));
+        self.rules.duplicates || key.is_none() || key != self.place.as_ref()
+    }
+
+    /// Has a member's next candidate in its window; false where none is left.
+    fn fill(&mut self, member: usize) -> std::result::Result<bool, Stop> {
+        let (Some(cursor), Some(source)) = (self.cursors.get_mut(member), self.members.get(member)) else {
+            return Ok(false);
+        };
+        while cursor.at >= cursor.window.keys.len() {
+            let rank = cursor.window.end;
+            if rank >= cursor.end {
+                return Ok(false);
+            }
+            if let Some(last) = cursor.window.keys.pop() {
+                cursor.last = Some(last);
+            }
+            let most = self.window.min(cursor.end - rank);
+            let window = source.window(self.rules, rank, most)?;
+            let last = cursor.last.as_ref();
+            let sorted = window.keys.is_sorted()
+                && last
+                    .zip(window.keys.first())
+                    .is_none_or(|(last, first)| last <= first);
+            if !sorted && !source.input.merges_as_it_lies() {
+                return Err(Stop::Unsorted(Unsorted { input: member }));
+            }
+            cursor.at = 0;
+            cursor.window = window;
+        }
+        Ok(true)
+    }
+
+    fn head(&self, member: u32) -> Option<&K> {
+        let cursor = self.cursors.get(member as usize)?;
+        cursor.window.keys.get(cursor.at)
+    }
+
+    fn time(&self, member: u32) -> u64 {
+        let (Some(cursor), Some(source)) = (
+            self.cursors.get(member as usize),
+            self.members.get(member as usize),
+        ) else {
+            return 0;
+        };
+        match cursor.window.times.get(cursor.at) {
+            Some(&time) => time,
+            None => source.input.start(),
+        }
+    }
+
+    /// Whether the next candidate of member `a` comes before that of `b`: by place, then newest first. With duplicates times play no part.
+    fn precedes(&self, a: u32, b: u32) -> bool {
+        let by_place = self.head(a).cmp(&self.head(b));
+        let order = by_place
+            .then_with(|| match self.rules.duplicates {
+                true => Ordering::Equal,
+                false => self.time(b).cmp(&self.time(a)),
+            })
+            .then_with(|| b.cmp(&a));
+        order == Ordering::Less
+    }
+
+    fn sift_up(&mut self, mut at: usize) {
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            match (self.heap.get(at), self.heap.get(parent)) {
+                (Some(&child), Some(&above)) if self.precedes(child, above) => self.heap.swap(at, parent),
+                _ => return,
+            }
+            at = parent;
+        }
+    }
+
+    fn sift_down(&mut self) {
+        let mut at = 0;
+        loop {
+            let left = 2 * at + 1;
+            let Some(&first) = self.heap.get(left) else { return };
+            let child = match self.heap.get(left + 1) {
+                Some(&second) if self.precedes(second, first) => left + 1,
+                _ => left,
+            };
+            match (self.heap.get(child), self.heap.get(at)) {
+                (Some(&below), Some(&above)) if self.precedes(below, above) => self.heap.swap(child, at),
+                _ => return,
+            }
+            at = child;
+        }
+    }
+
+    /// The next candidate and whether it is a cell of the view: its member and its rank. None at the end.
+    pub(super) fn next(&mut self) -> std::result::Result<Option<(u32, u64, bool)>, Stop> {
+        let Some(&top) = self.heap.first() else {
+            return Ok(None);
+        };
+        let stays = self.rules.duplicates || self.is_newest(top);
+        let Some(cursor) = self.cursors.get_mut(top as usize) else {
+            return Ok(None);
+        };
+        let mark = cursor.window.marks.get(cursor.at).copied().unwrap_or(0);
+        let rank = cursor.window.rank(cursor.at);
+        cursor.at += 1;
+        if cursor.at >= cursor.window.keys.len()
+            && !self.fill(top as usize)?
+            && let Some(last) = self.heap.pop()
+            && let Some(first) = self.heap.first_mut()
+        {
+            *first = last;
+        }
+        self.sift_down();
+        Ok(Some((top, rank, stays && mark & DELETED == 0)))
+    }
+
+    /// Whether the candidate at the top is the newest of its place.
+    fn is_newest(&mut self, top: u32) -> bool {
+        let mark = self.cursors.get(top as usize).map_or(0, |cursor| {
+            cursor.window.marks.get(cursor.at).copied().unwrap_or(0) & !DELETED
+        });
+        if self.head(top) != self.place.as_ref() {
+            let key = self.head(top).cloned();
+            let children = [self.heap.get(1), self.heap.get(2)];
+            let mut children = children.into_iter().flatten();
+            self.shared = children.any(|&child| self.head(child) == key.as_ref());
+            self.place = key;
+            self.seen.clear();
+        }
+        match self.seen.iter().find(|(seen, _)| *seen == mark) {
+            None => {
+                self.seen.push((mark, top));
+                true
+            }
+            // A fragment that was written at once may hold a place several times, if its writer was told not to look. Readers return all of them.
+            Some(&(_, newest)) => {
+                let member = self.members.get(top as usize);
+                newest == top && !self.shared && member.is_some_and(|m| !m.input.has_timestamps())
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Sparse views: the cells of visible fragments in the array's global order, of each place the newest, deletes carried out.
+//!
+//! ```text
+//! fragment ──► Input: candidates by rank, ──► Merge: k-way, by keys ──► Component: checkpoints, ──► Gather: the values of a field,
+//!              windows of keys, marks          of the global order       blocks of runs              run by run
+//! ```
+//!
+//! Fragments whose intervals in the global order do not overlap are components of their own: there is nothing to merge, and where nothing was deleted or cut either,
+//! footers tell how many cells there are.
+
+mod component;
+mod deletes;
+mod gather;
+mod input;
+mod merge;
+mod ranges;
+
+use super::column::RunCells;
+use super::parallel;
+use super::{DimRange, Role, ViewField};
+use crate::array::Array;
+use crate::array::cells::Cells;
+use crate::array::deletes::in_force as deletes_in_force;
+use crate::array::fragment_info::FragmentInfo;
+use crate::array::order::{GlobalOrder, Key};
+use crate::array::snapshot::Snapshot;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::fragment::boxes::Bounds;
+use crate::format::range::{Rect, compare};
+use crate::format::schema::Schema;
+use component::Component;
+use deletes::Deletes;
+use gather::Gather;
+use input::Input;
+use merge::Rules;
+use ranges::Ranges;
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The fragments of a sparse array merged.
+pub(super) struct Sparse {
+    array: Arc<Array>,
+    snapshot: Arc<Snapshot>,
+    schema: Arc<Schema>,
+    subarray: Option<Vec<DimRange>>,
+    state: u64,
+    cells: Mutex<Option<Arc<dyn Merged>>>,
+}
+
+/// Consecutive cells of one fragment.
+struct Piece<'a> {
+    /// The fragment.
+    input: &'a Input,
+    /// Its first cell.
+    first: u64,
+    /// How many.
+    count: u64,
+}
+
+/// The cells of a view, whatever its keys are.
+trait Merged: Send + Sync {
+    /// How many.
+    fn count(&self) -> Result<u64>;
+
+    /// Hands the pieces that `cells` are made of to `visit`, in order.
+    fn visit(&self, cells: Range<u64>, visit: &mut dyn FnMut(Piece<'_>)) -> Result<()>;
+
+    /// The fragments, in reading order.
+    fn inputs(&self) -> &[Arc<Input>];
+}
+
+impl Sparse {
+    pub(super) fn new(
+        array: &Arc<Array>,
+        snapshot: &Arc<Snapshot>,
+        schema: &Arc<Schema>,
+        subarray: Option<&[DimRange]>,
+        state: u64,
+    ) -> Sparse {
+        Sparse {
+            array: array.clone(),
+            snapshot: snapshot.clone(),
+            schema: schema.clone(),
+            subarray: subarray.map(<[DimRange]>::to_vec),
+            state,
+            cells: Mutex::default(),
+        }
+    }
+
+    /// How many cells there are.
+    pub(super) fn count(&self) -> Result<u64> {
+        self.cells()?.count()
+    }
+
+    /// The cells of field `field`.
+    pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
+        let fields = ViewField::all(&self.schema);
+        let Some(found) = fields.get(field) else {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("field {field} of {}", fields.len()),
+            ));
+        };
+        let cells = self.cells()?;
+        let gather = Gather::new(cells, &self.schema, found)?;
+        let engine = &self.array.engine;
+        let object = engine.number(&(&self.array.path, self.state, field));
+        Ok(Arc::new(RunCells::new(
+            gather,
+            found.cell_size(),
+            engine.clone(),
+            object,
+        )))
+    }
+
+    /// What is merged; opens the fragments when it is first asked.
+    fn cells(&self) -> Result<Arc<dyn Merged>> {
+        let mut known = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cells) = &*known {
+            return Ok(cells.clone());
+        }
+        let order = GlobalOrder::new(&self.schema)?;
+        let cells: Arc<dyn Merged> = match order.words() {
+            Some(1) => Arc::new(self.merged::<[u64; 1]>(order)?),
+            Some(2) => Arc::new(self.merged::<[u64; 2]>(order)?),
+            Some(3) => Arc::new(self.merged::<[u64; 3]>(order)?),
+            Some(4) => Arc::new(self.merged::<[u64; 4]>(order)?),
+            _ => Arc::new(self.merged::<Box<[u8]>>(order)?),
+        };
+        *known = Some(cells.clone());
+        Ok(cells)
+    }
+
+    fn merged<K: Key + 'static>(&self, order: GlobalOrder) -> Result<Components<K>> {
+        let times = self.snapshot.times;
+        let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
+        let array = &self.array;
+        let listing = &self.snapshot.listing;
+        let deletes = deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?;
+        let fragments = self.snapshot.fragment_list();
+        let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
+            let index = index as usize;
+            let Some(fragment) = fragments.get(index) else {
+                return Err(Error::new(ErrorKind::Internal, "a fragment that is none"));
+            };
+            let info = fragment.open()?;
+            let deletes = Deletes::new(&info, &deletes)?;
+            Ok(Arc::new(Input::new(index, info, times, ranges.clone(), deletes)?))
+        })?;
+        let rules = Rules {
+            order,
+            times,
+            duplicates: self.schema.allows_duplicates,
+            memory: array.engine.cache.capacity() / 2 / parallel::threads(),
+        };
+        Ok(Components::new(self.array.clone(), self.state, rules, inputs))
+    }
+}
+
+/// The components of a view, in the global order.
+struct Components<K> {
+    array: Arc<Array>,
+    rules: Rules,
+    inputs: Vec<Arc<Input>>,
+    components: Vec<Component<K>>,
+    /// Cells before each component, and of all; as far as they are known.
+    starts: Mutex<Vec<u64>>,
+}
+
+impl<K: Key + 'static> Components<K> {
+    fn new(array: Arc<Array>, state: u64, rules: Rules, inputs: Vec<Arc<Input>>) -> Self {
+        let taking_part: Vec<&Arc<Input>> = inputs.iter().filter(|input| input.count() > 0).collect();
+        let mut intervals: Vec<(Option<(K, K)>, usize)> = taking_part
+            .iter()
+            .enumerate()
+            .map(|(i, input)| (interval(&rules.order, &input.info), i))
+            .collect();
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        if intervals.iter().any(|(interval, _)| interval.is_none()) {
+            groups.push((0..taking_part.len()).collect());
+        } else {
+            intervals.sort_by(|a, b| a.0.cmp(&b.0));
+            let mut end: Option<&K> = None;
+            for (interval, i) in &intervals {
+                let Some((low, high)) = interval else { continue };
+                match groups.last_mut() {
+                    Some(group) if end.is_some_and(|end| low <= end) => group.push(*i),
+                    _ => groups.push(vec![*i]),
+                }
+                end = end.max(Some(high));
+            }
+        }
+        let components = groups.into_iter().filter(|group| !group.is_empty()).enumerate();
+        let components = components.map(|(number, mut group)| {
+            // In reading order, so that a later member is the newer one.
+            group.sort_unstable();
+            let members: Vec<Arc<Input>> = group
+                .into_iter()
+                .filter_map(|i| taking_part.get(i))
+                .map(|input| (*input).clone())
+                .collect();
+            let known = known_count(&rules, &members);
+            let object = array.engine.number(&(&array.path, state, "runs", number));
+            Component::new(members, known, object)
+        });
+        Components {
+            components: components.collect(),
+            array,
+            rules,
+            inputs,
+            starts: Mutex::new(vec![0]),
+        }
+    }
+
+    /// Cells before component `i`.
+    fn start(&self, i: usize) -> Result<u64> {
+        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        while starts.len() <= i {
+            let Some(component) = self.components.get(starts.len() - 1) else {
+                break;
+            };
+            let last = starts.last().copied().unwrap_or(0);
+            let next = last.checked_add(component.count(&self.rules)?);
+            starts.push(next.ok_or_else(|| Error::limit("more than 2^64 cells").at(0))?);
+        }
+        Ok(starts.get(i).copied().unwrap_or(0))
+    }
+}
+
+impl<K: Key + 'static> Merged for Components<K> {
+    fn count(&self) -> Result<u64> {
+        self.start(self.components.len())
+    }
+
+    fn visit(&self, cells: Range<u64>, visit: &mut dyn FnMut(Piece<'_>)) -> Result<()> {
+        self.count()?;
+        let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let first = starts
+            .partition_point(|&start| start <= cells.start)
+            .saturating_sub(1);
+        for (component, bounds) in self.components.iter().zip(starts.windows(2)).skip(first) {
+            let &[start, end] = bounds else { continue };
+            if start >= cells.end {
+                break;
+            }
+            let mut at = cells.start.max(start);
+            let end = end.min(cells.end);
+            while at < end {
+                let block = component.block(&self.array.engine, &self.rules, at - start)?;
+                for (member, first, count) in block.pieces(at - start..end - start) {
+                    let Some(input) = component.inputs.get(member) else {
+                        continue;
+                    };
+                    at += count;
+                    visit(Piece { input, first, count });
+                }
+                if at < end && at < start + block.cell + block.count {
+                    return Err(Error::new(ErrorKind::Internal, format!("cell {at} of no run")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn inputs(&self) -> &[Arc<Input>] {
+        &self.inputs
+    }
+}
+
+/// The least and the greatest key that a fragment may have. None where that cannot be told.
+fn interval<K: Key>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> {
+    let domain = info.non_empty_domain().filter(|_| info.has_sound_boxes())?;
+    order.interval(domain)
+}
+
+/// How many cells a component has, where footers tell: all of its fragments', unless some are left out or several may be at one place.
+fn known_count(rules: &Rules, members: &[Arc<Input>]) -> Option<u64> {
+    let whole = members.iter().all(|input| input.is_whole());
+    let once = rules.duplicates || members.iter().all(|input| !input.has_timestamps()) && !overlap(members);
+    let mut counts = members.iter().map(|input| input.count());
+    (whole && once).then(|| counts.try_fold(0u64, u64::checked_add))?
+}
+
+/// Whether the boxes of some fragments overlap, so that they may have cells at one place.
+fn overlap(members: &[Arc<Input>]) -> bool {
+    /// More are not compared with each other.
+    const MOST: usize = 1000;
+    if members.len() < 2 {
+        return false;
+    }
+    let domains: Option<Vec<&Rect>> = members
+        .iter()
+        .map(|input| {
+            input
+                .info
+                .non_empty_domain()
+                .filter(|_| input.info.has_sound_boxes())
+        })
+        .collect();
+    let (Some(domains), Some(first)) = (domains, members.first()) else {
+        return true;
+    };
+    if domains.len() > MOST {
+        return true;
+    }
+    let schema = &first.info.schema;
+    let apart = |a: &Rect, b: &Rect| {
+        schema.dimensions.iter().zip(a.iter().zip(b)).any(|(d, (a, b))| {
+            let below = |a: Bounds<'_>, b: Bounds<'_>| {
+                compare(d.datatype, d.cell_val_num, a.1, b.0) == Some(Ordering::Less)
+            };
+            let (a, b) = ((&*a.lo, &*a.hi), (&*b.lo, &*b.hi));
+            below(a, b) || below(b, a)
+        })
+    };
+    let mut pairs = domains.iter().enumerate();
+    pairs.any(|(i, a)| domains.iter().skip(i + 1).any(|b| !apart(a, b)))
+}
+
+/// A field of the view in a fragment.
+fn find_field<'a>(info: &'a FragmentInfo, field: &ViewField) -> Option<&'a crate::array::field::Field> {
+    use crate::array::field::Role as Stored;
+    info.fields.iter().find(|stored| match (field.role, stored.role) {
+        (Role::Dimension(i), Stored::Dimension(j) | Stored::ZippedDimension(j)) => i == j,
+        (Role::Attribute(_), Stored::Attribute(_)) => stored.name == field.name,
+        _ => false,
+    })
+}

@@ -1,0 +1,103 @@
+//! The ranges that cells of a view have to lie in: those of the subarray, and the current domain.
+
+use super::super::DimRange;
+use crate::array::cell_slice::CellSlice;
+use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::fragment::boxes::Bounds;
+use crate::format::range::compare;
+use crate::format::schema::Schema;
+use std::cmp::Ordering;
+
+/// Along some dimensions the ends between which a cell lies.
+pub(super) struct Ranges(Vec<Axis>);
+
+struct Axis {
+    dimension: usize,
+    datatype: Datatype,
+    cell_val_num: CellValNum,
+    lo: Option<Vec<u8>>,
+    hi: Option<Vec<u8>>,
+}
+
+/// How much of a box lies inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inside {
+    Not,
+    Partly,
+    Wholly,
+}
+
+impl Ranges {
+    /// The subarray cut to the current domain.
+    pub(super) fn new(schema: &Schema, subarray: Option<&[DimRange]>) -> Ranges {
+        let axes = schema.dimensions.iter().enumerate().flat_map(|(i, dimension)| {
+            let axis = |lo: Option<&[u8]>, hi: Option<&[u8]>| Axis {
+                dimension: i,
+                datatype: dimension.datatype,
+                cell_val_num: dimension.cell_val_num,
+                lo: lo.map(<[u8]>::to_vec),
+                hi: hi.map(<[u8]>::to_vec),
+            };
+            let current = schema.current_domain.as_ref().and_then(|rect| rect.get(i));
+            let wanted = subarray.and_then(|ranges| ranges.get(i));
+            let current = current.map(|range| axis(Some(&range.lo), Some(&range.hi)));
+            let wanted = wanted.map(|range| axis(range.lo.as_deref(), range.hi.as_deref()));
+            [current, wanted]
+        });
+        let restricting = axes
+            .flatten()
+            .filter(|axis| axis.lo.is_some() || axis.hi.is_some());
+        Ranges(restricting.collect())
+    }
+
+    /// Whether cell `i` lies inside, given the coordinates by dimension.
+    pub(super) fn contain(&self, columns: &[CellSlice<'_>], i: usize) -> bool {
+        self.0.iter().all(|axis| {
+            let Some(column) = columns.get(axis.dimension) else {
+                return false;
+            };
+            let value = match axis.cell_val_num.cell_size(axis.datatype) {
+                None => column.text(i),
+                Some(size) => {
+                    let size = size as usize;
+                    let range = i.saturating_mul(size)..i.saturating_add(1).saturating_mul(size);
+                    column.values.get(range).unwrap_or(&[])
+                }
+            };
+            axis.side(value) == Some(Ordering::Equal)
+        })
+    }
+
+    /// How much of a box lies inside.
+    pub(super) fn meet(&self, bounds: &[Bounds<'_>]) -> Inside {
+        let mut inside = Inside::Wholly;
+        for axis in &self.0 {
+            let Some((lo, hi)) = bounds.get(axis.dimension) else {
+                return Inside::Partly;
+            };
+            match (axis.side(lo), axis.side(hi)) {
+                (_, Some(Ordering::Less)) | (Some(Ordering::Greater), _) => return Inside::Not,
+                (Some(Ordering::Equal), Some(Ordering::Equal)) => {}
+                _ => inside = Inside::Partly,
+            }
+        }
+        inside
+    }
+}
+
+impl Axis {
+    /// On which side of the range a value lies; Equal is inside. None where that cannot be told (NaN).
+    fn side(&self, value: &[u8]) -> Option<Ordering> {
+        let to = |end: &Option<Vec<u8>>, open: Ordering| match end {
+            None => Some(open),
+            Some(end) => compare(self.datatype, self.cell_val_num, value, end),
+        };
+        Some(
+            match (to(&self.lo, Ordering::Greater)?, to(&self.hi, Ordering::Less)?) {
+                (Ordering::Less, _) => Ordering::Less,
+                (_, Ordering::Greater) => Ordering::Greater,
+                _ => Ordering::Equal,
+            },
+        )
+    }
+}
