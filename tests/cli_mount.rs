@@ -426,7 +426,8 @@ fn a_key_for_a_path_without_an_array_is_told_in_the_log() {
     fs::write(place.path("key"), [b'k'; 32]).unwrap();
     fs::create_dir(place.path("group/bare")).unwrap();
     let keys = ["--key-file", "bare=key", "--key-file", "missing=key"];
-    place.mount(&[&["--log-file", "log"], &keys[..]].concat());
+    let output = place.run(&[&["mount", "group", "mnt", "--log-file", "log"], &keys[..]].concat());
+    assert!(output.status.success(), "{output:?}");
     let told = |path: &str| {
         let log = fs::read_to_string(place.path("log")).unwrap_or_default();
         log.contains(&format!("a key is given for {path:?}"))

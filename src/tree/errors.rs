@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Causes kept.
 const KEPT: usize = 1000;
 
-/// A cause that was seen this long ago, in milliseconds, is logged again.
-const SILENCE: u64 = 60_000;
+/// A cause is logged once in this time, in milliseconds.
+const SILENCE: u64 = 1000;
 
 /// A bounded list of errors, each cause a line of JSON: one missing file fails thousands of others, and takes one line.
 #[derive(Debug, Default)]
@@ -37,6 +37,8 @@ struct Cause {
     count: u64,
     /// [`State::seen`] when it was seen last.
     order: u64,
+    /// When it was logged last.
+    logged: u64,
 }
 
 impl ErrorLog {
@@ -53,7 +55,10 @@ impl ErrorLog {
         let order = state.seen;
         let mut silent = false;
         if let Some(cause) = state.causes.get_mut(&key) {
-            silent = now.saturating_sub(cause.last) < SILENCE;
+            silent = now.saturating_sub(cause.logged) < SILENCE;
+            if !silent {
+                cause.logged = now;
+            }
             cause.last = now;
             cause.count = cause.count.saturating_add(1);
             cause.order = order;
@@ -68,6 +73,7 @@ impl ErrorLog {
                 last: now,
                 count: 1,
                 order,
+                logged: now,
             };
             state.causes.insert(key, cause);
         }
