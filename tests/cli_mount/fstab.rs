@@ -40,7 +40,7 @@ fn by_fstab(place: &Place, lines: &str, links: &[&str], script: &str) -> Output 
         mknod -m 666 /dev/null c 1 3
         mknod -m 666 /dev/fuse c 10 229
         nobody='setpriv --reuid=65534 --regid=65534 --clear-groups --'
-        table() { grep -o 'mnt.* ro[^ ]* .*- fuse.tiledbfs [^ ]*' /proc/self/mountinfo || echo nothing; }
+        table() { grep -F "$PWD/mnt" /proc/self/mountinfo | grep -o 'mnt.* ro[^ ]* .*- fuse.tiledbfs [^ ]*' || echo nothing; }
         set +e
     "#;
     Command::new("unshare")

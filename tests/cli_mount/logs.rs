@@ -7,14 +7,15 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Gives the mounted group a member whose schema cannot be read, and reads that.
+/// Gives the mounted group a member whose schema cannot be read, and reads that. One at a time, since one cause is logged once.
 fn provoke(place: &Place) {
-    let schema = place.path("group/broken/__schema");
+    let name = format!("broken{}", fs::read_dir(place.path("group")).unwrap().count());
+    let schema = place.path("group").join(&name).join("__schema");
     fs::create_dir_all(&schema).unwrap();
     fs::write(schema.join("__1_1_00112233445566778899aabbccddeeff"), b"nonsense").unwrap();
+    let file = place.path("mnt").join(name).join("schema.json");
     eventually("it fails", || {
-        fs::read(place.path("mnt/broken/schema.json"))
-            .is_err_and(|error| error.raw_os_error() == Some(libc::EIO))
+        fs::read(&file).is_err_and(|error| error.raw_os_error() == Some(libc::EIO))
     });
 }
 
@@ -70,11 +71,11 @@ fn a_log_file_is_opened_anew() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "");
     fs::rename(&file, &old).unwrap();
     provoke(&place);
-    assert!(fs::read_to_string(&old).unwrap().contains("broken/schema.json"));
+    assert!(fs::read_to_string(&old).unwrap().contains("/schema.json"));
     signal(daemon, libc::SIGHUP);
     eventually("it is opened anew", || {
         provoke(&place);
-        fs::read_to_string(&file).is_ok_and(|text| text.contains("broken/schema.json"))
+        fs::read_to_string(&file).is_ok_and(|text| text.contains("/schema.json"))
     });
     // Where it cannot be, the old one goes on.
     let length = || fs::metadata(&file).unwrap().len();
