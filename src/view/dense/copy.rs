@@ -404,7 +404,11 @@ mod tests {
         };
         let mut runs = Vec::new();
         let plan = layout(false, false).plan(&Area(vec![(4, 7), (10, 14)]), &target);
-        plan.runs(|run| Ok(runs.push(run))).unwrap();
+        plan.runs(|run| {
+            runs.push(run);
+            Ok(())
+        })
+        .unwrap();
         let all = Run {
             source: 0,
             dest: 0,
@@ -423,8 +427,11 @@ mod tests {
             dest: 1,
         }];
         let plan = Plan::strided(50_000, 0, run.into_iter());
-        let note = |window: Range<u64>, _: &[Run]| Ok(windows.push(window));
-        plan.windows(4, 70_000, note).unwrap();
+        plan.windows(4, 70_000, |window, _| {
+            windows.push(window);
+            Ok(())
+        })
+        .unwrap();
         let ends = [
             50_000, 65_536, 70_000, 86_384, 102_768, 119_152, 135_536, 140_000, 150_000,
         ];

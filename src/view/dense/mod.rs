@@ -10,6 +10,8 @@ mod overlay;
 mod points;
 mod space;
 mod stack;
+#[cfg(test)]
+mod tests;
 
 use super::column::RunCells;
 use super::{DimRange, Role, ViewField};
