@@ -93,11 +93,9 @@ mod tests {
 
     #[test]
     fn results_come_in_order_and_the_first_failure_ends_it() {
-        assert_eq!(
-            each(1000, |n| Ok(n * 2)).unwrap(),
-            (0..1000).map(|n| n * 2).collect::<Vec<_>>()
-        );
-        assert!(each(0, Ok).unwrap().is_empty());
+        let doubled = each(1000, |n| Ok::<_, Error>(n * 2)).unwrap();
+        assert_eq!(doubled, (0..1000).map(|n| n * 2).collect::<Vec<_>>());
+        assert!(each(0, Ok::<_, Error>).unwrap().is_empty());
         let done = AtomicU64::new(0);
         let result = each(1 << 40, |n| match n {
             7 => Err(Error::corrupt("seven")),
@@ -114,7 +112,7 @@ mod tests {
                 scope.spawn(|| {
                     let result = each(50, |n| {
                         assert!(HELPERS.load(Ordering::Relaxed) <= most);
-                        Ok(n)
+                        Ok::<_, Error>(n)
                     });
                     assert_eq!(result.unwrap().len(), 50);
                 });
