@@ -23,6 +23,22 @@ pub(super) struct Rules {
     pub memory: u64,
 }
 
+impl Rules {
+    /// Whether the cells of a window, and before them one of this key and time, are in the order of a merge: places ascend, and of one place the newest
+    /// comes first. Libraries that wrote format version 15 consolidated the cells of one place in any order.
+    fn continues<K: Key>(&self, last: Option<&(K, u64)>, window: &Window<K>) -> bool {
+        let time = |i: usize| window.times.get(i).copied().unwrap_or(0);
+        let last = last.map(|(key, time)| (key, *time));
+        let cells = window.keys.iter().enumerate().map(|(i, key)| (key, time(i)));
+        last.into_iter()
+            .chain(cells)
+            .is_sorted_by(|a, b| match a.0.cmp(b.0) {
+                Ordering::Equal => self.duplicates || a.1 >= b.1,
+                order => order == Ordering::Less,
+            })
+    }
+}
+
 /// A fragment whose cells turned out not to be stored in the array's order.
 #[derive(Debug)]
 pub(super) struct Unsorted {
@@ -166,8 +182,8 @@ struct Cursor<K> {
     at: usize,
     /// The rank behind the last one of this merge.
     end: u64,
-    /// The last key of the window before.
-    last: Option<K>,
+    /// The last key of the window before, and its time.
+    last: Option<(K, u64)>,
 }
 
 /// A merge of the candidates of several fragments, from one rank of each to another.
@@ -250,15 +266,11 @@ impl<'a, K: Key> Merge<'a, K> {
                 return Ok(false);
             }
             if let Some(last) = cursor.window.keys.pop() {
-                cursor.last = Some(last);
+                cursor.last = Some((last, cursor.window.times.last().copied().unwrap_or(0)));
             }
             let most = self.window.min(cursor.end - rank);
             let window = source.window(self.rules, rank, most)?;
-            let last = cursor.last.as_ref();
-            let sorted = window.keys.is_sorted()
-                && last
-                    .zip(window.keys.first())
-                    .is_none_or(|(last, first)| last <= first);
+            let sorted = self.rules.continues(cursor.last.as_ref(), &window);
             if !sorted && !source.input.merges_as_it_lies() {
                 return Err(Stop::Unsorted(Unsorted { input: member }));
             }

@@ -137,8 +137,12 @@ impl Sparse {
         let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
         let array = &self.array;
         let listing = &self.snapshot.listing;
-        let deletes = deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?;
         let fragments = self.snapshot.fragment_list();
+        // Without cells it does not matter whether conditions can be evaluated.
+        let deletes = match fragments.is_empty() {
+            true => Vec::new(),
+            false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
+        };
         let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             let Some(fragment) = fragments.get(index) else {
