@@ -160,6 +160,9 @@ impl DenseRuns {
             Some(Slot::Attribute(_) | Slot::Other(_)) => Held::Values,
             _ => Held::Nothing,
         };
+        // Each request begins as far as can be from where those before it did.
+        let length = cells.end.saturating_sub(cells.start).max(1);
+        let turn = ((cells.start / length) as u32).reverse_bits();
         for part in boxes(&self.shape, cells.clone()) {
             let ends = part.0.iter().zip(&self.origin);
             let part = Area(
@@ -170,7 +173,7 @@ impl DenseRuns {
                 each(None, &target.plan(&part))?;
                 continue;
             }
-            self.stack.space.tiles(&part, |tile| {
+            self.stack.space.tiles(&part, turn, |tile| {
                 let Some(wanted) = tile.common(&part) else {
                     return Ok(());
                 };
