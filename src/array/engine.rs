@@ -35,6 +35,8 @@ pub struct Engine {
     /// Counters.
     pub stats: Arc<Stats>,
     keys: Vec<(PathBuf, EncryptionKey)>,
+    /// The time as of which everything is looked at, in milliseconds; None: now.
+    at: Option<u64>,
     /// The same as `storage`.
     files: Arc<KeptFiles>,
     fragments: Mutex<KeptFragments>,
@@ -57,11 +59,28 @@ impl Engine {
             cache: ChunkCache::new(cache_size, stats.clone()),
             stats,
             keys,
+            at: None,
             files,
             fragments: Mutex::default(),
             objects: RandomState::new(),
             held: Mutex::default(),
         }
+    }
+
+    /// The same, for looking at everything as of a time, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn as_of(self, at: Option<u64>) -> Self {
+        Engine { at, ..self }
+    }
+
+    /// The time as of which everything is looked at; None where that is now.
+    pub fn at(&self) -> Option<u64> {
+        self.at
+    }
+
+    /// The end of what readers see, in milliseconds since the Unix epoch.
+    pub fn now(&self) -> u64 {
+        self.at.unwrap_or_else(super::time::now)
     }
 
     /// The key for the array or group at `path`: that of the longest path given which is `path` or above it.

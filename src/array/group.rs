@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::listing::{MetadataFiles, list_or_empty, read_text, whole_name};
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
-use super::time::{TimeRange, now};
+use super::time::TimeRange;
 use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::generic::read_generic_tile;
@@ -213,7 +213,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
             Err(e) => log::warn!("{e}"),
         }
     }
-    let now = now();
+    let now = engine.now();
     let mut files: Vec<(TimestampedName, &str)> = names
         .into_iter()
         .filter(|name| !name.ends_with(".vac") && !vacuumed.contains(name.as_bytes()))
@@ -257,7 +257,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
 /// The paths of a group's metadata files in force, oldest first.
 pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
     let files = MetadataFiles::read(engine, &path.join("__meta"))?;
-    let in_force = files.at(TimeRange::until(now()));
+    let in_force = files.at(TimeRange::until(engine.now()));
     Ok(in_force.map(|file| file.path.clone()).collect())
 }
 

@@ -8,7 +8,7 @@ use super::fragment::Fragment;
 use super::fragment_info::METADATA_FILE;
 use super::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use super::snapshot::Hidden;
-use super::time::{TimeRange, now};
+use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::MAX_VERSION;
 use crate::format::commits::{last_component, normalise_path, parse_consolidated, parse_lines};
@@ -185,6 +185,8 @@ pub struct ArrayListing {
     by_name: Vec<usize>,
     /// The newest timestamp of all, in milliseconds.
     pub mtime: u64,
+    /// The newest time of change of the directories that schemas, fragments and commits are in, in milliseconds.
+    pub changed: u64,
 }
 
 /// The entries of a directory; none where it does not exist.
@@ -229,7 +231,10 @@ impl ArrayListing {
         array: &Path,
         mut make: impl FnMut(PathBuf, &str, TimestampedName) -> Arc<Fragment>,
     ) -> Result<ArrayListing> {
-        let read_at = now();
+        let read_at = engine.now();
+        let changed = ["", SCHEMA_DIRECTORY, "__fragments", "__commits"].into_iter();
+        let changed = changed.filter_map(|name| engine.storage.metadata(&array.join(name)).ok());
+        let changed = changed.map(|metadata| metadata.mtime).max().unwrap_or(0);
         let directory = array.join("__fragments");
         let list_fragments = || list_or_empty(engine, &directory);
         let (root, schemas, commits, listed) = std::thread::scope(|scope| {
@@ -325,6 +330,7 @@ impl ArrayListing {
             damage,
             consolidated_metadata,
             mtime,
+            changed,
         })
     }
 

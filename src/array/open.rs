@@ -6,7 +6,7 @@ use super::fragment::Fragment;
 use super::listing::{ArrayListing, DIRECTORIES, SchemaFile};
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use super::snapshot::Snapshot;
-use super::time::{TimeRange, now};
+use super::time::TimeRange;
 use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
@@ -102,7 +102,10 @@ impl Array {
         if times.end != u64::MAX {
             return Ok(self.snapshot_of(listing, times));
         }
-        let times = TimeRange { end: now(), ..times };
+        let times = TimeRange {
+            end: self.engine.now(),
+            ..times
+        };
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*latest
             && Arc::ptr_eq(&known.listing, &listing)

@@ -1,5 +1,6 @@
 //! What a reader sees in an array in a range of time.
 
+use super::deletes::DeleteFile;
 use super::fragment::Fragment;
 use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile, Vacuum};
 use super::time::TimeRange;
@@ -112,6 +113,20 @@ impl Snapshot {
     /// The same, opened later.
     pub fn fragment_list(&self) -> Vec<Arc<Fragment>> {
         self.fragments().map(|entry| entry.fragment.clone()).collect()
+    }
+
+    /// The newest stamp of what is seen: the schema, fragments and deletes, in milliseconds.
+    pub fn mtime(&self) -> u64 {
+        let schema = self.schema_file().map(|file| file.timestamps.1);
+        let fragments = self.fragments().map(|entry| entry.fragment.name.timestamps.1);
+        let deletes = self.deletes().map(|file| file.parsed.timestamps.1);
+        fragments.chain(deletes).chain(schema).max().unwrap_or(0)
+    }
+
+    /// The delete and update files in force, oldest first.
+    pub fn deletes(&self) -> impl Iterator<Item = &DeleteFile> {
+        let deletes = self.listing.deletes.iter();
+        deletes.filter(|file| self.times.covers(file.parsed.timestamps))
     }
 
     /// The files of metadata in force, oldest first.

@@ -241,7 +241,7 @@ impl FileSystem {
             return Err(Errno::ENOTDIR);
         };
         // The kernel itself refuses only what is longer than 1024 bytes.
-        if name.len() > MAX_NAME as usize {
+        if name.len() > directory.longest_name() {
             return Err(Errno::ENAMETOOLONG);
         }
         let entry_ttl = ttl(directory.freshness());

@@ -1,19 +1,23 @@
 //! The directory of an array, down to its fragments.
 
+use super::at::{self, AtDirectory};
 use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
 use super::document::{Content, Document, state_of_file};
 use super::fragment::fragment;
 use super::json::{self, render};
 use super::metadata::metadata;
+use super::moment::Moment;
 use super::names;
 use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::{Permissions, Sources, restricted};
+use super::view::Shown;
 use crate::array::Array;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::listing::{ArrayListing, FragmentEntry};
 use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::array::snapshot::Hidden;
+use crate::array::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
 use crate::layout::segments::hash;
@@ -23,10 +27,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An array's directory.
+/// An array's directory: as it is, or in `at/` as it was.
+#[derive(Clone)]
 pub struct ArrayDirectory {
     context: Arc<Context>,
-    array: Arc<Array>,
+    moment: Moment,
     above: Ancestors,
 }
 
@@ -35,40 +40,67 @@ impl ArrayDirectory {
     pub fn new(context: Arc<Context>, array: Arc<Array>, above: Ancestors) -> Self {
         ArrayDirectory {
             context,
-            array,
+            moment: Moment { array, times: None },
             above,
         }
     }
 
-    /// A document of the array as it is now; `state` as of [`Document::node`].
+    /// The directory of the array as it was in a range of time.
+    pub fn at(&self, times: TimeRange) -> ArrayDirectory {
+        let mut past = self.clone();
+        past.moment.times = Some(times);
+        past
+    }
+
+    /// The array.
+    pub fn array(&self) -> &Arc<Array> {
+        &self.moment.array
+    }
+
+    /// A document of the array at its time; `state` as of [`Document::node`].
     fn document(
         &self,
         name: &'static str,
         mtime: u64,
-        state: fn(&Array) -> Option<u64>,
-        content: fn(&Arc<Array>) -> Result<Content>,
+        state: fn(&Moment) -> Option<u64>,
+        content: fn(&Moment) -> Result<Content>,
     ) -> Node {
         let document = Document {
-            engine: self.array.engine.clone(),
-            of: self.array.path.clone(),
+            engine: self.array().engine.clone(),
+            of: self.array().path.clone(),
             name,
             mtime,
             freshness: Freshness::Listing,
         };
-        let (of_state, array) = (self.array.clone(), self.array.clone());
+        let (of_state, moment) = (self.moment.clone(), self.moment.clone());
         document.node(
-            move || state(&of_state),
+            move || state(&of_state).map(|state| hash(&(of_state.times, state))),
             move || {
-                content(&array).or_else(|_| {
+                content(&moment).or_else(|_| {
                     // The listing may be a moment older than the files that it names.
-                    array.look_again();
-                    content(&array)
+                    moment.array.look_again();
+                    content(&moment)
                 })
             },
         )
     }
 
-    /// What is in it: [`CHILDREN`], or of an array that is too old to be read the first of these, which says so.
+    /// What `data` shows.
+    fn data(&self) -> Shown {
+        Shown {
+            moment: self.moment.clone(),
+            subarray: None,
+            views: self.context.views.clone(),
+        }
+    }
+
+    /// Whether `data` is among the names that are listed: not that of a huge array of which little is stored.
+    fn lists_data(&self) -> bool {
+        let view = self.data().view();
+        !view.and_then(|view| view.is_mostly_empty()).unwrap_or(false)
+    }
+
+    /// What is in it: [`CHILDREN`], in `at/` [`PAST`], or of an array that is too old to be read the first of these, which says so.
     fn children(&self) -> &'static [(&'static str, NodeType)] {
         let legacy = |listing: &ArrayListing| {
             listing
@@ -76,10 +108,11 @@ impl ArrayDirectory {
                 .first()
                 .is_some_and(|file| file.name == LEGACY_SCHEMA)
         };
-        let of_predecessor = self.array.listing().is_ok_and(|listing| legacy(&listing))
-            && self.array.schemas.are_of_predecessor();
+        let of_predecessor = self.array().listing().is_ok_and(|listing| legacy(&listing))
+            && self.array().schemas.are_of_predecessor();
         match (of_predecessor, &CHILDREN) {
             (true, [schema, ..]) => std::slice::from_ref(schema),
+            (false, _) if self.moment.times.is_some() => &PAST,
             (false, all) => all,
         }
     }
@@ -87,29 +120,39 @@ impl ArrayDirectory {
     /// What `name`, one of [`CHILDREN`], is.
     fn child(&self, name: &'static str) -> Node {
         let mtime = self.mtime();
-        let array = self.array.clone();
+        let array = self.array().clone();
         let node = match name {
             "schema.json" => {
-                let mtime = array.latest_schema_file().map_or(mtime, |file| file.mtime);
-                let state = |array: &Array| array.schemas.state(&array.latest_schema_file().ok()?.name);
+                let mtime = self.moment.schema_file().map_or(mtime, |file| file.mtime);
+                let state = |moment: &Moment| {
+                    let name = moment.schema_file().ok()?.name;
+                    moment.array.schemas.state(&name)
+                };
                 self.document(name, mtime, state, schema_json)
             }
             "metadata.json" => {
-                let state = |array: &Array| Some(hash(&metadata_paths(array).ok()?));
-                let content =
-                    |array: &Arc<Array>| metadata(&array.engine, &metadata_paths(array)?, array.key.as_ref());
+                let state = |moment: &Moment| Some(hash(&moment.metadata_paths().ok()?));
+                let content = |moment: &Moment| {
+                    let array = &moment.array;
+                    metadata(&array.engine, &moment.metadata_paths()?, array.key.as_ref())
+                };
                 self.document(name, mtime, state, content)
             }
             "fragments.json" => self.document(name, mtime, state, fragments_json),
-            "commits.json" => self.document(name, mtime, state, |array| super::commits::commits_json(array)),
-            "consolidated_metadata.json" => self.document(
-                name,
-                mtime,
-                state,
-                super::consolidated_metadata::consolidated_metadata,
-            ),
+            "commits.json" => {
+                let content = |moment: &Moment| super::commits::commits_json(&moment.array);
+                self.document(name, mtime, state, content)
+            }
+            "consolidated_metadata.json" => {
+                let content =
+                    |moment: &Moment| super::consolidated_metadata::consolidated_metadata(&moment.array);
+                self.document(name, mtime, state, content)
+            }
             "schemas" => NamedDirectory::node(mtime, Freshness::Listing, SchemaFiles(array)),
-            "enumerations" => NamedDirectory::node(mtime, Freshness::Listing, Enumerations(array)),
+            "enumerations" => {
+                NamedDirectory::node(mtime, Freshness::Listing, Enumerations(self.moment.clone()))
+            }
+            "data" => return self.data().directory(),
             "labels" => {
                 let labels = Labels {
                     context: self.context.clone(),
@@ -118,15 +161,29 @@ impl ArrayDirectory {
                 };
                 NamedDirectory::node(mtime, Freshness::Listing, labels)
             }
-            _ => Node::Directory(Arc::new(FragmentsDirectory { array })),
+            _ => Node::Directory(Arc::new(FragmentsDirectory {
+                moment: self.moment.clone(),
+            })),
         };
-        let array = self.array.clone();
-        restricted(node, move || permissions(&array, name))
+        let moment = self.moment.clone();
+        restricted(node, move || permissions(&moment, name))
     }
 }
 
+/// The directory of all that ever was.
+const AT: &str = "at";
+
+/// What is in a directory of `at/`.
+static PAST: [(&str, NodeType); 5] = [
+    ("schema.json", NodeType::File),
+    ("metadata.json", NodeType::File),
+    ("fragments.json", NodeType::File),
+    ("enumerations", NodeType::Directory),
+    ("data", NodeType::Directory),
+];
+
 /// What is in the directory of an array.
-static CHILDREN: [(&str, NodeType); 9] = [
+static CHILDREN: [(&str, NodeType); 10] = [
     ("schema.json", NodeType::File),
     ("metadata.json", NodeType::File),
     ("fragments.json", NodeType::File),
@@ -136,10 +193,12 @@ static CHILDREN: [(&str, NodeType); 9] = [
     ("enumerations", NodeType::Directory),
     ("labels", NodeType::Directory),
     ("fragments", NodeType::Directory),
+    ("data", NodeType::Directory),
 ];
 
 /// Who may see the child `name` of an array's directory.
-fn permissions(array: &Array, name: &str) -> Result<Permissions> {
+fn permissions(moment: &Moment, name: &str) -> Result<Permissions> {
+    let array = &*moment.array;
     let sources = Sources::of_array(array);
     let of_files = |sources: Sources<'_>, paths: &mut dyn Iterator<Item = &Path>| {
         paths
@@ -147,9 +206,9 @@ fn permissions(array: &Array, name: &str) -> Result<Permissions> {
             .permissions()
     };
     Ok(match name {
-        "schema.json" | "enumerations" | "labels" => sources.latest_schema(array)?.permissions(),
+        "schema.json" | "enumerations" | "labels" => sources.schema(moment)?.permissions(),
         "metadata.json" => {
-            let snapshot = array.snapshot(None)?;
+            let snapshot = moment.snapshot()?;
             let sources = sources.names(&array.path.join("__meta"));
             of_files(sources, &mut snapshot.metadata().map(|file| &*file.path))
         }
@@ -165,7 +224,7 @@ fn permissions(array: &Array, name: &str) -> Result<Permissions> {
         }
         "commits.json" => {
             let sources = sources.array_listing(array, true)?;
-            sources.latest_schema(array)?.permissions()
+            sources.schema(moment)?.permissions()
         }
         // "fragments.json", "consolidated_metadata.json"
         _ => {
@@ -178,16 +237,30 @@ fn permissions(array: &Array, name: &str) -> Result<Permissions> {
 impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let known = self.children().iter().find(|(known, _)| *known == name);
+        // A directory with all that ever was is not listed, so that nothing walks through it by chance.
+        if name == AT && self.moment.times.is_none() && self.array().engine.at().is_none() {
+            let array = Arc::new(self.clone());
+            return Ok(Some(Node::Directory(Arc::new(AtDirectory { array }))));
+        }
         Ok(known.map(|(name, _)| self.child(name)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        self.context.engine.storage.metadata(&self.array.path)?;
-        Ok(fixed_listing(self.children()))
+        self.context.engine.storage.metadata(&self.array().path)?;
+        let mut children = self.children().to_vec();
+        if !self.lists_data() {
+            children.retain(|(name, _)| *name != "data");
+        }
+        let past = self.moment.times.is_some() || self.array().engine.at().is_some();
+        if self.context.show_at && !past {
+            children.push((AT, NodeType::Directory));
+        }
+        Ok(fixed_listing(&children))
     }
 
     fn mtime(&self) -> u64 {
-        self.array.listing().map_or(0, |listing| listing.mtime)
+        let newest = self.array().listing().map_or(0, |listing| listing.mtime);
+        self.moment.times.map_or(newest, |times| at::mtime(times, newest))
     }
 
     fn freshness(&self) -> Freshness {
@@ -195,29 +268,24 @@ impl Directory for ArrayDirectory {
     }
 
     fn permissions(&self) -> Permissions {
-        Sources::of_array(&self.array)
-            .listing(&self.array.path)
+        Sources::of_array(self.array())
+            .listing(&self.array().path)
             .permissions()
     }
 }
 
 /// Names the state of all that an array's directories hold.
-fn state(array: &Array) -> Option<u64> {
-    array.state(&*array.snapshot(None).ok()?)
+fn state(moment: &Moment) -> Option<u64> {
+    moment.array.state(&*moment.snapshot().ok()?)
 }
 
-fn schema_json(array: &Arc<Array>) -> Result<Content> {
-    schema_of(array, &array.latest_schema_file()?.name)
+fn schema_json(moment: &Moment) -> Result<Content> {
+    schema_of(&moment.array, &moment.schema_file()?.name)
 }
 
 fn schema_of(array: &Array, name: &str) -> Result<Content> {
     let value = json::schema::schema_json(&*array.schemas.get(name)?, name);
     Ok(Content::text(render(&value)))
-}
-
-fn metadata_paths(array: &Array) -> Result<Vec<PathBuf>> {
-    let snapshot = array.snapshot(None)?;
-    Ok(snapshot.metadata().map(|file| file.path.clone()).collect())
 }
 
 /// `schemas/`: every schema ever written.
@@ -270,14 +338,14 @@ impl Names for SchemaFiles {
     }
 }
 
-/// `enumerations/`: those that the current schema names.
-struct Enumerations(Arc<Array>);
+/// `enumerations/`: those that the schema in force names.
+struct Enumerations(Moment);
 
 impl Names for Enumerations {
     type From = Schema;
 
     fn from(&self) -> Result<Arc<Schema>> {
-        self.0.latest_schema()
+        self.0.schema()
     }
 
     fn names(&self, schema: &Schema) -> Vec<OsString> {
@@ -291,8 +359,8 @@ impl Names for Enumerations {
         let Some(reference) = schema.enumerations.get(index) else {
             return Ok(None);
         };
-        let mtime = self.0.latest_schema_file()?.mtime;
-        let (of_state, array, file) = (self.0.clone(), self.0.clone(), reference.file.clone());
+        let mtime = self.0.schema_file()?.mtime;
+        let (of_state, array, file) = (self.0.array.clone(), self.0.array.clone(), reference.file.clone());
         // Where the name leads nowhere there is no such path, and making it says so.
         let path = array.enumeration_path(&file).unwrap_or_default();
         let document = Document {
@@ -315,10 +383,10 @@ impl Names for Enumerations {
                 Content::of(segments)
             },
         );
-        let (array, file) = (self.0.clone(), reference.file.clone());
+        let (moment, file) = (self.0.clone(), reference.file.clone());
         Ok(Some(restricted(node, move || {
-            let path = array.enumeration_path(&file)?;
-            let sources = Sources::of_array(&array).latest_schema(&array)?;
+            let path = moment.array.enumeration_path(&file)?;
+            let sources = Sources::of_array(&moment.array).schema(&moment)?;
             Ok(sources.read(&path).permissions())
         })))
     }
@@ -385,7 +453,7 @@ impl Names for Labels {
 
 /// `fragments/`: every fragment directory.
 struct FragmentsDirectory {
-    array: Arc<Array>,
+    moment: Moment,
 }
 
 /// The name in `fragments/` of a link to the fragment that readers see on top of all others.
@@ -394,14 +462,14 @@ const LATEST: &str = "latest";
 impl FragmentsDirectory {
     /// The link to the last fragment that is seen, in reading order; None where none is.
     fn latest(&self) -> Result<Option<Node>> {
-        let snapshot = self.array.snapshot(None)?;
+        let snapshot = self.moment.snapshot()?;
         let link = |entry: &FragmentEntry| {
-            let array = self.array.clone();
+            let moment = self.moment.clone();
             Node::Link(Arc::new(Link {
                 target: OsString::from(&entry.name),
                 mtime: entry.fragment.name.timestamps.1,
                 permissions: Box::new(move || {
-                    permissions(&array, "fragments").unwrap_or_else(|_| Permissions::nobody())
+                    permissions(&moment, "fragments").unwrap_or_else(|_| Permissions::nobody())
                 }),
             }))
         };
@@ -414,13 +482,13 @@ impl Directory for FragmentsDirectory {
         if name == LATEST {
             return self.latest();
         }
-        let listing = self.array.listing()?;
+        let listing = self.moment.array.listing()?;
         let found = name.to_str().and_then(|name| listing.fragment(name));
         Ok(found.map(|entry| fragment(entry.fragment.clone())))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let listing = self.array.listing()?;
+        let listing = self.moment.array.listing()?;
         let entries: Vec<Entry> = listing
             .fragments
             .iter()
@@ -430,7 +498,8 @@ impl Directory for FragmentsDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        self.array
+        self.moment
+            .array
             .listing()
             .ok()
             .and_then(|listing| {
@@ -448,9 +517,10 @@ impl Directory for FragmentsDirectory {
     }
 }
 
-fn fragments_json(array: &Arc<Array>) -> Result<Content> {
+fn fragments_json(moment: &Moment) -> Result<Content> {
+    let array = &moment.array;
     let errors: Arc<AtomicBool> = Arc::default();
-    let snapshot = array.snapshot(None)?;
+    let snapshot = moment.snapshot()?;
     let listing = &snapshot.listing;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);

@@ -66,7 +66,7 @@ fn stored(info: &FragmentInfo) -> impl Iterator<Item = &Field> {
 }
 
 /// The files of each content: without and with a NumPy header, and those in `tiles`.
-fn file_names(content: Content) -> [&'static str; 3] {
+pub fn file_names(content: Content) -> [&'static str; 3] {
     match content {
         Content::Data => ["data.bin", "data.npy", ".data.bin"],
         Content::Offsets => ["offsets.bin", "offsets.npy", ".offsets.bin"],

@@ -4,6 +4,7 @@ use super::array::ArrayDirectory;
 use super::group::group;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::{Permissions, Sources};
+use super::view::Views;
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::group::OpenGroup;
@@ -24,6 +25,10 @@ pub struct Context {
     /// Arrays and groups that somebody holds, so that each is opened once.
     arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
     groups: Mutex<HashMap<PathBuf, Weak<OpenGroup>>>,
+    /// Views that are kept.
+    pub views: Arc<Views>,
+    /// Whether directories of arrays list `at`.
+    pub show_at: bool,
 }
 
 /// The way from the root of the tree down to a node: what keeps groups that contain themselves, and links to directories above, from making an
@@ -71,6 +76,8 @@ impl Context {
             root,
             arrays: Mutex::default(),
             groups: Mutex::default(),
+            views: Arc::default(),
+            show_at: false,
         }
     }
 
@@ -111,6 +118,7 @@ impl Context {
             return Ok(None);
         };
         Ok(Some(match classify(&self.engine, path)? {
+            ObjectKind::Array if self.is_later(path)? => return Ok(None),
             ObjectKind::Array => Node::Directory(Arc::new(ArrayDirectory::new(
                 self.clone(),
                 self.array(path),
@@ -124,6 +132,17 @@ impl Context {
                 mtime: metadata.mtime,
             })),
         }))
+    }
+}
+
+impl Context {
+    /// Whether the source is looked at as of a time before anything was written to the array at `path`.
+    fn is_later(&self, path: &Path) -> Result<bool> {
+        let Some(at) = self.engine.at() else {
+            return Ok(false);
+        };
+        let first = self.array(path).listing()?.instants().first().copied();
+        Ok(first.is_some_and(|first| first > at))
     }
 }
 

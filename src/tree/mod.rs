@@ -1,6 +1,7 @@
 //! The virtual tree: nodes, names, exact sizes. FUSE and the command line are two thin skins over it.
 
 mod array;
+mod at;
 mod column;
 mod commits;
 mod consolidated_metadata;
@@ -12,6 +13,7 @@ mod fragment;
 mod group;
 pub mod json;
 mod metadata;
+mod moment;
 pub mod names;
 pub mod node;
 pub mod npy;
@@ -19,6 +21,7 @@ mod permissions;
 pub mod ranges;
 mod root;
 pub mod times;
+mod view;
 pub mod walk;
 pub use errors::ErrorLog;
 pub use node::{

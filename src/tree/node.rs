@@ -67,6 +67,11 @@ pub trait Directory: Send + Sync {
     /// How long names and listing stay true.
     fn freshness(&self) -> Freshness;
 
+    /// The longest name that it may be asked for, in bytes: longer ones are refused.
+    fn longest_name(&self) -> usize {
+        255
+    }
+
     /// Its extended attributes, as [`File::attributes`].
     fn attributes(&self) -> Result<Attributes> {
         Ok(Attributes::new())

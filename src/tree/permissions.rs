@@ -1,5 +1,6 @@
 //! Who may see what a node shows: nobody who could not read the files of the source that it comes from.
 
+use super::moment::Moment;
 use super::node::{Attributes, Directory, File, Freshness, Listing, Node, OpenFile, Stat};
 use crate::array::Array;
 use crate::array::engine::Engine;
@@ -106,10 +107,10 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// It comes from the array's current schema.
-    pub fn latest_schema(self, array: &Array) -> Result<Self> {
-        let file = array.latest_schema_file()?;
-        let path = array.schemas.path(&file.name);
+    /// It comes from the schema in force.
+    pub fn schema(self, moment: &Moment) -> Result<Self> {
+        let file = moment.schema_file()?;
+        let path = moment.array.schemas.path(&file.name);
         Ok(match path.parent() {
             Some(directory) => self.names(directory).read(&path),
             None => self.read(&path),
@@ -193,6 +194,10 @@ impl<F: Fn() -> Result<Permissions> + Send + Sync> Directory for Restricted<dyn 
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         self.inner.list()
+    }
+
+    fn longest_name(&self) -> usize {
+        self.inner.longest_name()
     }
 
     fn mtime(&self) -> u64 {

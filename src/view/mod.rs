@@ -92,6 +92,7 @@ impl ViewField {
 pub struct View {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
+    times: Option<TimeRange>,
     schema_file: SchemaFile,
     schema: Arc<Schema>,
     fields: Vec<ViewField>,
@@ -135,6 +136,7 @@ impl View {
             fields: ViewField::all(&schema),
             array,
             snapshot,
+            times,
             schema_file,
             schema,
             subarray,
@@ -151,6 +153,11 @@ impl View {
     /// Fragments and more, as seen in its range of time.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// The range of time that was asked for; None for everything up to now.
+    pub fn times(&self) -> Option<TimeRange> {
+        self.times
     }
 
     /// The file of the schema in force.
@@ -205,6 +212,19 @@ impl View {
             Merge::Dense(dense) => dense.count(),
             Merge::Sparse(sparse) => sparse.count(),
         }
+    }
+
+    /// Whether it is a dense view of more than 2^26 cells, and of more than 64 times those that its fragments store. Looks at fragments only where
+    /// the domain has so many.
+    pub fn is_mostly_empty(&self) -> Result<bool> {
+        const MANY: u64 = 1 << 26;
+        let Merge::Dense(dense) = &self.merge else {
+            return Ok(false);
+        };
+        Ok(dense.domain_cells().is_none_or(|cells| cells > MANY)
+            && dense.count().map_or(true, |count| {
+                count > MANY && count / 64 > dense.stored().unwrap_or(u64::MAX)
+            }))
     }
 
     /// The cells of field `field`, an index into [`View::fields`]. Those of a dimension of a dense view are the coordinates along its axis, once

@@ -22,4 +22,5 @@ pub mod statistics;
 pub mod text;
 pub mod tiles;
 pub mod value;
+pub mod view;
 pub use render::{render, render_objects};

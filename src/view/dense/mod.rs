@@ -84,6 +84,21 @@ impl Dense {
         Ok(self.region.get_or_init(|| region))
     }
 
+    /// The cells of the domain; None beyond 2^64.
+    pub(super) fn domain_cells(&self) -> Option<u64> {
+        let domain = Space::new(&self.schema).ok()?.domain();
+        let mut lengths = domain.0.iter().map(|(first, last)| (last - first).checked_add(1));
+        lengths.try_fold(1u64, |cells, length| cells.checked_mul(length?))
+    }
+
+    /// The cells that fragments store, padding included.
+    pub(super) fn stored(&self) -> Result<u64> {
+        let fragments = self.snapshot.fragment_list();
+        fragments.iter().try_fold(0u64, |cells, fragment| {
+            Ok(cells.saturating_add(fragment.look()?.geometry.cell_num))
+        })
+    }
+
     /// Looks at fragments only where an end is open.
     fn find_region(&self) -> Result<Region> {
         let space = Space::new(&self.schema)?;

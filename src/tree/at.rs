@@ -1,0 +1,56 @@
+//! `at/`: an array as it was at a time, or in a range of time.
+
+use super::array::ArrayDirectory;
+use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::times;
+use crate::array::time::TimeRange;
+use crate::error::Result;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+/// `at/`: any time can be looked up, and those at which something was written are listed.
+pub struct AtDirectory {
+    /// The directory of the array as it is now; [`ArrayDirectory::at`] makes those of other times.
+    pub array: Arc<ArrayDirectory>,
+}
+
+impl Directory for AtDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let parsed = match name.to_str() {
+            Some(name) => times::parse(name),
+            None => Err("a time that is not text".to_owned()),
+        };
+        match parsed {
+            Ok(times) => Ok(Some(Node::Directory(Arc::new(self.array.at(times))))),
+            Err(reason) => {
+                log::debug!("no time {}: {reason}", name.display());
+                Ok(None)
+            }
+        }
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let instants = self.array.array().listing()?.instants();
+        let entries: Vec<Entry> = instants
+            .into_iter()
+            .map(|instant| (OsString::from(times::name(instant)), NodeType::Directory))
+            .collect();
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.array.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// The time that the directory of a range of time shows as that of its last change.
+pub fn mtime(times: TimeRange, newest: u64) -> u64 {
+    match times.end {
+        u64::MAX => newest,
+        end => end,
+    }
+}

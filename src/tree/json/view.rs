@@ -1,0 +1,126 @@
+//! `view.json`: what a view shows. Its length follows from names and the schema alone: what takes a look at fragments to know is given room for the longest that
+//! it may be, and blanks fill what it does not take.
+
+use super::render;
+use super::value;
+use crate::error::Result;
+use crate::format::enums::Layout;
+use crate::view::{Role, View};
+use serde_json::{Map, Value, json};
+
+/// The most characters of an error.
+const ERROR: usize = 240;
+
+/// What takes a look at fragments to know.
+struct Facts {
+    region: Value,
+    shape: Result<Vec<u64>>,
+    cells: Value,
+    error: Value,
+}
+
+/// The document.
+pub fn view_json(view: &View) -> Vec<u8> {
+    let mut text = render(&document(view, &known(view)));
+    let longest = render(&document(view, &longest(view))).len();
+    text.pop();
+    text.resize(longest.saturating_sub(1).max(text.len()), b' ');
+    text.push(b'\n');
+    text
+}
+
+fn known(view: &View) -> Facts {
+    let dimensions = &view.schema().dimensions;
+    let region = view.region();
+    let (shape, cells) = (view.shape(), view.count());
+    let error = [region.as_ref().err(), shape.as_ref().err(), cells.as_ref().err()];
+    let error = error.into_iter().flatten().next();
+    Facts {
+        error: error.map_or(Value::Null, |error| plain(&error.to_string()).into()),
+        region: match &region {
+            Ok(Some(rect)) => value::rect(dimensions, rect),
+            _ => Value::Null,
+        },
+        cells: cells.map_or(Value::Null, Value::from),
+        shape,
+    }
+}
+
+/// The longest that may be known.
+fn longest(view: &View) -> Facts {
+    let dimensions = view.schema().dimensions.len();
+    let (axes, region) = match view.is_dense() {
+        true => (dimensions, vec![json!([i64::MIN, i64::MIN]); dimensions].into()),
+        false => (1, Value::Null),
+    };
+    Facts {
+        region,
+        shape: Ok(vec![u64::MAX; axes]),
+        cells: u64::MAX.into(),
+        error: "x".repeat(ERROR).into(),
+    }
+}
+
+/// An error in characters that take one byte each in JSON.
+fn plain(error: &str) -> String {
+    let plain = |c: char| match c {
+        '"' | '`' => '\'',
+        '\\' => '/',
+        c if c.is_ascii() && !c.is_ascii_control() => c,
+        _ => '?',
+    };
+    error.chars().map(plain).take(ERROR).collect()
+}
+
+fn document(view: &View, facts: &Facts) -> Value {
+    let (snapshot, schema) = (view.snapshot(), view.schema());
+    let time = |time: u64, open: u64| match time == open {
+        true => Value::Null,
+        false => time.into(),
+    };
+    let asked = view.times();
+    let times = [
+        asked.map_or(Value::Null, |times| time(times.start, 0)),
+        asked.map_or(Value::Null, |times| time(times.end, u64::MAX)),
+    ];
+    let order = match (view.is_dense(), schema.cell_order) {
+        (true, _) => "row-major",
+        (false, Layout::Hilbert) => "hilbert",
+        (false, _) => "global",
+    };
+    let shape = |axis: Option<usize>| match (&facts.shape, axis) {
+        (Err(_), _) => Value::Null,
+        (Ok(shape), None) => shape.iter().copied().collect(),
+        (Ok(shape), Some(axis)) => shape.get(axis).map_or(Value::Null, |len| json!([len])),
+    };
+    let fields = view.fields().iter().map(|field| {
+        let (role, axis) = match field.role {
+            Role::Dimension(i) => ("dimension", view.is_dense().then_some(i)),
+            Role::Attribute(_) => ("attribute", None),
+        };
+        json!({
+            "name": value::name(&field.name),
+            "role": role,
+            "datatype": field.datatype.name(),
+            "cell_val_num": value::cell_val_num(field.cell_val_num),
+            "nullable": field.nullable,
+            "shape": shape(axis),
+        })
+    });
+    let deletes = snapshot.deletes().map(|file| Value::from(file.name.clone()));
+    let fragments = snapshot.fragments().map(|entry| Value::from(entry.name.clone()));
+    Value::Object(Map::from_iter([
+        ("time_range".to_owned(), times.into_iter().collect()),
+        ("schema".to_owned(), view.schema_file().name.clone().into()),
+        ("dense".to_owned(), view.is_dense().into()),
+        ("order".to_owned(), order.into()),
+        ("region".to_owned(), facts.region.clone()),
+        ("shape".to_owned(), shape(None)),
+        ("cells".to_owned(), facts.cells.clone()),
+        ("error".to_owned(), facts.error.clone()),
+        ("fragments".to_owned(), fragments.collect()),
+        ("deletes".to_owned(), deletes.collect()),
+        ("fields".to_owned(), fields.collect()),
+        ("exports".to_owned(), Value::Object(Map::new())),
+    ]))
+}

@@ -1,0 +1,42 @@
+//! An array at a time.
+
+use crate::array::Array;
+use crate::array::listing::SchemaFile;
+use crate::array::snapshot::Snapshot;
+use crate::array::time::TimeRange;
+use crate::error::Result;
+use crate::format::schema::Schema;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An array, and the range of time that is looked at: None for everything up to now.
+#[derive(Clone)]
+pub struct Moment {
+    /// The array.
+    pub array: Arc<Array>,
+    /// The range.
+    pub times: Option<TimeRange>,
+}
+
+impl Moment {
+    /// What a reader sees.
+    pub fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        self.array.snapshot(self.times)
+    }
+
+    /// The file of the schema in force.
+    pub fn schema_file(&self) -> Result<SchemaFile> {
+        self.array.schema_file(&*self.snapshot()?)
+    }
+
+    /// The schema in force.
+    pub fn schema(&self) -> Result<Arc<Schema>> {
+        self.array.schema(&*self.snapshot()?)
+    }
+
+    /// The paths of the metadata files in force, oldest first.
+    pub fn metadata_paths(&self) -> Result<Vec<PathBuf>> {
+        let snapshot = self.snapshot()?;
+        Ok(snapshot.metadata().map(|file| file.path.clone()).collect())
+    }
+}

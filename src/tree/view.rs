@@ -1,0 +1,408 @@
+//! `data/`, and `subarray/` in it: an array as TileDB reads it.
+
+use super::column::file_names;
+use super::directory::fixed_listing;
+use super::document::{Content as Text, Document};
+use super::json::view::view_json;
+use super::moment::Moment;
+use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
+use super::permissions::{Permissions, Sources, restricted};
+use super::{names, npy, ranges};
+use crate::array::cells::Cells;
+use crate::array::column::Content;
+use crate::array::part::Sink;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::datatype::CellValNum;
+use crate::layout::{Layout, Source};
+use crate::view::{DimRange, Role, View};
+use lru::LruCache;
+use std::ffi::{OsStr, OsString};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Views that are kept, so that what was found out about one is found out once.
+const KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// The views of all arrays that were looked at last, by array and state.
+pub struct Views(Mutex<LruCache<(PathBuf, u64), Arc<View>>>);
+
+impl Default for Views {
+    fn default() -> Self {
+        Views(Mutex::new(LruCache::new(KEPT)))
+    }
+}
+
+impl Views {
+    /// The one that is kept of those that show the same as `view`.
+    fn shared(&self, view: View) -> Arc<View> {
+        let key = (view.array().path.clone(), view.state());
+        let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = views.get(&key) {
+            return known.clone();
+        }
+        let view = Arc::new(view);
+        let dropped = views.push(key, view.clone());
+        drop(views);
+        drop(dropped);
+        view
+    }
+}
+
+/// What is shown: an array at a time, or a part of it.
+#[derive(Clone)]
+pub struct Shown {
+    /// The array and the range of time.
+    pub moment: Moment,
+    /// The part of the domain; None for all of it.
+    pub subarray: Option<Vec<DimRange>>,
+    /// The views that are kept.
+    pub views: Arc<Views>,
+}
+
+impl Shown {
+    /// The view, as it is now.
+    pub fn view(&self) -> Result<Arc<View>> {
+        let view = || {
+            View::new(
+                self.moment.array.clone(),
+                self.moment.times,
+                self.subarray.clone(),
+            )
+        };
+        let view = view().or_else(|error| {
+            // The listing may be a moment older than the files that it names.
+            self.moment.array.look_again();
+            match error.kind() {
+                ErrorKind::NotFound | ErrorKind::Missing => view(),
+                _ => Err(error),
+            }
+        })?;
+        Ok(self.views.shared(view))
+    }
+
+    /// The directory of it.
+    pub fn directory(self) -> Node {
+        let shown = self.clone();
+        restricted(Node::Directory(Arc::new(ViewDirectory(self))), move || {
+            shown.permissions()
+        })
+    }
+
+    /// When it was last written to, in milliseconds: the newest of its commits' stamps, and of the times of change of the directories that they
+    /// are in, so that back-dated writes and vacuums count too.
+    fn mtime(&self) -> u64 {
+        self.moment
+            .snapshot()
+            .map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
+    }
+
+    /// Who may see it: who may read all that it is made of.
+    fn permissions(&self) -> Result<Permissions> {
+        let array = &self.moment.array;
+        let snapshot = self.moment.snapshot()?;
+        let sources = Sources::of_array(array)
+            .array_listing(array, true)?
+            .all_fragments(array)?;
+        let mut fragments = snapshot.fragments();
+        let sources = fragments.try_fold(sources, |sources, entry| sources.files(&entry.fragment.path))?;
+        Ok(sources.permissions())
+    }
+}
+
+/// `data/`, and each directory in `subarray/`.
+struct ViewDirectory(Shown);
+
+impl Directory for ViewDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let shown = self.0.clone();
+        let node = match name.to_str() {
+            Some("view.json") => document(shown),
+            Some("columns") => Node::Directory(Arc::new(ColumnsDirectory(shown))),
+            Some("subarray") if shown.subarray.is_none() => {
+                Node::Directory(Arc::new(SubarrayDirectory(shown)))
+            }
+            _ => return Ok(None),
+        };
+        let shown = self.0.clone();
+        Ok(Some(restricted(node, move || shown.permissions())))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        // An array that cannot be read at all shows that here.
+        self.0.view()?;
+        Ok(fixed_listing(&[
+            ("view.json", NodeType::File),
+            ("columns", NodeType::Directory),
+        ]))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.0.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// `view.json`: what is shown. Its length follows from names and the schema alone.
+fn document(shown: Shown) -> Node {
+    let document = Document {
+        engine: shown.moment.array.engine.clone(),
+        of: shown.moment.array.path.clone(),
+        name: "view.json",
+        mtime: shown.mtime(),
+        freshness: Freshness::Listing,
+    };
+    document.node(|| None, move || Ok(Text::text(view_json(&*shown.view()?))))
+}
+
+/// `subarray/`, which lists nothing: every part of the domain has a directory here.
+struct SubarrayDirectory(Shown);
+
+impl Directory for SubarrayDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let moment = &self.0.moment;
+        match ranges::parse(name.as_encoded_bytes(), &*moment.schema()?) {
+            Ok(subarray) => {
+                let part = Shown {
+                    subarray: Some(subarray.unwrap_or_default()).filter(|ranges| !ranges.is_empty()),
+                    ..self.0.clone()
+                };
+                Ok(Some(part.directory()))
+            }
+            Err(reason) => {
+                log::debug!(
+                    "{}: no subarray {}: {reason}",
+                    moment.array.path.display(),
+                    name.display()
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        Ok(Arc::new(Vec::<Entry>::new()))
+    }
+
+    /// As long as the kernel lets names be.
+    fn longest_name(&self) -> usize {
+        1024
+    }
+
+    fn mtime(&self) -> u64 {
+        self.0.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// `columns/` of a view: dimensions, then attributes.
+struct ColumnsDirectory(Shown);
+
+/// The names of the fields of a view, in their order.
+pub fn field_names(view: &View) -> Vec<String> {
+    let encoded = view.fields().iter().map(|field| match field.role {
+        Role::Attribute(_) => names::attribute(&field.name),
+        Role::Dimension(i) => names::dimension(&field.name, i),
+    });
+    names::unique(encoded.collect(), 255)
+}
+
+impl Directory for ColumnsDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let view = self.0.view()?;
+        let index = field_names(&view).iter().position(|field| **field == *name);
+        let name = index
+            .and_then(|index| view.fields().get(index))
+            .map(|field| field.name.clone());
+        Ok(index.zip(name).map(|(index, name)| {
+            let shown = self.0.clone();
+            let column = ColumnDirectory {
+                shown: self.0.clone(),
+                index,
+                name,
+            };
+            restricted(Node::Directory(Arc::new(column)), move || shown.permissions())
+        }))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let names = field_names(&*self.0.view()?).into_iter();
+        let entries: Vec<Entry> = names
+            .map(|name| (OsString::from(name), NodeType::Directory))
+            .collect();
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.0.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// The files of one field.
+struct ColumnDirectory {
+    shown: Shown,
+    /// Its index among the fields, and its name: another schema may have another there.
+    index: usize,
+    name: Vec<u8>,
+}
+
+impl ColumnDirectory {
+    fn contents(&self) -> Result<Vec<Content>> {
+        let view = self.shown.view()?;
+        let field = view.fields().get(self.index);
+        let Some(field) = field.filter(|field| field.name == self.name) else {
+            return Err(Error::not_found("the schema has changed"));
+        };
+        let var = field.cell_val_num.is_var().then_some(Content::Offsets);
+        let nullable = field.nullable.then_some(Content::Validity);
+        Ok([Some(Content::Data), var, nullable]
+            .into_iter()
+            .flatten()
+            .collect())
+    }
+}
+
+impl Directory for ColumnDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let contents = self.contents()?.into_iter();
+        let mut files = contents.flat_map(|content| {
+            let [plain, numpy, _] = file_names(content);
+            [(plain, content, false), (numpy, content, true)]
+        });
+        let found = files.find(|(file, ..)| *file == name);
+        Ok(found.map(|(_, content, header)| {
+            let shown = self.shown.clone();
+            let file = ColumnFile {
+                shown: self.shown.clone(),
+                index: self.index,
+                content,
+                header,
+            };
+            restricted(Node::File(Arc::new(file)), move || shown.permissions())
+        }))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let mut files = Vec::new();
+        for content in self.contents()? {
+            let [plain, numpy, _] = file_names(content);
+            files.extend([(plain, NodeType::File), (numpy, NodeType::File)]);
+        }
+        Ok(fixed_listing(&files))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.shown.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// Values, offsets or validity of a field, plain or behind a NumPy header.
+struct ColumnFile {
+    shown: Shown,
+    index: usize,
+    content: Content,
+    header: bool,
+}
+
+impl ColumnFile {
+    /// The header, the cells, and how many bytes of them there are.
+    fn parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
+        let cells = view.open(self.index)?;
+        let len = cells.len(self.content)?;
+        let Some(field) = view.fields().get(self.index).filter(|_| self.header) else {
+            return Ok((Vec::new(), cells, len));
+        };
+        let shape = match field.role {
+            Role::Attribute(_) if view.is_dense() => view.shape()?,
+            _ => vec![cells.count()],
+        };
+        let (descr, shape) = match self.content {
+            Content::Data => {
+                let (descr, cells) = npy::data_type(field.datatype, field.cell_val_num, len);
+                match field.cell_val_num {
+                    CellValNum::Var => (descr, cells),
+                    // An axis for each of the view, and one for several values a cell.
+                    CellValNum::Fixed(_) => (
+                        descr,
+                        shape.into_iter().chain(cells.into_iter().skip(1)).collect(),
+                    ),
+                }
+            }
+            Content::Offsets => ("<u8".to_owned(), vec![len / 8]),
+            Content::Validity => ("|u1".to_owned(), shape),
+        };
+        let header = npy::header(&descr, &shape);
+        Ok((header, cells, len))
+    }
+}
+
+impl File for ColumnFile {
+    fn stat(&self) -> Result<Stat> {
+        let view = self.shown.view()?;
+        let (header, _, len) = self.parts(&view)?;
+        let len = len
+            .checked_add(header.len() as u64)
+            .filter(|len| i64::try_from(*len).is_ok());
+        Ok(Stat {
+            len: len.ok_or_else(|| Error::limit("a file of 2^63 bytes and more").at(0))?,
+            version: view.state(),
+        })
+    }
+
+    fn mtime(&self) -> u64 {
+        self.shown.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+
+    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+        let view = self.shown.view()?;
+        let (header, cells, len) = self.parts(&view)?;
+        let part = CellBytes {
+            cells,
+            content: self.content,
+            len,
+        };
+        Ok(Arc::new(Layout::new(
+            view.state(),
+            vec![Box::new(header), Box::new(part)],
+        )?))
+    }
+}
+
+/// One content of the cells of a field as a part of a file.
+struct CellBytes {
+    cells: Arc<dyn Cells>,
+    content: Content,
+    len: u64,
+}
+
+impl Source for CellBytes {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let mut scratch = Vec::new();
+        let piece = self.cells.read(self.content, range, &mut scratch)?;
+        sink.write(|out| out.extend_from_slice(&piece));
+        Ok(())
+    }
+}
