@@ -30,6 +30,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
+        ..Options::default()
     };
     let tree = Tree::open(Path::new(source), &options)?;
     let Some(Node::File(file)) = tree.root.find(path)? else {

@@ -120,6 +120,7 @@ fn open(root: &Path) -> Tree {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
+        ..Options::default()
     };
     Tree::open(root, &options).unwrap()
 }

@@ -23,6 +23,7 @@ fn read(array: &str, file: &str) -> Vec<u8> {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
+        ..Options::default()
     };
     let root = Tree::open(&folder().join(array), &options).unwrap().root;
     let fragments = names(&root, "fragments");

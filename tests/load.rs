@@ -65,6 +65,7 @@ impl Reference {
             cache_size: 256 << 20,
             keys: vec![(PathBuf::new(), EncryptionKey::new(*KEY))],
             follow_symlinks: false,
+            ..Options::default()
         };
         let tree = Tree::open(source, &options).unwrap();
         let mut reference = Reference::default();

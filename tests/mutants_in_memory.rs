@@ -25,6 +25,7 @@ fn options() -> Options {
         cache_size: 16 << 20,
         keys: vec![(PathBuf::new(), EncryptionKey::new(*KEY))],
         follow_symlinks: false,
+        ..Options::default()
     }
 }
 

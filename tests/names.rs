@@ -67,6 +67,7 @@ fn tree(storage: MemoryStorage) -> Node {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
+        ..Options::default()
     };
     Tree::over(Arc::new(storage), PathBuf::from("/src"), &options, Arc::default())
         .unwrap()
@@ -79,6 +80,7 @@ fn counted_tree(inner: MemoryStorage) -> (Node, Arc<Counts>) {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
+        ..Options::default()
     };
     let counts: Arc<Counts> = Arc::default();
     let storage = Arc::new(Counted {

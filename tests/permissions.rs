@@ -61,6 +61,7 @@ impl Place {
             cache_size: 1 << 24,
             keys: Vec::new(),
             follow_symlinks: false,
+            ..Options::default()
         };
         change(&mut options);
         let tree = Tree::open(source, &options).unwrap();

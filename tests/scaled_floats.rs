@@ -12,6 +12,7 @@ fn columns(array: &str) -> Vec<(String, Vec<u8>)> {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
+        ..Options::default()
     };
     let root = Tree::open(&source, &options).unwrap().root;
     let names = |path: &str| {

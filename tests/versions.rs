@@ -36,6 +36,7 @@ fn open(path: &str, key: bool) -> Tree {
         cache_size: 64 << 20,
         keys: key.into_iter().collect(),
         follow_symlinks: false,
+        ..Options::default()
     };
     Tree::open(&folder().join(path), &options).unwrap()
 }

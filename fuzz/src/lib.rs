@@ -360,6 +360,7 @@ pub fn array(data: &[u8]) {
         cache_size: 16 << 20,
         keys: vec![(PathBuf::new(), key())],
         follow_symlinks: false,
+        ..Options::default()
     };
     let limits = Limits {
         entries: 16,

@@ -2,7 +2,7 @@
 
 use super::output::{Stop, stdout};
 use super::paths::{failed, visit};
-use super::{Failure, SourceArgs, logging};
+use super::{Failure, TreeArgs, logging};
 use crate::error::{Error, ErrorKind};
 use crate::tree::{File as TreeFile, Node};
 use clap::{Args, ValueHint};
@@ -25,7 +25,7 @@ pub(super) struct CatArgs {
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
     #[command(flatten)]
-    source_args: SourceArgs,
+    source_args: TreeArgs,
 }
 
 /// Bytes read and written at once.

@@ -5,7 +5,7 @@
 
 use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
-use super::{Failure, SourceArgs, logging, show_path};
+use super::{Failure, TreeArgs, logging, show_path};
 use crate::array::time::now;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, OpenFile};
 use clap::{Args, ValueHint};
@@ -61,7 +61,7 @@ pub(super) struct CopyArgs {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    source_args: SourceArgs,
+    source_args: TreeArgs,
 }
 
 /// What a file is called in its directory while it is written.
@@ -492,10 +492,13 @@ mod tests {
             skip_existing: false,
             no_target_directory: false,
             quiet: true,
-            source_args: SourceArgs {
-                cache_size: 1,
-                key_file: Vec::new(),
-                follow_symlinks: false,
+            source_args: TreeArgs {
+                source: crate::cli::SourceArgs {
+                    cache_size: 1,
+                    key_file: Vec::new(),
+                    follow_symlinks: false,
+                },
+                at: None,
             },
         };
         let mut copier = Copier {

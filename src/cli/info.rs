@@ -3,7 +3,7 @@
 use super::output::{Failures, Stop, stdout};
 use super::paths::{failed, join, visit};
 use super::times::{Unit, time};
-use super::{Failure, SourceArgs, logging, show_path};
+use super::{Failure, TreeArgs, logging, show_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tree::{Directory, Node, OWN_DIRECTORY};
 use clap::{Args, ValueHint};
@@ -33,7 +33,7 @@ pub(super) struct InfoArgs {
     #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath)]
     sources: Vec<OsString>,
     #[command(flatten)]
-    source_args: SourceArgs,
+    source_args: TreeArgs,
 }
 
 /// Runs `tiledbfs info`. What cannot be read is told, and does not keep the rest from being shown.

@@ -3,7 +3,7 @@
 use super::output::{Failures, Stop, finish, stdout};
 use super::paths::{Found, failed, join, visit};
 use super::times::time;
-use super::{Failure, SourceArgs, logging};
+use super::{Failure, TreeArgs, logging};
 use crate::tree::{Directory, Node};
 use clap::{ArgAction, Args, ValueHint};
 use indicatif::HumanBytes;
@@ -50,7 +50,7 @@ pub(super) struct LsArgs {
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
     #[command(flatten)]
-    source_args: SourceArgs,
+    source_args: TreeArgs,
 }
 
 /// Runs `tiledbfs ls`. What cannot be listed does not keep the rest from being so. Files come first, as elsewhere.

@@ -100,6 +100,16 @@ struct SourceArgs {
     follow_symlinks: bool,
 }
 
+/// How SOURCE is opened to be looked at.
+#[derive(Debug, Args)]
+struct TreeArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Show everything as it was at TIME: milliseconds since 1970, or a time or the beginning of one as in `2025-02-04T12:30`
+    #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
+    at: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 struct UnmountArgs {
     /// Where it is mounted
@@ -254,6 +264,18 @@ impl SourceArgs {
             cache_size: self.cache_size,
             keys: options::read_keys(&self.key_file)?,
             follow_symlinks: self.follow_symlinks,
+            ..Options::default()
+        })
+    }
+}
+
+impl TreeArgs {
+    /// The options that the tree is opened with.
+    fn options(&self) -> Result<Options, Failure> {
+        let options = self.source.options()?;
+        Ok(Options {
+            at: self.at,
+            ..options
         })
     }
 }

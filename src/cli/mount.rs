@@ -1,9 +1,10 @@
 //! `tiledbfs mount`.
 
 use super::mount_options::MountFlags;
-use super::{Failure, SourceArgs, check_source, daemon, logging, open_tree, paths, show_path, stale};
+use super::{Failure, TreeArgs, check_source, daemon, logging, open_tree, paths, show_path, stale};
 use crate::error::Result as LibraryResult;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
+use crate::tree::Options;
 use crate::tree::Tree;
 use clap::Args;
 use nix::mount::MsFlags;
@@ -64,7 +65,10 @@ pub(super) struct MountArgs {
     #[arg(short, value_name = "OPTIONS")]
     pub(super) options: Vec<OsString>,
     #[command(flatten)]
-    source_args: SourceArgs,
+    source_args: TreeArgs,
+    /// List `at`, the directory of all that was, in the directory of each array
+    #[arg(long)]
+    show_at: bool,
     /// Threads that answer requests [default: one for each core, 2 to 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -164,7 +168,11 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
     let _lock = lock_mountpoint(&args.mountpoint)?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
     check_nesting(&source, &mountpoint)?;
-    let tree = open_tree(&source, &args.source_args.options()?)?;
+    let options = Options {
+        show_at: args.show_at,
+        ..args.source_args.options()?
+    };
+    let tree = open_tree(&source, &options)?;
     Ok(Prepared {
         source,
         mountpoint,

@@ -1,7 +1,9 @@
-//! The parts of arguments that have a syntax of their own: sizes and key files.
+//! The parts of arguments that have a syntax of their own: sizes, times and key files.
 
 use super::Failure;
+use crate::array::time::TimeRange;
 use crate::filter::EncryptionKey;
+use crate::tree::times;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -32,6 +34,14 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         None => Err("that is more than 2^64 bytes".to_owned()),
         Some(0) => Err("the cache cannot be empty".to_owned()),
         Some(size) => Ok(size),
+    }
+}
+
+/// Parses a time as it is written in `at/`: the end of it, in milliseconds since the Unix epoch.
+pub fn parse_time(text: &str) -> Result<u64, String> {
+    match times::parse(text)? {
+        TimeRange { start: 0, end } if !text.contains("..") => Ok(end),
+        _ => Err("one time, not a range".to_owned()),
     }
 }
 

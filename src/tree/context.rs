@@ -69,15 +69,15 @@ impl Ancestors {
 }
 
 impl Context {
-    /// The context of a tree over `engine`.
-    pub fn new(engine: Arc<Engine>, root: PathBuf) -> Self {
+    /// The context of a tree over `engine`; `root` and `show_at` as its fields.
+    pub fn new(engine: Arc<Engine>, root: PathBuf, show_at: bool) -> Self {
         Context {
             engine,
             root,
             arrays: Mutex::default(),
             groups: Mutex::default(),
             views: Arc::default(),
-            show_at: false,
+            show_at,
         }
     }
 

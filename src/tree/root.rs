@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How a source is opened.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Bound of the decoded-chunk cache, in bytes.
     pub cache_size: u64,
@@ -31,6 +31,10 @@ pub struct Options {
     pub keys: Vec<(PathBuf, EncryptionKey)>,
     /// Whether symbolic links that lead out of the source are followed.
     pub follow_symlinks: bool,
+    /// The time as of which everything is shown, in milliseconds since the Unix epoch; None: now.
+    pub at: Option<u64>,
+    /// Whether directories of arrays list `at`.
+    pub show_at: bool,
 }
 
 /// An opened source, ready to be looked at.
@@ -81,13 +85,14 @@ impl Tree {
         options: &Options,
         stats: Arc<Stats>,
     ) -> Result<Tree> {
-        let engine = Arc::new(Engine::new(
+        let engine = Engine::new(
             storage.clone(),
             options.cache_size,
             options.keys.clone(),
             stats.clone(),
-        ));
-        let context = Arc::new(Context::new(engine.clone(), root_path));
+        );
+        let engine = Arc::new(engine.as_of(options.at));
+        let context = Arc::new(Context::new(engine.clone(), root_path, options.show_at));
         let top = Path::new("");
         // Held until its node holds it, so that its directories are read once.
         let array = context.array(top);

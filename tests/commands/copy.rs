@@ -15,6 +15,7 @@ fn node(source: &Path, path: &str) -> Node {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
+        ..Options::default()
     };
     let tree = Tree::open(source, &options).unwrap();
     tree.root.find(path).unwrap().unwrap()

@@ -143,6 +143,7 @@ impl Both {
             cache_size: 1 << 24,
             keys: Vec::new(),
             follow_symlinks: false,
+            ..Options::default()
         };
         let tree = Tree::open(&sample, &options).unwrap();
         let mountpoint = tempfile::tempdir().unwrap();
