@@ -427,6 +427,7 @@ impl Place {
             cache_size: 1 << 20,
             keys: Vec::new(),
             follow_symlinks,
+            ..Options::default()
         };
         let tree = Tree::open(&inside, &options).unwrap();
         Place {

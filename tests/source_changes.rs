@@ -56,6 +56,7 @@ impl Place {
             cache_size: 1 << 20,
             keys: Vec::new(),
             follow_symlinks,
+            ..Options::default()
         };
         let tree = Tree::open(source.path(), &options).unwrap();
         let errors = tree.errors.clone();

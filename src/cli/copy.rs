@@ -478,11 +478,11 @@ mod tests {
         }
     }
 
+    /// Names and contents of the files in a directory.
+    type Files = Vec<(OsString, Vec<u8>)>;
+
     /// Copies a file into an empty directory: what came of it, and what is in the directory then.
-    fn copied(
-        file: &Partial,
-        interrupted: bool,
-    ) -> (std::result::Result<(), Stop>, Vec<(OsString, Vec<u8>)>) {
+    fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, Files) {
         let place = tempfile::tempdir().unwrap();
         let args = CopyArgs {
             source: OsString::new(),
