@@ -155,9 +155,9 @@ impl GlobalOrder {
     }
 
     /// The least and the greatest key that a cell in a box can have. None where that cannot be told: in Hilbert order,
-    /// and for a box with NaN or of other dimensions.
+    /// where the numbers of tiles overflow, and for a box with NaN or of other dimensions.
     pub fn interval<K: Key>(&self, rect: &Rect) -> Option<(K, K)> {
-        if self.curve.is_some() || rect.len() != self.axes.len() {
+        if self.curve.is_some() || self.axes.iter().any(Axis::overflows) || rect.len() != self.axes.len() {
             return None;
         }
         let corner = |bounds: Vec<&[u8]>| -> Option<K> {
@@ -390,6 +390,14 @@ impl Axis {
             .unwrap_or(&[])
     }
 
+    /// Whether tiles with higher coordinates may have lower numbers.
+    fn overflows(&self) -> bool {
+        matches!(
+            self.tiles,
+            Some(Tiles::Float32 { last: u64::MAX, .. } | Tiles::Float64 { last: u64::MAX, .. })
+        )
+    }
+
     fn is_nan(&self, value: &[u8]) -> bool {
         match self.datatype {
             Datatype::Float32 => value
@@ -462,12 +470,12 @@ impl Axis {
             }
             Some(Tiles::Float32 { lo, extent, last }) => {
                 for (tile, value) in tiles.iter_mut().zip(values.as_chunks().0) {
-                    *tile = (((f32::from_le_bytes(*value) - lo) / extent) as u64).min(last);
+                    *tile = truncated(f64::from((f32::from_le_bytes(*value) - lo) / extent)).min(last);
                 }
             }
             Some(Tiles::Float64 { lo, extent, last }) => {
                 for (tile, value) in tiles.iter_mut().zip(values.as_chunks().0) {
-                    *tile = (((f64::from_le_bytes(*value) - lo) / extent) as u64).min(last);
+                    *tile = truncated((f64::from_le_bytes(*value) - lo) / extent).min(last);
                 }
             }
         }
@@ -481,13 +489,13 @@ impl Tiles {
             (_, Datatype::Float32) => {
                 let number = |bytes: &[u8]| bytes.first_chunk().map(|v| f32::from_le_bytes(*v));
                 let (lo, hi, extent) = (number(lo)?, number(hi)?, number(extent)?);
-                let last = ((hi - lo) / extent) as u64;
+                let last = last_tile(f64::from((hi - lo) / extent));
                 Some(Tiles::Float32 { lo, extent, last })
             }
             (_, Datatype::Float64) => {
                 let number = |bytes: &[u8]| bytes.first_chunk().map(|v| f64::from_le_bytes(*v));
                 let (lo, hi, extent) = (number(lo)?, number(hi)?, number(extent)?);
-                let last = ((hi - lo) / extent) as u64;
+                let last = last_tile((hi - lo) / extent);
                 Some(Tiles::Float64 { lo, extent, last })
             }
             (Kind::Text | Kind::Bytes, _) => None,
@@ -500,6 +508,27 @@ impl Tiles {
                 (extent > 0).then_some(Tiles::Integer { extent })
             }
         }
+    }
+}
+
+/// 2^64.
+const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
+
+/// The number of the tile that a quotient says. Where it is no u64, as where the width of a domain overflows, it is what x86-64 makes of it in
+/// libtiledb's conversion.
+fn truncated(quotient: f64) -> u64 {
+    match quotient {
+        _ if quotient.is_nan() => 1 << 63,
+        BEYOND_U64.. => 0,
+        quotient => quotient as u64,
+    }
+}
+
+/// The number of the last tile, given its quotient; `u64::MAX` where tiles further on may have the numbers of earlier ones.
+fn last_tile(quotient: f64) -> u64 {
+    match quotient < BEYOND_U64 {
+        true => quotient as u64,
+        false => u64::MAX,
     }
 }
 

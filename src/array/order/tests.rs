@@ -457,6 +457,24 @@ fn a_float_at_the_end_of_its_domain_is_in_a_tile_of_its_own() {
 }
 
 #[test]
+fn tiles_whose_number_overflows_are_those_of_libtiledb() {
+    let mut schema = schema(22, true, &[field("x", Datatype::Float32)], &[]);
+    let number = |v: f32| v.to_le_bytes().to_vec();
+    schema.dimensions[0].domain = Some(Range {
+        lo: number(f32::MIN),
+        hi: number(f32::MAX),
+    });
+    schema.dimensions[0].tile_extent = Some(number(9e37));
+    let order = GlobalOrder::new(&schema).unwrap();
+    // From 0 on the distance to the lower bound is infinite, or nearly so; what is infinite is in the first tile.
+    let cells = [f32::MIN, -2.6e38, 1e38, f32::MAX, -2.4e38, 0.0].map(|v| vec![number(v)]);
+    let found = orders(&schema, &order, &cells);
+    assert!(found.iter().all(|o| o[..] == [Ordering::Less; 5]), "{found:?}");
+    let rect = vec![schema.dimensions[0].domain.clone().unwrap()];
+    assert!(order.interval::<Box<[u8]>>(&rect).is_none());
+}
+
+#[test]
 fn zeros_of_both_signs_have_one_key() {
     let mut schema = schema(22, true, &[field("x", Datatype::Float64)], &[]);
     schema.dimensions[0].domain.as_mut().unwrap().lo = (-0.0f64).to_le_bytes().to_vec();
