@@ -304,12 +304,12 @@ class Life:
             self.keys = [i[0] for i in items]
             self.lib.put_metadata(self.uri, items, deletes, self.now(), self.key)
 
-    def consolidate(self):
-        """Consolidates something, perhaps vacuums."""
+    def consolidation(self):
+        """What to consolidate, and how; None for nothing."""
         d = self.d
         mode = d.choice(["fragments", "fragments", "fragments", "commits", "fragment_meta", "array_meta"])
         if mode == "fragments" and self.schema.kind == "dense" and self.schema.current_domain:
-            return  # what libtiledb makes of tiles beyond the current domain it does not read
+            return None  # what libtiledb makes of tiles beyond the current domain it does not read
         settings = {}
         if mode == "fragments" and self.release >= (2, 0):
             if d.chance(0.3):
@@ -318,9 +318,17 @@ class Life:
                 settings |= {"sm__consolidation__step_min_frags": 2, "sm__consolidation__step_max_frags": 2, "sm__consolidation__steps": d.randint(1, 3)}
             if d.chance(0.2) and self.release >= (2, 14):
                 settings |= {"sm__consolidation__max_fragment_size": d.choice([500, 2000, 20_000])}
+        return mode, settings
+
+    def consolidate(self):
+        """Consolidates something, perhaps vacuums."""
+        chosen = self.consolidation()
+        if chosen is None:
+            return
+        mode, settings = chosen
         with self.trying(f"consolidate {mode} {settings}"):
             self.now()
-            self.lib.consolidate(self.uri, mode, d.chance(0.4), self.key, **settings)
+            self.lib.consolidate(self.uri, mode, self.d.chance(0.4), self.key, **settings)
 
     def delete(self):
         """Writes a delete condition."""

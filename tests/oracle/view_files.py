@@ -128,7 +128,7 @@ class ViewComparison:
             {"name": f.name, "role": f.kind, "datatype": f.type, "cell_val_num": f.cvn, "nullable": f.nullable, "shape": f.shape}
             for f in view.fields
         ]
-        if view.dense or "/subarray/" not in view.path:
+        if "/subarray/" not in view.path or view.dense and view.cells:
             wanted["region"] = view.region
         if not view.complete:
             known = {f.name for f in view.fields}

@@ -123,7 +123,7 @@ class Answer:
         self.meta = json.loads(Path(folder, "fields.json").read_text())
         self.time = [None, self.meta["timestamp_end"]]
         self.path = "data" if self.time[1] is None else f"at/{self.time[1]}/data"
-        self.columns = []
+        self.columns, self.files = [], 0
         for entry in self.meta["fields"]:
             parts = [np.fromfile(Path(folder, entry["file"] + e), t) if Path(folder, entry["file"] + e).exists() else None
                      for e, t in ((".data", "u1"), (".offs", "<u8"), (".valid", "u1"))]
@@ -152,6 +152,7 @@ class Answer:
         covered = [[max(a, c), min(b, d)] for (a, b), (c, d) in zip(covered, box)]
         inside = tuple(slice(a - lo, b - lo + 1) for (a, b), (lo, _) in zip(covered, box))
         comparison.compare(self._view(self.path, covered, [b - a + 1 for a, b in covered], cells.reshape(shape)[inside].reshape(-1)))
+        self.files = comparison.files
 
     def _view(self, path, region, shape, cells):
         fields = [self._field(entry, parts, shape, cells) for entry, parts in self.columns if entry["role"] == "attr"]
@@ -185,6 +186,7 @@ class Answer:
             valid = None if validity is None else np.frombuffer(read(os.path.join(where, "validity.bin")), "u1")
             found.append(rows(plain, starts, valid, count))
             same(f"values of {where}", sorted(found[-1]), sorted(wanted[-1]))
+            self.files += 1 + (offsets is not None) + (validity is not None)
         same(f"cells of {folder}", sorted(zip(*found)), sorted(zip(*wanted)))
 
 
@@ -219,7 +221,9 @@ def read_array(family, point, path, share):
         if not chosen(share, path, label):
             continue
         if (folder / "fields.json").exists():
-            tally.check(f"{path} {label}", lambda folder=folder: Answer(folder).compare(shown_path(point, path)))
+            answer = Answer(folder)
+            tally.check(f"{path} {label}", lambda answer=answer: answer.compare(shown_path(point, path)))
+            tally.files += answer.files
         if moment and (folder / "metadata.json").exists():
             entries = json.loads((folder / "metadata.json").read_text())
             tally.check(f"{path} at/{moment}/metadata.json", lambda m=moment, e=entries: compare_metadata(shown_path(point, path), m, e))
