@@ -28,6 +28,8 @@ show() {
     bash -o pipefail -c "$1"
 }
 
+# Days in February at three stations, as they are and as they were before a correction.
+box='data/subarray/50..60,0..2/columns/temperature/data.bin'
 # In the first fragment of the dense array, its long name made short by a pattern.
 column='weather/fragments/__1738627200000_*/columns/temperature'
 
@@ -35,6 +37,14 @@ show "tiledbfs mount tests/data/sample $mount"
 printf '\n$ cd %s\n' "$mount"
 cd "$mount"
 show 'ls -A . weather'
+show 'ls weather/data/columns'
+show "jq -c '{shape, region, order}' weather/data/view.json"
+show 'cat weather/data/columns/temperature/data.npy | wc -c'
+show "python -c 'import numpy; t = numpy.load(\"weather/data/columns/temperature/data.npy\"); print(t.dtype, t.shape, t[49, 0])'"
+show "od -A n -w12 -t f4 -N 36 weather/$box"
+show 'ls weather/at'
+show "od -A n -w12 -t f4 -N 36 weather/at/2025-02-04/$box"
+show 'ls weather/fragments/latest'
 show 'ls weather/fragments/__1738627200000_*'
 show 'ls -R weather/fragments/__1738627200000_*/columns/note'
 show 'cat group.json'

@@ -1,4 +1,4 @@
-"""Writes `tests/VERIFIED.md`, and its first table in `README.md`, from what oracle runs have counted: `python3 tests/oracle/table.py COUNTS.json…` (see `run.py --counts`).
+"""Writes `tests/VERIFIED.md` from what oracle runs have counted: `python3 tests/oracle/table.py COUNTS.json…` (see `run.py --counts`).
 
 What `cargo test` reads in `tests/data/versions` is counted there already and always part of the page.
 """
@@ -11,8 +11,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "VERIFIED.md"
-README = HERE.parent.parent / "README.md"
-MARKS = ("<!-- written by tests/oracle/table.py -->\n", "<!-- end -->\n")
 VERSIONS_COUNTS = HERE.parent / "data/versions/counts.json"
 VERSIONS = range(1, 24)
 BY_HAND = [
@@ -96,23 +94,13 @@ def page(files):
     return "\n".join(out) + "\n"
 
 
-def into_readme(text):
-    """Puts the page's table of structures between the marks in the README."""
-    structures = text.split("## Structure by format version\n\n")[1].split("\n## ")[0]
-    before, rest = README.read_text().split(MARKS[0])
-    README.write_text(before + MARKS[0] + "\n" + structures + "\n" + MARKS[1] + rest.split(MARKS[1])[1])
-
-
 def main():
-    """Writes the page, and with it the README."""
+    """Writes the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("counts", nargs="+")
     parser.add_argument("--output", type=Path, default=PAGE)
     args = parser.parse_args()
-    text = page([VERSIONS_COUNTS, *args.counts])
-    args.output.write_text(text)
-    if args.output == PAGE:
-        into_readme(text)
+    args.output.write_text(page([VERSIONS_COUNTS, *args.counts]))
 
 
 if __name__ == "__main__":
