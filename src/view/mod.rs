@@ -1,7 +1,7 @@
 //! An array as TileDB reads it: the fragments that are visible in a range of time merged, deletes carried out, whole or a part of it.
 //!
-//! A [`View`] says which cells there are and in which order; [`View::open`] gives the cells of one field. Dense views are row-major boxes ([`dense`]);
-//! sparse ones are in the array's global order ([`sparse`]).
+//! A [`View`] says which cells there are and in which order; [`View::open`] gives the cells of one field. Dense
+//! views (`dense`) are row-major boxes; sparse ones (`sparse`) are in the array's global order.
 
 mod column;
 mod dense;
