@@ -7,6 +7,8 @@ mod column;
 mod dense;
 mod parallel;
 mod sparse;
+#[cfg(test)]
+mod testing;
 
 use crate::array::Array;
 use crate::array::cells::Cells;

@@ -1,29 +1,16 @@
 //! Arrays written here, fragment by fragment, and read as views: against a model that paints cell after cell as the rule says, without any
 //! library that writes such arrays.
 
+use super::super::testing::{Files, Numbers, Parts, UUID, generic, open, read, tile};
 use super::super::{DimRange, View};
 use crate::array::Array;
-use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::engine::Engine;
 use crate::error::ErrorKind;
 use crate::format::testing::{Bytes, ZSTD};
 use crate::stats::Stats;
 use crate::storage::MemoryStorage;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-const UUID: &str = "0123456789abcdef0123456789abcdef";
-
-/// Numbers that follow from a seed.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % end.max(1)
-    }
-}
 
 /// What an attribute is in a schema.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -140,58 +127,6 @@ fn value(number: usize, place: &[i32]) -> (u8, [u8; 6], Vec<u8>) {
     )
 }
 
-/// A tile of chunks of `size` bytes each, through the filter.
-fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> {
-    let chunks: Vec<&[u8]> = data.chunks(size).collect();
-    let mut out = Bytes::default().u64(chunks.len() as u64);
-    for chunk in chunks {
-        let length = chunk.len() as u32;
-        out = match filter.is_empty() {
-            true => out.u32(length).u32(length).u32(0).raw(chunk),
-            false => {
-                let packed = zstd::bulk::compress(chunk, 1).unwrap();
-                let stored = packed.len() as u32;
-                out.u32(length)
-                    .u32(stored)
-                    .u32(16)
-                    .u32(0)
-                    .u32(1)
-                    .u32(length)
-                    .u32(stored)
-                    .raw(&packed)
-            }
-        };
-    }
-    out.bytes
-}
-
-fn generic(body: &[u8]) -> Vec<u8> {
-    let pipeline = Bytes::default().pipeline(&[]).bytes;
-    let tile = tile(&[], body, 1 << 16);
-    let out = Bytes::default()
-        .u32(22)
-        .u64(tile.len() as u64)
-        .u64(body.len() as u64);
-    let out = out.u8(4).u64(1).u8(0).u32(pipeline.len() as u32);
-    out.raw(&pipeline).raw(&tile).bytes
-}
-
-/// The files of a field: tiles one behind the other, with where each begins.
-#[derive(Default)]
-struct Files {
-    fixed: (Vec<u8>, Vec<u64>),
-    var: (Vec<u8>, Vec<u64>),
-    var_sizes: Vec<u64>,
-    validity: (Vec<u8>, Vec<u64>),
-}
-
-impl Files {
-    fn put(file: &mut (Vec<u8>, Vec<u64>), tile: &[u8]) {
-        file.1.push(file.0.len() as u64);
-        file.0.extend_from_slice(tile);
-    }
-}
-
 /// An array in memory.
 #[derive(Default)]
 struct Writer {
@@ -262,86 +197,26 @@ impl Writer {
             }
             fields.push((format!("d{i}"), files));
         }
-        let mut file = Vec::new();
-        let mut section = |body: &[u8]| {
-            let at = file.len() as u64;
-            file.extend(generic(body));
-            at
+        let domain = area.iter().fold(Bytes::default(), |bytes, (low, high)| {
+            bytes.u32(*low as u32).u32(*high as u32)
+        });
+        let parts = Parts {
+            schema: format!("__{stamp}_{stamp}_{UUID}"),
+            dense: cells.is_none(),
+            domain: domain.bytes,
+            rtree: Bytes::default().u32(10).u32(0).bytes,
+            tiles: if cells.is_some() { tiles.len() as u64 } else { 0 },
+            last_tile_cells: tiles.last().map_or(0, Vec::len) as u64,
+            has_timestamps: false,
+            has_delete_metadata: false,
+            fields,
         };
-        let rtree = section(&Bytes::default().u32(10).u32(0).bytes);
-        let mut list = |get: fn(&Files) -> &Vec<u64>| -> Vec<u64> {
-            let lists = fields.iter().map(|(_, files)| {
-                let entries = get(files);
-                section(&Bytes::default().u64(entries.len() as u64).u64s(entries).bytes)
-            });
-            lists.collect()
-        };
-        let lists = [
-            list(|files| &files.fixed.1),
-            list(|files| &files.var.1),
-            list(|files| &files.var_sizes),
-            list(|files| &files.validity.1),
-        ];
-        let none = section(&Bytes::default().u64(0).bytes);
-        let bounds = section(&Bytes::default().u64(0).u64(0).bytes);
-        let statistics = section(&[0; 96]);
-        let footer = Bytes::default()
-            .u32(22)
-            .text64(&format!("__{stamp}_{stamp}_{UUID}"));
-        let mut footer = footer.u8(u8::from(cells.is_none())).u8(0);
-        for (low, high) in area {
-            footer = footer.u32(*low as u32).u32(*high as u32);
-        }
-        let last = tiles.last().map_or(0, Vec::len) as u64;
-        let sparse = if cells.is_some() { tiles.len() as u64 } else { 0 };
-        let mut footer = footer.u64(sparse).u64(last).u8(0).u8(0);
-        let sizes: [fn(&Files) -> u64; 3] = [
-            |files| files.fixed.0.len() as u64,
-            |files| files.var.0.len() as u64,
-            |files| files.validity.0.len() as u64,
-        ];
-        for size in sizes {
-            footer = fields
-                .iter()
-                .fold(footer, |footer, (_, files)| footer.u64(size(files)));
-        }
-        footer = footer.u64(rtree);
-        footer = lists.iter().fold(footer, |footer, list| footer.u64s(list));
-        let each = |at: u64| vec![at; fields.len()];
-        footer = footer
-            .u64s(&each(bounds))
-            .u64s(&each(bounds))
-            .u64s(&each(none))
-            .u64s(&each(none));
-        let footer = footer.u64(statistics).u64(none).bytes;
-        file.extend_from_slice(&footer);
-        file.extend((footer.len() as u64).to_le_bytes());
-        let mut put = |path: String, bytes: Vec<u8>| self.storage.insert(Path::new(&path), bytes);
-        put(format!("__fragments/{name}/__fragment_metadata.tdb"), file);
-        put(format!("__commits/{name}.wrt"), Vec::new());
-        for (field, files) in fields {
-            for (part, bytes) in [
-                ("", files.fixed.0),
-                ("_var", files.var.0),
-                ("_validity", files.validity.0),
-            ] {
-                if !bytes.is_empty() {
-                    put(format!("__fragments/{name}/{field}{part}.tdb"), bytes);
-                }
-            }
-        }
+        parts.write(&mut self.storage, &name);
         name
     }
 
     fn open(&self) -> (Arc<Array>, Arc<Stats>) {
-        let stats: Arc<Stats> = Arc::default();
-        let engine = Engine::new(
-            Arc::new(self.storage.clone()),
-            64 << 20,
-            Vec::new(),
-            stats.clone(),
-        );
-        (Arc::new(Array::new(Arc::new(engine), PathBuf::new())), stats)
+        open(&self.storage)
     }
 }
 
@@ -385,19 +260,6 @@ fn owner(design: &Design, written: &[Painted], attribute: (&str, Kind), place: &
         let dropped = newer.any(|newer| in_tile(&newer.area).is_some_and(|newer| within(&covered, &newer)));
         !dropped
     })
-}
-
-fn read(cells: &dyn Cells, content: Content, step: u64) -> Vec<u8> {
-    let len = cells.len(content).unwrap();
-    let mut out = Vec::new();
-    let mut scratch = Vec::new();
-    while (out.len() as u64) < len {
-        let at = out.len() as u64;
-        let piece = cells.read(content, at..at + step, &mut scratch).unwrap();
-        assert_eq!(piece.len() as u64, step.min(len - at));
-        out.extend_from_slice(&piece);
-    }
-    out
 }
 
 /// Arrays of random shapes, orders, schemas and fragments, dense and sparse ones.

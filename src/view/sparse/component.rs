@@ -10,11 +10,16 @@ use crate::view::parallel;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+// Tests merge few cells; smaller numbers have them pass the same bounds as large arrays do.
+
 /// Cells of the view between two checkpoints, at least.
-const BLOCK: u64 = 1 << 16;
+const BLOCK: u64 = if cfg!(test) { 8 } else { 1 << 16 };
+
+/// The same for each member, for which a checkpoint holds a rank: at most one 64th of what the coordinates of the cells between take.
+const BLOCK_OF_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
 
 /// Candidates below which a merge is not worth several threads.
-const SMALL: u64 = 1 << 16;
+const SMALL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
 
 /// Cells of a fragment that follow each other in the view too. How many: up to the next run, or the end of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +160,7 @@ impl<K: Key + 'static> Component<K> {
         }
         let in_order = input.count() > LARGE || input.merges_as_it_lies() || {
             /// Candidates that are looked at together, with the first one behind them.
-            const STEP: u64 = 8192;
+            const STEP: u64 = if cfg!(test) { 16 } else { 8192 };
             let steps = input.count().div_ceil(STEP);
             let sorted = parallel::each(steps, |step| -> Result<bool> {
                 let mut rank = step * STEP;
@@ -234,9 +239,11 @@ fn checkpoints<K: Key>(rules: &Rules, members: &[Member<K>]) -> std::result::Res
     let end: Vec<u64> = members.iter().map(Member::count).collect();
     let total = end.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
     let threads = parallel::threads();
-    let mut bounds = vec![start];
+    let (mut bounds, mut keys) = (vec![start], Vec::new());
     if total > SMALL && threads > 1 && !members.iter().any(|member| member.input.merges_as_it_lies()) {
-        bounds.extend(splits(rules, members, (4 * threads).min(total / SMALL + 1))?);
+        let ranks;
+        (keys, ranks) = splits(rules, members, (4 * threads).min(total / SMALL + 1))?;
+        bounds.extend(ranks);
     }
     bounds.push(end);
     // Places that do not ascend are those of candidates that do not either.
@@ -249,8 +256,11 @@ fn checkpoints<K: Key>(rules: &Rules, members: &[Member<K>]) -> std::result::Res
     }
     let parts = parallel::each(bounds.len() as u64 - 1, |number| {
         let number = number as usize;
+        // Candidates that the view leaves out may have misled the search for a part's ends, if they are in another order.
+        let below = number.checked_sub(1);
+        let between = [below.and_then(|below| keys.get(below)), keys.get(number)];
         match bounds.get(number..number + 2) {
-            Some([from, to]) => part(rules, members, from, to),
+            Some([from, to]) => part(rules, members, from, to, between),
             _ => Ok(Vec::new()),
         }
     })?;
@@ -274,12 +284,9 @@ fn checkpoints<K: Key>(rules: &Rules, members: &[Member<K>]) -> std::result::Res
     Ok(all)
 }
 
-/// Places that cut the candidates into about `parts` equal parts, none of which divides the cells of a place.
-fn splits<K: Key>(
-    rules: &Rules,
-    members: &[Member<K>],
-    parts: u64,
-) -> std::result::Result<Vec<Vec<u64>>, Stop> {
+/// Keys that cut the candidates into about `parts` equal parts, none of which divides the cells of a place; and the ranks at which each cuts the
+/// members.
+fn splits<K: Key>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(Vec<K>, Vec<Vec<u64>>)> {
     /// Keys that are looked at for each part.
     const SAMPLES: u64 = 16;
     let total: u64 = members.iter().fold(0u64, |sum, m| sum.saturating_add(m.count()));
@@ -302,13 +309,14 @@ fn splits<K: Key>(
         })
         .collect();
     keys.dedup();
-    parallel::each(keys.len() as u64, |number| {
+    let ranks = parallel::each(keys.len() as u64, |number| {
         let Some(key) = keys.get(number as usize) else {
             return Ok(Vec::new());
         };
         let ranks = members.iter().map(|member| member.lower_bound(rules, key));
-        Ok(ranks.collect::<Result<Vec<u64>>>()?)
-    })
+        ranks.collect::<Result<Vec<u64>>>()
+    })?;
+    Ok((keys, ranks))
 }
 
 /// Merges a part: a checkpoint every so many cells, the last one at its end.
@@ -317,10 +325,10 @@ fn part<K: Key>(
     members: &[Member<K>],
     from: &[u64],
     to: &[u64],
+    between: [Option<&K>; 2],
 ) -> std::result::Result<Vec<Checkpoint>, Stop> {
-    // A checkpoint takes a rank a member: at most one 64th of what the coordinates of the cells between take.
-    let block = BLOCK.max(members.len() as u64 * 64);
-    let mut merge = Merge::new(rules, members, from, to)?;
+    let block = BLOCK.max(members.len() as u64 * BLOCK_OF_MEMBER);
+    let mut merge = Merge::new(rules, members, from, to, between)?;
     let mut checkpoints = Vec::new();
     let (mut cells, mut next) = (0u64, block);
     loop {
@@ -356,7 +364,7 @@ impl<K: Key> Plan<K> {
             Stop::Failed(error) => error,
             Stop::Unsorted(_) => changed(),
         };
-        let mut merge = Merge::new(rules, &self.members, &from.ranks, &to.ranks).map_err(stop)?;
+        let mut merge = Merge::new(rules, &self.members, &from.ranks, &to.ranks, [None; 2]).map_err(stop)?;
         let mut runs: Vec<Run> = Vec::new();
         let (mut count, mut expected) = (0u32, (u32::MAX, 0));
         while let Some((member, rank, stays)) = merge.next().map_err(stop)? {

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most candidates of a window, and the fewest.
-const WINDOW: Range<u64> = 64..8192;
+/// The fewest candidates of a window, and the most; few in tests, whose fragments are small.
+const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 64..8192 };
 
 /// What does not change while a component is merged.
 pub(super) struct Rules {
@@ -91,8 +91,14 @@ impl<K: Key> Sorted<K> {
             }
             rank = window.end;
         }
-        // Stable; of one place the newest comes first, as where fragments are consolidated.
-        all.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        // Stable; of one place the newest comes first, as where fragments are consolidated. Duplicates stay in stored order.
+        all.sort_by(|a, b| {
+            let newest_first = match rules.duplicates {
+                true => Ordering::Equal,
+                false => b.1.cmp(&a.1),
+            };
+            a.0.cmp(&b.0).then(newest_first)
+        });
         let mut window = Window::empty_at(0);
         window.end = all.len() as u64;
         let mut cells = Vec::with_capacity(all.len());
@@ -190,6 +196,8 @@ struct Cursor<K> {
 pub(super) struct Merge<'a, K> {
     rules: &'a Rules,
     members: &'a [Member<K>],
+    /// Between which keys candidates have to be, where that is known: the lower one is in.
+    between: [Option<&'a K>; 2],
     cursors: Vec<Cursor<K>>,
     /// Indices of members that have candidates left, as a binary heap: what comes first is at the top.
     heap: Vec<u32>,
@@ -203,12 +211,13 @@ pub(super) struct Merge<'a, K> {
 }
 
 impl<'a, K: Key> Merge<'a, K> {
-    /// A merge of ranks `from[i]..to[i]` of each member.
+    /// A merge of ranks `from[i]..to[i]` of each member, whose keys are `between` two where those are given. A member with others is not sorted.
     pub(super) fn new(
         rules: &'a Rules,
         members: &'a [Member<K>],
         from: &[u64],
         to: &[u64],
+        between: [Option<&'a K>; 2],
     ) -> std::result::Result<Self, Stop> {
         // A candidate takes its key, time, rank and mark.
         let each = size_of::<K>() as u64 + 3 * 8;
@@ -216,6 +225,7 @@ impl<'a, K: Key> Merge<'a, K> {
         let mut merge = Merge {
             rules,
             members,
+            between,
             cursors: Vec::with_capacity(members.len()),
             heap: Vec::with_capacity(members.len()),
             window: window.clamp(WINDOW.start, WINDOW.end),
@@ -270,7 +280,10 @@ impl<'a, K: Key> Merge<'a, K> {
             }
             let most = self.window.min(cursor.end - rank);
             let window = source.window(self.rules, rank, most)?;
-            let sorted = self.rules.continues(cursor.last.as_ref(), &window);
+            let [low, high] = self.between;
+            let below = low.is_some_and(|low| window.keys.first().is_some_and(|first| first < low));
+            let above = high.is_some_and(|high| window.keys.last().is_some_and(|last| last >= high));
+            let sorted = !below && !above && self.rules.continues(cursor.last.as_ref(), &window);
             if !sorted && !source.input.merges_as_it_lies() {
                 return Err(Stop::Unsorted(Unsorted { input: member }));
             }

@@ -14,6 +14,8 @@ mod gather;
 mod input;
 mod merge;
 mod ranges;
+#[cfg(test)]
+mod tests;
 
 use super::column::RunCells;
 use super::parallel;

@@ -1,0 +1,185 @@
+//! For tests: arrays written in memory, file by file, without any library that writes such arrays.
+
+use crate::array::Array;
+use crate::array::cells::Cells;
+use crate::array::column::Content;
+use crate::array::engine::Engine;
+use crate::format::testing::Bytes;
+use crate::stats::Stats;
+use crate::storage::MemoryStorage;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(super) const UUID: &str = "0123456789abcdef0123456789abcdef";
+
+/// Numbers that follow from a seed.
+pub(super) struct Numbers(pub(super) u64);
+
+impl Numbers {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % end.max(1)
+    }
+}
+
+/// A tile of chunks of `size` bytes each, through the filter.
+pub(super) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> {
+    let chunks: Vec<&[u8]> = data.chunks(size).collect();
+    let mut out = Bytes::default().u64(chunks.len() as u64);
+    for chunk in chunks {
+        let length = chunk.len() as u32;
+        out = match filter.is_empty() {
+            true => out.u32(length).u32(length).u32(0).raw(chunk),
+            false => {
+                let packed = zstd::bulk::compress(chunk, 1).unwrap();
+                let stored = packed.len() as u32;
+                out.u32(length)
+                    .u32(stored)
+                    .u32(16)
+                    .u32(0)
+                    .u32(1)
+                    .u32(length)
+                    .u32(stored)
+                    .raw(&packed)
+            }
+        };
+    }
+    out.bytes
+}
+
+pub(super) fn generic(body: &[u8]) -> Vec<u8> {
+    let pipeline = Bytes::default().pipeline(&[]).bytes;
+    let tile = tile(&[], body, 1 << 16);
+    let out = Bytes::default()
+        .u32(22)
+        .u64(tile.len() as u64)
+        .u64(body.len() as u64);
+    let out = out.u8(4).u64(1).u8(0).u32(pipeline.len() as u32);
+    out.raw(&pipeline).raw(&tile).bytes
+}
+
+/// The files of a field: tiles one behind the other, with where each begins.
+#[derive(Default)]
+pub(super) struct Files {
+    pub(super) fixed: (Vec<u8>, Vec<u64>),
+    pub(super) var: (Vec<u8>, Vec<u64>),
+    pub(super) var_sizes: Vec<u64>,
+    pub(super) validity: (Vec<u8>, Vec<u64>),
+}
+
+impl Files {
+    pub(super) fn put(file: &mut (Vec<u8>, Vec<u64>), tile: &[u8]) {
+        file.1.push(file.0.len() as u64);
+        file.0.extend_from_slice(tile);
+    }
+}
+
+/// What a fragment of format version 22 is made of.
+pub(super) struct Parts {
+    /// The name of its schema.
+    pub(super) schema: String,
+    pub(super) dense: bool,
+    /// Its non-empty domain as the footer has it.
+    pub(super) domain: Vec<u8>,
+    /// The body of its R-tree.
+    pub(super) rtree: Vec<u8>,
+    /// Tiles of a sparse fragment; 0 of a dense one.
+    pub(super) tiles: u64,
+    pub(super) last_tile_cells: u64,
+    pub(super) has_timestamps: bool,
+    pub(super) has_delete_metadata: bool,
+    /// By slot of the footer: the name of its files, and those.
+    pub(super) fields: Vec<(String, Files)>,
+}
+
+impl Parts {
+    /// Writes the fragment `name` and its commit.
+    pub(super) fn write(self, storage: &mut MemoryStorage, name: &str) {
+        let mut file = Vec::new();
+        let mut section = |body: &[u8]| {
+            let at = file.len() as u64;
+            file.extend(generic(body));
+            at
+        };
+        let rtree = section(&self.rtree);
+        let mut list = |get: fn(&Files) -> &Vec<u64>| -> Vec<u64> {
+            let lists = self.fields.iter().map(|(_, files)| {
+                let entries = get(files);
+                section(&Bytes::default().u64(entries.len() as u64).u64s(entries).bytes)
+            });
+            lists.collect()
+        };
+        let lists = [
+            list(|files| &files.fixed.1),
+            list(|files| &files.var.1),
+            list(|files| &files.var_sizes),
+            list(|files| &files.validity.1),
+        ];
+        let none = section(&Bytes::default().u64(0).bytes);
+        let bounds = section(&Bytes::default().u64(0).u64(0).bytes);
+        let statistics = section(&[0; 96]);
+        let footer = Bytes::default().u32(22).text64(&self.schema);
+        let footer = footer.u8(u8::from(self.dense)).u8(0).raw(&self.domain);
+        let footer = footer.u64(self.tiles).u64(self.last_tile_cells);
+        let mut footer = footer
+            .u8(u8::from(self.has_timestamps))
+            .u8(u8::from(self.has_delete_metadata));
+        let sizes: [fn(&Files) -> u64; 3] = [
+            |files| files.fixed.0.len() as u64,
+            |files| files.var.0.len() as u64,
+            |files| files.validity.0.len() as u64,
+        ];
+        for size in sizes {
+            footer = self
+                .fields
+                .iter()
+                .fold(footer, |footer, (_, files)| footer.u64(size(files)));
+        }
+        footer = footer.u64(rtree);
+        footer = lists.iter().fold(footer, |footer, list| footer.u64s(list));
+        let each = |at: u64| vec![at; self.fields.len()];
+        footer = footer
+            .u64s(&each(bounds))
+            .u64s(&each(bounds))
+            .u64s(&each(none))
+            .u64s(&each(none));
+        let footer = footer.u64(statistics).u64(none).bytes;
+        file.extend_from_slice(&footer);
+        file.extend((footer.len() as u64).to_le_bytes());
+        let mut put = |path: String, bytes: Vec<u8>| storage.insert(Path::new(&path), bytes);
+        put(format!("__fragments/{name}/__fragment_metadata.tdb"), file);
+        put(format!("__commits/{name}.wrt"), Vec::new());
+        for (field, files) in self.fields {
+            for (part, bytes) in [
+                ("", files.fixed.0),
+                ("_var", files.var.0),
+                ("_validity", files.validity.0),
+            ] {
+                if !bytes.is_empty() {
+                    put(format!("__fragments/{name}/{field}{part}.tdb"), bytes);
+                }
+            }
+        }
+    }
+}
+
+/// The array at the top of `storage`.
+pub(super) fn open(storage: &MemoryStorage) -> (Arc<Array>, Arc<Stats>) {
+    let stats: Arc<Stats> = Arc::default();
+    let engine = Engine::new(Arc::new(storage.clone()), 64 << 20, Vec::new(), stats.clone());
+    (Arc::new(Array::new(Arc::new(engine), PathBuf::new())), stats)
+}
+
+/// All bytes of one content of a field, read `step` bytes at a time.
+pub(super) fn read(cells: &dyn Cells, content: Content, step: u64) -> Vec<u8> {
+    let len = cells.len(content).unwrap();
+    let mut out = Vec::new();
+    let mut scratch = Vec::new();
+    while (out.len() as u64) < len {
+        let at = out.len() as u64;
+        let piece = cells.read(content, at..at + step, &mut scratch).unwrap();
+        assert_eq!(piece.len() as u64, step.min(len - at));
+        out.extend_from_slice(&piece);
+    }
+    out
+}
