@@ -3,6 +3,7 @@
 use super::cache::{ChunkCache, Item, Key, Lengths};
 use super::fragment_info::FragmentInfo;
 use super::held::Held;
+use super::work::Work;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
@@ -34,6 +35,8 @@ pub struct Engine {
     pub cache: ChunkCache,
     /// Counters.
     pub stats: Arc<Stats>,
+    /// What takes long just now.
+    pub work: Work,
     keys: Vec<(PathBuf, EncryptionKey)>,
     /// The time as of which everything is looked at, in milliseconds; None: now.
     at: Option<u64>,
@@ -58,6 +61,7 @@ impl Engine {
             storage: files.clone(),
             cache: ChunkCache::new(cache_size, stats.clone()),
             stats,
+            work: Work::default(),
             keys,
             at: None,
             files,

@@ -30,6 +30,7 @@ pub mod tile_boxes;
 pub mod tile_list;
 pub mod time;
 pub mod watched;
+pub mod work;
 pub(crate) mod written_order;
 pub use open::Array;
 pub use piece::Piece;

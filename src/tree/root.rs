@@ -8,6 +8,7 @@ use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::{Permissions, restricted};
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
+use crate::array::work::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
@@ -250,7 +251,7 @@ impl Directory for RootDirectory {
 /// `.tiledbfs/`. Errors tell names and values, and counters what is read: these are for the user who mounted it alone.
 fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::time::now();
-    let names = ["version", "stats.json", "errors.jsonl"].map(|name| (name, NodeType::File));
+    let names = ["version", "stats.json", "errors.jsonl", "work.json"].map(|name| (name, NodeType::File));
     let engine = engine.clone();
     let directory = FixedDirectory::node(mounted, Freshness::Immutable, names.into(), move |name| {
         let document = |freshness| Document {
@@ -272,6 +273,11 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
                 let stats = engine.stats.clone();
                 document(Freshness::Live).node(|| None, move || Ok(Content::text(stats_json(&stats))))
             }
+            "work.json" => {
+                let engine = engine.clone();
+                let render = move || Ok(Content::text(work_json(&engine.work)));
+                document(Freshness::Live).node(|| None, render)
+            }
             _ => {
                 let (of_state, errors) = (errors.clone(), errors.clone());
                 document(Freshness::Live).node(
@@ -282,6 +288,19 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
         }
     });
     restricted(directory, || Ok(Permissions::everybody()))
+}
+
+/// What takes long just now as JSON: an array of `path`, `what`, `done`, `of`, and `since`, in milliseconds since the Unix epoch.
+fn work_json(work: &Work) -> Vec<u8> {
+    super::json::render_objects(&work.long(), |job| {
+        [
+            ("path", job.path.clone().into()),
+            ("what", job.what.into()),
+            ("done", job.done().into()),
+            ("of", job.of.into()),
+            ("since", job.since.into()),
+        ]
+    })
 }
 
 /// The counters as JSON, padded to a length that does not change, so that what `stat` says holds when the file is read a moment later.

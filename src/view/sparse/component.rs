@@ -5,6 +5,7 @@ use super::merge::{Member, Merge, Rules, Sorted, Stop, Unsorted};
 use crate::array::cache::{self, Keep};
 use crate::array::engine::Engine;
 use crate::array::order::Key;
+use crate::array::work::Job;
 use crate::error::{Error, ErrorKind, Result};
 use crate::view::parallel;
 use std::ops::Range;
@@ -110,10 +111,14 @@ impl<K: Key + 'static> Component<K> {
     }
 
     /// How many cells of the view it has.
-    pub(super) fn count(&self, rules: &Rules) -> Result<u64> {
+    pub(super) fn count(&self, engine: &Engine, rules: &Rules) -> Result<u64> {
         match self.known {
             Some(known) => Ok(known),
-            None => Ok(self.plan(rules)?.checkpoints.last().map_or(0, |end| end.cell)),
+            None => Ok(self
+                .plan(engine, rules)?
+                .checkpoints
+                .last()
+                .map_or(0, |end| end.cell)),
         }
     }
 
@@ -124,7 +129,7 @@ impl<K: Key + 'static> Component<K> {
         {
             return Ok(Arc::new(stored(input, known, cell)));
         }
-        let plan = self.plan(rules)?;
+        let plan = self.plan(engine, rules)?;
         let after = plan
             .checkpoints
             .partition_point(|checkpoint| checkpoint.cell <= cell);
@@ -182,7 +187,7 @@ impl<K: Key + 'static> Component<K> {
     }
 
     /// The plan; made where it is not there, by all threads.
-    fn plan(&self, rules: &Rules) -> Result<Arc<Plan<K>>> {
+    fn plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
         let mut known = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = &*known {
             return Ok(plan.clone());
@@ -192,8 +197,15 @@ impl<K: Key + 'static> Component<K> {
             sorted: None,
         });
         let mut members: Vec<Member<K>> = members.collect();
+        let total = self
+            .inputs
+            .iter()
+            .fold(0u64, |sum, input| sum.saturating_add(input.count()));
+        let first = self.inputs.first().and_then(|input| input.info.path.parent());
+        let path = first.map_or_else(String::new, |path| path.display().to_string());
+        let job = engine.work.start(path, "merging fragments", total);
         let checkpoints = loop {
-            match checkpoints(rules, &members) {
+            match checkpoints(rules, &members, &job) {
                 Ok(checkpoints) => break checkpoints,
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Unsorted(unsorted)) => {
@@ -234,7 +246,11 @@ fn stored(input: &Input, known: u64, cell: u64) -> Block {
 }
 
 /// Merges everything once, and remembers places to begin at.
-fn checkpoints<K: Key>(rules: &Rules, members: &[Member<K>]) -> std::result::Result<Vec<Checkpoint>, Stop> {
+fn checkpoints<K: Key>(
+    rules: &Rules,
+    members: &[Member<K>],
+    job: &Job,
+) -> std::result::Result<Vec<Checkpoint>, Stop> {
     let start = vec![0; members.len()];
     let end: Vec<u64> = members.iter().map(Member::count).collect();
     let total = end.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
@@ -260,7 +276,7 @@ fn checkpoints<K: Key>(rules: &Rules, members: &[Member<K>]) -> std::result::Res
         let below = number.checked_sub(1);
         let between = [below.and_then(|below| keys.get(below)), keys.get(number)];
         match bounds.get(number..number + 2) {
-            Some([from, to]) => part(rules, members, from, to, between),
+            Some([from, to]) => part(rules, members, from, to, between, job),
             _ => Ok(Vec::new()),
         }
     })?;
@@ -326,11 +342,14 @@ fn part<K: Key>(
     from: &[u64],
     to: &[u64],
     between: [Option<&K>; 2],
+    job: &Job,
 ) -> std::result::Result<Vec<Checkpoint>, Stop> {
+    /// Candidates after which progress is noted.
+    const STEP: u64 = 1 << 16;
     let block = BLOCK.max(members.len() as u64 * BLOCK_OF_MEMBER);
     let mut merge = Merge::new(rules, members, from, to, between)?;
     let mut checkpoints = Vec::new();
-    let (mut cells, mut next) = (0u64, block);
+    let (mut cells, mut next, mut candidates) = (0u64, block, 0u64);
     loop {
         if cells >= next && merge.is_at_new_place() {
             checkpoints.push(Checkpoint {
@@ -342,6 +361,10 @@ fn part<K: Key>(
         match merge.next()? {
             Some((_, _, stays)) => cells += u64::from(stays),
             None => break,
+        }
+        candidates += 1;
+        if candidates % STEP == 0 {
+            job.advance(STEP);
         }
     }
     checkpoints.push(Checkpoint {

@@ -2,9 +2,10 @@
 
 use super::super::column::Runs;
 use super::super::{Role, ViewField};
-use super::{Merged, Piece, find_field};
+use super::{Merged, Piece as Run, find_field};
 use crate::array::cells::{Cells, FragmentCells};
 use crate::array::column::Content;
+use crate::array::piece::Piece;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
 use std::ops::Range;
@@ -23,6 +24,8 @@ enum Stored {
 /// One field of a sparse view.
 pub(super) struct Gather {
     merged: Arc<dyn Merged>,
+    /// How many cells there are.
+    count: u64,
     field: ViewField,
     /// The fill value, and whether it is valid.
     fill: Vec<u8>,
@@ -40,6 +43,9 @@ struct Place {
     at: u64,
 }
 
+/// Runs of so many cells on average are read one by one.
+const LONG: u64 = 64;
+
 /// Cells of a fragment that are read at once though not all are wanted: this many for each that is.
 const WASTE: u64 = 8;
 
@@ -53,6 +59,7 @@ impl Gather {
             }),
         };
         Ok(Gather {
+            count: merged.count()?,
             stored: merged.inputs().iter().map(|_| OnceLock::new()).collect(),
             merged,
             field: field.clone(),
@@ -103,17 +110,17 @@ impl Gather {
         let inputs = self.merged.inputs();
         let mut places = Vec::new();
         let mut at = 0;
-        self.merged.visit(cells, &mut |piece: Piece<'_>| {
+        self.merged.visit(cells, &mut |run: Run<'_>| {
             // Inputs are in reading order, which is that of their pointers' places in the list.
-            let input = piece.input.index;
+            let input = run.input.index;
             debug_assert!(inputs.get(input).is_some());
             places.push(Place {
                 input,
-                first: piece.first,
-                count: piece.count,
+                first: run.first,
+                count: run.count,
                 at,
             });
-            at += piece.count;
+            at += run.count;
         })?;
         Ok(places)
     }
@@ -166,17 +173,27 @@ impl Gather {
         fill: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        if fill.len() as u64 != size && matches!(self.field.role, Role::Attribute(_)) {
+            let message = format!("a fill value of {} bytes for cells of {size}", fill.len());
+            return Err(Error::corrupt(message).at(0));
+        }
         let places = self.places(cells.clone())?;
         let start = out.len();
         let bytes = |cells: u64| (cells.saturating_mul(size)) as usize;
         let mut scratch = Vec::new();
+        // Long runs are read one by one, straight into the answer.
+        if cells.end - cells.start >= LONG.saturating_mul(places.len() as u64) {
+            for place in &places {
+                let run = place.first..place.first.saturating_add(place.count);
+                match self.stored(place.input)? {
+                    Some(stored) => out.extend_from_slice(&read_entries(stored, content, run, &mut scratch)?),
+                    None => (0..place.count).for_each(|_| out.extend_from_slice(fill)),
+                }
+            }
+            return Ok(());
+        }
         let mut read = |stored: &FragmentCells, cells: Range<u64>| -> Result<Vec<u8>> {
-            let cells_of: &dyn Cells = stored;
-            let piece = match content {
-                Content::Validity => cells_of.validity(cells, &mut scratch)?,
-                _ => cells_of.values(cells, &mut scratch)?,
-            };
-            Ok(piece.to_vec())
+            Ok(read_entries(stored, content, cells, &mut scratch)?.to_vec())
         };
         out.resize(start + bytes(cells.end - cells.start), 0);
         let answer = out.get_mut(start..).unwrap_or_default();
@@ -195,10 +212,8 @@ impl Gather {
                     }
                     Some(got) => {
                         let from = bytes(place.first - first);
-                        let from = got.get(from..from + to.len()).unwrap_or(&[]);
-                        if from.len() == to.len() {
-                            to.copy_from_slice(from);
-                        }
+                        let from = got.get(from..from.saturating_add(to.len()));
+                        to.copy_from_slice(from.ok_or_else(too_few)?);
                     }
                 }
                 Ok(())
@@ -207,9 +222,27 @@ impl Gather {
     }
 }
 
+/// The values or the validity of cells of a fragment.
+fn read_entries<'s>(
+    stored: &FragmentCells,
+    content: Content,
+    cells: Range<u64>,
+    scratch: &'s mut Vec<u8>,
+) -> Result<Piece<'s>> {
+    let stored: &dyn Cells = stored;
+    match content {
+        Content::Validity => stored.validity(cells, scratch),
+        _ => stored.values(cells, scratch),
+    }
+}
+
+fn too_few() -> Error {
+    Error::new(ErrorKind::Internal, "fewer cells than a fragment has")
+}
+
 impl Runs for Gather {
     fn count(&self) -> u64 {
-        self.merged.count().unwrap_or(0)
+        self.count
     }
 
     fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
@@ -305,8 +338,13 @@ impl Runs for Gather {
             }
             Some(stored) => {
                 let stored: &dyn Cells = stored;
-                let starts = stored.starts(place.first..place.first + 1)?;
-                let start = starts.first().copied().unwrap_or(0);
+                let start = match stored.cell_size() {
+                    Some(size) => place.first.saturating_mul(size),
+                    None => {
+                        let starts = stored.starts(place.first..place.first.saturating_add(1))?;
+                        starts.first().copied().unwrap_or(0)
+                    }
+                };
                 let mut scratch = Vec::new();
                 let range = start.saturating_add(bytes.start)..start.saturating_add(bytes.end);
                 out.extend_from_slice(&stored.read(Content::Data, range, &mut scratch)?);

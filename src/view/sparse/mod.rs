@@ -227,7 +227,7 @@ impl<K: Key + 'static> Components<K> {
                 break;
             };
             let last = starts.last().copied().unwrap_or(0);
-            let next = last.checked_add(component.count(&self.rules)?);
+            let next = last.checked_add(component.count(&self.array.engine, &self.rules)?);
             starts.push(next.ok_or_else(|| Error::limit("more than 2^64 cells").at(0))?);
         }
         Ok(starts.get(i).copied().unwrap_or(0))
