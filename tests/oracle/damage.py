@@ -1,10 +1,12 @@
 """Damages copies of the sample's arrays and mounts them: what is concerned fails with EIO and a line in `errors.jsonl` that names the file; everything
-else stays byte for byte as it was; the mount lives on. Then flips bytes at random, many at a time, to see that nothing worse happens.
+else stays byte for byte as it was, what needs the file in `data/` fails with it, and no read gives other bytes; the mount lives on. Then flips bytes at random, many at a time, to see that nothing worse happens.
 
 The last line is `N passed, N failed`.
 """
 
+import contextlib
 import errno
+import json
 import os
 import shutil
 import struct
@@ -63,6 +65,7 @@ CASES = {
     "byte flipped in compressed data": ("weather", "a5_var.tdb", lambda p: flip(p, p.stat().st_size // 2), "columns/note/data.bin"),
     "byte flipped under a checksum": ("lightning", "a1.tdb", lambda p: flip(p, -1), "columns/current/data.bin"),
     "byte flipped in offsets": ("lightning", "a2.tdb", lambda p: flip(p, p.stat().st_size // 2), "columns/network/offsets.bin"),
+    "directory in place of a data file": ("weather", "a0.tdb", lambda p: (os.remove(p), os.mkdir(p)), "columns/temperature/data.bin"),
     "missing data file": ("weather", "a0.tdb", os.remove, "columns/temperature/data.bin"),
     "missing validity file": ("weather", "a1_validity.tdb", os.remove, "columns/rain/validity.bin"),
     "corrupt footer": ("weather", "__fragment_metadata.tdb", lambda p: flip(p, footer_start(p) + 4), "footer.json"),
@@ -88,6 +91,8 @@ def one_case(checks, name, case, whole):
     with tempfile.TemporaryDirectory(prefix="tiledbfs-damage-") as scratch:
         copy, fragment = damaged(array, scratch, file, do)
         with mounted(copy) as point:
+            columns = sorted(p for p in whole if p.startswith("data/columns/"))
+            merged_error(checks, name, point, fragment, file, columns[0] if metadata else f"data/{expected}")
             target = point / "fragments" / fragment / expected
             try:
                 target.read_bytes()
@@ -98,13 +103,65 @@ def one_case(checks, name, case, whole):
             lines = [e for e in errors(point) if fragment in (e["file"] or "") and file in (e["file"] or "")]
             checks.equal(f"{name}: errors.jsonl names {file}", bool(lines), True)
             now = contents(point)
-            concerned = f"fragments/{fragment}/" if metadata else f"fragments/{fragment}/{os.path.dirname(expected)}/"
-            others = {p for p in whole if not p.startswith(concerned) and p != "fragments.json"}
+            concerned = f"fragments/{fragment}/", "data/columns/"
+            if not metadata:
+                concerned = f"fragments/{fragment}/{os.path.dirname(expected)}/", f"data/{os.path.dirname(expected)}/"
+            # Documents in which such a fragment is an error are looked at apart.
+            documents = {"fragments.json", "data/view.json"} if metadata else {"fragments.json"}
+            others = {p for p in whole if not p.startswith(concerned) and p not in documents}
             changed = sorted(p for p in others if now.get(p) != whole[p])
             checks.equal(f"{name}: everything else is as it was", changed, [])
             odd = {p: v for p, v in now.items() if isinstance(v, str) and v != "EIO"}
             checks.equal(f"{name}: no error but EIO", odd, {})
+            merged_files(checks, name, point, whole, now, fragment, None if metadata else f"data/{expected}")
             checks.equal(f"{name}: the mount lives", (point / "schema.json").read_bytes() == whole["schema.json"], True)
+
+
+def merged_error(checks, name, point, fragment, file, path):
+    """The first thing that is read is a column of `data/` that needs the damaged file."""
+    try:
+        (point / path).read_bytes()
+        got = "no error"
+    except OSError as error:
+        got = errno.errorcode[error.errno]
+    checks.equal(f"{name}: {path}", got, "EIO")
+    lines = [e for e in errors(point) if e["path"] == path and fragment in (e["file"] or "") and file in e["file"]]
+    checks.equal(f"{name}: errors.jsonl names the fragment for {path}", bool(lines), True)
+
+
+def merged_files(checks, name, point, whole, now, fragment, expected):
+    """What `data/` gives with a damaged fragment: `expected`, or all columns, fail; pages that can be read are those of the whole array."""
+    fail = [expected] if expected else sorted(p for p in whole if p.startswith("data/columns/"))
+    checks.equal(f"{name}: {expected or 'data/columns'} fails", {now.get(p) for p in fail}, {"EIO"})
+    view = json.loads(now["data/view.json"]) if isinstance(now["data/view.json"], bytes) else {}
+    checks.equal(f"{name}: view.json names the fragment", fragment in (view.get("fragments", []) if expected else view.get("error") or ""), True)
+    wrong = []
+    for path in sorted(p for p in whole if p.startswith("data/columns/")):
+        with contextlib.suppress(OSError), open(point / path, "rb", buffering=0) as f:
+            for at in range(0, len(whole[path]), 4096):
+                with contextlib.suppress(OSError):
+                    if os.pread(f.fileno(), 4096, at) != whole[path][at : at + 4096]:
+                        wrong.append((path, at))
+    checks.equal(f"{name}: no other bytes in data/", wrong, [])
+
+
+def missing_fragment(checks, array):
+    """A fragment that is committed and not there: `data/` fails, as opening the array does; it is never the array without it."""
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-damage-") as scratch:
+        copy, fragment = damaged(array, scratch, "", shutil.rmtree)
+        with mounted(copy) as point:
+            now = contents(point)
+            read = sorted(p for p, v in now.items() if p.startswith("data/") and isinstance(v, bytes))
+            checks.equal(f"{array}, a committed fragment is missing: nothing in data/ is read", read, [])
+            for path in ("data", "data/columns"):
+                try:
+                    got = os.listdir(point / path)
+                except OSError as error:
+                    got = errno.errorcode[error.errno]
+                checks.equal(f"{array}, a committed fragment is missing: ls {path}", got, "EIO")
+            lines = [e for e in errors(point) if e["path"].startswith("data") and fragment.split("_")[4] in e["error"]]
+            checks.equal(f"{array}, a committed fragment is missing: errors.jsonl names it", bool(lines), True)
+            checks.equal(f"{array}, a committed fragment is missing: schema.json", isinstance(now.get("schema.json"), bytes), True)
 
 
 def random_flips(checks):
@@ -142,6 +199,8 @@ def main():
                 checks.equal(f"{array} reads whole", bad, [])
     for name, case in CASES.items():
         one_case(checks, name, case, whole[case[0]])
+    for array in ("weather", "lightning"):
+        missing_fragment(checks, array)
     random_flips(checks)
     print(f"damage: {time.time() - start:.1f} s")
     print(f"{checks.passed} passed, {checks.failed} failed")
