@@ -86,6 +86,7 @@ run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
 run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 --count 20
 run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "damage" "$PYTHON" tests/oracle/damage.py
+run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
 run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json" --hashes "$TARGET/family.sha256"
