@@ -40,3 +40,33 @@ fn every_target_takes_anything() {
         println!("{name}");
     }
 }
+
+/// Arrays that are looked at and read as views, whole and with a byte changed here and there.
+#[test]
+fn the_array_target_takes_the_sample_and_what_is_left_of_it() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample");
+    for name in ["weather", "lightning"] {
+        let mut files = Vec::new();
+        let mut waiting = vec![sample.join(name)];
+        while let Some(directory) = waiting.pop() {
+            for entry in fs::read_dir(&directory).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => waiting.push(path),
+                    false => files.push(path),
+                }
+            }
+        }
+        files.sort();
+        let contents: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
+        let paths = files.iter().map(|path| path.strip_prefix(&sample).unwrap());
+        let packed = targets::pack_files(paths.zip(contents.iter().map(Vec::as_slice)));
+        targets::run("array", &packed);
+        let step = packed.len() / 20;
+        for at in (step / 2..packed.len()).step_by(step) {
+            let mut changed = packed.clone();
+            changed[at] ^= 1 << (at % 8);
+            targets::run("array", &changed);
+        }
+    }
+}

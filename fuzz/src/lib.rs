@@ -10,6 +10,7 @@ pub mod memory;
 pub mod mutator;
 pub mod paths;
 mod seal;
+mod views;
 
 pub use chunks::{filter, pipeline};
 
@@ -369,7 +370,9 @@ pub fn array(data: &[u8]) {
         nodes: 500,
         depth: 12,
     };
-    let Ok(tree) = Tree::over(Arc::new(unpack(data)), "/".into(), &options, Arc::default()) else {
+    let storage = unpack(data);
+    views::views(&storage);
+    let Ok(tree) = Tree::over(Arc::new(storage), "/".into(), &options, Arc::default()) else {
         return;
     };
     let report = walk(&tree.root, &limits);
