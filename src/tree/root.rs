@@ -107,7 +107,10 @@ impl Tree {
         warn_of_keys(&context, &options.keys);
         let inner = context
             .object(top, &Ancestors::default())?
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "the source contains itself"))?;
+            .ok_or_else(|| match options.at {
+                Some(_) => Error::not_found("nothing had been written to it at that time"),
+                None => Error::new(ErrorKind::Internal, "the source contains itself"),
+            })?;
         drop(array);
         let errors: Arc<ErrorLog> = Arc::default();
         let own = own_directory(&engine, errors.clone());

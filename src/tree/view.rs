@@ -5,7 +5,7 @@ use super::directory::fixed_listing;
 use super::document::{Content as Text, Document};
 use super::json::view::view_json;
 use super::moment::Moment;
-use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
+use super::node::{Attributes, Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
 use super::permissions::{Permissions, Sources, restricted};
 use super::{names, npy, ranges};
 use crate::array::cells::Cells;
@@ -273,6 +273,28 @@ impl ColumnDirectory {
     }
 }
 
+/// What is told of the cells of field `index`.
+fn attributes(view: &View, index: usize) -> Result<Attributes> {
+    let Some(field) = view.fields().get(index) else {
+        return Ok(Attributes::new());
+    };
+    let shape = match field.role {
+        Role::Attribute(_) => view.shape()?,
+        Role::Dimension(_) => vec![view.open(index)?.count()],
+    };
+    let cell_val_num = match field.cell_val_num {
+        CellValNum::Fixed(count) => count.to_string(),
+        CellValNum::Var => "var".to_owned(),
+    };
+    let fragments: Vec<&str> = view.snapshot().fragments().map(|entry| &*entry.name).collect();
+    Ok(vec![
+        ("user.tiledb.datatype", field.datatype.name().to_owned()),
+        ("user.tiledb.shape", serde_json::Value::from(shape).to_string()),
+        ("user.tiledb.cell_val_num", cell_val_num),
+        ("user.tiledb.source", fragments.join("\n")),
+    ])
+}
+
 impl Directory for ColumnDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let contents = self.contents()?.into_iter();
@@ -308,6 +330,11 @@ impl Directory for ColumnDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    /// Type, shape and values a cell of what it holds, and the fragments that it is made of.
+    fn attributes(&self) -> Result<Attributes> {
+        attributes(&*self.shown.view()?, self.index)
     }
 }
 
