@@ -79,10 +79,11 @@ impl dyn Cells {
     }
 }
 
-/// The cells of a field of a fragment in the order on disk. Files are opened when they are first read, and stay open.
+/// The cells of a field of a fragment in the order on disk. Files are opened when they are first read, and stay open unless that is not wanted.
 pub struct FragmentCells {
     column: Column,
     count: u64,
+    hold: bool,
     open: [OnceLock<Box<OpenColumn>>; 3],
 }
 
@@ -92,8 +93,15 @@ impl FragmentCells {
         FragmentCells {
             count: info.geometry.cell_num,
             column: Column::new(info, field),
+            hold: true,
             open: Default::default(),
         }
+    }
+
+    /// The same; unless `hold`, files are let go after each read, so that those of very many fragments are not open at once.
+    #[must_use]
+    pub fn holding(self, hold: bool) -> Self {
+        FragmentCells { hold, ..self }
     }
 
     /// Its field.
@@ -135,6 +143,9 @@ impl Cells for FragmentCells {
     }
 
     fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
-        self.opened(content)?.read(range, scratch)
+        match self.hold {
+            true => self.opened(content)?.read(range, scratch),
+            false => self.column.open(content, None)?.read(range, scratch),
+        }
     }
 }

@@ -91,6 +91,7 @@ impl ArrayDirectory {
             moment: self.moment.clone(),
             subarray: None,
             views: self.context.views.clone(),
+            latest: Arc::default(),
         }
     }
 

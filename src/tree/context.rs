@@ -25,7 +25,7 @@ pub struct Context {
     /// Arrays and groups that somebody holds, so that each is opened once.
     arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
     groups: Mutex<HashMap<PathBuf, Weak<OpenGroup>>>,
-    /// Views that are kept.
+    /// Views that somebody holds.
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
     pub show_at: bool,

@@ -15,37 +15,29 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::CellValNum;
 use crate::layout::{Layout, Source};
 use crate::view::{DimRange, Role, View};
-use lru::LruCache;
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Views that are kept, so that what was found out about one is found out once.
-const KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
-
-/// The views of all arrays that were looked at last, by array and state.
-pub struct Views(Mutex<LruCache<(PathBuf, u64), Arc<View>>>);
-
-impl Default for Views {
-    fn default() -> Self {
-        Views(Mutex::new(LruCache::new(KEPT)))
-    }
-}
+/// The views that somebody holds, by array and state, so that what was found out about one is found out once.
+#[derive(Default)]
+pub struct Views(Mutex<HashMap<(PathBuf, u64), Weak<View>>>);
 
 impl Views {
-    /// The one that is kept of those that show the same as `view`.
+    /// The one that is held of those that show the same as `view`.
     fn shared(&self, view: View) -> Arc<View> {
         let key = (view.array().path.clone(), view.state());
         let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = views.get(&key) {
-            return known.clone();
+        if let Some(known) = views.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        if views.len().is_power_of_two() {
+            views.retain(|_, known| known.strong_count() > 0);
         }
         let view = Arc::new(view);
-        let dropped = views.push(key, view.clone());
-        drop(views);
-        drop(dropped);
+        views.insert(key, Arc::downgrade(&view));
         view
     }
 }
@@ -57,8 +49,10 @@ pub struct Shown {
     pub moment: Moment,
     /// The part of the domain; None for all of it.
     pub subarray: Option<Vec<DimRange>>,
-    /// The views that are kept.
+    /// The views that somebody holds.
     pub views: Arc<Views>,
+    /// The last view, held as long as a node that shows it is.
+    pub latest: Arc<Mutex<Option<Arc<View>>>>,
 }
 
 impl Shown {
@@ -79,7 +73,12 @@ impl Shown {
                 _ => Err(error),
             }
         })?;
-        Ok(self.views.shared(view))
+        let view = self.views.shared(view);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = latest.replace(view.clone());
+        drop(latest);
+        drop(before);
+        Ok(view)
     }
 
     /// The directory of it.
@@ -169,6 +168,7 @@ impl Directory for SubarrayDirectory {
             Ok(subarray) => {
                 let part = Shown {
                     subarray: Some(subarray.unwrap_or_default()).filter(|ranges| !ranges.is_empty()),
+                    latest: Arc::default(),
                     ..self.0.clone()
                 };
                 Ok(Some(part.directory()))

@@ -82,8 +82,24 @@ struct Checkpoint {
 /// How a component's cells are found.
 struct Plan<K> {
     members: Vec<Member<K>>,
+    outline: Arc<Outline>,
+}
+
+/// What one merge of everything tells, kept in the cache.
+struct Outline {
     /// Ascending; the last one is the end.
     checkpoints: Vec<Checkpoint>,
+    /// The members whose cells have to be sorted.
+    unsorted: Vec<usize>,
+}
+
+impl Outline {
+    fn memory(&self) -> u64 {
+        let checkpoints = self.checkpoints.iter();
+        checkpoints
+            .map(|checkpoint| 32 + checkpoint.ranks.len() as u64 * 8)
+            .sum()
+    }
 }
 
 /// Fragments whose cells interleave, or a single one.
@@ -116,6 +132,7 @@ impl<K: Key + 'static> Component<K> {
             Some(known) => Ok(known),
             None => Ok(self
                 .plan(engine, rules)?
+                .outline
                 .checkpoints
                 .last()
                 .map_or(0, |end| end.cell)),
@@ -130,13 +147,9 @@ impl<K: Key + 'static> Component<K> {
             return Ok(Arc::new(stored(input, known, cell)));
         }
         let plan = self.plan(engine, rules)?;
-        let after = plan
-            .checkpoints
-            .partition_point(|checkpoint| checkpoint.cell <= cell);
-        let (Some(from), Some(to)) = (
-            plan.checkpoints.get(after.wrapping_sub(1)),
-            plan.checkpoints.get(after),
-        ) else {
+        let checkpoints = &plan.outline.checkpoints;
+        let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cell);
+        let (Some(from), Some(to)) = (checkpoints.get(after.wrapping_sub(1)), checkpoints.get(after)) else {
             return Err(Error::new(
                 ErrorKind::Internal,
                 format!("cell {cell} of no block"),
@@ -192,34 +205,64 @@ impl<K: Key + 'static> Component<K> {
         if let Some(plan) = &*known {
             return Ok(plan.clone());
         }
+        let key = cache::Key {
+            object: self.object,
+            tile: 0,
+            chunk: 1,
+        };
+        let candidates = self.inputs.iter();
+        let candidates = candidates.fold(0u64, |sum, input| sum.saturating_add(input.count()));
+        let estimate = (candidates / BLOCK + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
+        let outline = engine.cache.made(key, estimate, Keep::Staying, || {
+            let outline = self.outline(engine, rules, candidates)?;
+            let memory = outline.memory();
+            Ok((outline, memory))
+        })?;
+        let mut members = self.members();
+        for &unsorted in &outline.unsorted {
+            if let Some(member) = members.get_mut(unsorted) {
+                member.sorted = Some(Arc::new(Sorted::new(&member.input, rules)?));
+            }
+        }
+        let plan = Arc::new(Plan { members, outline });
+        *known = Some(plan.clone());
+        Ok(plan)
+    }
+
+    fn members(&self) -> Vec<Member<K>> {
         let members = self.inputs.iter().map(|input| Member {
             input: input.clone(),
             sorted: None,
         });
-        let mut members: Vec<Member<K>> = members.collect();
-        let total = self
-            .inputs
-            .iter()
-            .fold(0u64, |sum, input| sum.saturating_add(input.count()));
+        members.collect()
+    }
+
+    /// Merges everything once; again with its cells sorted where those of a fragment turn out not to be.
+    fn outline(&self, engine: &Engine, rules: &Rules, candidates: u64) -> Result<Outline> {
+        let mut members = self.members();
+        let mut unsorted = Vec::new();
         let first = self.inputs.first().and_then(|input| input.info.path.parent());
         let path = first.map_or_else(String::new, |path| path.display().to_string());
-        let job = engine.work.start(path, "merging fragments", total);
-        let checkpoints = loop {
+        let job = engine.work.start(path, "merging fragments", candidates);
+        loop {
             match checkpoints(rules, &members, &job) {
-                Ok(checkpoints) => break checkpoints,
+                Ok(checkpoints) => {
+                    return Ok(Outline {
+                        checkpoints,
+                        unsorted,
+                    });
+                }
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Unsorted(unsorted)) => {
-                    let Some(member) = members.get_mut(unsorted.input) else {
+                Err(Stop::Unsorted(Unsorted { input })) => {
+                    let Some(member) = members.get_mut(input).filter(|member| member.sorted.is_none()) else {
                         return Err(Error::new(ErrorKind::Internal, "a member that is none"));
                     };
                     log::info!("{}: its cells are sorted first", member.input.info.path.display());
                     member.sorted = Some(Arc::new(Sorted::new(&member.input, rules)?));
+                    unsorted.push(input);
                 }
             }
-        };
-        let plan = Arc::new(Plan { members, checkpoints });
-        *known = Some(plan.clone());
-        Ok(plan)
+        }
     }
 }
 

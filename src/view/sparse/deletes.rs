@@ -23,14 +23,14 @@ pub(super) struct Deletes {
 
 impl Deletes {
     /// Those of `deletes` that concern the fragment `info`.
-    pub(super) fn new(info: &Arc<FragmentInfo>, deletes: &[Delete]) -> Result<Deletes> {
+    pub(super) fn new(info: &Arc<FragmentInfo>, deletes: &[Delete], hold: bool) -> Result<Deletes> {
         let conditions = bind(deletes, info)?;
         let mut indices: Vec<usize> = conditions.iter().flat_map(|c| c.fields()).copied().collect();
         indices.sort_unstable();
         indices.dedup();
         let cells = |i: usize| {
             let field = info.fields.get(i)?;
-            Some(FragmentCells::new(info.clone(), field.clone()))
+            Some(FragmentCells::new(info.clone(), field.clone()).holding(hold))
         };
         let timestamps = info
             .fields

@@ -90,19 +90,20 @@ impl<K> Window<K> {
 }
 
 impl Input {
-    /// What the fragment `info` brings into the view of `array` at `times`, inside `ranges`.
+    /// What the fragment `info`, number `index` in reading order, brings into the view of `array` at `times`, inside `ranges`.
     pub(super) fn new(
         index: usize,
         info: Arc<FragmentInfo>,
         times: TimeRange,
         ranges: Arc<Ranges>,
         deletes: Deletes,
+        hold: bool,
     ) -> Result<Input> {
         let count = info.schema.dimensions.len();
         let mut dimensions: Vec<Option<FragmentCells>> = (0..count).map(|_| None).collect();
         let mut timestamps = None;
         for field in &info.fields {
-            let cells = || FragmentCells::new(info.clone(), field.clone());
+            let cells = || FragmentCells::new(info.clone(), field.clone()).holding(hold);
             match field.role {
                 field::Role::Dimension(i) | field::Role::ZippedDimension(i) => {
                     if let Some(slot) = dimensions.get_mut(i) {

@@ -139,7 +139,10 @@ impl Sparse {
         let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
         let array = &self.array;
         let listing = &self.snapshot.listing;
+        /// The files of more fragments are not held open.
+        const HELD: usize = 64;
         let fragments = self.snapshot.fragment_list();
+        let hold = fragments.len() <= HELD;
         // Without cells it does not matter whether conditions can be evaluated.
         let deletes = match fragments.is_empty() {
             true => Vec::new(),
@@ -151,8 +154,15 @@ impl Sparse {
                 return Err(Error::new(ErrorKind::Internal, "a fragment that is none"));
             };
             let info = fragment.open()?;
-            let deletes = Deletes::new(&info, &deletes)?;
-            Ok(Arc::new(Input::new(index, info, times, ranges.clone(), deletes)?))
+            let deletes = Deletes::new(&info, &deletes, hold)?;
+            Ok(Arc::new(Input::new(
+                index,
+                info,
+                times,
+                ranges.clone(),
+                deletes,
+                hold,
+            )?))
         })?;
         let rules = Rules {
             order,
