@@ -65,7 +65,7 @@ impl Shown {
                 self.subarray.clone(),
             )
         };
-        let view = view().or_else(|error| {
+        let view = view().map_err(|e| place(e, &self.place())).or_else(|error| {
             // The listing may be a moment older than the files that it names.
             self.moment.array.look_again();
             match error.kind() {
@@ -79,6 +79,12 @@ impl Shown {
         drop(latest);
         drop(before);
         Ok(view)
+    }
+
+    /// The array's directory, for errors that are of no file.
+    fn place(&self) -> String {
+        let array = &self.moment.array;
+        array.engine.storage.display(&array.path)
     }
 
     /// The directory of it.
@@ -349,6 +355,10 @@ struct ColumnFile {
 impl ColumnFile {
     /// The header, the cells, and how many bytes of them there are.
     fn parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
+        self.try_parts(view).map_err(|e| place(e, &self.shown.place()))
+    }
+
+    fn try_parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
         let cells = view.open(self.index)?;
         let len = cells.len(self.content)?;
         let Some(field) = view.fields().get(self.index).filter(|_| self.header) else {
@@ -386,7 +396,10 @@ impl File for ColumnFile {
             .checked_add(header.len() as u64)
             .filter(|len| i64::try_from(*len).is_ok());
         Ok(Stat {
-            len: len.ok_or_else(|| Error::limit("a file of 2^63 bytes and more").at(0))?,
+            len: len.ok_or_else(|| {
+                let error = Error::limit("a file of 2^63 bytes and more");
+                place(error, &self.shown.place())
+            })?,
             version: view.state(),
         })
     }
@@ -406,6 +419,7 @@ impl File for ColumnFile {
             cells,
             content: self.content,
             len,
+            place: self.shown.place(),
         };
         Ok(Arc::new(Layout::new(
             view.state(),
@@ -419,6 +433,13 @@ struct CellBytes {
     cells: Arc<dyn Cells>,
     content: Content,
     len: u64,
+    /// The array, for errors that are of no file.
+    place: String,
+}
+
+/// Names the array in an error that is of no file.
+fn place(error: Error, array: &str) -> Error {
+    error.at(0).in_file(array)
 }
 
 impl Source for CellBytes {
@@ -428,7 +449,8 @@ impl Source for CellBytes {
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let mut scratch = Vec::new();
-        let piece = self.cells.read(self.content, range, &mut scratch)?;
+        let piece = self.cells.read(self.content, range, &mut scratch);
+        let piece = piece.map_err(|e| place(e, &self.place))?;
         sink.write(|out| out.extend_from_slice(&piece));
         Ok(())
     }
