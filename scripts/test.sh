@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs all of them. Stops at the first stage that fails; the last line counts the checks.
 # TILEDBFS_ARRAYS may name a folder with public.tar.zst, arrays written by many releases of TileDB, which are then read too;
+# TILEDBFS_VIEWS one with public.tar.zst, arrays with what libtiledb reads from them at many times and in many parts;
 # TILEDBFS_REAL one with real.tar.zst, arrays written by other programs, with what libtiledb reads of them;
 # TILEDBFS_LOAD_SECONDS is how long 64 threads then read them at once.
 set -euo pipefail
@@ -69,6 +70,11 @@ if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     arrays=$TARGET/arrays
     unpack "$TILEDBFS_ARRAYS/public.tar.zst" "$arrays"
 fi
+if [ -n "${TILEDBFS_VIEWS:-}" ]; then
+    stage="unpack $TILEDBFS_VIEWS"
+    views=$TARGET/views
+    unpack "$TILEDBFS_VIEWS/public.tar.zst" "$views"
+fi
 if [ -n "${TILEDBFS_REAL:-}" ]; then
     stage="unpack $TILEDBFS_REAL"
     real=$TARGET/real
@@ -87,15 +93,22 @@ run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 
 run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
+run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 200
 run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json" --hashes "$TARGET/family.sha256"
     run "load" env TILEDBFS_LOAD_SOURCE="$arrays/arrays" TILEDBFS_LOAD_HASHES="$TARGET/family.sha256" \
         TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" cargo test --quiet --release --test load -- --nocapture many_readers
+    run "views of other releases" "$PYTHON" tests/oracle/views.py --reads "$arrays"
     "$PYTHON" tests/oracle/table.py --output "$TARGET/VERIFIED.md" "$TARGET"/{core,filters,family}.json
     cmp -s "$TARGET/VERIFIED.md" tests/VERIFIED.md || summary+=("tests/VERIFIED.md is not what these runs verified: copy $TARGET/VERIFIED.md")
 else
     summary+=("arrays of other releases           not run: TILEDBFS_ARRAYS is not set")
+fi
+if [ -n "${TILEDBFS_VIEWS:-}" ]; then
+    run "oracle: views" "$PYTHON" tests/oracle/views.py --family "$views" --share 1/3
+else
+    summary+=("oracle: views                      not run: TILEDBFS_VIEWS is not set")
 fi
 if [ -n "${TILEDBFS_REAL:-}" ]; then
     run "arrays of other programs" "$PYTHON" tests/oracle/real.py "$real"

@@ -467,7 +467,9 @@ fn model(
         .filter(|own| own.stamps.0 <= times.end && times.start <= own.stamps.1)
         .collect();
     visible.sort_by(|a, b| (a.stamps.0, &a.name).cmp(&(b.stamps.0, &b.name)));
-    let mut places: HashMap<Vec<Vec<u8>>, Vec<(u64, usize, usize, &Cell)>> = HashMap::new();
+    /// Time, fragment, place in it, and the cell.
+    type Version<'a> = (u64, usize, usize, &'a Cell);
+    let mut places: HashMap<Vec<Vec<u8>>, Vec<Version>> = HashMap::new();
     for (index, own) in visible.iter().enumerate() {
         for (at, cell) in own.cells.iter().enumerate() {
             let time = if own.has_timestamps {
