@@ -181,7 +181,10 @@ fn several_threads_see_the_model() {
             numbers.len(),
             "seed {seed}: two paths have one number"
         );
-        assert!(numbers.len() > 50);
+        assert!(
+            numbers.len() > files.len().min(100) / 2,
+            "seed {seed}: hardly any was looked at"
+        );
         eventually("all is forgotten and closed", || {
             fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
             (mount.stats.inodes.get(), mount.stats.open_handles.get()) == (1, 0)
