@@ -582,7 +582,7 @@ fn every_walk_fails(place: &Place, why: &str) {
     assert!(fs::read(place.shown("weather/schema.json")).is_err(), "{why}");
     let own = [".tiledbfs", ".tiledbfs/version", ".tiledbfs/errors.jsonl"];
     assert!(own.map(|name| fs::metadata(place.shown(name)).is_ok()) == [true; 3]);
-    assert_eq!(place.names(".tiledbfs").len(), 3);
+    assert_eq!(place.names(".tiledbfs").len(), 4);
     eventually("the log tells it", || place.told("the source"));
 }
 

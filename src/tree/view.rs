@@ -65,14 +65,15 @@ impl Shown {
                 self.subarray.clone(),
             )
         };
-        let view = view().map_err(|e| place(e, &self.place())).or_else(|error| {
+        let view = view().or_else(|error| {
             // The listing may be a moment older than the files that it names.
             self.moment.array.look_again();
             match error.kind() {
                 ErrorKind::NotFound | ErrorKind::Missing => view(),
                 _ => Err(error),
             }
-        })?;
+        });
+        let view = view.map_err(|error| place(error, &self.place()))?;
         let view = self.views.shared(view);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let before = latest.replace(view.clone());
