@@ -1,14 +1,40 @@
 //! An array as TileDB reads it: the fragments that are visible in a range of time merged, deletes carried out, whole or a part of it.
 //!
-//! A [`View`] says which cells there are and in which order; [`View::open`] gives the cells of one field. Dense
+//! A program begins with [`Array::open`] and [`Array::at`] (`reading`). A [`View`] says which cells there are and in which order; [`View::open`] gives the cells of one field. Dense
 //! views (`dense`) are row-major boxes; sparse ones (`sparse`) are in the array's global order.
+//!
+//! ```
+//! use tiledbfs::array::{Array, time::TimeRange};
+//! use tiledbfs::view::DimRange;
+//!
+//! let array = Array::open("tests/data/sample/weather")?;
+//! let all = array.at(TimeRange::ALL).open()?;
+//! assert_eq!(all.shape()?, [365, 6]);
+//!
+//! // Days 32 to 59 at all stations, row by row.
+//! let february = array.at(TimeRange::ALL).subarray([DimRange::from(32_i32..=59), DimRange::default()]).open()?;
+//! let temperatures: Vec<f32> = february.read("temperature", 0..february.count()?)?;
+//! assert_eq!(temperatures.len(), 28 * 6);
+//!
+//! // Cells of a length of their own: where each begins, and the bytes of all.
+//! let (starts, text) = february.cells("note")?.var_values(0..6)?;
+//! assert_eq!(starts.last(), Some(&(text.len() as u64)));
+//!
+//! // As it was at the end of 2024.
+//! let before = array.at(TimeRange::until(1_735_689_599_999)).open()?;
+//! assert_eq!(before.count()?, 0);
+//! # Ok::<(), tiledbfs::Error>(())
+//! ```
 
 mod column;
 mod dense;
 mod parallel;
+mod reading;
 mod sparse;
 #[cfg(test)]
 mod testing;
+
+pub use reading::{Value, ViewBuilder};
 
 use crate::array::Array;
 use crate::array::cells::Cells;
