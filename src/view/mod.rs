@@ -41,7 +41,7 @@ use crate::array::cells::Cells;
 use crate::array::listing::SchemaFile;
 use crate::array::snapshot::Snapshot;
 use crate::array::time::TimeRange;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
 use crate::format::range::Rect;
@@ -261,6 +261,15 @@ impl View {
         match &self.merge {
             Merge::Dense(dense) => dense.open(field),
             Merge::Sparse(sparse) => sparse.open(field),
+        }
+    }
+
+    /// The cells of attribute `field` of a dense view in a box of its region, in row-major order: from index `first` on (0 is the region's lower
+    /// end), of lengths `shape` along each dimension. `NotFound` for what is no attribute of a dense view.
+    pub fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
+        match &self.merge {
+            Merge::Dense(dense) => dense.open_box(field, first, shape),
+            Merge::Sparse(_) => Err(Error::not_found("a sparse view has no boxes")),
         }
     }
 }

@@ -179,14 +179,7 @@ impl Dense {
     }
 
     pub(super) fn count(&self) -> Result<u64> {
-        let shape = &self.cells()?.shape;
-        if shape.contains(&0) {
-            return Ok(0);
-        }
-        let mut lengths = shape.iter();
-        lengths
-            .try_fold(1u64, |cells, length| cells.checked_mul(*length))
-            .ok_or_else(|| Error::limit("a view of more than 2^64 cells"))
+        count(&self.cells()?.shape)
     }
 
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
@@ -204,25 +197,52 @@ impl Dense {
                     count: region.shape.get(i).copied().unwrap_or(0),
                 }))
             }
-            Role::Attribute(i) => {
-                let attribute = self.schema.attributes.get(i).ok_or_else(missing)?.clone();
-                let origin = region.ends.iter().map(|ends| ends.map_or(0, |(first, _)| first));
-                let (count, size) = (
-                    self.count()?,
-                    attribute.cell_val_num.cell_size(attribute.datatype),
-                );
-                let engine = self.array.engine.clone();
-                let object = engine.number(&("view", &self.array.path, self.state, field));
-                let runs = DenseRuns::new(
-                    self.stack()?.clone(),
-                    &self.schema,
-                    attribute,
-                    origin.collect(),
-                    region.shape.clone(),
-                    count,
-                );
-                Ok(Arc::new(RunCells::new(runs, size, engine, object)))
+            Role::Attribute(_) => {
+                let first = vec![0; region.shape.len()];
+                self.open_box(field, &first, &region.shape)
             }
         }
     }
+
+    pub(super) fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
+        let region = self.cells()?;
+        let missing = || Error::not_found(format!("there is no attribute {field}"));
+        let Some(Role::Attribute(index)) = ViewField::all(&self.schema).get(field).map(|field| field.role)
+        else {
+            return Err(missing());
+        };
+        let attribute = self.schema.attributes.get(index).ok_or_else(missing)?.clone();
+        let axes = first.iter().zip(shape).zip(&region.shape);
+        let inside = axes
+            .clone()
+            .all(|((first, length), all)| first.checked_add(*length).is_some_and(|end| end <= *all));
+        if !inside || axes.len() != region.shape.len() || first.len() != shape.len() {
+            return Err(Error::new(ErrorKind::Internal, "a box that leaves the region"));
+        }
+        let origin = region.ends.iter().zip(first);
+        let origin = origin.map(|(ends, first)| ends.map_or(0, |(low, _)| low.saturating_add(*first)));
+        let size = attribute.cell_val_num.cell_size(attribute.datatype);
+        let engine = self.array.engine.clone();
+        let object = engine.number(&("view", &self.array.path, self.state, field, first, shape));
+        let runs = DenseRuns::new(
+            self.stack()?.clone(),
+            &self.schema,
+            attribute,
+            origin.collect(),
+            shape.to_vec(),
+            count(shape)?,
+        );
+        Ok(Arc::new(RunCells::new(runs, size, engine, object)))
+    }
+}
+
+/// The cells of a box of this shape.
+fn count(shape: &[u64]) -> Result<u64> {
+    if shape.contains(&0) {
+        return Ok(0);
+    }
+    let mut lengths = shape.iter();
+    lengths
+        .try_fold(1u64, |cells, length| cells.checked_mul(*length))
+        .ok_or_else(|| Error::limit("a view of more than 2^64 cells"))
 }

@@ -385,6 +385,23 @@ fn views_equal_a_model_that_paints_cell_after_cell() {
                 assert!(read(&*var, Content::Offsets, step) == offsets, "seed {seed}");
                 assert!(read(&*var, Content::Data, step) == text, "seed {seed}");
             }
+            let first: Vec<u64> = shape.iter().map(|length| numbers.below(*length)).collect();
+            let sides = shape.iter().zip(&first);
+            let sides: Vec<u64> = sides.map(|(all, first)| numbers.below(all - first + 1)).collect();
+            let inside = |place: &[i32]| {
+                let mut axes = place.iter().zip(&region).zip(first.iter().zip(&sides));
+                axes.all(|((index, (low, _)), (first, length))| {
+                    (*first..first + length).contains(&((index - low) as u64))
+                })
+            };
+            let cells = all.iter().zip(data.chunks(FILL.len()));
+            let expected: Vec<u8> = cells
+                .filter(|(place, _)| inside(place))
+                .flat_map(|(_, cell)| cell.to_vec())
+                .collect();
+            let part = view.open_box(dimensions, &first, &sides).unwrap();
+            assert!(read(&*part, Content::Data, 100) == expected, "seed {seed}");
+            assert!(view.open_box(dimensions, &first, &vec![100; dimensions]).is_err());
             for (i, (low, high)) in region.iter().enumerate() {
                 let coordinates: Vec<u8> = (*low..=*high).flat_map(i32::to_le_bytes).collect();
                 assert_eq!(read(&*view.open(i).unwrap(), Content::Data, 5), coordinates);
