@@ -4,15 +4,15 @@
 //! # The way of a byte
 //!
 //! ```text
-//! .tdb file ─► storage ─► format ─► filter ─► array ─► view ─► layout ─► tree ─► fuse  (the kernel)
-//!              read a     bytes →   undo one  which    which   parts     what a  └─► cli  (ls, cat, cp, info,
-//!              range      structs   filter    tile,    cells   of a      path is           without a mount)
-//!                                             cache            file
+//! .tdb file ─► storage ─► format ─► filter ─► array ─► view ─► layout ─► export ─► tree ─► fuse  (the kernel)
+//!              read a     bytes →   undo one  which    which   parts     files of  what a  └─► cli  (ls, cat, cp, info,
+//!              range      structs   filter    tile,    cells   of a      other     path is           without a mount)
+//!                                             cache            file      formats
 //!                                               └► check ─► cli  (check)
 //! ```
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from
-//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`stats`]). The columns of a fragment go
+//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`]). The columns of a fragment go
 //! from `array` to `layout` directly.
 //!
 //! | module | knows | must not know |
@@ -23,6 +23,7 @@
 //! | [`mod@array`] | a source opened: its schemas and fragments, what of it is seen at a time, deletes; where a tile lies and how many cells it has; the cache; columns as seekable bytes; the global order of cells | how anything is shown |
 //! | [`view`] | an array in a range of time, whole or in part: which cells, in which order | the tree, names of files, FUSE |
 //! | [`layout`] | an open file as parts of known length: bytes, cells, text made segment by segment | what the parts mean |
+//! | [`export`] | which bytes a view has in the formats of other programs | paths, FUSE |
 //! | [`tree`] | the virtual tree: nodes, names, exact sizes, JSON, NumPy headers; times and parts of a domain as users write them | FUSE's types |
 //! | [`check`] | what can be compared in an array, and how it is done with all of it | how anything is shown |
 //! | [`fuse`] | inodes, replies, errno, kernel options | TileDB |
@@ -137,10 +138,12 @@ pub mod check;
 pub mod cli;
 pub mod cursor;
 pub mod error;
+pub mod export;
 pub mod filter;
 pub mod format;
 pub mod fuse;
 pub mod layout;
+pub mod names;
 pub mod stats;
 pub mod storage;
 pub mod tree;

@@ -130,6 +130,27 @@ impl Datatype {
         }
     }
 
+    /// `bytes` as text in its encoding; None where they are none. UCS-2 and UCS-4 are read as UTF-16 and UTF-32, types that are no text as UTF-8.
+    pub fn text(self, bytes: &[u8]) -> Option<String> {
+        match (self.kind(), self.size()) {
+            (Kind::Text, 2) => {
+                let (units, rest) = bytes.as_chunks::<2>();
+                let units = units.iter().map(|unit| u16::from_le_bytes(*unit));
+                let chars: Option<String> = char::decode_utf16(units).map(std::result::Result::ok).collect();
+                chars.filter(|_| rest.is_empty())
+            }
+            (Kind::Text, 4) => {
+                let (units, rest) = bytes.as_chunks::<4>();
+                let chars: Option<String> = units
+                    .iter()
+                    .map(|unit| char::from_u32(u32::from_le_bytes(*unit)))
+                    .collect();
+                chars.filter(|_| rest.is_empty())
+            }
+            _ => std::str::from_utf8(bytes).ok().map(str::to_owned),
+        }
+    }
+
     /// Whether it is one of the DATETIME or TIME types.
     pub fn is_temporal(self) -> bool {
         matches!(self.kind(), Kind::Datetime | Kind::Time)

@@ -3,8 +3,8 @@
 use super::directory::{NamedDirectory, Names, fixed_listing};
 use super::json::schema::pipeline_json;
 use super::node::{Attributes, Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
+use super::npy;
 use super::permissions::{Permissions, Sources, of_fragment};
-use super::{names, npy};
 use crate::array::column::{Column, Content};
 use crate::array::field::{Field, Role};
 use crate::array::fragment::Fragment;
@@ -12,6 +12,7 @@ use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::layout::Layout;
+use crate::names;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

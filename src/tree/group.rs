@@ -5,13 +5,13 @@ use super::directory::{NamedDirectory, Names, unreadable};
 use super::document::{Content, Document};
 use super::json::{self, render};
 use super::metadata::metadata;
-use super::names;
 use super::node::{Freshness, Node, NodeType};
 use super::permissions::{Permissions, Sources, restricted};
 use crate::array::group::{Members, OpenGroup, group_metadata, is_unregistered_member};
 use crate::array::source::GROUP_DIRECTORY;
 use crate::error::{ErrorKind, Result};
 use crate::layout::segments::hash;
+use crate::names;
 use std::ffi::OsString;
 use std::sync::Arc;
 

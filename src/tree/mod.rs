@@ -14,7 +14,6 @@ mod group;
 pub mod json;
 mod metadata;
 mod moment;
-pub mod names;
 pub mod node;
 pub mod npy;
 mod permissions;

@@ -1,12 +1,12 @@
 //! Parts of a domain as users write them: the names of directories in `subarray/`.
 
-use super::names;
 use super::times::{DAY, SECOND, Span};
 use crate::calendar::date_from_days;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::ArrayType;
 use crate::format::range::{Range, compare};
 use crate::format::schema::{Dimension, Schema};
+use crate::names;
 use crate::view::DimRange;
 use std::cmp::Ordering;
 

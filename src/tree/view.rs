@@ -7,11 +7,12 @@ use super::json::view::view_json;
 use super::moment::Moment;
 use super::node::{Attributes, Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
 use super::permissions::{Permissions, Sources, restricted};
-use super::{names, npy, ranges};
+use super::{npy, ranges};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::part::Sink;
 use crate::error::{Error, ErrorKind, Result};
+use crate::export::field_names;
 use crate::format::datatype::CellValNum;
 use crate::layout::{Layout, Source};
 use crate::view::{DimRange, Role, View};
@@ -211,15 +212,6 @@ impl Directory for SubarrayDirectory {
 
 /// `columns/` of a view: dimensions, then attributes.
 struct ColumnsDirectory(Shown);
-
-/// The names of the fields of a view, in their order.
-pub fn field_names(view: &View) -> Vec<String> {
-    let encoded = view.fields().iter().map(|field| match field.role {
-        Role::Attribute(_) => names::attribute(&field.name),
-        Role::Dimension(i) => names::dimension(&field.name, i),
-    });
-    names::unique(encoded.collect(), 255)
-}
 
 impl Directory for ColumnsDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {

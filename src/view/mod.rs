@@ -255,6 +255,15 @@ impl View {
             }))
     }
 
+    /// For each field, whether a single fragment wrote all of its cells, so that none has the fill value because nobody wrote it. True of all fields of
+    /// sparse views. Looks at fragments' metadata.
+    pub fn written(&self) -> Result<Vec<bool>> {
+        match &self.merge {
+            Merge::Dense(dense) => dense.written(),
+            Merge::Sparse(_) => Ok(vec![true; self.fields.len()]),
+        }
+    }
+
     /// The cells of field `field`, an index into [`View::fields`]. Those of a dimension of a dense view are the coordinates along its axis, once
     /// each. `NotFound` for an index out of bounds.
     pub fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
@@ -287,6 +296,9 @@ fn state(
     }
     for commit in &snapshot.listing.commits {
         (&commit.name, commit.kind.extension()).hash(&mut hasher);
+    }
+    for file in snapshot.metadata() {
+        file.path.hash(&mut hasher);
     }
     // What is seen now does not depend on the clock until it reaches the next stamp.
     match (times, snapshot.next) {

@@ -5,7 +5,7 @@ use crate::format::condition::Condition;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::{Combination, ConditionOp};
 use crate::format::schema::Schema;
-use crate::tree::names;
+use crate::names;
 use serde_json::{Map, Value, json};
 
 /// Tells type and values a cell of a field by its name; None for a field that is not known.

@@ -3,7 +3,7 @@
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::fragment::Slots;
 use crate::format::schema::Schema;
-use crate::tree::names;
+use crate::names;
 use serde_json::{Map, Value};
 
 /// A field that has a slot in the lists of a fragment's metadata.

@@ -6,7 +6,7 @@ use crate::array::geometry::Geometry;
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, SectionOffsets};
 use crate::format::schema::Schema;
-use crate::tree::names;
+use crate::names;
 use serde_json::{Map, Value, json};
 
 /// A footer (format versions 3 to 23). `schema` is the fragment's own, `position` where the footer lies in

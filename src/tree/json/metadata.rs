@@ -11,7 +11,7 @@ use crate::format::body::{Body, MAX_VALUE};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::metadata::{MetadataRecord, each_record};
 use crate::layout::segments::{Cutter, Parts, Segments};
-use crate::tree::names;
+use crate::names;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

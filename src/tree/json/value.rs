@@ -270,30 +270,9 @@ pub fn rect(dimensions: &[Dimension], rect: &[Range]) -> Value {
         .collect()
 }
 
-/// Text of any length in the encoding of `datatype`, hexadecimal where it is not valid. UCS-2 and UCS-4 are
-/// read as UTF-16 and UTF-32.
+/// Text of any length in the encoding of `datatype`, hexadecimal where it is not valid.
 fn text(datatype: Datatype, bytes: &[u8]) -> Value {
-    let decoded = match datatype.size() {
-        2 => {
-            let (units, rest) = bytes.as_chunks::<2>();
-            let units = units.iter().map(|unit| u16::from_le_bytes(*unit));
-            let chars: Option<String> = char::decode_utf16(units).map(Result::ok).collect();
-            chars.filter(|_| rest.is_empty())
-        }
-        4 => {
-            let (units, rest) = bytes.as_chunks::<4>();
-            let chars: Option<String> = units
-                .iter()
-                .map(|unit| char::from_u32(u32::from_le_bytes(*unit)))
-                .collect();
-            chars.filter(|_| rest.is_empty())
-        }
-        _ => std::str::from_utf8(bytes).ok().map(str::to_string),
-    };
-    match decoded {
-        Some(text) => Value::String(text),
-        None => hex(bytes),
-    }
+    datatype.text(bytes).map_or_else(|| hex(bytes), Value::String)
 }
 
 /// Up to eight little-endian bytes as an unsigned integer.

@@ -4,7 +4,7 @@ use super::copy::{Layout, Plan, Run, Target, read, scatter};
 use super::overlay::Held;
 use super::points::Points;
 use super::space::{Area, boxes};
-use super::stack::Stack;
+use super::stack::{Slot, Stack};
 use crate::array::cache::Keep;
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::Role;
@@ -43,36 +43,6 @@ pub(super) struct DenseRuns {
     sources: Mutex<LruCache<(usize, Content), Arc<Source>>>,
 }
 
-/// What a fragment has of an attribute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slot {
-    /// The attribute of this index in its schema.
-    Attribute(usize),
-    Nothing,
-    /// One of the same name that is something else.
-    Other(&'static str),
-}
-
-impl Slot {
-    fn of(wanted: &Attribute, schema: &Schema) -> Slot {
-        let found = schema.attribute_index(&wanted.name);
-        let Some((index, found)) = found.and_then(|i| Some((i, schema.attributes.get(i)?))) else {
-            return Slot::Nothing;
-        };
-        if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
-            Slot::Nothing
-        } else if found.datatype != wanted.datatype {
-            Slot::Other("of another type")
-        } else if found.cell_val_num != wanted.cell_val_num {
-            Slot::Other("of another number of values a cell")
-        } else if found.nullable != wanted.nullable {
-            Slot::Other("nullable on one side only")
-        } else {
-            Slot::Attribute(index)
-        }
-    }
-}
-
 /// A column of a fragment, and where its cells are.
 struct Source {
     column: OpenColumn,
@@ -102,17 +72,7 @@ impl DenseRuns {
         shape: Vec<u64>,
         count: u64,
     ) -> Self {
-        let mut slots: Vec<Slot> = Vec::with_capacity(stack.fragments.len());
-        let mut last: Option<&Arc<Schema>> = None;
-        for (_, schema) in &stack.fragments {
-            // Most were written with the same schema as the one before.
-            let slot = match (last, slots.last()) {
-                (Some(before), Some(slot)) if Arc::ptr_eq(before, schema) => *slot,
-                _ => Slot::of(&attribute, schema),
-            };
-            slots.push(slot);
-            last = Some(schema);
-        }
+        let slots = stack.slots(&attribute);
         let mut strides = vec![1; shape.len()];
         let mut cells = 1u64;
         for (stride, length) in strides.iter_mut().zip(&shape).rev() {

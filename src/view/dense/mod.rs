@@ -24,7 +24,7 @@ use crate::format::schema::Schema;
 use attribute::DenseRuns;
 use axis::AxisCells;
 use space::{Area, Space};
-use stack::Stack;
+use stack::{Slot, Stack};
 use std::sync::{Arc, OnceLock};
 
 /// The fragments of a dense array laid over each other.
@@ -180,6 +180,28 @@ impl Dense {
 
     pub(super) fn count(&self) -> Result<u64> {
         count(&self.cells()?.shape)
+    }
+
+    /// Whether one fragment covers the region and has the field, and no newer one lacks it.
+    pub(super) fn written(&self) -> Result<Vec<bool>> {
+        let ends: Option<Vec<_>> = self.cells()?.ends.iter().copied().collect();
+        let region = ends
+            .filter(|_| self.count().is_ok_and(|count| count > 0))
+            .map(Area);
+        let stack = self.stack()?;
+        let mut written = vec![true; self.schema.dimensions.len()];
+        written.extend(self.schema.attributes.iter().map(|attribute| {
+            let layers = stack.overlay.layers().iter().zip(stack.slots(attribute));
+            let mut newest = layers.rev();
+            region.as_ref().is_some_and(|region| {
+                let found = newest.find(|(layer, slot)| match slot {
+                    Slot::Attribute(_) => layer.dense && layer.area.contains(region),
+                    _ => layer.area.touches(region),
+                });
+                matches!(found, Some((_, Slot::Attribute(_))))
+            })
+        }));
+        Ok(written)
     }
 
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {

@@ -5,7 +5,7 @@ use super::space::{Area, Space};
 use crate::array::Array;
 use crate::array::fragment::Fragment;
 use crate::error::{Error, Result};
-use crate::format::schema::Schema;
+use crate::format::schema::{Attribute, Schema};
 use crate::view::parallel;
 use std::sync::Arc;
 
@@ -18,6 +18,36 @@ pub(super) struct Stack {
     pub(super) fragments: Vec<(Arc<Fragment>, Arc<Schema>)>,
     /// The array.
     pub(super) array: Arc<Array>,
+}
+
+/// What a fragment has of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// The attribute of this index in its schema.
+    Attribute(usize),
+    Nothing,
+    /// One of the same name that is something else.
+    Other(&'static str),
+}
+
+impl Slot {
+    fn of(wanted: &Attribute, schema: &Schema) -> Slot {
+        let found = schema.attribute_index(&wanted.name);
+        let Some((index, found)) = found.and_then(|i| Some((i, schema.attributes.get(i)?))) else {
+            return Slot::Nothing;
+        };
+        if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
+            Slot::Nothing
+        } else if found.datatype != wanted.datatype {
+            Slot::Other("of another type")
+        } else if found.cell_val_num != wanted.cell_val_num {
+            Slot::Other("of another number of values a cell")
+        } else if found.nullable != wanted.nullable {
+            Slot::Other("nullable on one side only")
+        } else {
+            Slot::Attribute(index)
+        }
+    }
 }
 
 /// Fragments whose metadata is read by one thread in one go.
@@ -72,5 +102,21 @@ impl Stack {
         let mut areas = self.overlay.layers().iter().map(|layer| &layer.area);
         let first = areas.next()?.clone();
         Some(areas.fold(first, |all, next| all.around(next)))
+    }
+
+    /// What each layer has of `attribute`.
+    pub(super) fn slots(&self, attribute: &Attribute) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = Vec::with_capacity(self.fragments.len());
+        let mut last: Option<&Arc<Schema>> = None;
+        for (_, schema) in &self.fragments {
+            // Most were written with the same schema as the one before.
+            let slot = match (last, slots.last()) {
+                (Some(before), Some(slot)) if Arc::ptr_eq(before, schema) => *slot,
+                _ => Slot::of(attribute, schema),
+            };
+            slots.push(slot);
+            last = Some(schema);
+        }
+        slots
     }
 }

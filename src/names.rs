@@ -1,4 +1,4 @@
-//! Names in the tree: how any bytes that TileDB allows as a name become one component of a path.
+//! Names of files: how any bytes that TileDB allows as a name become one component of a path.
 //!
 //! A lookup never decodes. It encodes the names that the array has and compares, so that the encoding need
 //! not be reversible for names that are cut.
@@ -34,6 +34,14 @@ pub fn encode_within(name: &[u8], max: usize) -> String {
         encoded
     } else {
         cut(encoded, max, &hash(name))
+    }
+}
+
+/// A name that is a component of a path already; what is over `max` bytes is cut as by [`encode_within`].
+pub fn within(name: &str, max: usize) -> String {
+    match name.len() <= max {
+        true => name.to_owned(),
+        false => cut(name.to_owned(), max, &hash(name.as_bytes())),
     }
 }
 

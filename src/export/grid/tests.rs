@@ -1,0 +1,135 @@
+use super::*;
+use crate::format::enums::DataOrder;
+use crate::format::pipeline::Pipeline;
+
+fn attribute(datatype: Datatype, nullable: bool, fill: &[u8]) -> Attribute {
+    Attribute {
+        name: b"a".to_vec(),
+        datatype,
+        cell_val_num: CellValNum::Fixed((fill.len() / datatype.size()) as u32),
+        filters: Pipeline::default(),
+        fill_value: fill.to_vec(),
+        fill_value_valid: false,
+        nullable,
+        order: DataOrder::Unordered,
+        enumeration: None,
+    }
+}
+
+#[test]
+fn years_months_and_weeks_become_days() {
+    for (unit, count, days) in [
+        (Unit::Year, 55, Some(20_089)),
+        (Unit::Year, -1, Some(-365)),
+        (Unit::Month, 661, Some(20_120)),
+        (Unit::Month, -1, Some(-31)),
+        (Unit::Month, -12, Some(-365)),
+        (Unit::Week, -2, Some(-14)),
+        (Unit::Week, i64::MAX / 7, Some(i64::MAX / 7 * 7)),
+        (Unit::Week, i64::MAX / 7 + 1, None),
+        (Unit::Week, NOT_A_TIME, None),
+        (
+            Unit::Year,
+            25_252_000_000_000_000,
+            Some(9_223_103_610_000_000_000),
+        ),
+        (Unit::Year, 26_000_000_000_000_000, None),
+        (Unit::Year, i64::MAX, None),
+        (Unit::Month, i64::MIN + 1, None),
+    ] {
+        assert_eq!(unit.days(count), days, "{count} {unit:?}");
+    }
+    let mut values = [661i64.to_le_bytes(), NOT_A_TIME.to_le_bytes()].concat();
+    convert(Some(Unit::Month), Datatype::Int64, &mut values);
+    assert_eq!(
+        values,
+        [20_120i64.to_le_bytes(), NOT_A_TIME.to_le_bytes()].concat()
+    );
+    let mut values = [0, 1, 2, 255];
+    convert(None, Datatype::Bool, &mut values);
+    assert_eq!(values, [0, 1, 1, 1]);
+}
+
+#[test]
+fn a_fill_value_stands_for_what_is_missing_where_it_can() {
+    use Datatype::*;
+    let of = |datatype, nullable, fill: &[u8], written| {
+        fill_value(&attribute(datatype, nullable, fill), written).is_some()
+    };
+    let number = 5i32.to_le_bytes();
+    assert!(!of(Int32, false, &number, true));
+    assert!(of(Int32, false, &number, false));
+    assert!(of(Int32, true, &number, true));
+    assert!(!of(Uint8, false, &[255], false), "white pixels");
+    assert!(of(Uint8, true, &[255], true));
+    assert!(of(Float32, false, &number, true));
+    assert!(!of(Bool, true, &[0], false) && !of(Char, true, &[0], false));
+    assert!(of(Int16, true, &[1, 2, 1, 2], true) && !of(Int16, true, &[1, 2, 1, 3], true));
+    let day = attribute(DatetimeDay, false, &7i64.to_le_bytes());
+    assert_eq!(fill_value(&day, true), Some(NOT_A_TIME.to_le_bytes().to_vec()));
+    assert!(of(TimeMs, false, &7i64.to_le_bytes(), false) && !of(TimeMs, false, &7i64.to_le_bytes(), true));
+}
+
+#[test]
+fn labels_become_words() {
+    let word = |label: &[u8]| meaning(Datatype::StringUtf8, label);
+    assert_eq!(word(b"light  rain\tand snow"), "light_rain_and_snow");
+    assert_eq!(word("größe\u{a0}x".as_bytes()), "größe_x");
+    assert_eq!(
+        [word(b""), word(b"  "), word(b" a "), word(b"a\0\0")],
+        ["_", "_", "_a_", "a"]
+    );
+    assert_eq!(word(b"\xFF"), "\u{FFFD}");
+    assert_eq!(meaning(Datatype::StringUtf16, b"a\0 \0"), "a_");
+}
+
+#[test]
+fn names_are_those_of_columns_but_where_a_format_has_others() {
+    let name = |name: &str| Naming::NetCdf.name(name.to_owned());
+    assert_eq!(
+        [
+            name("%FFx"),
+            name("-"),
+            name("_a"),
+            name("9"),
+            name("é"),
+            name("zarr.json")
+        ],
+        ["_%FFx", "_-", "_a", "9", "é", "zarr.json"]
+    );
+    let long = name(&format!("+{}", "x".repeat(254)));
+    assert!(long.len() == 255 && long.starts_with("_+xx") && long.contains('~'));
+    assert_eq!(Naming::Zarr.name("zarr.json".to_owned()), "%7Aarr.json");
+    assert_eq!(Naming::Zarr.name("-".to_owned()), "-");
+    let mut taken: HashSet<String> = ["a__validity".to_owned()].into();
+    assert_eq!(made_up("a", "__validity", &mut taken), "a__validity_");
+    assert_eq!(made_up("a", "__validity", &mut taken), "a__validity__");
+    let long = made_up(&"x".repeat(255), "_cell", &mut taken);
+    assert!(long.len() == 255 && long.ends_with("_cell"));
+    let other = made_up(&"x".repeat(255), "_cell", &mut taken);
+    assert!(other.len() == 255 && other.ends_with("_cell_"));
+}
+
+#[test]
+fn metadata_are_text_or_numbers() {
+    let numbers = |datatype, bytes: &[u8]| metadata_value(datatype, bytes.to_vec());
+    assert_eq!(
+        numbers(Datatype::Bool, &[3, 0]),
+        Some(Value::Numbers(Datatype::Bool, vec![1, 0]))
+    );
+    assert_eq!(
+        numbers(Datatype::TimeHr, &[1; 8]),
+        Some(Value::Numbers(Datatype::Int64, vec![1; 8]))
+    );
+    assert_eq!(
+        numbers(Datatype::StringUtf16, b"a\0b\0"),
+        Some(Value::Text("ab".to_owned()))
+    );
+    assert_eq!(
+        numbers(Datatype::StringUtf8, b""),
+        Some(Value::Text(String::new()))
+    );
+    assert_eq!(numbers(Datatype::StringAscii, b"\xFF"), None);
+    assert_eq!(numbers(Datatype::Int32, b""), None);
+    assert_eq!(numbers(Datatype::Blob, b"x"), None);
+}
