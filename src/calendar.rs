@@ -28,7 +28,13 @@ pub fn days_from_date(year: i64, month: u32, day: u32) -> Option<i128> {
 
 /// Year, month and day of a count of days since 1970-01-01. Months and days count from 1.
 pub fn date_from_days(days: i64) -> (i64, u32, u32) {
-    let days = i128::from(days);
+    let (year, month, day) = date(days.into());
+    // A year of fewer days than i64 counts fits in i64 as well.
+    (year as i64, month, day)
+}
+
+/// The same of up to 2^70 days.
+pub fn date(days: i128) -> (i128, u32, u32) {
     // 400 years have 146,097 days; leap years make this at most one year late.
     let mut year = 1970 + (days * 400).div_euclid(146_097) - 1;
     while days_to_year(year + 1) <= days {
@@ -43,8 +49,7 @@ pub fn date_from_days(days: i64) -> (i64, u32, u32) {
         day -= length;
         month += 1;
     }
-    // A year of fewer days than i64 counts fits in i64 as well.
-    (year as i64, month, day as u32)
+    (year, month, day as u32)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub trait Cells: Send + Sync {
     fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>>;
 }
 
-impl dyn Cells {
+impl dyn Cells + '_ {
     /// The values of fixed-size cells.
     pub fn values<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let size = self.cell_size().unwrap_or(1);

@@ -33,6 +33,8 @@ pub struct Outline {
     pub domain: Option<Rect>,
     /// Whether cells are stored by position.
     pub dense: bool,
+    /// How many cells it stores.
+    pub cells: u64,
     /// The schema that it was written with.
     pub schema: Arc<Schema>,
 }
@@ -121,6 +123,7 @@ impl Fragment {
         let outline = Outline {
             domain: info.non_empty_domain().cloned(),
             dense: info.dense,
+            cells: info.geometry.cell_num,
             schema: info.schema.clone(),
         };
         Ok(self.outline.get_or_init(|| Arc::new(outline)).clone())

@@ -1,12 +1,16 @@
-//! Files that other programs open, made of the columns of a view while they are read.
+//! Files that other programs open: a view as CSV and other formats, each computed from the view's columns while it is read.
 //!
-//! A format is a [`Layout`](crate::layout::Layout): parts of known length, which are found in metadata where that is possible at all. It knows neither
-//! paths nor FUSE.
+//! A format says of a view whether there is such a file, and describes the file as a [`Layout`]. It knows neither paths nor FUSE.
 
+pub mod csv;
 pub mod grid;
+pub mod table;
 
+use crate::error::Result;
+use crate::layout::Layout;
 use crate::names;
 use crate::view::{Role, View};
+use std::sync::Arc;
 
 /// The names of the fields of a view as components of paths, in their order.
 pub fn field_names(view: &View) -> Vec<String> {
@@ -15,4 +19,62 @@ pub fn field_names(view: &View) -> Vec<String> {
         Role::Dimension(i) => names::dimension(&field.name, i),
     });
     names::unique(encoded.collect(), names::MAX)
+}
+
+/// Which exports there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Leave them out of listings; they are there by name all the same.
+    pub hide: bool,
+    /// The most values (rows times columns) of a `table.csv`.
+    pub csv_values: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            hide: false,
+            csv_values: 1 << 24,
+        }
+    }
+}
+
+/// A format that is one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `table.csv`
+    Csv,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 1] = [Format::Csv];
+
+    /// The name of the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Csv => "table.csv",
+        }
+    }
+
+    /// Why there is no such file of `view`; None where there is one.
+    pub fn absent(self, view: &View, options: &Options) -> Result<Option<String>> {
+        match self {
+            Format::Csv => csv::absent(view, options.csv_values),
+        }
+    }
+
+    /// Whether the file is among the names that are listed. Looks at names and the schema, and no further than at footers.
+    pub fn is_listed(self, view: &View, options: &Options) -> Result<bool> {
+        match self {
+            Format::Csv => csv::is_listed(view, options.csv_values),
+        }
+    }
+
+    /// The file, of exact length.
+    pub fn layout(self, view: &Arc<View>) -> Result<Layout> {
+        match self {
+            Format::Csv => csv::layout(view),
+        }
+    }
 }

@@ -64,25 +64,34 @@ impl Enumeration {
         })
     }
 
-    /// The bytes of each value in order.
-    pub fn values(&self) -> Vec<&[u8]> {
+    /// How many values there are.
+    pub fn count(&self) -> usize {
+        match self.cell_val_num.cell_size(self.datatype) {
+            Some(size) => self.data.len() / usize::try_from(size).unwrap_or(usize::MAX).max(1),
+            None => self.offsets.len(),
+        }
+    }
+
+    /// The bytes of value `index`; None from [`Enumeration::count`] on.
+    pub fn value(&self, index: usize) -> Option<&[u8]> {
         match self.cell_val_num.cell_size(self.datatype) {
             Some(size) => {
                 let size = usize::try_from(size).unwrap_or(usize::MAX).max(1);
-                self.data.chunks_exact(size).collect()
+                self.data.chunks_exact(size).nth(index)
             }
             None => {
-                let ends = self.offsets.iter().skip(1).copied();
-                self.offsets
-                    .iter()
-                    .zip(ends.chain([self.data.len() as u64]))
-                    .map(|(&start, end)| {
-                        // Checked when parsed; but the fields are public.
-                        self.data.get(start as usize..end as usize).unwrap_or(&[])
-                    })
-                    .collect()
+                let start = *self.offsets.get(index)?;
+                let next = index.checked_add(1).and_then(|next| self.offsets.get(next));
+                let end = next.map_or(self.data.len(), |end| *end as usize);
+                // Checked when parsed; but the fields are public.
+                Some(self.data.get(start as usize..end).unwrap_or(&[]))
             }
         }
+    }
+
+    /// The bytes of each value in order.
+    pub fn values(&self) -> Vec<&[u8]> {
+        (0..).map_while(|index| self.value(index)).collect()
     }
 }
 

@@ -92,6 +92,7 @@ impl ArrayDirectory {
             subarray: None,
             views: self.context.views.clone(),
             latest: Arc::default(),
+            exports: self.context.exports,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::array::engine::Engine;
 use crate::array::group::OpenGroup;
 use crate::array::source::{ObjectKind, classify};
 use crate::error::{ErrorKind, Result};
+use crate::export;
 use crate::storage::EntryType;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -29,6 +30,8 @@ pub struct Context {
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
     pub show_at: bool,
+    /// Which exports there are.
+    pub exports: export::Options,
 }
 
 /// The way from the root of the tree down to a node: what keeps groups that contain themselves, and links to directories above, from making an
@@ -69,8 +72,8 @@ impl Ancestors {
 }
 
 impl Context {
-    /// The context of a tree over `engine`; `root` and `show_at` as its fields.
-    pub fn new(engine: Arc<Engine>, root: PathBuf, show_at: bool) -> Self {
+    /// The context of a tree over `engine`; the others as its fields.
+    pub fn new(engine: Arc<Engine>, root: PathBuf, show_at: bool, exports: export::Options) -> Self {
         Context {
             engine,
             root,
@@ -78,6 +81,7 @@ impl Context {
             groups: Mutex::default(),
             views: Arc::default(),
             show_at,
+            exports,
         }
     }
 

@@ -9,6 +9,7 @@ mod context;
 mod directory;
 mod document;
 pub mod errors;
+mod export;
 mod fragment;
 mod group;
 pub mod json;

@@ -10,6 +10,7 @@ use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
 use crate::array::work::Work;
 use crate::error::{Error, ErrorKind, Result};
+use crate::export;
 use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
 use crate::stats::Stats;
@@ -36,6 +37,8 @@ pub struct Options {
     pub at: Option<u64>,
     /// Whether directories of arrays list `at`.
     pub show_at: bool,
+    /// Which exports there are.
+    pub exports: export::Options,
 }
 
 /// An opened source, ready to be looked at.
@@ -93,7 +96,12 @@ impl Tree {
             stats.clone(),
         );
         let engine = Arc::new(engine.as_of(options.at));
-        let context = Arc::new(Context::new(engine.clone(), root_path, options.show_at));
+        let context = Arc::new(Context::new(
+            engine.clone(),
+            root_path,
+            options.show_at,
+            options.exports,
+        ));
         let top = Path::new("");
         // Held until its node holds it, so that its directories are read once.
         let array = context.array(top);

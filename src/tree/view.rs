@@ -3,6 +3,7 @@
 use super::column::file_names;
 use super::directory::fixed_listing;
 use super::document::{Content as Text, Document};
+use super::export::{find, listed};
 use super::json::view::view_json;
 use super::moment::Moment;
 use super::node::{Attributes, Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
@@ -12,7 +13,7 @@ use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::part::Sink;
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::field_names;
+use crate::export::{self, field_names};
 use crate::format::datatype::CellValNum;
 use crate::layout::{Layout, Source};
 use crate::view::{DimRange, Role, View};
@@ -54,6 +55,8 @@ pub struct Shown {
     pub views: Arc<Views>,
     /// The last view, held as long as a node that shows it is.
     pub latest: Arc<Mutex<Option<Arc<View>>>>,
+    /// Which exports there are.
+    pub exports: export::Options,
 }
 
 impl Shown {
@@ -84,7 +87,7 @@ impl Shown {
     }
 
     /// The array's directory, for errors that are of no file.
-    fn place(&self) -> String {
+    pub fn place(&self) -> String {
         let array = &self.moment.array;
         array.engine.storage.display(&array.path)
     }
@@ -99,7 +102,7 @@ impl Shown {
 
     /// When it was last written to, in milliseconds: the newest of its commits' stamps, and of the times of change of the directories that they
     /// are in, so that back-dated writes and vacuums count too.
-    fn mtime(&self) -> u64 {
+    pub fn mtime(&self) -> u64 {
         self.moment
             .snapshot()
             .map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
@@ -107,14 +110,27 @@ impl Shown {
 
     /// Who may see it: who may read all that it is made of.
     fn permissions(&self) -> Result<Permissions> {
+        Ok(self.sources()?.permissions())
+    }
+
+    /// The same for what shows labels too.
+    pub fn permissions_with_labels(&self) -> Result<Permissions> {
+        let (array, schema) = (&self.moment.array, self.moment.schema()?);
+        let mut files = schema.enumerations.iter();
+        let sources = files.try_fold(self.sources()?, |sources, enumeration| {
+            Ok(sources.read(&array.enumeration_path(&enumeration.file)?))
+        });
+        sources.map(Sources::permissions)
+    }
+
+    fn sources(&self) -> Result<Sources<'_>> {
         let array = &self.moment.array;
         let snapshot = self.moment.snapshot()?;
         let sources = Sources::of_array(array)
             .array_listing(array, true)?
             .all_fragments(array)?;
         let mut fragments = snapshot.fragments();
-        let sources = fragments.try_fold(sources, |sources, entry| sources.files(&entry.fragment.path))?;
-        Ok(sources.permissions())
+        fragments.try_fold(sources, |sources, entry| sources.files(&entry.fragment.path))
     }
 }
 
@@ -130,7 +146,8 @@ impl Directory for ViewDirectory {
             Some("subarray") if shown.subarray.is_none() => {
                 Node::Directory(Arc::new(SubarrayDirectory(shown)))
             }
-            _ => return Ok(None),
+            Some(name) => return find(&shown, name),
+            None => return Ok(None),
         };
         let shown = self.0.clone();
         Ok(Some(restricted(node, move || shown.permissions())))
@@ -138,11 +155,10 @@ impl Directory for ViewDirectory {
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         // An array that cannot be read at all shows that here.
-        self.0.view()?;
-        Ok(fixed_listing(&[
-            ("view.json", NodeType::File),
-            ("columns", NodeType::Directory),
-        ]))
+        let view = self.0.view()?;
+        let mut names = vec![("view.json", NodeType::File), ("columns", NodeType::Directory)];
+        names.extend(listed(&self.0, &view));
+        Ok(fixed_listing(&names))
     }
 
     fn mtime(&self) -> u64 {
@@ -163,7 +179,10 @@ fn document(shown: Shown) -> Node {
         mtime: shown.mtime(),
         freshness: Freshness::Listing,
     };
-    document.node(|| None, move || Ok(Text::text(view_json(&*shown.view()?))))
+    document.node(
+        || None,
+        move || Ok(Text::text(view_json(&*shown.view()?, &shown.exports))),
+    )
 }
 
 /// `subarray/`, which lists nothing: every part of the domain has a directory here.
@@ -431,7 +450,7 @@ struct CellBytes {
 }
 
 /// Names the array in an error that is of no file.
-fn place(error: Error, array: &str) -> Error {
+pub fn place(error: Error, array: &str) -> Error {
     error.at(0).in_file(array)
 }
 

@@ -28,7 +28,7 @@
 
 mod column;
 mod dense;
-mod parallel;
+pub(crate) mod parallel;
 mod reading;
 mod sparse;
 #[cfg(test)]
@@ -239,6 +239,27 @@ impl View {
         match &self.merge {
             Merge::Dense(dense) => dense.count(),
             Merge::Sparse(sparse) => sparse.count(),
+        }
+    }
+
+    /// Whether footers alone tell that it has at most `most` cells. Of a dense view they tell how many it has; of a sparse one how many its
+    /// fragments have, of which it may show fewer.
+    pub fn has_at_most(&self, most: u64) -> Result<bool> {
+        match &self.merge {
+            Merge::Dense(dense) => {
+                let few = dense.domain_cells().is_some_and(|cells| cells <= most);
+                Ok(few || dense.count()? <= most)
+            }
+            Merge::Sparse(_) => {
+                let mut cells = 0u64;
+                for entry in self.snapshot.fragments() {
+                    cells = cells.saturating_add(entry.fragment.outline()?.cells);
+                    if cells > most {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
         }
     }
 

@@ -27,13 +27,13 @@ impl Drop for Permit {
 }
 
 /// How many threads work at once at most.
-pub(super) fn threads() -> u64 {
+pub(crate) fn threads() -> u64 {
     available_parallelism().map_or(1, NonZeroUsize::get) as u64
 }
 
 /// What `work` makes of each number below `count`, in their order. The caller's thread works too, so that there is always one; where one of them
 /// fails the others stop soon. Nothing is waited for but the work itself, which therefore may wait for whatever it likes.
-pub(super) fn each<T, E>(
+pub(crate) fn each<T, E>(
     count: u64,
     work: impl Fn(u64) -> std::result::Result<T, E> + Sync,
 ) -> std::result::Result<Vec<T>, E>

@@ -4,6 +4,7 @@
 use super::render;
 use super::value;
 use crate::error::Result;
+use crate::export::{Format, Options};
 use crate::format::enums::Layout;
 use crate::view::{Role, View};
 use serde_json::{Map, Value, json};
@@ -17,11 +18,12 @@ struct Facts {
     shape: Result<Vec<u64>>,
     cells: Value,
     error: Value,
+    exports: Vec<Value>,
 }
 
-/// The document.
-pub fn view_json(view: &View) -> Vec<u8> {
-    let mut text = render(&document(view, &known(view)));
+/// The document; `options` tell which exports there are.
+pub fn view_json(view: &View, options: &Options) -> Vec<u8> {
+    let mut text = render(&document(view, &known(view, options)));
     let longest = render(&document(view, &longest(view))).len();
     text.pop();
     text.resize(longest.saturating_sub(1).max(text.len()), b' ');
@@ -29,12 +31,13 @@ pub fn view_json(view: &View) -> Vec<u8> {
     text
 }
 
-fn known(view: &View) -> Facts {
+fn known(view: &View, options: &Options) -> Facts {
     let dimensions = &view.schema().dimensions;
     let region = view.region();
     let (shape, cells) = (view.shape(), view.count());
     let error = [region.as_ref().err(), shape.as_ref().err(), cells.as_ref().err()];
     let error = error.into_iter().flatten().next();
+    let formats = Format::ALL.into_iter();
     Facts {
         error: error.map_or(Value::Null, |error| plain(&error.to_string()).into()),
         region: match &region {
@@ -43,7 +46,20 @@ fn known(view: &View) -> Facts {
         },
         cells: cells.map_or(Value::Null, Value::from),
         shape,
+        exports: formats
+            .map(|format| export(format.absent(view, options)))
+            .collect(),
     }
+}
+
+/// Whether there is an export, and why not; null where that is not known.
+fn export(absent: Result<Option<String>>) -> Value {
+    let (exists, reason) = match absent {
+        Ok(None) => (true.into(), Value::Null),
+        Ok(Some(reason)) => (false.into(), plain(&reason).into()),
+        Err(error) => (Value::Null, plain(&error.to_string()).into()),
+    };
+    json!({"exists": exists, "reason": reason})
 }
 
 /// The longest that may be known.
@@ -58,6 +74,7 @@ fn longest(view: &View) -> Facts {
         shape: Ok(vec![u64::MAX; axes]),
         cells: u64::MAX.into(),
         error: "x".repeat(ERROR).into(),
+        exports: vec![export(Ok(Some("x".repeat(ERROR)))); Format::ALL.len()],
     }
 }
 
@@ -109,6 +126,8 @@ fn document(view: &View, facts: &Facts) -> Value {
     });
     let deletes = snapshot.deletes().map(|file| Value::from(file.name.clone()));
     let fragments = snapshot.fragments().map(|entry| Value::from(entry.name.clone()));
+    let exports = Format::ALL.iter().zip(&facts.exports);
+    let exports = exports.map(|(format, export)| (format.name().to_owned(), export.clone()));
     Value::Object(Map::from_iter([
         ("time_range".to_owned(), times.into_iter().collect()),
         ("schema".to_owned(), view.schema_file().name.clone().into()),
@@ -121,6 +140,6 @@ fn document(view: &View, facts: &Facts) -> Value {
         ("fragments".to_owned(), fragments.collect()),
         ("deletes".to_owned(), deletes.collect()),
         ("fields".to_owned(), fields.collect()),
-        ("exports".to_owned(), Value::Object(Map::new())),
+        ("exports".to_owned(), Value::Object(exports.collect())),
     ]))
 }

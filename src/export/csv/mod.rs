@@ -1,0 +1,280 @@
+//! `table.csv`: the table of a view as comma-separated values, RFC 4180 with line feeds.
+//!
+//! ```text
+//! d,a,"say ""when""",t
+//! 1,0.5,"with, comma",2025-02-04
+//! 2,NaN,,
+//! 3,2.0,"",1970-01-01
+//! ```
+//!
+//! Null is nothing between the commas, empty text is `""` ([`text`]). Nothing is padded, so that where a row lies is known only when all before it
+//! were written once. That is done once a state, by all threads; the place of every 1,024th row is remembered, or of more where rows are
+//! long. A read renders the rows from there on.
+
+pub mod text;
+
+use super::table::{Table, names};
+use crate::array::cache::{Keep, Key};
+use crate::array::part::Sink;
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::{Layout, Source};
+use crate::view::View;
+use crate::view::parallel;
+use std::ops::Range;
+use std::sync::Arc;
+use text::Form;
+
+/// Values above which it is not listed.
+const LISTED: u64 = 1 << 20;
+
+/// Rows of a block.
+const BLOCK_ROWS: u64 = 1 << 10;
+
+/// Blocks that a thread measures at once.
+const BLOCKS_AT_ONCE: u64 = 16;
+
+/// Bytes of text after which a block ends however few rows it has.
+const BLOCK_TEXT: usize = 4 << 20;
+
+/// Stored bytes of a row, or of several together, that are read at once.
+const STORED_AT_ONCE: u64 = 4 << 20;
+
+/// Why there is no `table.csv` of at most `most` values; None where there is one.
+pub fn absent(view: &View, most: u64) -> Result<Option<String>> {
+    let columns = (view.fields().len() as u64).max(1);
+    if view.has_at_most(most / columns)? {
+        return Ok(None);
+    }
+    let rows = match view.count() {
+        Ok(rows) if rows <= most / columns => return Ok(None),
+        Ok(rows) => rows.to_string(),
+        Err(error) if error.kind() == ErrorKind::LimitExceeded => "2^64 or more".to_owned(),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(format!(
+        "{rows} rows of {columns} columns are more than {most} values: see --csv-values, or read it with tiledbfs cat"
+    )))
+}
+
+/// Whether it is listed, where there is one of at most `most` values.
+pub fn is_listed(view: &View, most: u64) -> Result<bool> {
+    view.has_at_most(most.min(LISTED) / (view.fields().len() as u64).max(1))
+}
+
+/// The file. To know its length all of it is written once, unless that was done before.
+pub fn layout(view: &Arc<View>) -> Result<Layout> {
+    let body = Body::new(view)?;
+    Layout::new(view.state(), vec![Box::new(header(view)), Box::new(body)])
+}
+
+/// The first line.
+fn header(view: &View) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (i, name) in names(view).iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        text::text(name, &mut out);
+    }
+    out.push(b'\n');
+    out
+}
+
+/// All lines but the first.
+struct Body {
+    writer: Writer,
+    blocks: Arc<Blocks>,
+    /// Its number in the cache.
+    object: u64,
+}
+
+/// Where blocks of rows end.
+#[derive(Debug, Default)]
+struct Blocks {
+    /// The row behind the last of each.
+    rows: Vec<u64>,
+    /// The byte behind the last of each.
+    ends: Vec<u64>,
+}
+
+impl Body {
+    fn new(view: &Arc<View>) -> Result<Body> {
+        let writer = Writer::new(view)?;
+        let array = view.array();
+        let object = array.engine.number(&("table.csv", &array.path, view.state()));
+        let key = Key {
+            object,
+            tile: u64::MAX,
+            chunk: 0,
+        };
+        let cache = &array.engine.cache;
+        let blocks = cache.made(key, 0, Keep::Staying, || {
+            let blocks = writer.measure()?;
+            let memory = (blocks.rows.capacity() + blocks.ends.capacity()) as u64 * 8;
+            Ok((blocks, memory))
+        })?;
+        Ok(Body {
+            writer,
+            blocks,
+            object,
+        })
+    }
+
+    /// The text of block `block`, of `rows` and `length` bytes.
+    fn text(&self, block: usize, rows: Range<u64>, length: u64, keep: Keep) -> Result<Arc<Vec<u8>>> {
+        let key = Key {
+            object: self.object,
+            tile: block as u64,
+            chunk: 0,
+        };
+        let cache = &self.writer.table.view().array().engine.cache;
+        cache.made(key, length, keep, || {
+            let mut text = Vec::with_capacity(length as usize);
+            self.writer.write(rows, &mut text, |_, _| Ok(()))?;
+            if text.len() as u64 != length {
+                let message = format!("{} bytes of text where there were {length}", text.len());
+                return Err(Error::corrupt(message));
+            }
+            Ok((text, length))
+        })
+    }
+}
+
+impl Source for Body {
+    fn len(&self) -> u64 {
+        self.blocks.ends.last().copied().unwrap_or(0)
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let Blocks { rows, ends } = &*self.blocks;
+        let first = ends.partition_point(|end| *end <= range.start);
+        let before = |all: &[u64], i: usize| i.checked_sub(1).and_then(|i| all.get(i)).copied().unwrap_or(0);
+        for (block, (&row, &end)) in rows.iter().zip(ends).enumerate().skip(first) {
+            let start = before(ends, block);
+            if start >= range.end {
+                break;
+            }
+            let length = end.saturating_sub(start);
+            let text = self.text(block, before(rows, block)..row, length, sink.keep)?;
+            let part = range.start.max(start)..range.end.min(end);
+            sink.shared(text, (part.start - start) as usize..(part.end - start) as usize)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes rows.
+struct Writer {
+    table: Table,
+    forms: Vec<Form>,
+}
+
+impl Writer {
+    fn new(view: &Arc<View>) -> Result<Writer> {
+        let table = Table::new(view)?;
+        Ok(Writer {
+            forms: table.columns().iter().map(Form::of).collect(),
+            table,
+        })
+    }
+
+    /// Writes everything once.
+    fn measure(&self) -> Result<Blocks> {
+        let rows = self.table.rows()?;
+        let array = self.table.view().array();
+        let job = array
+            .engine
+            .work
+            .start(array.path.display().to_string(), "measuring table.csv", rows);
+        let each = BLOCK_ROWS.saturating_mul(BLOCKS_AT_ONCE);
+        let parts = parallel::each(rows.div_ceil(each), |number| -> Result<Vec<(u64, u64)>> {
+            let first = number.saturating_mul(each);
+            let part = first..first.saturating_add(each).min(rows);
+            let (mut ends, mut out) = (Vec::new(), Vec::new());
+            let last = part.end;
+            self.write(part, &mut out, |row, out| {
+                if row % BLOCK_ROWS == 0 || row == last || out.len() >= BLOCK_TEXT {
+                    ends.push((row, out.len() as u64));
+                    out.clear();
+                }
+                Ok(())
+            })?;
+            job.advance(last.saturating_sub(first));
+            Ok(ends)
+        })?;
+        let mut blocks = Blocks::default();
+        let mut end = 0u64;
+        for (row, length) in parts.into_iter().flatten() {
+            end = end
+                .checked_add(length)
+                .ok_or_else(|| Error::limit("more than 2^64 bytes"))?;
+            blocks.rows.push(row);
+            blocks.ends.push(end);
+        }
+        Ok(blocks)
+    }
+
+    /// Appends some rows, telling `done` after each which row comes next.
+    fn write(
+        &self,
+        rows: Range<u64>,
+        out: &mut Vec<u8>,
+        mut done: impl FnMut(u64, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let mut row = rows.start;
+        while row < rows.end {
+            let part = self.few(row..rows.end)?;
+            row = part.end;
+            self.write_few(part, out, &mut done)?;
+        }
+        Ok(())
+    }
+
+    /// So many of `rows` from the first on that not too much is read at once; one at least.
+    fn few(&self, rows: Range<u64>) -> Result<Range<u64>> {
+        let mut rows = rows.start..rows.end.min(rows.start.saturating_add(BLOCK_ROWS));
+        loop {
+            let mut bytes = 0u64;
+            for column in self.table.columns() {
+                bytes = bytes.saturating_add(column.stored_bytes(&rows)?);
+            }
+            let count = rows.end.saturating_sub(rows.start);
+            if bytes <= STORED_AT_ONCE {
+                return Ok(rows);
+            }
+            if count <= 1 {
+                // Text takes several times as much as what is stored.
+                let cache = &self.table.view().array().engine.cache;
+                cache
+                    .check_size(bytes.saturating_mul(4))
+                    .map_err(|e| e.in_part(format_args!("row {}", rows.start)))?;
+                return Ok(rows);
+            }
+            rows.end = rows.start.saturating_add(count / 2);
+        }
+    }
+
+    fn write_few(
+        &self,
+        rows: Range<u64>,
+        out: &mut Vec<u8>,
+        done: &mut impl FnMut(u64, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let columns = self.table.columns().iter();
+        let columns = columns.map(|column| column.read(rows.clone()));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        for (index, row) in rows.enumerate() {
+            for (i, (column, form)) in columns.iter().zip(&self.forms).enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                if let Some(value) = column.value(index) {
+                    form.write(value, out)?;
+                }
+            }
+            out.push(b'\n');
+            done(row.saturating_add(1), out)?;
+        }
+        Ok(())
+    }
+}

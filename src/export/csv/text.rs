@@ -1,0 +1,356 @@
+//! Values as they are written in a `table.csv`.
+
+use crate::calendar::date;
+use crate::error::{Error, Result};
+use crate::export::table::{Column, NOT_A_TIME};
+use crate::format::datatype::{CellValNum, Datatype, Kind};
+
+/// How the cells of a column are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One value.
+    Value(Datatype),
+    /// Several values, or a varying number of them.
+    List(Datatype),
+    /// Text in bytes that are written as they are, without NUL bytes at the end if `padded`.
+    Bytes {
+        /// Whether cells are of one size.
+        padded: bool,
+    },
+    /// Text in units of two or four bytes.
+    Wide(Datatype),
+    /// Bytes in hexadecimal.
+    Hex,
+}
+
+impl Form {
+    /// That of the values of a column.
+    pub fn of(column: &Column) -> Form {
+        let (datatype, fixed) = (column.datatype, !column.cell_val_num.is_var());
+        match (datatype.kind(), datatype) {
+            (Kind::Text, _) if datatype.size() > 1 => Form::Wide(datatype),
+            (Kind::Text, Datatype::GeomWkt) => Form::Bytes { padded: false },
+            (Kind::Text, _) => Form::Bytes { padded: fixed },
+            (Kind::Bytes, _) => Form::Hex,
+            _ if column.cell_val_num == CellValNum::Fixed(1) => Form::Value(datatype),
+            _ => Form::List(datatype),
+        }
+    }
+
+    /// Appends a cell that is not null.
+    pub fn write(self, cell: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Form::Value(datatype) => value(datatype, cell, out),
+            Form::List(datatype) => {
+                let mut values = cell.chunks_exact(datatype.size()).enumerate();
+                let quoted = cell.len() > datatype.size();
+                out.extend_from_slice(if quoted { b"\"[" } else { b"[" });
+                values.try_for_each(|(i, cell)| {
+                    if i > 0 {
+                        out.extend_from_slice(b", ");
+                    }
+                    value(datatype, cell, out)
+                })?;
+                out.extend_from_slice(if quoted { b"]\"" } else { b"]" });
+                Ok(())
+            }
+            Form::Bytes { padded: false } => {
+                text(cell, out);
+                Ok(())
+            }
+            Form::Bytes { padded: true } => {
+                let end = cell.iter().rposition(|byte| *byte != 0);
+                text(end.and_then(|end| cell.get(..=end)).unwrap_or_default(), out);
+                Ok(())
+            }
+            Form::Wide(datatype) => {
+                text(wide(datatype, cell).as_bytes(), out);
+                Ok(())
+            }
+            Form::Hex if cell.is_empty() => {
+                text(cell, out);
+                Ok(())
+            }
+            Form::Hex => {
+                let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
+                out.extend(cell.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Appends text, in quotes where it needs them: where it is empty, which tells it from null, holds a comma, a quote or an end of line, or begins or
+/// ends with a blank or a tab.
+pub fn text(text: &[u8], out: &mut Vec<u8>) {
+    let blank = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b' ' | b'\t'));
+    let special = |byte: &u8| matches!(byte, b',' | b'"' | b'\r' | b'\n');
+    if !blank(text.first()) && !blank(text.last()) && !text.iter().any(special) {
+        out.extend_from_slice(text);
+        return;
+    }
+    out.push(b'"');
+    for part in text.split_inclusive(|byte| *byte == b'"') {
+        out.extend_from_slice(part);
+        if part.last() == Some(&b'"') {
+            out.push(b'"');
+        }
+    }
+    out.push(b'"');
+}
+
+/// UTF-16, UCS-2, UTF-32 or UCS-4, in which what is no character becomes U+FFFD.
+fn wide(datatype: Datatype, cell: &[u8]) -> String {
+    match datatype.size() {
+        2 => {
+            let units = cell.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
+            char::decode_utf16(units)
+                .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+                .collect()
+        }
+        _ => {
+            let units = cell.as_chunks().0.iter().map(|unit| u32::from_le_bytes(*unit));
+            units
+                .map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
+                .collect()
+        }
+    }
+}
+
+/// Appends one value.
+fn value(datatype: Datatype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let size = datatype.size();
+    let mut wide = [0; 8];
+    match wide.get_mut(..size) {
+        Some(part) if bytes.len() == size => part.copy_from_slice(bytes),
+        _ => {
+            return Err(Error::corrupt(format!(
+                "{} bytes where a value of {} has {size}",
+                bytes.len(),
+                datatype.name()
+            )));
+        }
+    }
+    let (number, shift) = (u64::from_le_bytes(wide), 64 - 8 * size as u32);
+    let signed = ((number << shift) as i64) >> shift;
+    match datatype.kind() {
+        Kind::Unsigned => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+        Kind::Bool => out.extend_from_slice(if number == 0 { b"false" } else { b"true" }),
+        Kind::Float if size == 4 => float32(f32::from_bits(number as u32), out),
+        Kind::Float => float64(f64::from_bits(number), out),
+        Kind::Datetime => datetime(datatype, signed, out),
+        _ => out.extend_from_slice(itoa::Buffer::new().format(signed).as_bytes()),
+    }
+    Ok(())
+}
+
+/// Appends what is no number.
+fn special(is_nan: bool, negative: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(match (is_nan, negative) {
+        (true, _) => b"NaN",
+        (false, true) => b"-inf",
+        (false, false) => b"inf",
+    });
+}
+
+fn float32(number: f32, out: &mut Vec<u8>) {
+    match number.is_finite() {
+        true => out.extend_from_slice(zmij::Buffer::new().format_finite(number).as_bytes()),
+        false => special(number.is_nan(), number < 0.0, out),
+    }
+}
+
+fn float64(number: f64, out: &mut Vec<u8>) {
+    match number.is_finite() {
+        true => out.extend_from_slice(zmij::Buffer::new().format_finite(number).as_bytes()),
+        false => special(number.is_nan(), number < 0.0, out),
+    }
+}
+
+/// Appends a date, or a date and a time of day with as many digits behind the second as the unit has. Years have four digits at least, the sign
+/// counted, as NumPy prints them.
+fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
+    use Datatype::*;
+    if count == NOT_A_TIME {
+        out.extend_from_slice(b"NaT");
+        return;
+    }
+    let count = i128::from(count);
+    let (year, month, day) = match datatype {
+        DatetimeYear => (count + 1970, 1, 1),
+        DatetimeMonth => (count.div_euclid(12) + 1970, count.rem_euclid(12) as u32 + 1, 1),
+        DatetimeWeek => date(count * 7),
+        DatetimeDay => date(count),
+        _ => {
+            // Units of a day, digits behind the second.
+            let (units, digits) = match datatype {
+                DatetimeHr => (24, 0),
+                DatetimeMin => (24 * 60, 0),
+                DatetimeSec => (86_400, 0),
+                DatetimeMs => (86_400_000, 3),
+                DatetimeUs => (86_400_000_000, 6),
+                DatetimeNs => (86_400_000_000_000, 9),
+                DatetimePs => (86_400_000_000_000_000, 12),
+                DatetimeFs => (86_400_000_000_000_000_000, 15),
+                _ => (86_400_000_000_000_000_000_000, 18),
+            };
+            write_date(date(count.div_euclid(units)), out);
+            // In the finest unit that is, at the least, a second.
+            let of_day = count.rem_euclid(units) * (86_400i128 / units).max(1);
+            let fraction = (units / 86_400).max(1);
+            let second = (of_day / fraction) as u64;
+            out.push(b'T');
+            padded(second / 3600, 2, out);
+            out.push(b':');
+            padded(second / 60 % 60, 2, out);
+            out.push(b':');
+            padded(second % 60, 2, out);
+            if digits > 0 {
+                out.push(b'.');
+                padded((of_day % fraction) as u64, digits, out);
+            }
+            return;
+        }
+    };
+    write_date((year, month, day), out);
+}
+
+fn write_date((year, month, day): (i128, u32, u32), out: &mut Vec<u8>) {
+    if year < 0 {
+        out.push(b'-');
+    }
+    let width = if year < 0 { 3 } else { 4 };
+    padded(year.unsigned_abs() as u64, width, out);
+    out.push(b'-');
+    padded(month.into(), 2, out);
+    out.push(b'-');
+    padded(day.into(), 2, out);
+}
+
+/// Appends a number with zeros in front of it up to `width` digits.
+fn padded(number: u64, width: usize, out: &mut Vec<u8>) {
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(number).as_bytes();
+    out.resize(out.len() + width.saturating_sub(digits.len()), b'0');
+    out.extend_from_slice(digits);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(form: Form, cell: &[u8]) -> String {
+        let mut out = Vec::new();
+        form.write(cell, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers_read_back_as_they_are() {
+        use Datatype::*;
+        let f64s = [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (2.0, "2.0"),
+            (0.1, "0.1"),
+            (5e-324, "5e-324"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+        ];
+        for (number, text) in f64s {
+            assert_eq!(written(Form::Value(Float64), &number.to_le_bytes()), text);
+        }
+        assert_eq!(written(Form::Value(Float32), &0.1f32.to_le_bytes()), "0.1");
+        assert_eq!(written(Form::Value(Float32), &(-f32::NAN).to_le_bytes()), "NaN");
+        assert_eq!(
+            written(Form::Value(Uint64), &u64::MAX.to_le_bytes()),
+            "18446744073709551615"
+        );
+        assert_eq!(
+            written(Form::Value(Int64), &i64::MIN.to_le_bytes()),
+            "-9223372036854775808"
+        );
+        assert_eq!(written(Form::Value(Int8), &[0x80]), "-128");
+        assert_eq!(written(Form::Value(TimeNs), &(-5i64).to_le_bytes()), "-5");
+        assert_eq!(
+            [written(Form::Value(Bool), &[7]), written(Form::Value(Bool), &[0])],
+            ["true", "false"]
+        );
+        assert!(Form::Value(Int32).write(&[0; 3], &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn datetimes_are_those_of_numpy() {
+        use Datatype::*;
+        let written = |datatype, count: i64| written(Form::Value(datatype), &count.to_le_bytes());
+        for (datatype, count, text) in [
+            (DatetimeYear, 55, "2025-01-01"),
+            (DatetimeMonth, -1, "1969-12-01"),
+            (DatetimeWeek, 1, "1970-01-08"),
+            (DatetimeDay, -719_529, "-001-12-31"),
+            (DatetimeDay, 2_932_897, "10000-01-01"),
+            (DatetimeHr, -1, "1969-12-31T23:00:00"),
+            (DatetimeMin, 61, "1970-01-01T01:01:00"),
+            (DatetimeSec, 1_738_673_445, "2025-02-04T12:50:45"),
+            (DatetimeMs, -1, "1969-12-31T23:59:59.999"),
+            (DatetimeUs, 1, "1970-01-01T00:00:00.000001"),
+            (DatetimeNs, i64::MAX, "2262-04-11T23:47:16.854775807"),
+            (DatetimePs, 1, "1970-01-01T00:00:00.000000000001"),
+            (DatetimeFs, -1, "1969-12-31T23:59:59.999999999999999"),
+            (DatetimeAs, i64::MAX, "1970-01-01T00:00:09.223372036854775807"),
+            (DatetimeAs, i64::MIN + 1, "1969-12-31T23:59:50.776627963145224193"),
+            (DatetimeDay, i64::MIN, "NaT"),
+            (DatetimeYear, i64::MAX, "9223372036854777777-01-01"),
+        ] {
+            assert_eq!(written(datatype, count), text);
+        }
+        // Weeks far beyond i64 days are dates all the same.
+        assert!(
+            written(DatetimeWeek, i64::MAX).ends_with("-01-25") || written(DatetimeWeek, i64::MAX).len() > 15
+        );
+    }
+
+    #[test]
+    fn quotes_stand_where_they_are_needed() {
+        for (plain, quoted) in [
+            ("", "\"\""),
+            ("a", "a"),
+            ("a b", "a b"),
+            ("NA", "NA"),
+            (" a", "\" a\""),
+            ("a\t", "\"a\t\""),
+            ("a,b", "\"a,b\""),
+            ("\"", "\"\"\"\""),
+            ("say \"a\" now", "\"say \"\"a\"\" now\""),
+            ("a\nb", "\"a\nb\""),
+            ("a\rb", "\"a\rb\""),
+            ("é", "é"),
+        ] {
+            let mut out = Vec::new();
+            text(plain.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), quoted);
+        }
+    }
+
+    #[test]
+    fn lists_text_and_bytes() {
+        use Datatype::*;
+        let list = Form::List(Int16);
+        assert_eq!(written(list, &[]), "[]");
+        assert_eq!(written(list, &[1, 0]), "[1]");
+        assert_eq!(written(list, &[1, 0, 254, 255]), "\"[1, -2]\"");
+        assert_eq!(written(Form::Hex, &[0, 0xAB]), "00ab");
+        assert_eq!(written(Form::Hex, &[]), "\"\"");
+        assert_eq!(written(Form::Bytes { padded: true }, b"a\0b\0\0"), "a\0b");
+        assert_eq!(written(Form::Bytes { padded: true }, b"\0\0"), "\"\"");
+        assert_eq!(written(Form::Bytes { padded: false }, b"a\0"), "a\0");
+        assert_eq!(
+            written(Form::Wide(StringUtf16), &[0x3D, 0xD8, 0, 0xDE, b',', 0]),
+            "\"😀,\""
+        );
+        assert_eq!(written(Form::Wide(StringUtf16), &[0x3D, 0xD8]), "\u{FFFD}");
+        assert_eq!(written(Form::Wide(StringUcs4), &[0xE9, 0, 0, 0]), "é");
+    }
+}

@@ -1,0 +1,319 @@
+//! The cells of a view as a table: a row a cell, a column a field.
+//!
+//! Columns are the dimensions, then the attributes, in the order of the schema. The coordinates of a dense view are repeated in each row.
+//! Where an attribute is enumerated its labels stand in place of the stored indexes.
+
+use crate::array::cache::{Keep, Key};
+use crate::array::cells::Cells;
+use crate::error::Result;
+use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::enumeration::Enumeration;
+use crate::view::{Role, View, ViewField};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// The stored value of a DATETIME that is no time.
+pub const NOT_A_TIME: i64 = i64::MIN;
+
+/// A view as a table.
+pub struct Table {
+    view: Arc<View>,
+    columns: Vec<Column>,
+}
+
+impl Table {
+    /// The table of a view. Reads the enumerations, and no fragment.
+    pub fn new(view: &Arc<View>) -> Result<Table> {
+        let columns = names(view).into_iter().enumerate().zip(view.fields());
+        let columns = columns.map(|((field, name), of)| {
+            let labels = labels(view, of)?;
+            let (datatype, cell_val_num) = match &labels {
+                Some(labels) => (labels.datatype, labels.cell_val_num),
+                None => (of.datatype, of.cell_val_num),
+            };
+            Ok(Column {
+                view: view.clone(),
+                name,
+                field,
+                datatype,
+                cell_val_num,
+                labels,
+                stored: of.clone(),
+                cells: OnceLock::new(),
+            })
+        });
+        Ok(Table {
+            view: view.clone(),
+            columns: columns.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The view.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> Result<u64> {
+        self.view.count()
+    }
+
+    /// Its columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+}
+
+/// The names of the columns: those of the fields as they are, `__attr` and `__dim_<i>` of anonymous ones, with `_` behind until they are unique.
+pub fn names(view: &View) -> Vec<Vec<u8>> {
+    let mut taken: HashSet<Vec<u8>> = view.fields().iter().map(|field| field.name.clone()).collect();
+    let name = |field: &ViewField| {
+        if !field.name.is_empty() {
+            return field.name.clone();
+        }
+        let mut name = match field.role {
+            Role::Attribute(_) => b"__attr".to_vec(),
+            Role::Dimension(i) => format!("__dim_{i}").into_bytes(),
+        };
+        while !taken.insert(name.clone()) {
+            name.push(b'_');
+        }
+        name
+    };
+    view.fields().iter().map(name).collect()
+}
+
+/// The labels of a field; None where it has none.
+fn labels(view: &View, field: &ViewField) -> Result<Option<Arc<Enumeration>>> {
+    let Role::Attribute(index) = field.role else {
+        return Ok(None);
+    };
+    let (array, schema) = (view.array(), view.schema());
+    let name = schema.attributes.get(index).and_then(|a| a.enumeration.as_ref());
+    let Some(file) = name.and_then(|name| schema.enumeration_file(name)) else {
+        return Ok(None);
+    };
+    if !matches!(field.datatype.kind(), Kind::Signed | Kind::Unsigned)
+        || field.cell_val_num != CellValNum::Fixed(1)
+    {
+        return Ok(None);
+    }
+    let key = Key {
+        object: array.engine.number(&("labels", &array.path, file)),
+        tile: 0,
+        chunk: 0,
+    };
+    let labels = array.engine.cache.made(key, 0, Keep::Staying, || {
+        let labels = array.enumeration(file)?;
+        let memory = labels
+            .data
+            .capacity()
+            .saturating_add(labels.offsets.capacity().saturating_mul(8));
+        Ok((labels, memory as u64))
+    })?;
+    Ok(Some(labels))
+}
+
+/// A column of a table.
+pub struct Column {
+    view: Arc<View>,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The field of the view, an index into [`View::fields`].
+    pub field: usize,
+    /// Type of a value, which is that of a label where there are any.
+    pub datatype: Datatype,
+    /// Values a cell, or those of a label.
+    pub cell_val_num: CellValNum,
+    /// What the stored indexes stand for.
+    pub labels: Option<Arc<Enumeration>>,
+    /// The field as it is stored.
+    pub stored: ViewField,
+    cells: OnceLock<Arc<dyn Cells>>,
+}
+
+impl Column {
+    /// Whether its cells are the coordinates along an axis of a dense view, which rows repeat.
+    pub fn is_axis(&self) -> bool {
+        self.view.is_dense() && matches!(self.stored.role, Role::Dimension(_))
+    }
+
+    /// Whether a row of it may be null: it has validity, labels, or is a DATETIME. The coordinates of dense views are never.
+    pub fn may_be_null(&self) -> bool {
+        !self.is_axis()
+            && (self.stored.nullable || self.labels.is_some() || self.datatype.kind() == Kind::Datetime)
+    }
+
+    /// The cells of the field, which rows repeat if it [is an axis](Column::is_axis). Opens fragments when it is first asked.
+    pub fn cells(&self) -> Result<&Arc<dyn Cells>> {
+        if let Some(cells) = self.cells.get() {
+            return Ok(cells);
+        }
+        let cells = self.view.open(self.field)?;
+        Ok(self.cells.get_or_init(|| cells))
+    }
+
+    /// The bytes of the stored values in `rows`.
+    pub fn stored_bytes(&self, rows: &Range<u64>) -> Result<u64> {
+        let count = rows.end.saturating_sub(rows.start);
+        if let Some(size) = self.stored.cell_size() {
+            return Ok(count.saturating_mul(size));
+        }
+        let cells = self.cells()?;
+        let at = |entry: u64| Ok(cells.starts(entry..entry)?.first().copied().unwrap_or(0));
+        match count {
+            0 => Ok(0),
+            _ => Ok(at(rows.end)?.saturating_sub(at(rows.start)?)),
+        }
+    }
+
+    /// Reads some rows, all of which are in memory at once: see [`Column::stored_bytes`].
+    pub fn read(&self, rows: Range<u64>) -> Result<Rows<'_>> {
+        let cells = self.cells()?;
+        let mut scratch = Vec::new();
+        let valid = match self.stored.nullable {
+            true => Some(cells.validity(rows.clone(), &mut scratch)?.to_vec()),
+            false => None,
+        };
+        let (values, starts) = match self.stored.cell_size() {
+            Some(size) if self.is_axis() => (self.coordinates(&**cells, rows.clone(), size)?, None),
+            Some(_) => (cells.values(rows.clone(), &mut scratch)?.to_vec(), None),
+            None => {
+                let (starts, values) = cells.var_values(rows.clone())?;
+                (values, Some(starts))
+            }
+        };
+        Ok(Rows {
+            column: self,
+            count: rows.end.saturating_sub(rows.start) as usize,
+            size: self.stored.cell_size().unwrap_or(0) as usize,
+            values,
+            starts,
+            valid,
+        })
+    }
+
+    /// The coordinates in `rows`, of `size` bytes each.
+    fn coordinates(&self, cells: &dyn Cells, rows: Range<u64>, size: u64) -> Result<Vec<u8>> {
+        let shape = self.view.shape()?;
+        let inner = shape.iter().skip(self.field.saturating_add(1));
+        let inner = inner
+            .fold(1, |rows: u64, length| rows.saturating_mul(*length))
+            .max(1);
+        let length = cells.count().max(1);
+        let wanted = rows.end.saturating_sub(rows.start);
+        let mut out = Vec::with_capacity(wanted.saturating_mul(size) as usize);
+        let mut scratch = Vec::new();
+        // A short axis is read once, of a long one what there is of it up to its end.
+        let whole = match length <= wanted {
+            true => Some(cells.values(0..length, &mut Vec::new())?.to_vec()),
+            false => None,
+        };
+        let mut row = rows.start;
+        while row < rows.end {
+            let first = row / inner % length;
+            let to_end = length.saturating_sub(first).saturating_mul(inner);
+            let stop = row
+                .saturating_add(to_end.saturating_sub(row % inner))
+                .min(rows.end);
+            let last = stop.saturating_sub(1) / inner % length;
+            let read;
+            let along = match &whole {
+                Some(whole) => {
+                    let bytes = first.saturating_mul(size)..last.saturating_add(1).saturating_mul(size);
+                    whole
+                        .get(bytes.start as usize..bytes.end as usize)
+                        .unwrap_or_default()
+                }
+                None => {
+                    read = cells.values(first..last.saturating_add(1), &mut scratch)?;
+                    &*read
+                }
+            };
+            for coordinate in along.chunks_exact((size as usize).max(1)) {
+                let end = (row - row % inner).saturating_add(inner).min(stop);
+                for _ in row..end {
+                    out.extend_from_slice(coordinate);
+                }
+                row = end;
+            }
+            // Also where fewer were there than there should be.
+            row = stop;
+        }
+        Ok(out)
+    }
+}
+
+/// Some rows of a column.
+pub struct Rows<'a> {
+    column: &'a Column,
+    count: usize,
+    size: usize,
+    values: Vec<u8>,
+    /// Where var-sized values begin, and where the last one ends.
+    starts: Option<Vec<u64>>,
+    valid: Option<Vec<u8>>,
+}
+
+impl Rows<'_> {
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The stored values one after the other.
+    pub fn stored_values(&self) -> &[u8] {
+        &self.values
+    }
+
+    /// The stored value of row `row`, counted from the first of these; that of a null as well.
+    pub fn stored(&self, row: usize) -> &[u8] {
+        let range = match &self.starts {
+            None => row.saturating_mul(self.size)..row.saturating_add(1).saturating_mul(self.size),
+            Some(starts) => {
+                let at = |i: usize| starts.get(i).map_or(0, |start| *start as usize);
+                at(row)..at(row.saturating_add(1))
+            }
+        };
+        self.values.get(range).unwrap_or_default()
+    }
+
+    /// Which label row `row` has; None where there is none.
+    pub fn label(&self, row: usize) -> Option<usize> {
+        let labels = self.column.labels.as_ref()?;
+        let index = index(self.column.stored.datatype, self.stored(row))?;
+        (index < labels.count()).then_some(index)
+    }
+
+    /// The value of row `row`, counted from the first of these, which is a label where the column has any; None for null.
+    pub fn value(&self, row: usize) -> Option<&[u8]> {
+        if let Some(valid) = &self.valid
+            && valid.get(row).is_none_or(|valid| *valid == 0)
+        {
+            return None;
+        }
+        let value = match &self.column.labels {
+            Some(labels) => labels.value(self.label(row)?)?,
+            None => self.stored(row),
+        };
+        // Of several values a cell each may be no time.
+        let no_time = self.column.datatype.kind() == Kind::Datetime
+            && self.column.cell_val_num == CellValNum::Fixed(1)
+            && *value == NOT_A_TIME.to_le_bytes();
+        (!no_time).then_some(value)
+    }
+
+    /// Whether row `row` is null.
+    pub fn is_null(&self, row: usize) -> bool {
+        self.value(row).is_none()
+    }
+}
+
+/// The number of a label that is stored as `bytes`; None for a negative one.
+fn index(datatype: Datatype, bytes: &[u8]) -> Option<usize> {
+    let mut wide = [0; 8];
+    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let negative = datatype.kind() == Kind::Signed && bytes.last().is_some_and(|last| *last >= 0x80);
+    (!negative).then(|| usize::try_from(u64::from_le_bytes(wide)).ok())?
+}
