@@ -253,11 +253,7 @@ impl Grid {
             variable.unit = Unit::of(shown.datatype);
             variable.attributes = units(shown.datatype);
             variable.attributes.extend(flags(view, attribute, datatype)?);
-            let suffix = match datatype {
-                Datatype::Char => Some("_strlen"),
-                _ if number > 1 => Some("_cell"),
-                _ => None,
-            };
+            let suffix = inner_suffix(datatype, number);
             variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, &mut taken), number));
             variable.fill = attribute.fill_value.clone();
             convert(variable.unit, datatype, &mut variable.fill);
@@ -419,7 +415,7 @@ fn convert(unit: Option<Unit>, datatype: Datatype, values: &mut [u8]) {
 }
 
 /// The type that values of a field have in a grid, and their number a cell. None where it is left out.
-fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
+pub(super) fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
     let CellValNum::Fixed(number) = field.cell_val_num else {
         return None;
     };
@@ -430,6 +426,15 @@ fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
         Kind::Text | Kind::Bytes => return None,
     };
     Some((datatype, u64::from(number)))
+}
+
+/// How the name of the axis within cells of `number` values ends; None where there is none.
+pub(super) fn inner_suffix(datatype: Datatype, number: u64) -> Option<&'static str> {
+    match datatype {
+        Datatype::Char => Some("_strlen"),
+        _ if number > 1 => Some("_cell"),
+        _ => None,
+    }
 }
 
 /// What the CF conventions call a count of this type.

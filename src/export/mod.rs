@@ -4,6 +4,7 @@
 
 pub mod csv;
 pub mod grid;
+pub mod netcdf;
 pub mod table;
 
 use crate::error::Result;
@@ -44,16 +45,19 @@ impl Default for Options {
 pub enum Format {
     /// `table.csv`
     Csv,
+    /// `array.nc`
+    NetCdf,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 1] = [Format::Csv];
+    pub const ALL: [Format; 2] = [Format::Csv, Format::NetCdf];
 
     /// The name of the file.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "table.csv",
+            Format::NetCdf => "array.nc",
         }
     }
 
@@ -61,6 +65,7 @@ impl Format {
     pub fn absent(self, view: &View, options: &Options) -> Result<Option<String>> {
         match self {
             Format::Csv => csv::absent(view, options.csv_values),
+            Format::NetCdf => netcdf::absent(view),
         }
     }
 
@@ -68,6 +73,7 @@ impl Format {
     pub fn is_listed(self, view: &View, options: &Options) -> Result<bool> {
         match self {
             Format::Csv => csv::is_listed(view, options.csv_values),
+            Format::NetCdf => Ok(netcdf::absent(view)?.is_none()),
         }
     }
 
@@ -75,6 +81,7 @@ impl Format {
     pub fn layout(self, view: &Arc<View>) -> Result<Layout> {
         match self {
             Format::Csv => csv::layout(view),
+            Format::NetCdf => netcdf::layout(view),
         }
     }
 }

@@ -1,0 +1,211 @@
+//! What of HDF5 a file of contiguous data sets needs: superblock, object headers of version 2, their messages, one global heap.
+//!
+//! All integers are little-endian, addresses and lengths have 8 bytes.
+
+use super::lookup3::lookup3;
+use crate::export::grid::Value;
+use crate::format::datatype::{Datatype, Kind};
+
+/// An address that nothing is at.
+pub(super) const NOWHERE: u64 = u64::MAX;
+
+/// Bytes of the superblock, behind which the root's object header begins.
+pub(super) const SUPERBLOCK: u64 = 48;
+
+/// The most bytes of a message.
+const MAX_MESSAGE: usize = 65_535;
+
+/// The least bytes of a global heap.
+const MIN_HEAP: u64 = 4096;
+
+/// The superblock of a file of `len` bytes.
+pub(super) fn superblock(len: u64) -> Vec<u8> {
+    let mut out = b"\x89HDF\r\n\x1a\n\x02\x08\x08\x00".to_vec();
+    for number in [0, NOWHERE, len, SUPERBLOCK] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    checked(out)
+}
+
+/// A block with its checksum behind it.
+fn checked(mut block: Vec<u8>) -> Vec<u8> {
+    let sum = lookup3(&block);
+    block.extend_from_slice(&sum.to_le_bytes());
+    block
+}
+
+/// The messages of an object header.
+#[derive(Default)]
+pub(super) struct Messages(Vec<u8>);
+
+impl Messages {
+    /// The object header. Its length does not depend on the addresses in it.
+    pub(super) fn header(&self) -> Vec<u8> {
+        let mut out = b"OHDR\x02\x02".to_vec();
+        out.extend_from_slice(&(self.0.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.0);
+        checked(out)
+    }
+
+    /// Adds a message; one that is too long is left out.
+    fn message(&mut self, number: u8, body: &[u8]) {
+        if body.len() > MAX_MESSAGE {
+            return;
+        }
+        self.0.push(number);
+        self.0.extend_from_slice(&(body.len() as u16).to_le_bytes());
+        self.0.push(0);
+        self.0.extend_from_slice(body);
+    }
+
+    /// Begins a group of `links` links.
+    pub(super) fn group(&mut self, links: u64) {
+        let mut info = vec![0, 1];
+        for number in [links, NOWHERE, NOWHERE] {
+            info.extend_from_slice(&number.to_le_bytes());
+        }
+        self.message(2, &info);
+        self.message(10, &[0, 0]);
+    }
+
+    /// A link: the name of the object at `address`. `order` counts links.
+    pub(super) fn link(&mut self, order: u64, name: &str, address: u64) {
+        let mut body = vec![1, 0x15];
+        body.extend_from_slice(&order.to_le_bytes());
+        body.push(1);
+        body.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(&address.to_le_bytes());
+        self.message(6, &body);
+    }
+
+    /// Begins a data set of that shape and type, whose `size` bytes are at `address`.
+    pub(super) fn dataset(&mut self, shape: &[u64], datatype: &[u8], address: u64, size: u64) {
+        self.message(1, &dataspace(Some(shape)));
+        self.message(3, datatype);
+        // Allocated late, filled if there is a fill value, and there is none.
+        self.message(5, &[3, 0x0A]);
+        let mut layout = vec![3, 1];
+        layout.extend_from_slice(&address.to_le_bytes());
+        layout.extend_from_slice(&size.to_le_bytes());
+        self.message(8, &layout);
+    }
+
+    /// An attribute of that type, which is a scalar if `count` is None.
+    pub(super) fn attribute(&mut self, name: &str, datatype: &[u8], count: Option<u64>, value: &[u8]) {
+        let shape = count.map(|count| [count]);
+        let dataspace = dataspace(shape.as_ref().map(<[u64; 1]>::as_slice));
+        let mut body = vec![3, 0];
+        for len in [name.len() + 1, datatype.len(), dataspace.len()] {
+            body.extend_from_slice(&(len as u16).to_le_bytes());
+        }
+        body.push(1);
+        body.extend_from_slice(name.as_bytes());
+        body.push(0);
+        body.extend_from_slice(datatype);
+        body.extend_from_slice(&dataspace);
+        body.extend_from_slice(value);
+        self.message(12, &body);
+    }
+
+    /// An attribute that is text.
+    pub(super) fn text(&mut self, name: &str, text: &str) {
+        let mut datatype = vec![0x13, 0x10, 0, 0];
+        datatype.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+        let mut value = text.as_bytes().to_vec();
+        value.push(0);
+        self.attribute(name, &datatype, None, &value);
+    }
+
+    /// An attribute of a grid: text, a scalar, or several numbers.
+    pub(super) fn value(&mut self, name: &str, value: &Value) {
+        match value {
+            Value::Text(text) => self.text(name, text),
+            Value::Numbers(datatype, bytes) => {
+                let count = (bytes.len() / datatype.size()) as u64;
+                let count = (count != 1).then_some(count);
+                self.attribute(name, &number_type(*datatype), count, bytes);
+            }
+        }
+    }
+}
+
+/// A dataspace of that shape; None: of a scalar.
+fn dataspace(shape: Option<&[u64]>) -> Vec<u8> {
+    let Some(shape) = shape else {
+        return vec![2, 0, 0, 0];
+    };
+    let mut out = vec![2, shape.len() as u8, 0, 1];
+    out.extend(shape.iter().flat_map(|len| len.to_le_bytes()));
+    out
+}
+
+/// The type of values of a grid: integers, floats, BOOL as INT8, CHAR.
+pub(super) fn number_type(datatype: Datatype) -> Vec<u8> {
+    let size = datatype.size() as u32;
+    let integer = |sign: u8| {
+        let mut out = vec![0x10, sign, 0, 0];
+        out.extend_from_slice(&size.to_le_bytes());
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&(8 * size as u16).to_le_bytes());
+        out
+    };
+    match (datatype.kind(), size) {
+        (Kind::Unsigned, _) => integer(0),
+        (Kind::Float, 4) => single(0),
+        (Kind::Float, _) => {
+            let mut out = vec![0x11, 0x20, 0x3F, 0, 8, 0, 0, 0, 0, 0, 64, 0, 52, 11, 0, 52];
+            out.extend_from_slice(&1023u32.to_le_bytes());
+            out
+        }
+        (Kind::Text, _) => vec![0x13, 0, 0, 0, 1, 0, 0, 0],
+        _ => integer(8),
+    }
+}
+
+/// The type of singles, little-endian (0) or big-endian (1).
+pub(super) fn single(order: u8) -> Vec<u8> {
+    let mut out = vec![0x11, 0x20 | order, 0x1F, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23];
+    out.extend_from_slice(&127u32.to_le_bytes());
+    out
+}
+
+/// The type of references to objects.
+pub(super) const REFERENCE: [u8; 8] = [0x17, 0, 0, 0, 8, 0, 0, 0];
+
+/// The type of lists of such, which are in the global heap.
+pub(super) fn reference_lists() -> Vec<u8> {
+    [&[0x19, 0, 0, 0, 16, 0, 0, 0], REFERENCE.as_slice()].concat()
+}
+
+/// A list of one reference: object `index`, counted from 0, of the global heap at `heap`.
+pub(super) fn reference_list(heap: u64, index: u32) -> Vec<u8> {
+    let mut out = 1u32.to_le_bytes().to_vec();
+    out.extend_from_slice(&heap.to_le_bytes());
+    out.extend_from_slice(&index.saturating_add(1).to_le_bytes());
+    out
+}
+
+/// The bytes of a global heap of `objects` references.
+pub(super) fn heap_size(objects: u64) -> u64 {
+    // A head, the references with a head each, and the head of the free space.
+    objects.saturating_mul(24).saturating_add(32).max(MIN_HEAP)
+}
+
+/// A global heap of references to what is at `addresses`, at most 65,534 of them.
+pub(super) fn heap(addresses: &[u64]) -> Vec<u8> {
+    let size = heap_size(addresses.len() as u64);
+    let mut out = b"GCOL\x01\0\0\0".to_vec();
+    out.extend_from_slice(&size.to_le_bytes());
+    for (i, address) in addresses.iter().enumerate() {
+        out.extend_from_slice(&(i as u16).saturating_add(1).to_le_bytes());
+        out.extend_from_slice(&[1, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&8u64.to_le_bytes());
+        out.extend_from_slice(&address.to_le_bytes());
+    }
+    let rest = size.saturating_sub(out.len() as u64);
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&rest.to_le_bytes());
+    out.resize(size as usize, 0);
+    out
+}
