@@ -5,8 +5,6 @@
 
 mod hdf5;
 mod lookup3;
-#[cfg(test)]
-mod tests;
 
 use super::grid::{self, Grid, Naming, Of, Value, Variable};
 use crate::array::cache::{Keep, Key};
@@ -53,7 +51,9 @@ pub fn absent(view: &View) -> Result<Option<String>> {
         let cells = lengths.into_iter().try_fold(1u64, u64::checked_mul);
         let validity = u64::from(field.nullable);
         // Each begins at a multiple of 8.
-        let cell = number.saturating_mul(datatype.size() as u64).saturating_add(validity);
+        let cell = number
+            .saturating_mul(datatype.size() as u64)
+            .saturating_add(validity);
         let size = cells.and_then(|cells| cells.checked_mul(cell)?.checked_add(14));
         data = data.zip(size).and_then(|(data, size)| data.checked_add(size));
     }
@@ -84,7 +84,6 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
         let memory = header.capacity() as u64;
         Ok((header, memory))
     })?;
-    let mut end = header.len() as u64;
     let mut parts: Vec<Box<dyn Source>> = vec![Box::new(Held::new(engine, object, header)?)];
     for (index, variable) in grid.variables.iter().enumerate() {
         let len = size(&grid, variable).ok_or_else(too_long)?;
@@ -97,7 +96,6 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
         }));
         let padding = len.next_multiple_of(8).saturating_sub(len);
         parts.push(Box::new(vec![0; padding as usize]));
-        end = end.saturating_add(len).saturating_add(padding);
     }
     Layout::new(view.state(), parts)
 }
