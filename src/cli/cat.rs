@@ -38,7 +38,7 @@ pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
     visit(
         &args.source,
         &args.paths,
-        &args.source_args.options()?,
+        &args.source_args.options()?.without_bounds(),
         |found, _| match found.node {
             Node::File(file) => write_file(&*file, found.path, &mut out),
             _ => Err(Stop::Failed(failed(found.path, "is a directory"))),
@@ -48,6 +48,12 @@ pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
 
 fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut File) -> Result<(), Stop> {
     let fail = |error: Error| Stop::Failed(failed(path, error));
+    if let Some(mut stream) = file.stream().map_err(fail)? {
+        while let Some(piece) = stream.next().map_err(fail)? {
+            out.write_all(&piece)?;
+        }
+        return Ok(());
+    }
     let open = file.open().map_err(fail)?;
     let mut scratch = Vec::new();
     let mut offset = 0;

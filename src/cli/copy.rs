@@ -7,6 +7,7 @@ use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
 use super::{Failure, TreeArgs, logging, show_path};
 use crate::array::time::now;
+use crate::layout::Stream;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, OpenFile};
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, ProgressBar};
@@ -15,7 +16,7 @@ use signal_hook::flag;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,7 +101,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     }
     let into = !args.no_target_directory && args.dest.is_dir();
     let mut names = HashSet::new();
-    let options = args.source_args.options()?;
+    let options = args.source_args.options()?.without_bounds();
     let visited = visit(&args.source, &args.paths, &options, |found, failures| {
         let target = match into {
             true => copier.target(&found)?,
@@ -204,7 +205,11 @@ impl Copier<'_> {
                 }
                 // What fails is told when it is copied.
                 match node {
-                    Node::File(file) => bar.inc_length(file.len().unwrap_or(0)),
+                    // What is streamed tells how far it is when it is copied.
+                    Node::File(file) => match file.stream() {
+                        Ok(Some(_)) => {}
+                        _ => bar.inc_length(file.len().unwrap_or(0)),
+                    },
                     Node::Directory(directory) => {
                         if let Ok(listing) = directory.list() {
                             let names = (0..).map_while(|index| listing.get(index));
@@ -298,19 +303,59 @@ impl Copier<'_> {
                 return Ok(());
             }
         }
-        let open = file.open().map_err(read)?;
+        let stream = file.stream().map_err(read)?;
+        let open = match &stream {
+            Some(_) => None,
+            None => Some(file.open().map_err(read)?),
+        };
         let part = target.with_file_name(PART);
         let out = part_file(&part).map_err(write)?;
         self.bar.set_message(show_path(Path::new(path)));
-        let filled = self.fill(&*open, &out, target, path);
-        if let Err(stop) = filled {
-            fs::remove_file(&part).map_err(write)?;
-            return Err(stop);
+        let filled = match (stream, open) {
+            (Some(stream), _) => self.pour(stream, &out, target, path),
+            (None, Some(open)) => self.fill(&*open, &out, target, path).map(|()| open.len()),
+            (None, None) => Ok(0),
+        };
+        match filled {
+            Err(stop) => {
+                fs::remove_file(&part).map_err(write)?;
+                return Err(stop);
+            }
+            Ok(bytes) => self.bytes = self.bytes.saturating_add(bytes),
         }
         fs::rename(&part, target).map_err(write)?;
         self.copied += 1;
-        self.bytes = self.bytes.saturating_add(open.len());
         Ok(())
+    }
+
+    /// Copies what comes one after the other, and gives how many bytes that were. The bar takes as much longer as that will be, by what came so far.
+    fn pour(
+        &self,
+        mut stream: Box<dyn Stream>,
+        mut out: &File,
+        target: &Path,
+        path: &OsStr,
+    ) -> Result<u64, Stop> {
+        let (mut bytes, mut expected) = (0u64, 0u64);
+        while let Some(piece) = stream.next().map_err(|error| failed(path, error))? {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(Stop::Closed);
+            }
+            out.write_all(&piece)
+                .map_err(|error| cannot_write(target, error))?;
+            let length = piece.len() as u64;
+            bytes = bytes.saturating_add(length);
+            let now = (bytes as f64 / stream.done()) as u64;
+            if stream.done() > 0.0 {
+                self.bar.inc_length(now.saturating_sub(expected));
+                self.bar.dec_length(expected.saturating_sub(now));
+                expected = now;
+            }
+            self.bar.inc(length);
+        }
+        self.bar.inc_length(bytes.saturating_sub(expected));
+        self.bar.dec_length(expected.saturating_sub(bytes));
+        Ok(bytes)
     }
 
     /// Copies all bytes, several pieces at once.

@@ -3,6 +3,7 @@
 use super::mount_options::MountFlags;
 use super::{Failure, TreeArgs, check_source, daemon, logging, open_tree, paths, show_path, stale};
 use crate::error::Result as LibraryResult;
+use crate::export;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
 use crate::tree::Options;
 use crate::tree::Tree;
@@ -69,6 +70,12 @@ pub(super) struct MountArgs {
     /// List `at`, the directory of all that was, in the directory of each array
     #[arg(long)]
     show_at: bool,
+    /// The most values (rows times columns) of a `table.csv`: its length is known only when all of it was written once
+    #[arg(long, value_name = "N", default_value_t = export::Options::default().csv_values)]
+    csv_values: u64,
+    /// Leave exports (`table.csv` and other files that are made of columns) out of listings, for those who copy trees
+    #[arg(long)]
+    hide_exports: bool,
     /// Threads that answer requests [default: one for each core, 2 to 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -170,6 +177,10 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
     check_nesting(&source, &mountpoint)?;
     let options = Options {
         show_at: args.show_at,
+        exports: export::Options {
+            hide: args.hide_exports,
+            csv_values: args.csv_values,
+        },
         ..args.source_args.options()?
     };
     let tree = open_tree(&source, &options)?;

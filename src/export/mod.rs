@@ -8,7 +8,7 @@ pub mod netcdf;
 pub mod table;
 
 use crate::error::Result;
-use crate::layout::Layout;
+use crate::layout::{Layout, Stream};
 use crate::names;
 use crate::view::{Role, View};
 use std::sync::Arc;
@@ -74,6 +74,14 @@ impl Format {
         match self {
             Format::Csv => csv::is_listed(view, options.csv_values),
             Format::NetCdf => Ok(netcdf::absent(view)?.is_none()),
+        }
+    }
+
+    /// The bytes of the file one after the other, where finding its length first would take as much work again.
+    pub fn stream(self, view: &Arc<View>) -> Result<Option<Box<dyn Stream>>> {
+        match self {
+            Format::Csv => Ok(Some(Box::new(csv::stream(view)?))),
+            _ => Ok(None),
         }
     }
 

@@ -41,6 +41,7 @@ impl Table {
                 labels,
                 stored: of.clone(),
                 cells: OnceLock::new(),
+                longest: OnceLock::new(),
             })
         });
         Ok(Table {
@@ -131,6 +132,7 @@ pub struct Column {
     /// The field as it is stored.
     pub stored: ViewField,
     cells: OnceLock<Arc<dyn Cells>>,
+    longest: OnceLock<u64>,
 }
 
 impl Column {
@@ -166,6 +168,18 @@ impl Column {
             0 => Ok(0),
             _ => Ok(at(rows.end)?.saturating_sub(at(rows.start)?)),
         }
+    }
+
+    /// The most bytes that the values in `rows` may have: of stored ones as many as they have, of labels those of the longest each.
+    pub fn most_bytes(&self, rows: &Range<u64>) -> Result<u64> {
+        let Some(labels) = &self.labels else {
+            return self.stored_bytes(rows);
+        };
+        let longest = self.longest.get_or_init(|| {
+            let lengths = labels.values().into_iter().map(<[u8]>::len);
+            lengths.max().unwrap_or(0) as u64
+        });
+        Ok(rows.end.saturating_sub(rows.start).saturating_mul(*longest))
     }
 
     /// Reads some rows, all of which are in memory at once: see [`Column::stored_bytes`].

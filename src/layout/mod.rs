@@ -28,6 +28,15 @@ pub trait Source: Send + Sync {
     }
 }
 
+/// Bytes that come one after the other; how many there will be is not known.
+pub trait Stream: Send {
+    /// The next of them; None at the end.
+    fn next(&mut self) -> Result<Option<Vec<u8>>>;
+
+    /// About how much of it all has come so far, from 0 to 1.
+    fn done(&self) -> f64;
+}
+
 impl Source for Vec<u8> {
     fn len(&self) -> u64 {
         Vec::len(self) as u64

@@ -5,7 +5,7 @@ use super::permissions::restricted;
 use super::view::{Shown, place};
 use crate::error::{Error, Result};
 use crate::export::Format;
-use crate::layout::Layout;
+use crate::layout::{Layout, Stream};
 use crate::view::View;
 use std::sync::Arc;
 
@@ -80,6 +80,34 @@ impl File for ExportFile {
             layout: self.layout()?,
             place: self.shown.place(),
         }))
+    }
+
+    fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
+        let place_of = self.shown.place();
+        let stream = self.shown.view().and_then(|view| self.format.stream(&view));
+        let stream = stream.map_err(|error| place(error, &place_of))?;
+        Ok(stream.map(|stream| -> Box<dyn Stream> {
+            Box::new(ExportStream {
+                stream,
+                place: place_of,
+            })
+        }))
+    }
+}
+
+/// The bytes of an export, whose errors name the array.
+struct ExportStream {
+    stream: Box<dyn Stream>,
+    place: String,
+}
+
+impl Stream for ExportStream {
+    fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        self.stream.next().map_err(|error| place(error, &self.place))
+    }
+
+    fn done(&self) -> f64 {
+        self.stream.done()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::permissions::Permissions;
 pub use crate::array::Piece;
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::Layout;
+use crate::layout::{Layout, Stream};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -139,6 +139,12 @@ pub trait File: Send + Sync {
     fn open_version(&self, version: u64) -> Result<Arc<dyn OpenFile>> {
         let _ = version;
         self.open()
+    }
+
+    /// Its bytes from the first to the last, for who wants all of them and need not know how many there are; None where finding that takes little
+    /// work.
+    fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
+        Ok(None)
     }
 
     /// Its exact length in bytes.

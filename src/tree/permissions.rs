@@ -8,6 +8,7 @@ use crate::array::fragment::Fragment;
 use crate::array::listing::{CommitKind, list_or_empty};
 use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
+use crate::layout::Stream;
 use crate::storage::{Audience, EntryType, Want};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -236,6 +237,10 @@ impl<F: Fn() -> Result<Permissions> + Send + Sync> File for Restricted<dyn File,
 
     fn open_version(&self, version: u64) -> Result<Arc<dyn OpenFile>> {
         self.inner.open_version(version)
+    }
+
+    fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
+        self.inner.stream()
     }
 
     fn attributes(&self) -> Result<Attributes> {

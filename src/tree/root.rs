@@ -41,6 +41,15 @@ pub struct Options {
     pub exports: export::Options,
 }
 
+impl Options {
+    /// The same without a bound on exports, for who reads one from its first byte to its last.
+    #[must_use]
+    pub fn without_bounds(mut self) -> Options {
+        self.exports.csv_values = u64::MAX;
+        self
+    }
+}
+
 /// An opened source, ready to be looked at.
 pub struct Tree {
     /// The directory that a mount shows.

@@ -17,9 +17,10 @@ use super::table::{Table, names};
 use crate::array::cache::{Keep, Key};
 use crate::array::part::Sink;
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Layout, Source};
+use crate::layout::{Layout, Source, Stream};
 use crate::view::View;
 use crate::view::parallel;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use text::Form;
@@ -36,8 +37,11 @@ const BLOCKS_AT_ONCE: u64 = 16;
 /// Bytes of text after which a block ends however few rows it has.
 const BLOCK_TEXT: usize = 4 << 20;
 
-/// Stored bytes of a row, or of several together, that are read at once.
-const STORED_AT_ONCE: u64 = 4 << 20;
+/// Bytes of the values in rows that are read at once, if they are more than one.
+const READ_AT_ONCE: u64 = 4 << 20;
+
+/// Bytes of the values in rows that are on their way at once when all are written one after the other.
+const ON_THE_WAY: u64 = 16 << 20;
 
 /// Why there is no `table.csv` of at most `most` values; None where there is one.
 pub fn absent(view: &View, most: u64) -> Result<Option<String>> {
@@ -65,6 +69,59 @@ pub fn is_listed(view: &View, most: u64) -> Result<bool> {
 pub fn layout(view: &Arc<View>) -> Result<Layout> {
     let body = Body::new(view)?;
     Layout::new(view.state(), vec![Box::new(header(view)), Box::new(body)])
+}
+
+/// The bytes of the file one after the other, each written once. Its length is not found.
+pub fn stream(view: &Arc<View>) -> Result<impl Stream + use<>> {
+    let writer = Writer::new(view)?;
+    Ok(Written {
+        rows: writer.table.rows()?,
+        writer,
+        row: 0,
+        ready: VecDeque::from([header(view)]),
+    })
+}
+
+/// All rows, written one after the other.
+struct Written {
+    writer: Writer,
+    rows: u64,
+    /// The first that is not yet written.
+    row: u64,
+    /// What is written and not yet asked for.
+    ready: VecDeque<Vec<u8>>,
+}
+
+impl Stream for Written {
+    fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.ready.is_empty() && self.row < self.rows {
+            let (mut parts, mut bytes) = (Vec::new(), 0u64);
+            let most = parallel::threads().saturating_mul(BLOCKS_AT_ONCE);
+            while self.row < self.rows && bytes < ON_THE_WAY && (parts.len() as u64) < most {
+                let (rows, more) = self.writer.few(self.row..self.rows)?;
+                self.row = rows.end;
+                bytes = bytes.saturating_add(more);
+                parts.push(rows);
+            }
+            let written = parallel::each(parts.len() as u64, |number| {
+                let mut text = Vec::new();
+                match parts.get(number as usize) {
+                    Some(rows) => self.writer.write_few(rows.clone(), &mut text, &mut |_, _| {}),
+                    None => Ok(()),
+                }?;
+                Ok::<_, Error>(text)
+            });
+            self.ready.extend(written?);
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    fn done(&self) -> f64 {
+        match self.rows {
+            0 => 1.0,
+            rows => self.row as f64 / rows as f64,
+        }
+    }
 }
 
 /// The first line.
@@ -130,7 +187,7 @@ impl Body {
         let cache = &self.writer.table.view().array().engine.cache;
         cache.made(key, length, keep, || {
             let mut text = Vec::with_capacity(length as usize);
-            self.writer.write(rows, &mut text, |_, _| Ok(()))?;
+            self.writer.write(rows, &mut text, |_, _| {})?;
             if text.len() as u64 != length {
                 let message = format!("{} bytes of text where there were {length}", text.len());
                 return Err(Error::corrupt(message));
@@ -197,7 +254,6 @@ impl Writer {
                     ends.push((row, out.len() as u64));
                     out.clear();
                 }
-                Ok(())
             })?;
             job.advance(last.saturating_sub(first));
             Ok(ends)
@@ -219,46 +275,46 @@ impl Writer {
         &self,
         rows: Range<u64>,
         out: &mut Vec<u8>,
-        mut done: impl FnMut(u64, &mut Vec<u8>) -> Result<()>,
+        mut done: impl FnMut(u64, &mut Vec<u8>),
     ) -> Result<()> {
         let mut row = rows.start;
         while row < rows.end {
-            let part = self.few(row..rows.end)?;
-            row = part.end;
-            self.write_few(part, out, &mut done)?;
+            let (few, _) = self.few(row..rows.end)?;
+            row = few.end;
+            self.write_few(few, out, &mut done)?;
         }
         Ok(())
     }
 
-    /// So many of `rows` from the first on that not too much is read at once; one at least.
-    fn few(&self, rows: Range<u64>) -> Result<Range<u64>> {
+    /// So many of `rows` from the first on that not too much is read at once, one at least, and about how many bytes that is.
+    fn few(&self, rows: Range<u64>) -> Result<(Range<u64>, u64)> {
         let mut rows = rows.start..rows.end.min(rows.start.saturating_add(BLOCK_ROWS));
         loop {
             let mut bytes = 0u64;
             for column in self.table.columns() {
-                bytes = bytes.saturating_add(column.stored_bytes(&rows)?);
+                bytes = bytes.saturating_add(column.most_bytes(&rows)?);
             }
             let count = rows.end.saturating_sub(rows.start);
-            if bytes <= STORED_AT_ONCE {
-                return Ok(rows);
+            if bytes <= READ_AT_ONCE {
+                return Ok((rows, bytes));
             }
             if count <= 1 {
                 // Text takes several times as much as what is stored.
                 let cache = &self.table.view().array().engine.cache;
-                cache
-                    .check_size(bytes.saturating_mul(4))
-                    .map_err(|e| e.in_part(format_args!("row {}", rows.start)))?;
-                return Ok(rows);
+                let check = cache.check_size(bytes.saturating_mul(4));
+                check.map_err(|e| e.in_part(format_args!("row {}", rows.start)))?;
+                return Ok((rows, bytes));
             }
             rows.end = rows.start.saturating_add(count / 2);
         }
     }
 
+    /// The same as [`Writer::write`] for rows that are read at once.
     fn write_few(
         &self,
         rows: Range<u64>,
         out: &mut Vec<u8>,
-        done: &mut impl FnMut(u64, &mut Vec<u8>) -> Result<()>,
+        done: &mut impl FnMut(u64, &mut Vec<u8>),
     ) -> Result<()> {
         let columns = self.table.columns().iter();
         let columns = columns.map(|column| column.read(rows.clone()));
@@ -273,7 +329,7 @@ impl Writer {
                 }
             }
             out.push(b'\n');
-            done(row.saturating_add(1), out)?;
+            done(row.saturating_add(1), out);
         }
         Ok(())
     }
