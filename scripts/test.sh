@@ -93,6 +93,7 @@ run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 
 run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
+run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 200
 run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then

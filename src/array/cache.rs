@@ -317,6 +317,15 @@ impl ChunkCache {
         Ok(())
     }
 
+    /// Counts `bytes` bytes that work in progress takes outside of the cache against its bound, as long as the answer lives.
+    pub fn borrow(&self, bytes: u64) -> Borrowed<'_> {
+        let mut state = lock(&self.state);
+        state.bytes = state.bytes.saturating_add(bytes);
+        self.evict(&mut state, 0);
+        self.stats.cache_bytes.set(state.bytes);
+        Borrowed { cache: self, bytes }
+    }
+
     /// Ends what [`ChunkCache::reserve`] began.
     pub fn release(&self, bytes: u64) {
         let mut state = lock(&self.state);
@@ -454,6 +463,22 @@ impl ChunkCache {
     }
 }
 
+/// Bytes that count against the bound of the cache until this is dropped.
+pub struct Borrowed<'a> {
+    cache: &'a ChunkCache,
+    bytes: u64,
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.cache.state);
+        state.bytes = state.bytes.saturating_sub(self.bytes);
+        self.cache.stats.cache_bytes.set(state.bytes);
+        drop(state);
+        self.cache.room.notify_all();
+    }
+}
+
 struct Landing<'a> {
     cache: &'a ChunkCache,
     key: Key,
@@ -532,6 +557,23 @@ mod tests {
             }
         });
         assert_eq!(loads.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_is_borrowed_drives_out_what_is_kept() {
+        let stats: Arc<Stats> = Arc::default();
+        let cache = ChunkCache::new(10_000, stats.clone());
+        for tile in 0..4 {
+            cache
+                .get(key(tile), 2000, Keep::Staying, || Ok(item(2000)))
+                .unwrap();
+        }
+        let before = stats.cache_bytes.get();
+        let borrowed = cache.borrow(5000);
+        assert!(stats.cache_bytes.get() <= 10_000);
+        assert!(stats.cache_evictions.get() >= 2);
+        drop(borrowed);
+        assert!(stats.cache_bytes.get() < before);
     }
 
     #[test]

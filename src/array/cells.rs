@@ -1,8 +1,10 @@
 //! The cells of one field in order: those of a fragment as they are stored, those of a view as a reader gets them.
 
+use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
 use super::field::Field;
 use super::fragment_info::FragmentInfo;
+use super::part::Sink;
 use super::piece::Piece;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -143,9 +145,12 @@ impl Cells for FragmentCells {
     }
 
     fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
-        match self.hold {
-            true => self.opened(content)?.read(range, scratch),
-            false => self.column.open(content, None)?.read(range, scratch),
+        if self.hold {
+            return self.opened(content)?.read(range, scratch);
         }
+        // One of very many: it is the others' turn before this one's chunk is used up.
+        let mut sink = Sink::new(scratch, Keep::Staying);
+        self.column.open(content, None)?.append(range, &mut sink)?;
+        Ok(sink.finish())
     }
 }

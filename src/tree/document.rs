@@ -136,11 +136,16 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<Content>> Made<S, R> {
             engine.remember(self.number("lengths", state), lengths.clone());
         }
         if let Form::Text(text) = &form
-            && self.document.freshness != Freshness::Live
+            && !self.is_stateless()
         {
             engine.keep_text(self.number("text", lengths.version), text.clone());
         }
         Ok((form, lengths))
+    }
+
+    /// Whether it changes all the time and has no states.
+    fn is_stateless(&self) -> bool {
+        self.document.freshness == Freshness::Live && (self.state)().is_none()
     }
 
     /// The text in the state `version`, if it is still in the cache.
@@ -171,11 +176,9 @@ where
             Some(known) => known,
             None => self.make(None)?.1,
         };
-        // What changes all the time has no states.
-        let stateless = self.document.freshness == Freshness::Live && (self.state)().is_none();
         Ok(Stat {
             len: lengths.ends.last().copied().unwrap_or(0),
-            version: if stateless { 0 } else { lengths.version },
+            version: if self.is_stateless() { 0 } else { lengths.version },
         })
     }
 

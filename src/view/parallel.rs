@@ -14,9 +14,9 @@ struct Permit;
 impl Permit {
     fn take() -> Option<Permit> {
         let most = available_parallelism().map_or(1, NonZeroUsize::get);
-        let more = |helpers| (helpers < most).then_some(helpers + 1);
+        let more = |helpers| (helpers < most).then(|| helpers + 1);
         let taken = HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then_some(Permit)
+        taken.is_ok().then(|| Permit)
     }
 }
 

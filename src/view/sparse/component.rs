@@ -40,23 +40,60 @@ pub(super) struct Block {
     /// How many.
     pub count: u64,
     /// In the view's order.
-    pub runs: Vec<Run>,
+    pub runs: Runs,
+}
+
+/// Runs, in pieces as large as most chunks: in the cache both take each other's place, and what one leaves has to fit the other. Blocks in one
+/// piece of a MiB made the memory of a mount with a full cache of 256 MiB half as much again.
+#[derive(Default)]
+pub(super) struct Runs(Vec<Vec<Run>>);
+
+impl Runs {
+    /// Of 16 bytes each.
+    const PIECE: usize = 4096;
+
+    fn push(&mut self, run: Run) {
+        match self.0.last_mut() {
+            Some(piece) if piece.len() < Self::PIECE => piece.push(run),
+            Some(_) => {
+                let mut piece = Vec::with_capacity(Self::PIECE);
+                piece.push(run);
+                self.0.push(piece);
+            }
+            // The first grows as it needs: most blocks of few members have few runs.
+            None => self.0.push(vec![run]),
+        }
+    }
+
+    fn get(&self, i: usize) -> Option<&Run> {
+        self.0.get(i / Self::PIECE)?.get(i % Self::PIECE)
+    }
+
+    /// The number of the run that holds place `at` of the block.
+    fn holding(&self, at: u64) -> usize {
+        let from = |run: &Run| u64::from(run.at) <= at;
+        let piece = self.0.partition_point(|piece| piece.first().is_some_and(from));
+        let piece = piece.saturating_sub(1);
+        let within = self.0.get(piece).map_or(0, |runs| runs.partition_point(from));
+        (piece * Self::PIECE + within).saturating_sub(1)
+    }
+
+    fn memory(&self) -> u64 {
+        let runs: usize = self.0.iter().map(Vec::capacity).sum();
+        (runs * size_of::<Run>()) as u64
+    }
 }
 
 impl Block {
     fn memory(&self) -> u64 {
-        (self.runs.capacity() * size_of::<Run>()) as u64
+        self.runs.memory()
     }
 
     /// The pieces of the cells in `cells`, counted in the component: member, first cell of the fragment, and how many.
     pub(super) fn pieces(&self, cells: Range<u64>) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
         let from = cells.start.saturating_sub(self.cell);
         let to = cells.end.saturating_sub(self.cell).min(self.count);
-        let first = self
-            .runs
-            .partition_point(|run| u64::from(run.at) <= from)
-            .saturating_sub(1);
-        (first..self.runs.len()).map_while(move |i| {
+        (self.runs.holding(from)..).map_while(move |i| {
             let run = self.runs.get(i)?;
             let end = self.runs.get(i + 1).map_or(self.count, |next| u64::from(next.at));
             let (start, end) = (from.max(u64::from(run.at)), to.min(end));
@@ -220,9 +257,7 @@ impl<K: Key + 'static> Component<K> {
         })?;
         let mut members = self.members();
         for &unsorted in &outline.unsorted {
-            if let Some(member) = members.get_mut(unsorted) {
-                member.sorted = Some(Arc::new(Sorted::new(&member.input, rules)?));
-            }
+            sort(&mut members, unsorted, rules)?;
         }
         let plan = Arc::new(Plan { members, outline });
         *known = Some(plan.clone());
@@ -244,6 +279,9 @@ impl<K: Key + 'static> Component<K> {
         let first = self.inputs.first().and_then(|input| input.info.path.parent());
         let path = first.map_or_else(String::new, |path| path.display().to_string());
         let job = engine.work.start(path, "merging fragments", candidates);
+        let windows = rules.memory.saturating_mul(parallel::threads());
+        // A candidate in a window takes 64 bytes and less, but for long strings.
+        let _windows = engine.cache.borrow(windows.min(candidates.saturating_mul(64)));
         loop {
             match checkpoints(rules, &members, &job) {
                 Ok(checkpoints) => {
@@ -254,11 +292,7 @@ impl<K: Key + 'static> Component<K> {
                 }
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Unsorted(Unsorted { input })) => {
-                    let Some(member) = members.get_mut(input).filter(|member| member.sorted.is_none()) else {
-                        return Err(Error::new(ErrorKind::Internal, "a member that is none"));
-                    };
-                    log::info!("{}: its cells are sorted first", member.input.info.path.display());
-                    member.sorted = Some(Arc::new(Sorted::new(&member.input, rules)?));
+                    sort(&mut members, input, rules)?;
                     unsorted.push(input);
                 }
             }
@@ -266,12 +300,26 @@ impl<K: Key + 'static> Component<K> {
     }
 }
 
+/// Sorts the candidates of member `number`, which is not sorted yet.
+fn sort<K: Key>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Result<()> {
+    let member = members.get(number).filter(|member| member.sorted.is_none());
+    let Some(input) = member.map(|member| member.input.clone()) else {
+        return Err(Error::new(ErrorKind::Internal, "a member that is none"));
+    };
+    log::info!("{}: its cells are sorted first", input.info.path.display());
+    let sorted = Arc::new(Sorted::new(&input, members, rules)?);
+    if let Some(member) = members.get_mut(number) {
+        member.sorted = Some(sorted);
+    }
+    Ok(())
+}
+
 /// The block of a fragment whose cells are those of the view: some millions around `cell`.
 fn stored(input: &Input, known: u64, cell: u64) -> Block {
     const CELLS: u64 = 1 << 30;
     let first = cell / CELLS * CELLS;
     let count = CELLS.min(known - first);
-    let mut runs = Vec::new();
+    let mut runs = Runs::default();
     let mut at = 0u64;
     for cells in input.cells(first..first + count) {
         runs.push(Run {
@@ -431,7 +479,7 @@ impl<K: Key> Plan<K> {
             Stop::Unsorted(_) => changed(),
         };
         let mut merge = Merge::new(rules, &self.members, &from.ranks, &to.ranks, [None; 2]).map_err(stop)?;
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs = Runs::default();
         let (mut count, mut expected) = (0u32, (u32::MAX, 0));
         while let Some((member, rank, stays)) = merge.next().map_err(stop)? {
             if !stays {

@@ -2,7 +2,7 @@
 
 use super::super::column::Runs;
 use super::super::{Role, ViewField};
-use super::{Merged, Piece as Run, find_field};
+use super::{HELD, Merged, Piece as Run, find_field};
 use crate::array::cells::{Cells, FragmentCells};
 use crate::array::column::Content;
 use crate::array::piece::Piece;
@@ -86,7 +86,10 @@ impl Gather {
                 && found.cell_val_num == wanted.cell_val_num
                 && found.nullable == wanted.nullable;
             match same {
-                true => Stored::Cells(FragmentCells::new(info.clone(), found.clone())),
+                true => {
+                    let hold = self.stored.len() <= HELD;
+                    Stored::Cells(FragmentCells::new(info.clone(), found.clone()).holding(hold))
+                }
                 false => Stored::Changed(
                     info.place(
                         Error::corrupt(format!(

@@ -68,10 +68,19 @@ pub(super) struct Sorted<K> {
 }
 
 impl<K: Key> Sorted<K> {
-    /// Sorts the candidates of `input`. `LimitExceeded` where they take more memory than windows may.
-    pub(super) fn new(input: &Input, rules: &Rules) -> Result<Sorted<K>> {
+    /// The bytes that the sorted candidates of `input` take.
+    fn memory(input: &Input) -> u64 {
         let each = size_of::<K>() as u64 + 4 * 8;
-        if input.count().saturating_mul(each) > rules.memory {
+        input.count().saturating_mul(each)
+    }
+
+    /// Sorts the candidates of `input`. `LimitExceeded` where they take, with those of `others` that are sorted too, more memory than windows may.
+    pub(super) fn new(input: &Input, others: &[Member<K>], rules: &Rules) -> Result<Sorted<K>> {
+        let sorted = others.iter().filter(|member| member.sorted.is_some());
+        let others = sorted.fold(0u64, |sum, member| {
+            sum.saturating_add(Self::memory(&member.input))
+        });
+        if others.saturating_add(Self::memory(input)) > rules.memory {
             let message = format!("{} cells that are not in the array's order", input.count());
             return Err(input.info.place(Error::limit(message).at(0)));
         }

@@ -40,6 +40,9 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The files of more fragments are not held open, and their chunks stay in the cache while others take their turn.
+const HELD: usize = 64;
+
 /// The fragments of a sparse array merged.
 pub(super) struct Sparse {
     array: Arc<Array>,
@@ -139,8 +142,6 @@ impl Sparse {
         let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
         let array = &self.array;
         let listing = &self.snapshot.listing;
-        /// The files of more fragments are not held open.
-        const HELD: usize = 64;
         let fragments = self.snapshot.fragment_list();
         let hold = fragments.len() <= HELD;
         // Without cells it does not matter whether conditions can be evaluated.
@@ -168,7 +169,7 @@ impl Sparse {
             order,
             times,
             duplicates: self.schema.allows_duplicates,
-            memory: array.engine.cache.capacity() / 2 / parallel::threads(),
+            memory: array.engine.cache.capacity() / 4 / parallel::threads(),
         };
         Ok(Components::new(self.array.clone(), self.state, rules, inputs))
     }

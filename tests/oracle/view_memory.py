@@ -1,0 +1,81 @@
+"""A sparse view of very many fragments that overlap: right, and within the memory that the cache is given.
+
+`python3 view_memory.py [--fragments N]`. The last line is `N passed, N failed`.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import tiledb
+
+from mount import mounted, stats
+
+CELLS = 8192
+"""Of a fragment: a chunk of 64 KiB of coordinates and another of values."""
+CACHE = 96 << 20
+BESIDES = 64 << 20
+"""Bytes that a mount may take besides its cache."""
+START = 1_700_000_000_000
+
+
+def write(path, fragments):
+    """An array whose fragments all cover the same part of the domain."""
+    dimension = tiledb.Dim("x", domain=(0, 2**40), tile=2**20, dtype=np.int64)
+    attribute = tiledb.Attr("a", dtype=np.int64, filters=[tiledb.ZstdFilter(1)])
+    tiledb.Array.create(path, tiledb.ArraySchema(
+        domain=tiledb.Domain(dimension), attrs=[attribute], sparse=True, capacity=CELLS,
+        coords_filters=[tiledb.ZstdFilter(1)],
+    ))
+    draw = np.random.default_rng(7)
+    newest = {}
+    for number in range(fragments):
+        x = np.unique(draw.integers(0, 2**23, CELLS))
+        a = np.arange(x.size, dtype=np.int64) + number * CELLS
+        with tiledb.open(path, "w", timestamp=START + number) as array:
+            array[x] = a
+        newest.update(zip(x.tolist(), a.tolist()))
+    x = np.array(sorted(newest), np.int64)
+    return x, np.array([newest[key] for key in x.tolist()], np.int64)
+
+
+def peak(point):
+    """The most memory that the process behind a mount had, in bytes."""
+    found = subprocess.run(["pgrep", "-f", f"mount .*{point}"], capture_output=True, text=True).stdout.split()
+    status = Path("/proc", found[0], "status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
+
+
+def main():
+    """Writes, mounts, compares."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fragments", type=int, default=1000)
+    args = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="tiledbfs-memory-")
+    failures = []
+    try:
+        x, a = write(f"{folder}/array", args.fragments)
+        with mounted(f"{folder}/array", "--cache-size", str(CACHE)) as point:
+            for name, expected in (("x", x), ("a", a), ("a", a)):
+                got = np.fromfile(point / f"data/columns/{name}/data.bin", np.int64)
+                if not np.array_equal(got, expected):
+                    failures.append(f"{name}: {got.size} values differ from the {expected.size} expected")
+            most, counts = peak(point), stats(point)
+        chunks = counts["chunks_decoded"]
+        print(f"{args.fragments} fragments, {x.size} cells: at most {most >> 20} MiB with a cache of {CACHE >> 20} MiB, {chunks} chunks decoded")
+        if most > CACHE + BESIDES:
+            failures.append(f"{most} bytes of memory, where {CACHE + BESIDES} are allowed")
+    finally:
+        shutil.rmtree(folder)
+    for failure in failures:
+        print(failure)
+    print(f"{4 - len(failures)} passed, {len(failures)} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
