@@ -285,7 +285,7 @@ impl Grid {
 
 impl Variable {
     /// A variable of one value a cell, and nothing said of it.
-    fn new(name: String, of: Of, field: usize, datatype: Datatype) -> Variable {
+    pub(super) fn new(name: String, of: Of, field: usize, datatype: Datatype) -> Variable {
         Variable {
             name,
             of,

@@ -2,9 +2,12 @@
 //!
 //! In order: superblock, the root's object header, the object headers of dimensions without coordinates and of variables, a global heap, and the data of
 //! the variables in the order of the [`Grid`]. Headers and data begin at multiples of 8, the first data at one of 64.
+#![doc = include_str!("example.md")]
 
 mod hdf5;
 mod lookup3;
+#[cfg(test)]
+mod tests;
 
 use super::grid::{self, Grid, Naming, Of, Value, Variable};
 use crate::array::cache::{Keep, Key};
@@ -80,7 +83,7 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
         chunk: 0,
     };
     let header = engine.cache.made(key, 8192, Keep::Staying, || {
-        let header = header(&grid)?;
+        let header = header(&grid, env!("CARGO_PKG_VERSION"))?;
         let memory = header.capacity() as u64;
         Ok((header, memory))
     })?;
@@ -141,8 +144,8 @@ struct Places {
     end: u64,
 }
 
-/// All that is before the data.
-fn header(grid: &Grid) -> Result<Vec<u8>> {
+/// All that is before the data, as this `version` of the program writes it.
+fn header(grid: &Grid, version: &str) -> Result<Vec<u8>> {
     let dimensions = dimensions(grid);
     let axes = grid.shape.len();
     let inner = dimensions.len().saturating_sub(axes);
@@ -153,9 +156,13 @@ fn header(grid: &Grid) -> Result<Vec<u8>> {
         data: vec![0; grid.variables.len()],
         end: 0,
     };
-    let places = places(grid, dimensions.len(), &objects(grid, &dimensions, &none))?;
+    let places = places(
+        grid,
+        dimensions.len(),
+        &objects(grid, version, &dimensions, &none),
+    )?;
     let mut out = hdf5::superblock(places.end);
-    for object in objects(grid, &dimensions, &places) {
+    for object in objects(grid, version, &dimensions, &places) {
         out.extend_from_slice(&object);
         out.resize(out.len().next_multiple_of(8), 0);
     }
@@ -200,12 +207,12 @@ fn places(grid: &Grid, dimensions: usize, objects: &[Vec<u8>]) -> Result<Places>
 }
 
 /// The object headers: the root's, those of dimensions without coordinates, those of variables.
-fn objects(grid: &Grid, dimensions: &[(&str, u64)], places: &Places) -> Vec<Vec<u8>> {
+fn objects(grid: &Grid, version: &str, dimensions: &[(&str, u64)], places: &Places) -> Vec<Vec<u8>> {
     let axes = grid.shape.len();
     let inner = dimensions.get(axes..).unwrap_or_default();
     let names = inner.iter().map(|(name, _)| *name);
     let names = names.chain(grid.variables.iter().map(|variable| &*variable.name));
-    let mut out = vec![root(grid, places.objects.len(), names.zip(&places.objects)).header()];
+    let mut out = vec![root(grid, version, names.zip(&places.objects).collect()).header()];
     for (number, (_, len)) in inner.iter().enumerate() {
         let mut messages = Messages::default();
         messages.dataset(&[*len], &hdf5::single(1), NOWHERE, len.saturating_mul(4));
@@ -225,15 +232,14 @@ fn objects(grid: &Grid, dimensions: &[(&str, u64)], places: &Places) -> Vec<Vec<
 }
 
 /// The root group.
-fn root<'a>(grid: &Grid, count: usize, links: impl Iterator<Item = (&'a str, &'a u64)>) -> Messages {
+fn root(grid: &Grid, version: &str, links: Vec<(&str, &u64)>) -> Messages {
     const CONVENTIONS: &str = "Conventions";
     let mut messages = Messages::default();
-    messages.group(count as u64);
-    for (order, (name, address)) in links.enumerate() {
+    messages.group(links.len() as u64);
+    for (order, (name, address)) in links.into_iter().enumerate() {
         messages.link(order as u64, name, *address);
     }
-    let properties = concat!("version=2,tiledbfs=", env!("CARGO_PKG_VERSION"));
-    messages.text("_NCProperties", properties);
+    messages.text("_NCProperties", &format!("version=2,tiledbfs={version}"));
     if grid.attributes.iter().all(|(name, _)| name != CONVENTIONS) {
         messages.text(CONVENTIONS, "CF-1.12");
     }

@@ -1,0 +1,133 @@
+use super::*;
+use crate::array::Array;
+use crate::array::time::TimeRange;
+use crate::view::DimRange;
+use std::path::{Path, PathBuf};
+
+/// The file that the documentation of this module shows.
+fn example() -> Vec<u8> {
+    let axis = Variable::new("d".to_owned(), Of::Axis(0), 0, Datatype::Int16);
+    let mut values = Variable::new("a".to_owned(), Of::Values, 1, Datatype::Char);
+    values.inner = Some(("a_strlen".to_owned(), 3));
+    let grid = Grid {
+        shape: vec![2],
+        variables: vec![axis, values],
+        attributes: vec![("n".to_owned(), Value::Numbers(Datatype::Uint8, vec![7]))],
+    };
+    let mut file = header(&grid, "0.1.0").unwrap();
+    file.extend_from_slice(b"\x01\0\x02\0\0\0\0\0onetwo\0\0");
+    file
+}
+
+/// Bytes as `hexdump -C` shows them.
+fn dump(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    let mut before: &[u8] = &[];
+    for (i, line) in bytes.chunks(16).enumerate() {
+        if line == before {
+            out += if out.ends_with("*\n") { "" } else { "*\n" };
+            continue;
+        }
+        before = line;
+        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (left, right) = hex.split_at(8);
+        let text = line.iter().map(|&byte| match byte {
+            b' '..=b'~' => byte as char,
+            _ => '.',
+        });
+        let text: String = text.collect();
+        out += &format!(
+            "{:08x}  {}  {}  |{text}|\n",
+            16 * i,
+            left.join(" "),
+            right.join(" ")
+        );
+    }
+    out + &format!("{:08x}\n", bytes.len())
+}
+
+#[test]
+fn the_file_is_the_one_that_is_shown() {
+    let shown = include_str!("example.md").split("```text\n").nth(1).unwrap();
+    let dump = dump(&example());
+    assert!(shown == format!("{dump}```\n"), "\n{dump}");
+}
+
+/// The dense arrays below a directory.
+fn arrays(below: &Path, out: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = std::fs::read_dir(below)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    entries.sort();
+    for path in entries.into_iter().filter(|path| path.is_dir()) {
+        if path.join("__schema").is_dir() || path.join("__array_schema.tdb").is_file() {
+            out.push(path);
+        } else {
+            arrays(&path, out);
+        }
+    }
+}
+
+/// A number below `end`, at random.
+fn below(seed: &mut u64, end: u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*seed >> 33) % end.max(1)
+}
+
+#[test]
+fn files_are_as_long_as_they_say_and_headers_decode_nothing() {
+    let mut paths = Vec::new();
+    arrays(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"),
+        &mut paths,
+    );
+    let (mut files, mut seed) = (0, 7);
+    for path in paths {
+        let array = Array::open(&path).unwrap();
+        let Ok(whole) = array.at(TimeRange::ALL).open() else {
+            continue;
+        };
+        if absent(&whole).unwrap().is_some() {
+            continue;
+        }
+        let region = whole.region().unwrap().unwrap();
+        // Its first cell too.
+        let first = region.iter().map(|range| DimRange {
+            lo: Some(range.lo.clone()),
+            hi: Some(range.lo.clone()),
+        });
+        let part = array.at(TimeRange::ALL).subarray(first).open().unwrap();
+        for view in [Arc::new(whole), Arc::new(part)] {
+            let decoded = array.engine.stats.chunks_decoded.get();
+            let file = layout(&view).unwrap();
+            let mut scratch = Vec::new();
+            let head = file.read(0..512, &mut scratch).unwrap().to_vec();
+            assert_eq!(head[28..36], file.len().to_le_bytes(), "{}", path.display());
+            assert_eq!(
+                array.engine.stats.chunks_decoded.get(),
+                decoded,
+                "{}",
+                path.display()
+            );
+            if file.len() > 1 << 24 {
+                continue;
+            }
+            // Some are damaged.
+            let Ok(all) = file.read(0..u64::MAX, &mut scratch) else {
+                continue;
+            };
+            let all = all.to_vec();
+            assert_eq!(all.len() as u64, file.len());
+            let other = layout(&view).unwrap();
+            for _ in 0..20 {
+                let start = below(&mut seed, file.len());
+                let end = start + below(&mut seed, 300);
+                let piece = other.read(start..end, &mut scratch).unwrap();
+                assert_eq!(*piece, all[start as usize..(end as usize).min(all.len())]);
+            }
+            files += 1;
+        }
+    }
+    assert!(files > 20, "{files} files");
+}
