@@ -33,6 +33,7 @@ use crate::view::{Role, View, ViewField};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use unicode_normalization::UnicodeNormalization;
 
 /// The value of an attribute of a grid or of a variable.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +62,8 @@ pub type Attributes = Vec<(String, Value)>;
 pub enum Naming {
     /// Those of the directories of columns, but for `zarr.json`, which becomes `%7Aarr.json`.
     Zarr,
-    /// The same with `_` in front of those that begin with what netCDF does not let names begin with.
+    /// Those of the directories of columns, as far as netCDF knows them: with `_` in front of what may not be first, in Unicode's composed form
+    /// (NFC), control characters and a blank at the end percent-encoded.
     NetCdf,
 }
 
@@ -519,14 +521,31 @@ fn meaning(datatype: Datatype, label: &[u8]) -> String {
 }
 
 impl Naming {
+    /// `name`, a component of a path, as a format has it.
     fn name(self, name: String) -> String {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
         match self {
             Naming::Zarr if name == "zarr.json" => "%7Aarr.json".to_owned(),
-            Naming::NetCdf if !name.starts_with(plain) => names::within(&format!("_{name}"), names::MAX),
-            _ => name,
+            Naming::Zarr => name,
+            Naming::NetCdf => names::within(&netcdf_name(&name), names::MAX),
         }
     }
+}
+
+fn netcdf_name(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
+    let mut out = if name.starts_with(plain) { "" } else { "_" }.to_owned();
+    // The form in which netcdf-c looks for names, whatever is stored.
+    for c in name.nfc() {
+        match c.is_ascii_control() {
+            true => out += &format!("%{:02X}", u32::from(c)),
+            false => out.push(c),
+        }
+    }
+    if out.ends_with(' ') {
+        out.pop();
+        out += "%20";
+    }
+    out
 }
 
 /// A name that nothing else has, of something beside what is called `name`.

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unicodedata
 import warnings
 from pathlib import Path
 
@@ -56,7 +57,9 @@ class Variable:
 
 def nc_name(encoded):
     """A name under `columns/` as netCDF has it."""
-    return encoded if re.match(r"[A-Za-z0-9_]|[^\x00-\x7f]", encoded) else "_" + encoded
+    name = re.sub(r"[\x01-\x1f\x7f]", lambda found: f"%{ord(found[0]):02X}", unicodedata.normalize("NFC", encoded))
+    name = re.sub(" $", "%20", name)
+    return within(name if re.match(r"[A-Za-z0-9_]|[^\x00-\x7f]", encoded) else "_" + name, 255)
 
 
 def within(name, size):

@@ -56,13 +56,13 @@ class Writer:
 
 def write_names(writer):
     """Names that a file system, netCDF or HDF5 may stumble over, and that others are made from."""
-    plain = ["a/b", "50%", ".hidden", 'q"uote', "a,b", "sp ace", " lead", "-minus", "größe", "长度", "+", "zarr.json", "7", "a__validity", "CLASS", "b_cell"]
+    plain = ["a/b", "50%", ".hidden", 'q"uote', "a,b", "sp ace", " lead", "-minus", "größe", "长度", "+", "zarr.json", "7", "a__validity", "CLASS", "b_cell", "trail ", "tab\there", "del\x7f", "e\u0301"]
     attrs = [Attr(name, "INT16") for name in plain]
     attrs += [Attr("a", "INT16", nullable=True), Attr("b", "INT16", 3), Attr("x" * 255, "UINT32", nullable=True), Attr("é" * 120, "FLOAT32", 2)]
     attrs += [Attr("t", "CHAR", 4, nullable=True), Attr("t_strlen", "INT8"), Attr("(", "INT8", 2, nullable=True)]
     axes = [Dim("row/col", "INT32", 0, 3, 2), Dim("%", "INT32", 0, 4, 5)]
     uri = writer.array("names", attrs, axes=axes)
-    writer.lib.put_metadata(uri, [("a/b", "INT32", np.array([1])), ("-", "UINT8", np.array([1, 2])), ("_hidden", "INT8", np.array([1])), ("é", "STRING_UTF8", "ü".encode())])
+    writer.lib.put_metadata(uri, [("a/b", "INT32", np.array([1])), ("-", "UINT8", np.array([1, 2])), ("_hidden", "INT8", np.array([1])), ("o\u0308 ", "STRING_UTF8", "ü".encode())])
 
 
 def write_extremes(writer):

@@ -97,6 +97,10 @@ fn names_are_those_of_columns_but_where_a_format_has_others() {
         ],
         ["_%FFx", "_-", "_a", "9", "é", "zarr.json"]
     );
+    assert_eq!(
+        [name("e\u{301}"), name("a\tb\u{7f}"), name(" a  ")],
+        ["é", "a%09b%7F", "_ a %20"]
+    );
     let long = name(&format!("+{}", "x".repeat(254)));
     assert!(long.len() == 255 && long.starts_with("_+xx") && long.contains('~'));
     assert_eq!(Naming::Zarr.name("zarr.json".to_owned()), "%7Aarr.json");
