@@ -60,7 +60,7 @@ pub type Attributes = Vec<(String, Value)>;
 /// The names that a grid is to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Naming {
-    /// Those of the directories of columns, but for `zarr.json`, which becomes `%7Aarr.json`.
+    /// Those of the directories of columns, but for `zarr.json`, which becomes `%7Aarr.json`. Text is left out.
     Zarr,
     /// Those of the directories of columns, as far as netCDF knows them: with `_` in front of what may not be first, in Unicode's composed form
     /// (NFC), control characters and a blank at the end percent-encoded.
@@ -236,6 +236,9 @@ impl Grid {
             let Some((datatype, number)) = exported(shown) else {
                 continue;
             };
+            if naming == Naming::Zarr && datatype == Datatype::Char {
+                continue;
+            }
             let attribute = match shown.role {
                 Role::Dimension(i) => {
                     let mut axis = Variable::new(name, Of::Axis(i), field, datatype);
@@ -257,15 +260,13 @@ impl Grid {
             variable.attributes.extend(flags(view, attribute, datatype)?);
             let suffix = inner_suffix(datatype, number);
             variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, &mut taken), number));
-            variable.fill = attribute.fill_value.clone();
-            convert(variable.unit, datatype, &mut variable.fill);
+            let mut fill = attribute.fill_value.clone();
+            convert(variable.unit, datatype, &mut fill);
+            variable.fill = null(attribute, fill);
             variable.fill_value = fill_value(attribute, written.get(field).copied().unwrap_or(false));
             if !attribute.nullable {
                 variables.push(variable);
                 continue;
-            }
-            if shown.datatype.kind() == Kind::Datetime {
-                variable.fill = NOT_A_TIME.to_le_bytes().repeat(number as usize);
             }
             variable.nullable = true;
             let validity = made_up(&variable.name, "__validity", &mut taken);
@@ -313,18 +314,50 @@ impl Variable {
 
     /// Its values in `view`, the one that its grid is of, as the formats have them: their [`Content::Data`].
     pub fn open(&self, view: &View) -> Result<Arc<dyn Cells>> {
-        let cells = view.open(self.field)?;
+        Ok(self.clone().over(view.open(self.field)?))
+    }
+
+    /// The same in a box, of a variable that is no axis: see [`View::open_box`].
+    pub fn open_box(&self, view: &View, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
+        Ok(self.clone().over(view.open_box(self.field, first, shape)?))
+    }
+
+    fn over(self, cells: Arc<dyn Cells>) -> Arc<dyn Cells> {
         let as_stored = self.of != Of::Validity
             && self.unit.is_none()
             && !self.nullable
             && self.datatype != Datatype::Bool;
-        Ok(match as_stored {
+        match as_stored {
             true => cells,
             false => Arc::new(GridCells {
-                variable: self.clone(),
+                variable: self,
                 cells,
             }),
-        })
+        }
+    }
+}
+
+/// The values of attribute `field` of a view as in a grid, but that dates are as they are stored. `NotFound` for what is not among the variables of a
+/// grid.
+pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
+    let missing = || Error::not_found(format!("field {field} is no attribute of a grid"));
+    let shown = view.fields().get(field).ok_or_else(missing)?;
+    let (Role::Attribute(index), Some((datatype, number))) = (shown.role, exported(shown)) else {
+        return Err(missing());
+    };
+    let attribute = view.schema().attributes.get(index).ok_or_else(missing)?;
+    let mut variable = Variable::new(String::new(), Of::Values, field, datatype);
+    variable.number = number;
+    variable.nullable = attribute.nullable;
+    variable.fill = null(attribute, attribute.fill_value.clone());
+    variable.open(view)
+}
+
+/// What stands for a null: `fill`, the fill value as a grid has it, or not-a-time.
+fn null(attribute: &Attribute, fill: Vec<u8>) -> Vec<u8> {
+    match attribute.datatype.kind() {
+        Kind::Datetime if attribute.nullable => NOT_A_TIME.to_le_bytes().repeat(fill.len() / 8),
+        _ => fill,
     }
 }
 

@@ -6,6 +6,8 @@ pub mod csv;
 pub mod grid;
 pub mod netcdf;
 pub mod table;
+pub mod tiff;
+pub mod zarr;
 
 use crate::error::Result;
 use crate::layout::{Layout, Stream};
@@ -90,6 +92,45 @@ impl Format {
         match self {
             Format::Csv => csv::layout(view),
             Format::NetCdf => netcdf::layout(view),
+        }
+    }
+}
+
+/// An export of a view by the name that it has beside the view's columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Export {
+    /// A file.
+    File(Format),
+    /// `array.zarr/`
+    Zarr,
+    /// `raster/<name>`, an image of the field of this index.
+    Image(String, usize),
+}
+
+impl Export {
+    /// All that views of this schema may have.
+    pub fn all(view: &View) -> Vec<Export> {
+        let images = tiff::images(view).into_iter();
+        let images = images.map(|(name, field)| Export::Image(name, field));
+        let files = Format::ALL.into_iter().map(Export::File);
+        files.chain([Export::Zarr]).chain(images).collect()
+    }
+
+    /// Its path below the view.
+    pub fn path(&self) -> String {
+        match self {
+            Export::File(format) => format.name().to_owned(),
+            Export::Zarr => zarr::NAME.to_owned(),
+            Export::Image(name, _) => format!("{}/{name}", tiff::DIRECTORY),
+        }
+    }
+
+    /// Why there is none of `view`; None where there is one.
+    pub fn absent(&self, view: &View, options: &Options) -> Result<Option<String>> {
+        match self {
+            Export::File(format) => format.absent(view, options),
+            Export::Zarr => zarr::absent(view),
+            Export::Image(_, field) => tiff::absent(view, *field),
         }
     }
 }

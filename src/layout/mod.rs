@@ -6,7 +6,8 @@
 pub mod segments;
 
 use crate::array::Piece;
-use crate::array::column::OpenColumn;
+use crate::array::cells::Cells;
+use crate::array::column::{Content, OpenColumn};
 use crate::array::held::Held;
 use crate::array::part::Sink;
 use crate::array::sequence::Sequence;
@@ -56,6 +57,23 @@ impl Source for OpenColumn {
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         self.append(range, sink)
+    }
+}
+
+/// The values of fixed-size cells.
+pub struct CellValues(pub Arc<dyn Cells>);
+
+impl Source for CellValues {
+    fn len(&self) -> u64 {
+        let size = self.0.cell_size().unwrap_or(0);
+        self.0.count().saturating_mul(size)
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let mut scratch = Vec::new();
+        let piece = self.0.read(Content::Data, range, &mut scratch)?;
+        sink.write(|out| out.extend_from_slice(&piece));
+        Ok(())
     }
 }
 

@@ -1,33 +1,34 @@
-//! The files of a view that are exports: see [`crate::export`].
+//! The exports of a view that are files, and which exports are listed: see [`crate::export`].
 
 use super::node::{File, Freshness, Node, NodeType, OpenFile, Piece, Stat, clamp};
 use super::permissions::restricted;
-use super::view::{Shown, place};
+use super::raster::RasterDirectory;
+use super::view::Shown;
+use super::zarr::GroupDirectory;
 use crate::error::{Error, Result};
-use crate::export::Format;
+use crate::export::{Format, tiff, zarr};
 use crate::layout::{Layout, Stream};
 use crate::view::View;
 use std::sync::Arc;
 
-/// The file of the view `shown` that is called `name`; None where there is none. Where it cannot be told whether there is one, it is there, and
-/// fails.
+/// What beside the view `shown` is called `name`; None where there is none. Where it cannot be told whether there is one, it is there, and fails.
 pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
-    let Some(format) = Format::ALL.into_iter().find(|format| format.name() == name) else {
-        return Ok(None);
+    let of = shown.clone();
+    let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
+        (zarr::NAME, _) => (zarr::absent(&*shown.view()?), GroupDirectory::node(of)),
+        (tiff::DIRECTORY, _) => (tiff::all_absent(&*shown.view()?), RasterDirectory::node(of)),
+        (_, Some(format)) => {
+            let file = ExportFile::node(shown, Made::File(format));
+            let node = restricted(file, move || of.permissions_with_labels());
+            (format.absent(&*shown.view()?, &shown.exports), node)
+        }
+        (_, None) => return Ok(None),
     };
-    let absent = format.absent(&*shown.view()?, &shown.exports);
     if let Ok(Some(reason)) = &absent {
         log::debug!("{}: no {name}: {reason}", shown.place());
         return Ok(None);
     }
-    let of = shown.clone();
-    let file = ExportFile {
-        shown: shown.clone(),
-        format,
-    };
-    Ok(Some(restricted(Node::File(Arc::new(file)), move || {
-        of.permissions_with_labels()
-    })))
+    Ok(Some(node))
 }
 
 /// The names of the exports of `view` that are listed.
@@ -35,26 +36,61 @@ pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
     if shown.exports.hide {
         return Vec::new();
     }
-    // What fails is there, and says so when it is looked at.
     let formats = Format::ALL.into_iter();
-    let listed = formats.filter(|format| format.is_listed(view, &shown.exports).unwrap_or(true));
-    listed.map(|format| (format.name(), NodeType::File)).collect()
+    let files = formats.map(|format| {
+        (
+            format.name(),
+            NodeType::File,
+            format.is_listed(view, &shown.exports),
+        )
+    });
+    let images = tiff::all_absent(view).map(|absent| absent.is_none());
+    let directories = [
+        (zarr::NAME, NodeType::Directory, zarr::is_listed(view)),
+        (tiff::DIRECTORY, NodeType::Directory, images),
+    ];
+    // What fails is there, and says so when it is looked at.
+    let listed = files
+        .chain(directories)
+        .filter(|(.., listed)| *listed.as_ref().unwrap_or(&true));
+    listed.map(|(name, kind, _)| (name, kind)).collect()
 }
 
-/// An export that is one file.
-struct ExportFile {
+/// What a file is of a view.
+pub enum Made {
+    /// All of it.
+    File(Format),
+    /// The image of the field of this index.
+    Image(usize),
+    /// The chunk of these numbers of an array of its Zarr.
+    Chunk(String, Vec<u64>),
+}
+
+/// A file that is made of a view.
+pub struct ExportFile {
     shown: Shown,
-    format: Format,
+    made: Made,
 }
 
 impl ExportFile {
+    /// That of the view `shown`.
+    pub fn node(shown: &Shown, made: Made) -> Node {
+        let shown = shown.clone();
+        Node::File(Arc::new(ExportFile { shown, made }))
+    }
+
     fn layout(&self) -> Result<Layout> {
-        let layout = self.format.layout(&self.shown.view()?);
-        let layout = layout.and_then(|layout| match i64::try_from(layout.len()) {
+        let view = self.shown.view()?;
+        let layout = || match &self.made {
+            Made::File(format) => format.layout(&view),
+            Made::Image(field) => tiff::layout(&view, *field),
+            Made::Chunk(array, numbers) => zarr::Group::of(view.clone())?.array(array)?.chunk(numbers),
+        };
+        let layout = layout().and_then(|layout| match i64::try_from(layout.len()) {
             Ok(_) => Ok(layout),
             Err(_) => Err(Error::limit("a file of 2^63 bytes and more")),
         });
-        layout.map_err(|error| place(error, &self.shown.place()))
+        self.shown.placed(layout)
     }
 }
 
@@ -78,32 +114,32 @@ impl File for ExportFile {
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
         Ok(Arc::new(OpenExport {
             layout: self.layout()?,
-            place: self.shown.place(),
+            shown: self.shown.clone(),
         }))
     }
 
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
-        let place_of = self.shown.place();
-        let stream = self.shown.view().and_then(|view| self.format.stream(&view));
-        let stream = stream.map_err(|error| place(error, &place_of))?;
-        Ok(stream.map(|stream| -> Box<dyn Stream> {
-            Box::new(ExportStream {
-                stream,
-                place: place_of,
-            })
-        }))
+        let Made::File(format) = &self.made else {
+            return Ok(None);
+        };
+        let stream = self.shown.view().and_then(|view| format.stream(&view));
+        let shown = self.shown.clone();
+        Ok(self
+            .shown
+            .placed(stream)?
+            .map(|stream| -> Box<dyn Stream> { Box::new(ExportStream { stream, shown }) }))
     }
 }
 
 /// The bytes of an export, whose errors name the array.
 struct ExportStream {
     stream: Box<dyn Stream>,
-    place: String,
+    shown: Shown,
 }
 
 impl Stream for ExportStream {
     fn next(&mut self) -> Result<Option<Vec<u8>>> {
-        self.stream.next().map_err(|error| place(error, &self.place))
+        self.shown.placed(self.stream.next())
     }
 
     fn done(&self) -> f64 {
@@ -114,7 +150,7 @@ impl Stream for ExportStream {
 /// An open export, whose errors name the array.
 struct OpenExport {
     layout: Layout,
-    place: String,
+    shown: Shown,
 }
 
 impl OpenFile for OpenExport {
@@ -128,8 +164,6 @@ impl OpenFile for OpenExport {
 
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let range = clamp(self.len(), offset, size);
-        self.layout
-            .read(range, scratch)
-            .map_err(|error| place(error, &self.place))
+        self.shown.placed(self.layout.read(range, scratch))
     }
 }

@@ -19,10 +19,12 @@ pub mod node;
 pub mod npy;
 mod permissions;
 pub mod ranges;
+mod raster;
 mod root;
 pub mod times;
 mod view;
 pub mod walk;
+mod zarr;
 pub use errors::ErrorLog;
 pub use node::{
     Attributes, Directory, Entry, File, Freshness, Link, Listing, Node, NodeType, OpenFile, Piece, Stat,

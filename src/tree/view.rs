@@ -86,6 +86,11 @@ impl Shown {
         Ok(view)
     }
 
+    /// Names the array in an error that is of no file.
+    pub fn placed<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| place(error, &self.place()))
+    }
+
     /// The array's directory, for errors that are of no file.
     pub fn place(&self) -> String {
         let array = &self.moment.array;
@@ -109,18 +114,23 @@ impl Shown {
     }
 
     /// Who may see it: who may read all that it is made of.
-    fn permissions(&self) -> Result<Permissions> {
+    pub fn permissions(&self) -> Result<Permissions> {
         Ok(self.sources()?.permissions())
     }
 
-    /// The same for what shows labels too.
+    /// The same for what shows labels and the array's metadata too.
     pub fn permissions_with_labels(&self) -> Result<Permissions> {
         let (array, schema) = (&self.moment.array, self.moment.schema()?);
         let mut files = schema.enumerations.iter();
         let sources = files.try_fold(self.sources()?, |sources, enumeration| {
             Ok(sources.read(&array.enumeration_path(&enumeration.file)?))
-        });
-        sources.map(Sources::permissions)
+        })?;
+        let snapshot = self.moment.snapshot()?;
+        let sources = sources.names(&array.path.join("__meta"));
+        let metadata = snapshot.metadata();
+        Ok(metadata
+            .fold(sources, |sources, file| sources.read(&file.path))
+            .permissions())
     }
 
     fn sources(&self) -> Result<Sources<'_>> {

@@ -4,7 +4,7 @@
 use super::render;
 use super::value;
 use crate::error::Result;
-use crate::export::{Format, Options};
+use crate::export::{Export, Options};
 use crate::format::enums::Layout;
 use crate::view::{Role, View};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ struct Facts {
     shape: Result<Vec<u64>>,
     cells: Value,
     error: Value,
-    exports: Vec<Value>,
+    exports: Map<String, Value>,
 }
 
 /// The document; `options` tell which exports there are.
@@ -37,7 +37,7 @@ fn known(view: &View, options: &Options) -> Facts {
     let (shape, cells) = (view.shape(), view.count());
     let error = [region.as_ref().err(), shape.as_ref().err(), cells.as_ref().err()];
     let error = error.into_iter().flatten().next();
-    let formats = Format::ALL.into_iter();
+    let exports = Export::all(view).into_iter();
     Facts {
         error: error.map_or(Value::Null, |error| plain(&error.to_string()).into()),
         region: match &region {
@@ -46,8 +46,8 @@ fn known(view: &View, options: &Options) -> Facts {
         },
         cells: cells.map_or(Value::Null, Value::from),
         shape,
-        exports: formats
-            .map(|format| export(format.absent(view, options)))
+        exports: exports
+            .map(|one| (one.path(), export(one.absent(view, options))))
             .collect(),
     }
 }
@@ -69,12 +69,15 @@ fn longest(view: &View) -> Facts {
         true => (dimensions, vec![json!([i64::MIN, i64::MIN]); dimensions].into()),
         false => (1, Value::Null),
     };
+    let exports = Export::all(view).into_iter();
     Facts {
         region,
         shape: Ok(vec![u64::MAX; axes]),
         cells: u64::MAX.into(),
         error: "x".repeat(ERROR).into(),
-        exports: vec![export(Ok(Some("x".repeat(ERROR)))); Format::ALL.len()],
+        exports: exports
+            .map(|one| (one.path(), export(Ok(Some("x".repeat(ERROR))))))
+            .collect(),
     }
 }
 
@@ -126,8 +129,6 @@ fn document(view: &View, facts: &Facts) -> Value {
     });
     let deletes = snapshot.deletes().map(|file| Value::from(file.name.clone()));
     let fragments = snapshot.fragments().map(|entry| Value::from(entry.name.clone()));
-    let exports = Format::ALL.iter().zip(&facts.exports);
-    let exports = exports.map(|(format, export)| (format.name().to_owned(), export.clone()));
     Value::Object(Map::from_iter([
         ("time_range".to_owned(), times.into_iter().collect()),
         ("schema".to_owned(), view.schema_file().name.clone().into()),
@@ -140,6 +141,6 @@ fn document(view: &View, facts: &Facts) -> Value {
         ("fragments".to_owned(), fragments.collect()),
         ("deletes".to_owned(), deletes.collect()),
         ("fields".to_owned(), fields.collect()),
-        ("exports".to_owned(), Value::Object(exports.collect())),
+        ("exports".to_owned(), Value::Object(facts.exports.clone())),
     ]))
 }

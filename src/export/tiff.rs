@@ -1,0 +1,600 @@
+//! `raster/<attr>.tif`: an attribute of a dense view as an image, for GDAL, QGIS, ImageMagick, Fiji and what else opens TIFF.
+//!
+//! Little-endian, header first, and behind it the values of the column as they are, with nothing in between: of two dimensions, rows and columns (several
+//! values a cell are samples of a pixel); of three, the first one counts bands, each a plane of its own. A file of less than 2^32 bytes is a
+//! classic TIFF, a longer one a BigTIFF: there offsets and counts have 8 bytes.
+//!
+//! An image of 2 rows and 3 columns of UINT16, 1 to 6, without a value for no data, is 204 bytes:
+//!
+//! ```text
+//!   0  49 49 2a 00 08 00 00 00               II 42, directory at 8
+//!   8  0b 00                                 11 entries: tag, type, count, value
+//!  10  00 01 04 00 01 00 00 00 03 00 00 00   256 width = 3
+//!  22  01 01 04 00 01 00 00 00 02 00 00 00   257 height = 2
+//!  34  02 01 03 00 01 00 00 00 10 00 00 00   258 bits a sample = 16
+//!  46  03 01 03 00 01 00 00 00 01 00 00 00   259 compression = none
+//!  58  06 01 03 00 01 00 00 00 01 00 00 00   262 photometric = black is zero
+//!  70  11 01 04 00 01 00 00 00 c0 00 00 00   273 strip offsets = 192
+//!  82  15 01 03 00 01 00 00 00 01 00 00 00   277 samples a pixel = 1
+//!  94  16 01 04 00 01 00 00 00 02 00 00 00   278 rows a strip = 2
+//! 106  17 01 04 00 01 00 00 00 0c 00 00 00   279 strip byte counts = 12
+//! 118  1c 01 03 00 01 00 00 00 01 00 00 00   284 planar configuration = samples of a pixel together
+//! 130  53 01 03 00 01 00 00 00 01 00 00 00   339 sample format = unsigned
+//! 142  00 00 00 00                           no other directory
+//! 192  01 00 02 00 03 00 04 00 05 00 06 00   values
+//! ```
+//!
+//! Dates and times are the stored integers. Cells that are null hold the attribute's fill value, which is told as that of no data (GDAL_NODATA)
+//! where the rule for `_FillValue` allows it. There is no georeferencing: TileDB has none.
+
+use super::{field_names, grid};
+use crate::array::part::Sink;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::datatype::{CellValNum, Kind};
+use crate::format::schema::Attribute;
+use crate::layout::{CellValues, Layout, Source};
+use crate::names;
+use crate::view::{Role, View};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of a strip, about: what a reader takes in one go.
+const STRIP: u64 = 256 << 10;
+
+/// The most strips of a plane.
+const STRIPS: u64 = 1 << 16;
+
+/// The most samples of a pixel, and so the most bands: their number has 16 bits.
+const SAMPLES: u64 = u16::MAX as u64;
+
+/// Values begin at a multiple of this.
+const ALIGNMENT: u64 = 64;
+
+/// The directory of images.
+pub const DIRECTORY: &str = "raster";
+
+/// The images that attributes of a view may have: name and field of each.
+pub fn images(view: &View) -> Vec<(String, usize)> {
+    const SUFFIX: &str = ".tif";
+    let named = field_names(view).into_iter().zip(view.fields()).enumerate();
+    let attributes = named.filter(|(_, (_, field))| matches!(field.role, Role::Attribute(_)));
+    let (fields, named): (Vec<usize>, Vec<String>) = attributes
+        .map(|(index, (name, _))| (index, names::within(&name, names::MAX - SUFFIX.len()) + SUFFIX))
+        .unzip();
+    names::unique(named, names::MAX).into_iter().zip(fields).collect()
+}
+
+/// Why the attribute of field `field` has no image; None where it has one. Looks at metadata only.
+pub fn absent(view: &View, field: usize) -> Result<Option<String>> {
+    Ok(describe(view, field)?.err())
+}
+
+/// Why no attribute has an image; None where one has.
+pub fn all_absent(view: &View) -> Result<Option<String>> {
+    let mut reason = Some("there are no attributes".to_owned());
+    for (_, field) in images(view) {
+        reason = absent(view, field)?;
+        if reason.is_none() {
+            break;
+        }
+    }
+    Ok(reason)
+}
+
+/// The image of field `field`. No data is decoded before values are read. `NotFound` where there is none.
+pub fn layout(view: &Arc<View>, field: usize) -> Result<Layout> {
+    let image = describe(view, field)?.map_err(Error::not_found)?;
+    let mut parts = image.head();
+    parts.push(Box::new(CellValues(grid::stored(view, field)?)));
+    Layout::new(view.state(), parts)
+}
+
+/// How values lie in the file.
+#[derive(Debug, Clone, PartialEq)]
+struct Image {
+    width: u64,
+    height: u64,
+    /// Values of a pixel.
+    samples: u64,
+    /// Whether each sample is a plane of its own; otherwise those of a pixel are together.
+    planar: bool,
+    /// Bits of a value.
+    bits: u64,
+    /// What a value is, in TIFF's numbers.
+    format: u64,
+    /// Whether three samples are a colour.
+    rgb: bool,
+    /// The value that stands for no data, in digits.
+    nodata: Option<String>,
+}
+
+/// The image of a field, or why there is none.
+fn describe(view: &View, field: usize) -> Result<Result<Image, String>> {
+    let attribute = view.fields().get(field).and_then(|field| match field.role {
+        Role::Attribute(index) => view.schema().attributes.get(index),
+        Role::Dimension(_) => None,
+    });
+    let Some(attribute) = attribute else {
+        return Err(Error::not_found(format!("there is no attribute {field}")));
+    };
+    let dimensions = view.schema().dimensions.len();
+    let reason = |text: &str| Ok(Err(text.to_owned()));
+    if !view.is_dense() {
+        return reason("the array is sparse");
+    }
+    if !(2..=3).contains(&dimensions) {
+        return reason("an image has 2 or 3 dimensions");
+    }
+    let CellValNum::Fixed(values) = attribute.cell_val_num else {
+        return reason("the attribute is var-sized");
+    };
+    let format = match attribute.datatype.kind() {
+        Kind::Unsigned | Kind::Bool => 1,
+        Kind::Signed | Kind::Datetime | Kind::Time => 2,
+        Kind::Float => 3,
+        Kind::Text | Kind::Bytes => return reason("the attribute is not numeric"),
+    };
+    if dimensions == 3 && values > 1 {
+        return reason("several values a cell are shown in 2 dimensions only");
+    }
+    let shape = view.shape()?;
+    let (planar, samples, height, width) = match *shape.as_slice() {
+        [height, width] => (false, u64::from(values), height, width),
+        [bands, height, width] => (true, bands, height, width),
+        _ => return Err(Error::new(ErrorKind::Internal, "a shape of other dimensions")),
+    };
+    if shape.contains(&0) {
+        return reason("there are no cells");
+    }
+    if samples > SAMPLES {
+        return reason("an image has at most 65,535 bands");
+    }
+    if height > u64::from(u32::MAX) || width > u64::from(u32::MAX) {
+        return reason("an image has at most 2^32 - 1 rows and columns");
+    }
+    let bits = attribute.datatype.size() as u64 * 8;
+    let image = Image {
+        width,
+        height,
+        samples,
+        planar,
+        bits,
+        format,
+        rgb: !planar
+            && matches!(samples, 3 | 4)
+            && format == 1
+            && bits <= 16
+            && attribute.datatype.kind() == Kind::Unsigned,
+        nodata: nodata(view, field, attribute)?,
+    };
+    let pixels = u128::from(height) * u128::from(width) * u128::from(samples);
+    let bytes = pixels * u128::from(bits / 8);
+    // More than the head of any image may take.
+    const HEAD: u128 = 1 << 40;
+    if bytes + HEAD > i64::MAX as u128 {
+        return reason("the file would have 2^63 bytes and more");
+    }
+    Ok(Ok(image))
+}
+
+/// The value of cells that hold no data, where there is one and the rule for `_FillValue` allows to tell it.
+fn nodata(view: &View, field: usize, attribute: &Attribute) -> Result<Option<String>> {
+    let written = view.written()?.get(field).copied().unwrap_or(false);
+    let fill = grid::fill_value(attribute, written);
+    Ok(fill.and_then(|value| digits(attribute.datatype.kind(), &value)))
+}
+
+/// A value as GDAL reads it.
+fn digits(kind: Kind, value: &[u8]) -> Option<String> {
+    let mut bytes = [0; 8];
+    bytes.get_mut(..value.len())?.copy_from_slice(value);
+    let unsigned = u64::from_le_bytes(bytes);
+    Some(match (kind, value.len()) {
+        (Kind::Float, 4) => float(f32::from_bits(unsigned as u32), f32::is_nan),
+        (Kind::Float, _) => float(f64::from_bits(unsigned), f64::is_nan),
+        (Kind::Signed | Kind::Datetime | Kind::Time, size) => {
+            let unused = 64 - 8 * size as u32;
+            ((unsigned << unused) as i64 >> unused).to_string()
+        }
+        _ => unsigned.to_string(),
+    })
+}
+
+fn float<T: std::fmt::LowerExp + Copy>(value: T, is_nan: fn(T) -> bool) -> String {
+    match is_nan(value) {
+        true => "nan".to_owned(),
+        false => format!("{value:e}"),
+    }
+}
+
+/// A tag, and its values.
+struct Entry {
+    tag: u16,
+    values: Values,
+}
+
+enum Values {
+    Short(u64),
+    Long(u64),
+    /// As many times the same.
+    Shorts(u64, u64),
+    Ascii(Vec<u8>),
+    /// A number a strip, which fit into an address: where each begins or how long it is.
+    Strips(Strips),
+}
+
+/// Numbers that follow from the place of a strip.
+#[derive(Clone, Copy)]
+enum Strips {
+    Offsets,
+    Lengths,
+}
+
+impl Image {
+    /// Planes that lie one behind the other.
+    fn planes(&self) -> u64 {
+        if self.planar { self.samples } else { 1 }
+    }
+
+    /// Bytes of a row of a plane.
+    fn row(&self) -> u64 {
+        let together = if self.planar { 1 } else { self.samples };
+        self.width
+            .saturating_mul(together)
+            .saturating_mul(self.bits / 8)
+            .max(1)
+    }
+
+    /// Bytes of a plane.
+    fn plane(&self) -> u64 {
+        self.height.saturating_mul(self.row())
+    }
+
+    /// Rows of a strip.
+    fn rows(&self) -> u64 {
+        let rows = (STRIP / self.row()).max(self.height.div_ceil(STRIPS));
+        rows.clamp(1, self.height.max(1))
+    }
+
+    /// Strips of a plane.
+    fn strips(&self) -> u64 {
+        self.height.div_ceil(self.rows())
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        // Samples that are no colour, or in a grey image no shade.
+        let (extra, kind) = match self.rgb {
+            true => (self.samples.saturating_sub(3), 2),
+            false => (self.samples.saturating_sub(1), 0),
+        };
+        let nodata = self.nodata.as_ref().map(|digits| {
+            let mut text = digits.clone().into_bytes();
+            text.push(0);
+            text
+        });
+        let entries = [
+            (256, Some(Values::Long(self.width))),
+            (257, Some(Values::Long(self.height))),
+            (258, Some(Values::Shorts(self.bits, self.samples))),
+            (259, Some(Values::Short(1))),
+            (262, Some(Values::Short(if self.rgb { 2 } else { 1 }))),
+            (273, Some(Values::Strips(Strips::Offsets))),
+            (277, Some(Values::Short(self.samples))),
+            (278, Some(Values::Long(self.rows()))),
+            (279, Some(Values::Strips(Strips::Lengths))),
+            (284, Some(Values::Short(if self.planar { 2 } else { 1 }))),
+            (338, (extra > 0).then_some(Values::Shorts(kind, extra))),
+            (339, Some(Values::Shorts(self.format, self.samples))),
+            (42113, nodata.map(Values::Ascii)),
+        ];
+        let entries = entries.into_iter();
+        entries
+            .filter_map(|(tag, values)| Some(Entry { tag, values: values? }))
+            .collect()
+    }
+
+    /// What comes before the values: header, directory, and the tables that do not fit into it.
+    fn head(&self) -> Vec<Box<dyn Source>> {
+        let data = self.planes().saturating_mul(self.plane());
+        let (parts, start) = self.head_as(false);
+        match start.saturating_add(data) < 1 << 32 {
+            true => parts,
+            false => self.head_as(true).0,
+        }
+    }
+
+    /// The same as BigTIFF or not, and where values begin.
+    fn head_as(&self, big: bool) -> (Vec<Box<dyn Source>>, u64) {
+        let entries = self.entries();
+        // Bytes of an address; of a count of entries; type of an address.
+        let (address, count, long): (u64, u64, u16) = if big { (8, 8, 16) } else { (4, 2, 4) };
+        let header = address.saturating_mul(2);
+        let directory = header + count + entries.len() as u64 * (4 + 2 * address) + address;
+        let shaped: Vec<(u16, u64, u64)> = entries
+            .iter()
+            .map(|entry| match &entry.values {
+                Values::Ascii(text) => (2, 1, text.len() as u64),
+                Values::Short(_) => (3, 2, 1),
+                Values::Shorts(_, count) => (3, 2, *count),
+                Values::Long(_) => (4, 4, 1),
+                Values::Strips(_) => (long, address, self.planes().saturating_mul(self.strips())),
+            })
+            .collect();
+        let mut end = directory;
+        let places: Vec<Option<u64>> = shaped
+            .iter()
+            .map(|(_, size, count)| {
+                let bytes = size.saturating_mul(*count);
+                (bytes > address).then(|| {
+                    let start = end.next_multiple_of(8);
+                    end = start.saturating_add(bytes);
+                    start
+                })
+            })
+            .collect();
+        let data = end.next_multiple_of(ALIGNMENT);
+
+        let word = |number: u64, size: u64| number.to_le_bytes().into_iter().take(size as usize);
+        let mut first = Vec::new();
+        match big {
+            true => first.extend(b"II\x2b\0\x08\0\0\0"),
+            false => first.extend(b"II\x2a\0"),
+        }
+        first.extend(word(header, address));
+        first.extend(word(entries.len() as u64, count));
+        let mut tables: Vec<(u64, Table)> = Vec::new();
+        for ((entry, (kind, size, count)), place) in entries.into_iter().zip(shaped).zip(places) {
+            first.extend(word(entry.tag.into(), 2));
+            first.extend(word(kind.into(), 2));
+            first.extend(word(count, address));
+            let table = Table {
+                size,
+                count,
+                numbers: self.numbers(entry.values, data),
+            };
+            match place {
+                Some(place) => {
+                    first.extend(word(place, address));
+                    tables.push((place, table));
+                }
+                None => {
+                    let before = first.len();
+                    (0..count).for_each(|index| first.extend(word((table.numbers)(index), size)));
+                    first.resize(before + address as usize, 0);
+                }
+            }
+        }
+        first.extend(word(0, address));
+        let mut parts: Vec<Box<dyn Source>> = vec![Box::new(first)];
+        let mut end = directory;
+        for (place, table) in tables {
+            parts.push(Box::new(vec![0; place.saturating_sub(end) as usize]));
+            end = place.saturating_add(Source::len(&table));
+            parts.push(Box::new(table));
+        }
+        parts.push(Box::new(vec![0; data.saturating_sub(end) as usize]));
+        (parts, data)
+    }
+
+    /// The values of a tag, of which the first strip begins at `data`.
+    fn numbers(&self, values: Values, data: u64) -> Box<dyn Fn(u64) -> u64 + Send + Sync> {
+        let (plane, strips) = (self.plane(), self.strips());
+        let strip = self.rows().saturating_mul(self.row());
+        match values {
+            Values::Short(number) | Values::Long(number) | Values::Shorts(number, _) => {
+                Box::new(move |_| number)
+            }
+            Values::Ascii(text) => {
+                Box::new(move |index| text.get(index as usize).copied().unwrap_or(0).into())
+            }
+            Values::Strips(what) => Box::new(move |index| {
+                let start = (index % strips).saturating_mul(strip);
+                match what {
+                    Strips::Offsets => data.saturating_add(index / strips * plane).saturating_add(start),
+                    Strips::Lengths => strip.min(plane.saturating_sub(start)),
+                }
+            }),
+        }
+    }
+}
+
+/// Numbers of `size` bytes each, made when they are read: of many bands there are very many strips.
+struct Table {
+    size: u64,
+    count: u64,
+    numbers: Box<dyn Fn(u64) -> u64 + Send + Sync>,
+}
+
+impl Source for Table {
+    fn len(&self) -> u64 {
+        self.count.saturating_mul(self.size)
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let entries = range.start / self.size..range.end.div_ceil(self.size);
+        let skipped = (range.start % self.size) as usize;
+        let bytes = entries.flat_map(|index| {
+            (self.numbers)(index)
+                .to_le_bytes()
+                .into_iter()
+                .take(self.size as usize)
+        });
+        let wanted = range.end.saturating_sub(range.start) as usize;
+        sink.write(|out| out.extend(bytes.skip(skipped).take(wanted)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
+        Image {
+            width: shape[1],
+            height: shape[0],
+            samples,
+            planar,
+            bits: 16,
+            format: 1,
+            rgb: false,
+            nodata: None,
+        }
+    }
+
+    fn bytes(parts: Vec<Box<dyn Source>>) -> Vec<u8> {
+        let layout = Layout::new(0, parts).unwrap();
+        let whole = layout.read(0..layout.len(), &mut Vec::new()).unwrap().to_vec();
+        assert_eq!(whole.len() as u64, layout.len());
+        let mut scratch = Vec::new();
+        for start in 0..whole.len().min(600) {
+            let end = (start + 1 + start % 13).min(whole.len());
+            let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+            assert_eq!(*piece, whole[start..end]);
+        }
+        whole
+    }
+
+    #[test]
+    fn the_example_is_as_it_is_documented() {
+        let lines = include_str!("tiff.rs").lines();
+        let lines = lines.take_while(|line| !line.starts_with("use "));
+        let mut documented = vec![0; 192];
+        for line in lines.filter_map(|line| line.strip_prefix("//! ")) {
+            let Some((place, rest)) = line.get(..3).zip(line.get(3..)) else {
+                continue;
+            };
+            let Ok(place) = place.trim().parse::<usize>() else {
+                continue;
+            };
+            let words = rest.split_whitespace().take(12);
+            let hex = words.map_while(|word| u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2));
+            let hex: Vec<u8> = hex.collect();
+            documented.resize(documented.len().max(place + hex.len()), 0);
+            documented[place..place + hex.len()].copy_from_slice(&hex);
+        }
+        let mut whole = bytes(image([2, 3], 1, false).head());
+        whole.extend((1u16..=6).flat_map(u16::to_le_bytes));
+        assert_eq!(whole.len(), 204);
+        assert_eq!(whole, documented);
+    }
+
+    /// The values of a tag of a file that is read the way that TIFF's specification says.
+    fn tag(file: &[u8], wanted: u64) -> Option<Vec<u64>> {
+        let number = |at: u64, size: u64| {
+            let bytes = file[at as usize..][..size as usize].iter().rev();
+            bytes.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let big = number(2, 2) == 43;
+        let (address, count, entry) = if big { (8, 8, 20) } else { (4, 2, 12) };
+        let directory = number(address, address);
+        let mut before = 0;
+        let mut found = None;
+        for i in 0..number(directory, count) {
+            let at = directory + count + entry * i;
+            let size = [0, 1, 1, 2, 4, 8]
+                .get(number(at + 2, 2) as usize)
+                .copied()
+                .unwrap_or(8);
+            assert!(number(at, 2) > before, "tags ascend");
+            before = number(at, 2);
+            let values = number(at + 4, address);
+            let inside = values * size <= address;
+            let place = if inside {
+                at + 4 + address
+            } else {
+                number(at + 4 + address, address)
+            };
+            assert!(inside || place % 8 == 0);
+            if before == wanted {
+                found = Some((0..values).map(|i| number(place + i * size, size)).collect());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn bands_strips_and_colours_are_told() {
+        let head = bytes(image([300, 511], 4, true).head());
+        let strips = 300u64.div_ceil((256 << 10) / 1022);
+        let (offsets, lengths) = (tag(&head, 273).unwrap(), tag(&head, 279).unwrap());
+        assert_eq!(
+            (offsets.len() as u64, lengths.len() as u64),
+            (4 * strips, 4 * strips)
+        );
+        assert_eq!(offsets[0], head.len() as u64);
+        assert!(offsets[0].is_multiple_of(ALIGNMENT));
+        for (i, pair) in offsets.windows(2).enumerate() {
+            assert_eq!(pair[0] + lengths[i], pair[1]);
+        }
+        assert_eq!(lengths.iter().sum::<u64>(), 4 * 300 * 1022);
+        assert_eq!(tag(&head, 284), Some(vec![2]));
+        assert_eq!(tag(&head, 338), Some(vec![0; 3]));
+        assert_eq!(tag(&head, 258), Some(vec![16; 4]));
+
+        let colours = Image {
+            rgb: true,
+            nodata: Some("7".to_owned()),
+            ..image([5, 7], 4, false)
+        };
+        let head = bytes(colours.head());
+        assert_eq!(tag(&head, 262), Some(vec![2]));
+        assert_eq!(tag(&head, 338), Some(vec![2]));
+        assert_eq!(tag(&head, 42113), Some(vec![55, 0]));
+        assert_eq!(tag(&head, 279), Some(vec![5 * 7 * 8]));
+    }
+
+    #[test]
+    fn a_plane_has_few_strips() {
+        let tall = image([1 << 30, 1], 1, false);
+        assert_eq!((tall.rows(), tall.strips()), (1 << 17, 1 << 13));
+        let wide = image([1 << 20, 1 << 20], 1, false);
+        assert_eq!((wide.rows(), wide.strips()), (16, 1 << 16));
+        assert_eq!(image([1, 1], 1, false).strips(), 1);
+    }
+
+    #[test]
+    fn a_file_of_2_to_the_32_bytes_is_a_big_one() {
+        // Rows of 64 KiB, so that the last one below the limit leaves room for the head, or not.
+        for rows in [(1 << 16) - 9, (1 << 16) - 2, (1 << 16) - 1, 1 << 16, 1 << 20] {
+            let image = image([rows, 1 << 15], 1, false);
+            let classic = image.head_as(false).1 + image.plane() < 1 << 32;
+            let head = bytes(image.head());
+            assert_eq!(head[2], if classic { 42 } else { 43 }, "{rows}");
+            let (offsets, lengths) = (tag(&head, 273).unwrap(), tag(&head, 279).unwrap());
+            assert_eq!(offsets[0], head.len() as u64);
+            let end = head.len() as u64 + image.plane();
+            assert_eq!(offsets.last().unwrap() + lengths.last().unwrap(), end);
+        }
+        let is_big = |rows| bytes(image([rows, 1 << 15], 1, false).head())[2] == 43;
+        assert!(!is_big((1 << 16) - 9) && is_big(1 << 16));
+    }
+
+    #[test]
+    fn the_tables_of_very_many_strips_are_made_when_they_are_read() {
+        let many = image([1 << 20, 1 << 18], SAMPLES, true);
+        let layout = Layout::new(0, many.head()).unwrap();
+        // 65,535 planes of 65,536 strips, an offset and a length of 8 bytes each.
+        assert!(layout.len() > 16 * (SAMPLES << 16));
+        let end = layout.len();
+        assert_eq!(
+            layout.read(end - (1 << 17)..end, &mut Vec::new()).unwrap().len(),
+            1 << 17
+        );
+    }
+
+    #[test]
+    fn no_data_is_told_in_digits() {
+        let of = |kind, value: &[u8]| digits(kind, value).unwrap();
+        assert_eq!(of(Kind::Signed, &i64::MIN.to_le_bytes()), "-9223372036854775808");
+        assert_eq!(of(Kind::Signed, &[0x80]), "-128");
+        assert_eq!(
+            of(Kind::Unsigned, &u64::MAX.to_le_bytes()),
+            "18446744073709551615"
+        );
+        assert_eq!(of(Kind::Float, &f32::NAN.to_le_bytes()), "nan");
+        assert_eq!(of(Kind::Float, &(-1.5f64).to_le_bytes()), "-1.5e0");
+        assert_eq!(of(Kind::Float, &f64::NEG_INFINITY.to_le_bytes()), "-inf");
+        assert_eq!(of(Kind::Float, &0.1f32.to_le_bytes()), "1e-1");
+    }
+}

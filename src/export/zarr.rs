@@ -1,0 +1,599 @@
+//! `array.zarr/`: a dense view as a Zarr group of version 3, for zarr, xarray, dask and tensorstore.
+//!
+//! Not one file but many: `zarr.json` of the group, which repeats those of its arrays, so that a reader opens one file to know all; for each variable of
+//! the [`Grid`] but text `<name>/zarr.json`, and its chunks `<name>/c/<i>/<j>`, uncompressed, in row-major order. Which chunks there are follows from
+//! shape and chunk shape alone, so nothing is made before it is asked for.
+//!
+//! A chunk is a box of the view, counted from the region's lower corner: tile extents, put together while it has few cells and halved while it is
+//! large. It need not agree with tiles. Chunks at the upper ends have their full size as well, padded with the fill value. Coordinates are one chunk.
+//!
+//! `zarr.json` of INT32 attribute `a` over 5 × 6 cells in tiles of 3 × 4, nullable, is this, without blanks and line breaks:
+//!
+//! ```json
+//! {"zarr_format":3,"node_type":"array","shape":[5,6],"data_type":"int32",
+//!  "chunk_grid":{"name":"regular","configuration":{"chunk_shape":[5,6]}},
+//!  "chunk_key_encoding":{"name":"default","configuration":{"separator":"/"}},
+//!  "fill_value":-2147483648,"codecs":[{"name":"bytes","configuration":{"endian":"little"}}],
+//!  "dimension_names":["y","x"],"attributes":{"ancillary_variables":"a__validity","_FillValue":-2147483648}}
+//! ```
+
+use super::grid::{self, Grid, Naming, Of, Value, Variable};
+use crate::array::cells::Cells;
+use crate::array::column::Content;
+use crate::array::geometry::{integer, mask};
+use crate::array::part::Sink;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::schema::Schema;
+use crate::layout::{Layout, Source};
+use crate::view::{Role, View};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value as Json, json};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The name of the group's directory.
+pub const NAME: &str = "array.zarr";
+
+/// Whole extents are put together while a chunk has fewer cells.
+const FEW: u64 = 1 << 16;
+
+/// A chunk of more bytes is halved.
+const LARGE: u64 = 64 << 20;
+
+/// Why a view has no Zarr; None where it has one. Looks at metadata only.
+pub fn absent(view: &View) -> Result<Option<String>> {
+    grid::absent(view)
+}
+
+/// Whether it is among the names that are listed: not one of very many chunks. Looks at metadata only.
+pub fn is_listed(view: &View) -> Result<bool> {
+    const MANY: u64 = 1 << 12;
+    Ok(absent(view)?.is_none() && chunk_count(view)? <= MANY)
+}
+
+/// The chunks of all arrays together.
+fn chunk_count(view: &View) -> Result<u64> {
+    let shape = view.shape()?;
+    let extents = extents(view.schema())?;
+    let fields = view
+        .fields()
+        .iter()
+        .map(|field| match (field.role, field.cell_size()) {
+            (Role::Attribute(_), Some(size))
+                if !matches!(field.datatype.kind(), Kind::Text | Kind::Bytes) =>
+            {
+                let of = |size| Chunks::new(&shape, &extents, size).count();
+                of(size).saturating_add(if field.nullable { of(1) } else { 0 })
+            }
+            (Role::Attribute(_), _) => 0,
+            (Role::Dimension(_), _) => 1,
+        });
+    Ok(fields.fold(0, u64::saturating_add))
+}
+
+/// A view as a Zarr group.
+pub struct Group {
+    view: Arc<View>,
+    grid: Arc<Grid>,
+}
+
+impl Group {
+    /// That of `view`, for which [`absent`] has no reason. Looks at metadata only.
+    pub fn of(view: Arc<View>) -> Result<Group> {
+        let grid = Grid::of(&view, Naming::Zarr)?;
+        Ok(Group { view, grid })
+    }
+
+    /// Its arrays.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.grid.variables.iter().map(|variable| &*variable.name)
+    }
+
+    /// The array of that name; `NotFound` where there is none.
+    pub fn array(&self, name: &str) -> Result<Array<'_>> {
+        let mut variables = self.grid.variables.iter();
+        match variables.find(|variable| variable.name == name) {
+            Some(variable) => Array::new(self, variable),
+            None => Err(Error::not_found(format!("there is no array {name:?}"))),
+        }
+    }
+
+    /// Its `zarr.json`.
+    pub fn json(&self) -> Result<Vec<u8>> {
+        let arrays = self.grid.variables.iter().map(|variable| {
+            let array = Array::new(self, variable)?;
+            Ok((variable.name.clone(), array.document()))
+        });
+        let arrays: Map<String, Json> = arrays.collect::<Result<_>>()?;
+        let document = json!({
+            "zarr_format": 3,
+            "node_type": "group",
+            "attributes": attributes(&self.grid.attributes),
+            "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": arrays},
+        });
+        Ok(document.to_string().into_bytes())
+    }
+}
+
+/// An array of a group.
+pub struct Array<'g> {
+    group: &'g Group,
+    variable: &'g Variable,
+    chunks: Chunks,
+}
+
+impl<'g> Array<'g> {
+    fn new(group: &'g Group, variable: &'g Variable) -> Result<Array<'g>> {
+        let shape = &group.grid.shape;
+        let missing = || Error::new(ErrorKind::Internal, "an axis that the grid lacks");
+        let mut chunks = match variable.of {
+            Of::Axis(axis) => Chunks::whole(*shape.get(axis).ok_or_else(missing)?),
+            Of::Values | Of::Validity => {
+                Chunks::new(shape, &extents(group.view.schema())?, variable.cell_size())
+            }
+        };
+        if let Some((_, values)) = &variable.inner {
+            chunks.shape.push(*values);
+            chunks.sides.push(*values);
+        }
+        Ok(Array {
+            group,
+            variable,
+            chunks,
+        })
+    }
+
+    /// Its `zarr.json`.
+    pub fn json(&self) -> Vec<u8> {
+        self.document().to_string().into_bytes()
+    }
+
+    fn document(&self) -> Json {
+        let variable = self.variable;
+        let (datatype, size) = (variable.datatype, variable.datatype.size());
+        let axes = |variable: &&Variable| matches!(variable.of, Of::Axis(_));
+        let mut names: Vec<&str> = match variable.of {
+            Of::Axis(_) => vec![&variable.name],
+            _ => self
+                .group
+                .grid
+                .variables
+                .iter()
+                .filter(axes)
+                .map(|axis| &*axis.name)
+                .collect(),
+        };
+        names.extend(variable.inner.iter().map(|(name, _)| &**name));
+        let codec = match size {
+            1 => json!({"name": "bytes"}),
+            _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+        };
+        let mut attributes = attributes(&variable.attributes);
+        if let Some(fill) = &variable.fill_value {
+            attributes.insert("_FillValue".to_owned(), encoded(datatype, fill));
+        }
+        let zero = vec![0; size];
+        json!({
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": self.chunks.shape,
+            "data_type": data_type(datatype),
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": self.chunks.sides}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": number(datatype, variable.fill.get(..size).unwrap_or(&zero)),
+            "codecs": [codec],
+            "dimension_names": names,
+            "attributes": attributes,
+        })
+    }
+
+    /// How many chunks there are along each axis.
+    pub fn counts(&self) -> Vec<u64> {
+        self.chunks.counts().collect()
+    }
+
+    /// The bytes of each of its chunks.
+    pub fn chunk_len(&self) -> u64 {
+        let values = self.chunks.sides.iter().copied().fold(1, u64::saturating_mul);
+        values.saturating_mul(self.variable.datatype.size() as u64)
+    }
+
+    /// The chunk of that number along each axis; `NotFound` where there is none. No data is decoded before it is read.
+    pub fn chunk(&self, numbers: &[u64]) -> Result<Layout> {
+        let there = numbers
+            .iter()
+            .zip(self.chunks.counts())
+            .all(|(number, count)| *number < count);
+        if !there || numbers.len() != self.chunks.shape.len() {
+            return Err(Error::not_found(format!("there is no chunk {numbers:?}")));
+        }
+        let (view, variable) = (&self.group.view, self.variable);
+        let (mut first, mut part) = self.chunks.part(numbers);
+        let mut sides = self.chunks.sides.clone();
+        if variable.inner.is_some() {
+            for axes in [&mut first, &mut part, &mut sides] {
+                axes.pop();
+            }
+        }
+        let cells = match variable.of {
+            Of::Axis(_) => variable.open(view)?,
+            Of::Values | Of::Validity => variable.open_box(view, &first, &part)?,
+        };
+        let chunk = Chunk {
+            cells,
+            cell: variable.cell_size(),
+            fill: variable.fill.clone(),
+            sides,
+            part,
+        };
+        Layout::new(view.state(), vec![Box::new(chunk)])
+    }
+}
+
+/// How an array is cut.
+#[derive(Debug, Clone, PartialEq)]
+struct Chunks {
+    /// The length of each axis, at least 1.
+    shape: Vec<u64>,
+    /// That of a chunk.
+    sides: Vec<u64>,
+}
+
+impl Chunks {
+    /// One chunk of all of an axis.
+    fn whole(length: u64) -> Chunks {
+        Chunks {
+            shape: vec![length],
+            sides: vec![length],
+        }
+    }
+
+    /// The chunks of an array of cells of `size` bytes. As long as they are too small, the shortest side that can be longer is doubled.
+    fn new(shape: &[u64], extents: &[u64], size: u64) -> Chunks {
+        let sides = shape
+            .iter()
+            .zip(extents)
+            .map(|(length, extent)| *length.min(extent));
+        let mut sides: Vec<u64> = sides.map(|side| side.max(1)).collect();
+        let cells = |sides: &[u64]| sides.iter().copied().fold(1, u64::saturating_mul);
+        while cells(&sides) < FEW {
+            let growing = sides
+                .iter_mut()
+                .zip(shape)
+                .filter(|(side, length)| **side < **length);
+            let Some((side, length)) = growing.min_by_key(|(side, _)| **side) else {
+                break;
+            };
+            *side = side.saturating_mul(2).min(*length);
+        }
+        while cells(&sides).saturating_mul(size) > LARGE {
+            let Some(side) = sides.iter_mut().max().filter(|side| **side > 1) else {
+                break;
+            };
+            *side = side.div_ceil(2);
+        }
+        Chunks {
+            shape: shape.to_vec(),
+            sides,
+        }
+    }
+
+    /// How many there are along each axis.
+    fn counts(&self) -> impl Iterator<Item = u64> {
+        let axes = self.shape.iter().zip(&self.sides);
+        axes.map(|(length, side)| length.div_ceil((*side).max(1)))
+    }
+
+    /// How many there are.
+    fn count(&self) -> u64 {
+        self.counts().fold(1, u64::saturating_mul)
+    }
+
+    /// Where the chunk of these numbers begins, and how much of it lies in the array.
+    fn part(&self, numbers: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let axes = numbers.iter().zip(&self.shape).zip(&self.sides);
+        axes.map(|((number, length), side)| {
+            let first = number.saturating_mul(*side);
+            (first, length.saturating_sub(first).min(*side))
+        })
+        .unzip()
+    }
+}
+
+/// A box of a view as a chunk of full size.
+struct Chunk {
+    /// The cells that lie in the array.
+    cells: Arc<dyn Cells>,
+    /// Bytes of a cell.
+    cell: u64,
+    /// What the others hold: a cell. Empty where there are no others.
+    fill: Vec<u8>,
+    /// The length of each side.
+    sides: Vec<u64>,
+    /// That of what lies in the array.
+    part: Vec<u64>,
+}
+
+impl Chunk {
+    /// The row of `cells` that row `row` of the chunk holds; None for one of padding.
+    fn row(&self, row: u64) -> Option<u64> {
+        let leading = self.sides.len().saturating_sub(1);
+        let (mut rest, mut own, mut stride) = (row, 0u64, 1u64);
+        for (side, part) in self.sides.iter().zip(&self.part).take(leading).rev() {
+            let place = rest % (*side).max(1);
+            rest /= (*side).max(1);
+            if place >= *part {
+                return None;
+            }
+            own = own.saturating_add(place.saturating_mul(stride));
+            stride = stride.saturating_mul(*part);
+        }
+        Some(own)
+    }
+}
+
+impl Source for Chunk {
+    fn len(&self) -> u64 {
+        self.sides
+            .iter()
+            .fold(self.cell, |bytes, side| bytes.saturating_mul(*side))
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let mut scratch = Vec::new();
+        if self.sides == self.part {
+            let bytes = self.cells.read(Content::Data, range, &mut scratch)?;
+            sink.write(|out| out.extend_from_slice(&bytes));
+            return Ok(());
+        }
+        let bytes = |sides: &[u64]| sides.last().map_or(0, |side| side.saturating_mul(self.cell));
+        let (long, short) = (bytes(&self.sides).max(1), bytes(&self.part));
+        // What each row of the chunk has in the range: which bytes of it, and which of the cells are among them.
+        let rows = range.start / long..range.end.div_ceil(long);
+        let rows = rows.map(|row| {
+            let start = row.saturating_mul(long);
+            let within = range.start.max(start) - start..range.end.min(start.saturating_add(long)) - start;
+            let own = self.row(row).map(|own| own.saturating_mul(short));
+            let own = own.map(|own| {
+                own.saturating_add(within.start.min(short))..own.saturating_add(within.end.min(short))
+            });
+            (within, own.filter(|own| !own.is_empty()))
+        });
+        let mut all: Option<Range<u64>> = None;
+        for own in rows.clone().filter_map(|(_, own)| own) {
+            all = Some(all.map_or(own.start, |all| all.start)..own.end);
+        }
+        let all = all.unwrap_or_default();
+        let found = self.cells.read(Content::Data, all.clone(), &mut scratch)?;
+        let padding = |place: u64| {
+            let place = (place % self.cell.max(1)) as usize;
+            self.fill.get(place).copied().unwrap_or(0)
+        };
+        sink.write(|out| {
+            for (within, own) in rows {
+                let own = own.unwrap_or_default();
+                let bytes =
+                    own.start.saturating_sub(all.start) as usize..own.end.saturating_sub(all.start) as usize;
+                out.extend_from_slice(found.get(bytes).unwrap_or_default());
+                let padded = within.start.saturating_add(own.end.saturating_sub(own.start))..within.end;
+                out.extend(padded.map(padding));
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The tile extent of each dimension of a dense array.
+fn extents(schema: &Schema) -> Result<Vec<u64>> {
+    let extents = schema.dimensions.iter().map(|dimension| {
+        let missing = || Error::corrupt("a dense dimension without tile extent");
+        let extent = dimension.tile_extent.as_ref().ok_or_else(missing)?;
+        Ok(integer(dimension.datatype, extent)? & mask(dimension.datatype))
+    });
+    extents.collect()
+}
+
+/// What Zarr calls a type of the variables of a grid.
+fn data_type(datatype: Datatype) -> &'static str {
+    match (datatype.kind(), datatype.size()) {
+        (Kind::Bool, _) => "bool",
+        (Kind::Signed, 1) => "int8",
+        (Kind::Signed, 2) => "int16",
+        (Kind::Signed, 4) => "int32",
+        (Kind::Signed, _) => "int64",
+        (Kind::Unsigned, 1) => "uint8",
+        (Kind::Unsigned, 2) => "uint16",
+        (Kind::Unsigned, 4) => "uint32",
+        (Kind::Unsigned, _) => "uint64",
+        (Kind::Float, 4) => "float32",
+        (Kind::Float, _) => "float64",
+        // Not among them.
+        (Kind::Text | Kind::Bytes | Kind::Datetime | Kind::Time, _) => "int64",
+    }
+}
+
+fn attributes(attributes: &grid::Attributes) -> Map<String, Json> {
+    let attributes = attributes.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Text(text) => text.clone().into(),
+            Value::Numbers(datatype, bytes) => {
+                let mut numbers: Vec<Json> = bytes
+                    .chunks_exact(datatype.size())
+                    .map(|value| number(*datatype, value))
+                    .collect();
+                match numbers.len() {
+                    1 => numbers.swap_remove(0),
+                    _ => numbers.into(),
+                }
+            }
+        };
+        (name.clone(), value)
+    });
+    attributes.collect()
+}
+
+/// A little-endian value as JSON.
+fn number(datatype: Datatype, value: &[u8]) -> Json {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(value).for_each(|(byte, own)| *byte = *own);
+    let unsigned = u64::from_le_bytes(bytes);
+    match datatype.kind() {
+        Kind::Bool => (unsigned != 0).into(),
+        Kind::Float => match float(value, unsigned) {
+            float if float.is_nan() => "NaN".into(),
+            f64::INFINITY => "Infinity".into(),
+            f64::NEG_INFINITY => "-Infinity".into(),
+            float => float.into(),
+        },
+        Kind::Signed | Kind::Datetime | Kind::Time => {
+            let unused = 64 - 8 * datatype.size() as u32;
+            ((unsigned << unused) as i64 >> unused).into()
+        }
+        _ => unsigned.into(),
+    }
+}
+
+fn float(value: &[u8], bits: u64) -> f64 {
+    match value.len() {
+        4 => f32::from_bits(bits as u32).into(),
+        _ => f64::from_bits(bits),
+    }
+}
+
+/// A value of `_FillValue` as xarray has it: floats in base 64.
+fn encoded(datatype: Datatype, value: &[u8]) -> Json {
+    match (
+        datatype.kind(),
+        <[u8; 8]>::try_from(value),
+        <[u8; 4]>::try_from(value),
+    ) {
+        (Kind::Float, Ok(double), _) => BASE64.encode(double).into(),
+        (Kind::Float, _, Ok(single)) => BASE64
+            .encode(f64::from(f32::from_le_bytes(single)).to_le_bytes())
+            .into(),
+        _ => number(datatype, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::piece::Piece;
+
+    #[test]
+    fn extents_are_put_together_or_halved() {
+        let sides = |shape: &[u64], extents: &[u64], size| Chunks::new(shape, extents, size).sides;
+        assert_eq!(sides(&[5, 6], &[3, 4], 8), [5, 6]);
+        assert_eq!(sides(&[1 << 40], &[10], 8), [10 << 13]);
+        assert_eq!(sides(&[1 << 20, 2], &[1, 1], 8), [1 << 15, 2]);
+        assert_eq!(sides(&[1000, 1000], &[100, 7], 8), [400, 224]);
+        assert_eq!(
+            sides(&[1 << 30, 1 << 30], &[1 << 30, 1 << 30], 8),
+            [1 << 12, 1 << 11]
+        );
+        assert_eq!(sides(&[3, 3], &[1, 1], 1 << 30), [1, 1]);
+        assert_eq!(sides(&[u64::MAX, u64::MAX], &[u64::MAX, 1], 1), [1 << 26, 1]);
+        let chunks = Chunks::new(&[1000, 1000], &[100, 7], 8);
+        assert_eq!(
+            (chunks.counts().collect::<Vec<_>>(), chunks.count()),
+            (vec![3, 5], 15)
+        );
+        assert_eq!(chunks.part(&[2, 4]), (vec![800, 896], vec![200, 104]));
+    }
+
+    /// Cells in memory.
+    struct Plain(Vec<u8>, u64);
+
+    impl Cells for Plain {
+        fn count(&self) -> u64 {
+            self.0.len() as u64 / self.1
+        }
+
+        fn cell_size(&self) -> Option<u64> {
+            Some(self.1)
+        }
+
+        fn len(&self, _: Content) -> Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+
+        fn read<'s>(&self, _: Content, range: Range<u64>, out: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+            out.clear();
+            out.extend_from_slice(&self.0[range.start as usize..range.end as usize]);
+            Ok(Piece::Scratch(out))
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_padded_on_all_sides() {
+        let shapes: [(&[u64], &[u64]); 6] = [
+            (&[7], &[4]),
+            (&[3, 4], &[3, 4]),
+            (&[3, 4], &[2, 4]),
+            (&[3, 4], &[3, 1]),
+            (&[2, 3, 4], &[1, 2, 3]),
+            (&[2, 1, 2, 3], &[1, 1, 2, 2]),
+        ];
+        for ((sides, part), cell) in shapes.into_iter().flat_map(|shape| [(shape, 1), (shape, 3)]) {
+            let own = part.iter().product::<u64>() * cell;
+            let fill: Vec<u8> = (0..cell as u8).map(|i| 200 + i).collect();
+            let chunk = Chunk {
+                cells: Arc::new(Plain((0..own as u8).collect(), cell)),
+                cell,
+                fill: fill.clone(),
+                sides: sides.to_vec(),
+                part: part.to_vec(),
+            };
+            // Cell after cell, as the places of a box follow each other.
+            let (mut expected, mut next) = (Vec::new(), 0u8);
+            for number in 0..sides.iter().product::<u64>() {
+                let mut rest = number;
+                let mut axes = sides.iter().zip(part).rev();
+                let inside = axes.all(|(side, part)| {
+                    let place = rest % side;
+                    rest /= side;
+                    place < *part
+                });
+                match inside {
+                    true => expected.extend((0..cell as u8).map(|i| next + i)),
+                    false => expected.extend_from_slice(&fill),
+                }
+                next += if inside { cell as u8 } else { 0 };
+            }
+            let layout = Layout::new(0, vec![Box::new(chunk)]).unwrap();
+            assert_eq!(layout.len(), expected.len() as u64);
+            let mut scratch = Vec::new();
+            for start in 0..expected.len() {
+                for end in start..=expected.len() {
+                    let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+                    assert_eq!(
+                        *piece,
+                        expected[start..end],
+                        "{part:?} of {sides:?}: {start}..{end}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_as_zarr_and_xarray_write_them() {
+        let double = |value: f64| number(Datatype::Float64, &value.to_le_bytes());
+        assert_eq!(double(f64::NAN), json!("NaN"));
+        assert_eq!(double(f64::NEG_INFINITY), json!("-Infinity"));
+        assert_eq!(double(0.1), json!(0.1));
+        assert_eq!(double(-0.0).to_string(), "-0.0");
+        assert_eq!(number(Datatype::Int8, &[0x80]), json!(-128));
+        assert_eq!(number(Datatype::Uint64, &[0xFF; 8]), json!(u64::MAX));
+        assert_eq!(number(Datatype::Bool, &[2]), json!(true));
+        let nan = 0x7FF8_0000_0000_0000u64.to_le_bytes();
+        assert_eq!(encoded(Datatype::Float64, &nan), json!("AAAAAAAA+H8="));
+        assert_eq!(
+            encoded(Datatype::Float32, &1f32.to_le_bytes()),
+            json!("AAAAAAAA8D8=")
+        );
+        assert_eq!(encoded(Datatype::Int16, &[0, 0x80]), json!(-32768));
+    }
+}

@@ -1,0 +1,59 @@
+//! `raster/`: attributes of a dense view as images.
+
+use super::export::{ExportFile, Made};
+use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::restricted;
+use super::view::Shown;
+use crate::error::Result;
+use crate::export::tiff;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+/// `raster/`.
+pub struct RasterDirectory(Shown);
+
+impl RasterDirectory {
+    /// That of the view `shown`.
+    pub fn node(shown: Shown) -> Node {
+        let of = shown.clone();
+        restricted(Node::Directory(Arc::new(RasterDirectory(shown))), move || {
+            of.permissions()
+        })
+    }
+}
+
+impl Directory for RasterDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let view = self.0.view()?;
+        let images = tiff::images(&view);
+        let Some(&(_, field)) = images.iter().find(|(image, _)| **image == *name) else {
+            return Ok(None);
+        };
+        // Where it cannot be told whether there is one, it is there, and fails.
+        if matches!(tiff::absent(&view, field), Ok(Some(_))) {
+            return Ok(None);
+        }
+        let shown = self.0.clone();
+        let file = ExportFile::node(&shown, Made::Image(field));
+        Ok(Some(restricted(file, move || shown.permissions())))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let view = self.0.view()?;
+        let mut entries: Vec<Entry> = Vec::new();
+        for (name, field) in tiff::images(&view) {
+            if !matches!(tiff::absent(&view, field), Ok(Some(_))) {
+                entries.push((OsString::from(name), NodeType::File));
+            }
+        }
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.0.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}

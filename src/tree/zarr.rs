@@ -1,0 +1,210 @@
+//! `array.zarr/`: a dense view as a Zarr group. The names of chunks are computed from the grid of chunks, one directory a dimension.
+
+use super::document::{Content, Document};
+use super::export::{ExportFile, Made};
+use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::restricted;
+use super::view::Shown;
+use crate::error::Result;
+use crate::export::zarr::{Group, NAME};
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+/// The documents of the group and of its arrays.
+const DOCUMENT: &str = "zarr.json";
+
+/// The directory of an array's chunks.
+const CHUNKS: &str = "c";
+
+/// `array.zarr/`.
+pub struct GroupDirectory(Shown);
+
+impl GroupDirectory {
+    /// That of the view `shown`.
+    pub fn node(shown: Shown) -> Node {
+        directory(&shown.clone(), GroupDirectory(shown))
+    }
+}
+
+impl Directory for GroupDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        if name == DOCUMENT {
+            return Ok(Some(document(&self.0, "", |group| group.json())));
+        }
+        let group = group(&self.0)?;
+        let found = group.names().find(|known| *name == **known);
+        Ok(found.map(|known| {
+            let array = ArrayDirectory {
+                shown: self.0.clone(),
+                name: known.to_owned(),
+            };
+            directory(&self.0, array)
+        }))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let group = group(&self.0)?;
+        let names = group
+            .names()
+            .map(|name| (OsString::from(name), NodeType::Directory));
+        let document = (OsString::from(DOCUMENT), NodeType::File);
+        Ok(Arc::new(
+            [document].into_iter().chain(names).collect::<Vec<Entry>>(),
+        ))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.0.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// The group that is shown now.
+fn group(shown: &Shown) -> Result<Group> {
+    shown.placed(Group::of(shown.view()?))
+}
+
+fn directory(shown: &Shown, directory: impl Directory + 'static) -> Node {
+    let shown = shown.clone();
+    restricted(Node::Directory(Arc::new(directory)), move || shown.permissions())
+}
+
+/// The `zarr.json` that `text` makes; `of` is the array that it is of, or empty.
+fn document<F>(shown: &Shown, of: &str, text: F) -> Node
+where
+    F: Fn(&Group) -> Result<Vec<u8>> + Send + Sync + 'static,
+{
+    let array = &shown.moment.array;
+    let document = Document {
+        engine: array.engine.clone(),
+        of: array.path.join(NAME).join(of),
+        name: DOCUMENT,
+        mtime: shown.mtime(),
+        freshness: Freshness::Listing,
+    };
+    let (of_state, made, shown) = (shown.clone(), shown.clone(), shown.clone());
+    let node = document.node(
+        move || of_state.view().ok().map(|view| view.state()),
+        move || {
+            let group = group(&made)?;
+            made.placed(text(&group)).map(Content::text)
+        },
+    );
+    restricted(node, move || shown.permissions_with_labels())
+}
+
+/// An array of the group.
+#[derive(Clone)]
+struct ArrayDirectory {
+    shown: Shown,
+    name: String,
+}
+
+impl ArrayDirectory {
+    /// How many chunks there are along each axis.
+    fn counts(&self) -> Result<Vec<u64>> {
+        let group = group(&self.shown)?;
+        let counts = group.array(&self.name).map(|array| array.counts());
+        self.shown.placed(counts)
+    }
+}
+
+impl Directory for ArrayDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        if name == DOCUMENT {
+            let array = self.name.clone();
+            let text = move |group: &Group| Ok(group.array(&array)?.json());
+            return Ok(Some(document(&self.shown, &self.name, text)));
+        }
+        Ok((name == CHUNKS).then(|| {
+            let chunks = ChunksDirectory {
+                array: self.clone(),
+                numbers: Vec::new(),
+            };
+            directory(&self.shown, chunks)
+        }))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        Ok(super::directory::fixed_listing(&[
+            (DOCUMENT, NodeType::File),
+            (CHUNKS, NodeType::Directory),
+        ]))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.shown.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// The chunks of an array of which the first numbers are given.
+struct ChunksDirectory {
+    array: ArrayDirectory,
+    numbers: Vec<u64>,
+}
+
+impl Directory for ChunksDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let counts = self.array.counts()?;
+        let name = name.to_str().unwrap_or_default();
+        let number = name
+            .parse::<u64>()
+            .ok()
+            .filter(|number| number.to_string() == name);
+        let count = counts.get(self.numbers.len()).copied().unwrap_or(0);
+        let Some(number) = number.filter(|number| *number < count) else {
+            return Ok(None);
+        };
+        let mut numbers = self.numbers.clone();
+        numbers.push(number);
+        let (array, shown) = (self.array.clone(), &self.array.shown);
+        if numbers.len() < counts.len() {
+            return Ok(Some(directory(shown, ChunksDirectory { array, numbers })));
+        }
+        let file = ExportFile::node(shown, Made::Chunk(array.name, numbers));
+        let shown = shown.clone();
+        Ok(Some(restricted(file, move || shown.permissions())))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let counts = self.array.counts()?;
+        let last = self.numbers.len().saturating_add(1) >= counts.len();
+        Ok(Arc::new(Numbers {
+            count: counts.get(self.numbers.len()).copied().unwrap_or(0),
+            kind: if last { NodeType::File } else { NodeType::Directory },
+        }))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.array.shown.mtime()
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+/// The numbers from 0 on as names.
+struct Numbers {
+    count: u64,
+    kind: NodeType,
+}
+
+impl Listing for Numbers {
+    fn len(&self) -> u64 {
+        self.count
+    }
+
+    fn get(&self, index: u64) -> Option<(Cow<'_, OsStr>, NodeType)> {
+        let name = || Cow::Owned(OsString::from(index.to_string()));
+        (index < self.count).then(|| (name(), self.kind))
+    }
+}

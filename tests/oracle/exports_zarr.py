@@ -1,0 +1,272 @@
+"""The oracle test of `array.zarr/`: what programs that read Zarr get, against what libtiledb reads.
+
+    python3 exports_zarr.py FAMILY               the group of `data/` of every dense array of a family of views
+    python3 exports_zarr.py FAMILY --all         those of every view
+
+Each array of a group is read by zarr (with consolidated metadata and without), xarray (as stored, and decoded as the CF conventions say), dask and
+tensorstore. The last line is `N passed, N failed`, counting pairs of an array and a reader.
+"""
+
+import argparse
+import base64
+import os
+import struct
+import sys
+import time
+import warnings
+
+import dask.array
+import numpy as np
+import tensorstore
+import xarray
+import zarr
+
+from grids import NOT_A_TIME, Grids
+from mount import mounted
+from view_files import Differs, load, read, same
+from views import chosen
+
+CHUNK_CELLS, CHUNK_BYTES = 1 << 16, 64 << 20
+"""Whole extents are put together below, and halved above."""
+CF_UNITS = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+
+
+def chunk_shape(shape, extents, size):
+    """The chunk shape of an array of cells of `size` bytes."""
+    sides = [min(a, b) for a, b in zip(shape, extents)]
+    while np.prod(sides, dtype=object) < CHUNK_CELLS:
+        growing = [i for i in range(len(sides)) if sides[i] < shape[i]]
+        if not growing:
+            break
+        shortest = min(growing, key=lambda i: sides[i])
+        sides[shortest] = min(2 * sides[shortest], shape[shortest])
+    while np.prod(sides, dtype=object) * size > CHUNK_BYTES and max(sides) > 1:
+        longest = max(range(len(sides)), key=lambda i: (sides[i], i))
+        sides[longest] = -(-sides[longest] // 2)
+    return sides
+
+
+def number(value):
+    """A number as JSON has it."""
+    value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def fill_value(value):
+    """A `_FillValue` as JSON has it."""
+    return base64.b64encode(struct.pack("<d", value)).decode() if value.dtype.kind == "f" else number(value)
+
+
+def attributes(variable):
+    """The attributes of an array."""
+    found = dict(variable.attributes)
+    if variable.missing is not None:
+        found["_FillValue"] = fill_value(np.asarray(variable.missing)[()])
+    return found
+
+
+def equal(got, want):
+    """Fails unless type, shape and bytes are the same."""
+    same("type", got.dtype, want.dtype)
+    same("shape", got.shape, want.shape)
+    same("values", got.tobytes(), want.tobytes())
+
+
+class Groups:
+    """Compares the groups of views."""
+
+    def __init__(self, grids, point):
+        self.grids, self.point = grids, point
+        self.pairs, self.failures, self.groups, self.arrays, self.chunks = 0, [], 0, 0, 0
+
+    def check(self, label, reader, function, *args):
+        """Counts one array in one reader."""
+        try:
+            function(*args)
+            self.pairs += 1
+        except Exception as error:  # noqa: BLE001 - readers raise anything
+            text = str(error) if isinstance(error, Differs) else f"{type(error).__name__}: {error}"
+            self.failures.append(f"{label} in {reader}: {text}")
+
+    def view(self, array, view, blob):
+        """Compares the group of a view, or that there is none."""
+        folder = os.path.join(self.point, array, view["path"])
+        grid = self.grids.grid(array, view, blob)
+        path = os.path.join(folder, "array.zarr")
+        label = f"{array} {view['path']}"
+        self.check(label, "listing", self.listing, folder, grid)
+        if grid is None:
+            return
+        self.groups += 1
+        extents = [d["tile_extent"] for d in view["schema"]["dimensions"]]
+        self.check(label, "files", self.files, path, grid, extents)
+        for variable in grid.variables:
+            self.arrays += 1
+            where = f"{label}/array.zarr/{variable.name}"
+            self.check(where, "zarr", self.zarr, path, True, variable)
+            self.check(where, "zarr without consolidated metadata", self.zarr, path, False, variable)
+            self.check(where, "dask", self.dask, path, variable)
+            self.check(where, "tensorstore", self.tensorstore, path, variable)
+        self.check(label, "xarray, as stored", self.stored, path, grid)
+        self.check(label, "xarray, decoded", self.decoded, path, grid)
+
+    @staticmethod
+    def listing(folder, grid):
+        """Whether there is a group, in the listing and in `view.json`."""
+        same("whether array.zarr is listed", "array.zarr" in os.listdir(folder), grid is not None)
+        export = load(os.path.join(folder, "view.json"))["exports"]["array.zarr"]
+        same("whether view.json says so", export["exists"], grid is not None)
+        same("whether there is a reason not to exist", export["reason"] is None, grid is not None)
+        if grid is None:
+            same("whether it is there by name", os.path.exists(os.path.join(folder, "array.zarr")), False)
+
+    def files(self, path, grid, extents):
+        """The documents, and every chunk by its own bytes."""
+        names = [variable.name for variable in grid.variables]
+        same("list of array.zarr/", os.listdir(path), ["zarr.json", *names])
+        arrays = {}
+        for variable in grid.variables:
+            where = os.path.join(path, variable.name)
+            same(f"list of {where}", sorted(os.listdir(where)), ["c", "zarr.json"])
+            arrays[variable.name] = load(os.path.join(where, "zarr.json"))
+            self.document(where, arrays[variable.name], grid, variable, extents)
+        group = load(os.path.join(path, "zarr.json"))
+        consolidated = {"kind": "inline", "must_understand": False, "metadata": arrays}
+        same("zarr.json", group, {"zarr_format": 3, "node_type": "group", "attributes": grid.attributes, "consolidated_metadata": consolidated})
+
+    def document(self, where, got, grid, variable, extents):
+        """`zarr.json` of an array, and its chunks."""
+        values = variable.values
+        cell = values.dtype.itemsize * (values.shape[-1] if len(variable.dims) > len(grid.shape) else 1)
+        sides = list(values.shape) if variable.of == "axis" else chunk_shape(grid.shape, extents, cell)
+        sides += values.shape[len(sides) :]
+        codec = {"name": "bytes"} if values.dtype.itemsize == 1 else {"name": "bytes", "configuration": {"endian": "little"}}
+        fill = np.zeros(1, values.dtype) if variable.fill is None else variable.fill.astype(values.dtype)
+        want = {
+            "zarr_format": 3, "node_type": "array", "shape": list(values.shape), "data_type": values.dtype.name,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": sides}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": number(fill[0]), "codecs": [codec], "dimension_names": variable.dims, "attributes": attributes(variable),
+        }
+        same(f"{where}/zarr.json", got, want)
+        counts = [-(-n // side) for n, side in zip(values.shape, sides)]
+        same(f"order of keys in {where}/zarr.json", list(got), list(want))
+        for numbers in np.ndindex(*counts):
+            chunk = np.empty(sides, values.dtype)
+            chunk[...] = fill if len(variable.dims) > len(grid.shape) else fill[0]
+            part = values[tuple(slice(i * side, (i + 1) * side) for i, side in zip(numbers, sides))]
+            chunk[tuple(slice(0, n) for n in part.shape)] = part
+            same(f"chunk {numbers} of {where}", read(os.path.join(where, "c", *map(str, numbers))), chunk.tobytes())
+            self.chunks += 1
+        folder = os.path.join(where, "c")
+        for count in counts:
+            same(f"list of {folder}", os.listdir(folder), [str(i) for i in range(count)])
+            for name in (str(count), "00", "-1", "x", "zarr.json"):
+                same(f"whether there is {name} in {folder}", os.path.exists(os.path.join(folder, name)), False)
+            folder = os.path.join(folder, "0")
+
+    @staticmethod
+    def zarr(path, consolidated, variable):
+        group = zarr.open_group(path, mode="r", use_consolidated=consolidated)
+        array = group[variable.name]
+        equal(np.asarray(array[...]), variable.values)
+        middle = tuple(slice(n // 2, n) for n in variable.values.shape)
+        equal(np.asarray(array[middle]), variable.values[middle])
+        same("dimensions", list(array.metadata.dimension_names), variable.dims)
+        same("attributes", dict(array.attrs), attributes(variable))
+        if variable.fill is not None:
+            same("fill value", repr(array.fill_value), repr(variable.fill.astype(variable.values.dtype)[0]))
+
+    @staticmethod
+    def dask(path, variable):
+        equal(dask.array.from_zarr(path, component=variable.name).compute(scheduler="synchronous"), variable.values)
+
+    @staticmethod
+    def tensorstore(path, variable):
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": os.path.join(path, variable.name) + "/"}}
+        store = tensorstore.open(spec, read=True).result()
+        equal(np.asarray(store.read().result()), variable.values)
+        same("dimensions", list(store.domain.labels), variable.dims)
+
+    @staticmethod
+    def stored(path, grid):
+        with xarray.open_zarr(path, chunks=None, mask_and_scale=False, decode_times=False, decode_coords=False) as found:
+            same("variables", sorted(found.variables), sorted(variable.name for variable in grid.variables))
+            same("coordinates", sorted(found.coords), sorted(variable.name for variable in grid.variables if variable.of == "axis"))
+            same("attributes", found.attrs, grid.attributes)
+            for variable in grid.variables:
+                got = found[variable.name]
+                same(f"dimensions of {variable.name}", list(got.dims), variable.dims)
+                equal(got.values, variable.values)
+
+    @staticmethod
+    def decoded(path, grid):
+        with warnings.catch_warnings():
+            # Of dates before 1582 and the like.
+            warnings.simplefilter("ignore")
+            for variable in grid.variables:
+                want = decoded(variable)
+                if want is None:
+                    continue
+                left = [other.name for other in grid.variables if other is not variable]
+                with xarray.open_zarr(path, chunks=None, drop_variables=left) as found:
+                    got = found[variable.name].values
+                same(f"type of {variable.name}", got.dtype.kind, want.dtype.kind)
+                same(f"values of {variable.name}", np.array_equal(got, want, equal_nan=want.dtype.kind in "fM"), True)
+
+
+def decoded(variable):
+    """What xarray makes of a variable by itself; None where its dates leave the range that it decodes."""
+    values = variable.values
+    if "units" in variable.attributes:
+        unit = CF_UNITS[variable.attributes["units"].split()[0]]
+        known = values[values != NOT_A_TIME] if variable.missing is not None else values
+        finest = {"D": "s", "h": "s", "m": "s"}.get(unit, unit)
+        most = {"D": 2**63 // 86400, "h": 2**63 // 3600, "m": 2**63 // 60}.get(unit, 2**62)
+        # It goes through nanoseconds since an epoch in places.
+        seconds = {"D": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
+        if any(abs(int(v)) * seconds > 9e9 or abs(int(v)) > most // 2 for v in known.reshape(-1)):
+            return None
+        return values.astype(f"M8[{unit}]").astype(f"M8[{finest}]")
+    if variable.missing is None:
+        return values
+    if values.dtype.kind == "f":
+        masked = values.copy()
+        if not np.isnan(variable.missing):
+            masked[values == variable.missing] = np.nan
+        return masked
+    # Integers with a mask become floats, and those that become the same as the mask are masked too.
+    floats = values.astype("f4" if values.dtype.itemsize <= 2 else "f8")
+    floats[floats == floats.dtype.type(variable.missing)] = np.nan
+    return floats
+
+
+def main():
+    """Compares a family."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("family")
+    parser.add_argument("--all", action="store_true", help="every view, and not `data/` alone")
+    parser.add_argument("--array", help="only arrays whose name contains this")
+    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="part N of M: N/M")
+    args = parser.parse_args()
+    start, family = time.time(), os.path.realpath(args.family)
+    with mounted(os.path.join(family, "arrays")) as point:
+        grids = Grids(family, point)
+        groups = Groups(grids, point)
+        for array in grids.arrays():
+            if args.array and args.array not in array:
+                continue
+            for view, blob in grids.views(array, args.all):
+                if args.share is None or chosen(args.share, array, "/" + view["path"]):
+                    groups.view(array, view, blob)
+    for line in groups.failures[:400]:
+        print("FAIL " + line[:600])
+    print(f"{groups.groups} groups of {groups.arrays} arrays and {groups.chunks} chunks compared in {time.time() - start:.0f} s")
+    print(f"{groups.pairs} passed, {len(groups.failures)} failed")
+    sys.exit(1 if groups.failures or not groups.pairs else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""What a dense view is as a grid: the variables that `array.zarr/` and rasters must have, made from libtiledb's answers in a family of views."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import names
+from capi import Lib, np_type
+from facts import TEXT_BYTES, TEXT_WIDE, Facts
+from view_files import load
+
+NOT_A_TIME = -(2**63)
+UNITS = {
+    "YEAR": "days", "MONTH": "days", "WEEK": "days", "DAY": "days", "HR": "hours", "MIN": "minutes", "SEC": "seconds",
+    "MS": "milliseconds", "US": "microseconds", "NS": "nanoseconds",
+}
+"""What the CF conventions call the units of datetimes. They lack others."""
+IMAGED = {"u": 1, "b": 1, "i": 2, "f": 3}
+
+
+@dataclass
+class Variable:
+    """One array of a grid."""
+
+    name: str
+    of: str
+    """`axis`, `values` or `validity`."""
+    dims: list
+    values: np.ndarray
+    fill: np.ndarray | None = None
+    """What cells hold that are null, or that nobody wrote: one value or several. None of coordinates."""
+    missing: object = None
+    """The `_FillValue`; None where there is none."""
+    attributes: dict = field(default_factory=dict)
+    stored: np.ndarray | None = None
+    """Of an attribute: the values with nulls filled, but dates as they are stored."""
+
+
+@dataclass
+class Grid:
+    """A dense view."""
+
+    path: str
+    shape: list
+    variables: list
+    attributes: dict
+
+
+def days_of(year, month):
+    """Days since 1970 of the first day of a month (1 to 12) of the proleptic Gregorian calendar."""
+    year -= month <= 2
+    day_of_year = (153 * (month + (9 if month <= 2 else -3)) + 2) // 5
+    return year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - 719468
+
+
+def days(unit, count):
+    """Days since 1970 of a stored date of a unit without a number of days; not-a-time where they do not fit."""
+    if count == NOT_A_TIME:
+        return count
+    found = {"YEAR": lambda: days_of(1970 + count, 1), "MONTH": lambda: days_of(1970 + count // 12, count % 12 + 1), "WEEK": lambda: 7 * count}[unit]()
+    return found if -(2**63) <= found < 2**63 else NOT_A_TIME
+
+
+def converted(datatype, values):
+    """Stored values as grids have them."""
+    if datatype == "BOOL":
+        return values != 0
+    unit = datatype.removeprefix("DATETIME_")
+    if unit in ("YEAR", "MONTH", "WEEK") and unit != datatype:
+        return np.array([days(unit, int(v)) for v in values.reshape(-1)], "<i8").reshape(values.shape)
+    return values
+
+
+def left_out(datatype, cvn):
+    """Whether a field is in no grid of numbers."""
+    return cvn == "var" or datatype in TEXT_BYTES or datatype in TEXT_WIDE or datatype in ("BLOB", "ANY", "GEOM_WKB")
+
+
+def unique(name, suffix, taken):
+    """A made-up name beside `name`."""
+    while True:
+        made = within(name, 255 - len(suffix)) + suffix
+        if made not in taken:
+            taken.add(made)
+            return made
+        suffix += "_"
+
+
+def within(name, room):
+    """A name of at most `room` bytes."""
+    if len(name.encode()) <= room:
+        return name
+    import hashlib
+
+    tail = "~" + hashlib.sha256(name.encode()).hexdigest()[:16]
+    return name.encode()[: room - len(tail)].decode("utf-8", "ignore") + tail
+
+
+class Grids:
+    """The grids of a family of views, in a mount of its arrays."""
+
+    def __init__(self, family, point):
+        self.family, self.point = Path(family), point
+        self.lib = Lib()
+        self.facts = Facts(self.lib)
+
+    def arrays(self):
+        """The names of all arrays."""
+        return [row["name"] for row in json.loads((self.family / "expected/manifest.json").read_text())["arrays"]]
+
+    def views(self, array, every=False):
+        """The views of a dense array: (description, bytes that it refers to); none of a sparse one."""
+        base = self.family / "expected" / array
+        doc = json.loads(base.with_suffix(".json").read_text())
+        if doc["array_type"] != "dense":
+            return []
+        blob = memoryview(base.with_suffix(".bin").read_bytes())
+        return [(view, blob) for view in doc["views"] if every or view["path"] == "data"]
+
+    def fills(self, array, view):
+        """{attribute: (fill value of a cell, whether that is valid)} in the schema in force."""
+        end = view["time"][1]
+        handle = self.lib.open(str(self.family / "arrays" / array), 0, end)
+        try:
+            schema = self.facts.schema(self.lib.get("tiledb_array_get_schema", handle))
+        finally:
+            self.lib.close(handle)
+        return {a["name"]: (a["fill_value"].bytes, a["fill_value_valid"]) for a in schema["attributes"]}
+
+    def written(self, array, view):
+        """For each attribute of the view whether one fragment has all its cells in the region, and no newer one lacks it there."""
+        folder = os.path.join(self.point, array, view["path"].split("data", 1)[0])
+        fragments = {f["name"]: f for f in load(os.path.join(folder, "fragments.json"))}
+        newest = [fragments[name] for name in reversed(load(os.path.join(self.point, array, view["path"], "view.json"))["fragments"])]
+        kind = lambda a: (a["name"], a["datatype"], a["cell_val_num"], a["nullable"])  # noqa: E731
+        found = {}
+        for attribute in view["schema"]["attributes"]:
+            for fragment in newest:
+                schema = load(os.path.join(self.point, array, "schemas", fragment["schema_name"] + ".json"))
+                box = list(zip(fragment["non_empty_domain"], view["region"]))
+                if kind(attribute) not in map(kind, schema["attributes"]):
+                    if all(a <= hi and lo <= b for (a, b), (lo, hi) in box):
+                        break
+                elif fragment["dense"] and all(a <= lo and hi <= b for (a, b), (lo, hi) in box):
+                    found[attribute["name"]] = True
+                    break
+        return found
+
+    def grid(self, array, view, blob):
+        """The grid of a view; None where it has no cells."""
+        if 0 in view["shape"]:
+            return None
+        fills, written = self.fills(array, view), self.written(array, view)
+        shown = [names.dimension(f["name"], i) if f["kind"] == "dimension" else names.attribute(f["name"]) for i, f in enumerate(view["fields"])]
+        shown = ["%7Aarr.json" if name == "zarr.json" else name for name in shown]
+        taken, variables, dims = set(shown), [], []
+        enumerated = {a["name"]: a["enumeration"] for a in view["schema"]["attributes"]}
+        part = lambda entry, name: bytes(blob[entry[name][0] : sum(entry[name])])  # noqa: E731
+        for index, (entry, name) in enumerate(zip(view["fields"], shown)):
+            datatype, cvn = entry["datatype"], entry["cell_val_num"]
+            dtype = np_type(datatype)
+            if entry["kind"] == "dimension":
+                stored = np.frombuffer(part(entry, "data"), dtype)
+                values, attributes = converted(datatype, stored), units(datatype)
+                if datatype.startswith("DATETIME_") and NOT_A_TIME in values and NOT_A_TIME not in stored:
+                    values, attributes = stored, {}
+                variables.append(Variable(name, "axis", [name], values, attributes=attributes))
+                dims.append(name)
+                continue
+            if left_out(datatype, cvn):
+                continue
+            axes, shape = list(dims), list(view["shape"])
+            if cvn > 1:
+                axes.append(unique(name, "_cell", taken))
+                shape.append(cvn)
+            raw, valid = fills[entry["name"]]
+            fill = np.frombuffer(raw, dtype)
+            stored = np.frombuffer(part(entry, "data"), dtype).reshape(shape).copy()
+            dated = datatype.startswith("DATETIME_")
+            missing = self.missing(entry, dtype, fill, entry["name"] in written)
+            attributes = units(datatype) | flags(view, enumerated[entry["name"]], dtype)
+            null = None
+            if entry["nullable"]:
+                if dated:
+                    fill = np.full_like(fill, NOT_A_TIME)
+                validity = np.frombuffer(part(entry, "validity"), "u1").reshape(view["shape"])
+                null = validity == 0
+                stored[null] = fill if cvn > 1 else fill[0]
+                beside = unique(name, "__validity", taken)
+                attributes["ancillary_variables"] = beside
+            if datatype == "BOOL":
+                stored = (stored != 0).astype("u1")
+            variables.append(Variable(name, "values", axes, converted(datatype, stored), converted(datatype, fill), missing, attributes, stored))
+            if entry["nullable"]:
+                variables.append(Variable(beside, "validity", list(dims), validity, np.array([valid], "u1")))
+        return Grid(view["path"], view["shape"], variables, metadata(view))
+
+    @staticmethod
+    def missing(entry, dtype, fill, written):
+        """The value that stands for what is missing, where it can mean something."""
+        if entry["datatype"].startswith("DATETIME_"):
+            return np.int64(NOT_A_TIME)
+        useful = dtype.kind == "f" or entry["datatype"] != "BOOL" and (entry["nullable"] or not written and dtype.itemsize > 1)
+        raw = fill.tobytes()
+        return fill[0] if useful and raw == raw[: dtype.itemsize] * fill.size else None
+
+
+def units(datatype):
+    """What the CF conventions say of a datatype."""
+    unit = UNITS.get(datatype.removeprefix("DATETIME_")) if datatype.startswith("DATETIME_") else None
+    return {"units": f"{unit} since 1970-01-01", "calendar": "proleptic_gregorian"} if unit else {}
+
+
+def flags(view, enumeration, dtype):
+    """What they say of an enumerated attribute with labels of text."""
+    labels = view["enumerations"].get(enumeration)
+    if not labels or not all(isinstance(label, str) for label in labels) or dtype.kind not in "iu":
+        return {}
+    values = list(range(min(len(labels), int(np.iinfo(dtype).max) + 1)))
+    words = ["_".join(part for part in [*label.replace("\0", " ").split(" ")] if part) or "_" for label in labels]
+    return {"flag_values": values[0] if len(values) == 1 else values, "flag_meanings": " ".join(words[: len(values)])}
+
+
+def metadata(view):
+    """The array's metadata as attributes: numbers and text."""
+    found = {}
+    for key, entry in view["metadata"].items():
+        value = entry["value"]
+        if key.startswith("_") or isinstance(value, dict) or value is None or value == []:
+            continue
+        words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+        text = entry["datatype"] in TEXT_BYTES or entry["datatype"] in TEXT_WIDE
+        plain = lambda v: v if text else words.get(v, v)  # noqa: E731
+        found[names.encode(key)] = [plain(v) for v in value] if isinstance(value, list) else plain(value)
+    return found
