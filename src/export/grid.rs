@@ -129,14 +129,14 @@ const MAX_PAIRS: usize = 32 << 20;
 
 /// Units of time of no, or of another, number of days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unit {
+pub(super) enum Unit {
     Year,
     Month,
     Week,
 }
 
 impl Unit {
-    fn of(datatype: Datatype) -> Option<Unit> {
+    pub(super) fn of(datatype: Datatype) -> Option<Unit> {
         match datatype {
             Datatype::DatetimeYear => Some(Unit::Year),
             Datatype::DatetimeMonth => Some(Unit::Month),
@@ -146,7 +146,7 @@ impl Unit {
     }
 
     /// Days since the epoch; None for not-a-time and for what does not fit.
-    fn days(self, count: i64) -> Option<i64> {
+    pub(super) fn days(self, count: i64) -> Option<i64> {
         let first_of = |year: i64, month: i64| {
             let days = days_from_date(1970i64.checked_add(year)?, month as u32, 1)?;
             i64::try_from(days).ok()

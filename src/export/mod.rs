@@ -5,6 +5,7 @@
 pub mod csv;
 pub mod grid;
 pub mod netcdf;
+pub mod parquet;
 pub mod table;
 pub mod tiff;
 pub mod zarr;
@@ -47,18 +48,21 @@ impl Default for Options {
 pub enum Format {
     /// `table.csv`
     Csv,
+    /// `table.parquet`
+    Parquet,
     /// `array.nc`
     NetCdf,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 2] = [Format::Csv, Format::NetCdf];
+    pub const ALL: [Format; 3] = [Format::Csv, Format::Parquet, Format::NetCdf];
 
     /// The name of the file.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "table.csv",
+            Format::Parquet => "table.parquet",
             Format::NetCdf => "array.nc",
         }
     }
@@ -67,6 +71,7 @@ impl Format {
     pub fn absent(self, view: &View, options: &Options) -> Result<Option<String>> {
         match self {
             Format::Csv => csv::absent(view, options.csv_values),
+            Format::Parquet => parquet::absent(view),
             Format::NetCdf => netcdf::absent(view),
         }
     }
@@ -75,6 +80,7 @@ impl Format {
     pub fn is_listed(self, view: &View, options: &Options) -> Result<bool> {
         match self {
             Format::Csv => csv::is_listed(view, options.csv_values),
+            Format::Parquet => parquet::is_listed(view),
             Format::NetCdf => Ok(netcdf::absent(view)?.is_none()),
         }
     }
@@ -91,6 +97,7 @@ impl Format {
     pub fn layout(self, view: &Arc<View>) -> Result<Layout> {
         match self {
             Format::Csv => csv::layout(view),
+            Format::Parquet => parquet::layout(view),
             Format::NetCdf => netcdf::layout(view),
         }
     }

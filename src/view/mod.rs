@@ -33,8 +33,11 @@ mod reading;
 mod sparse;
 #[cfg(test)]
 mod testing;
+mod tiles;
 
 pub use reading::{Value, ViewBuilder};
+
+pub use tiles::{Origin, Tiles};
 
 use crate::array::Array;
 use crate::array::cells::Cells;

@@ -6,6 +6,7 @@
 mod attribute;
 mod axis;
 mod copy;
+mod origins;
 mod overlay;
 mod points;
 mod space;

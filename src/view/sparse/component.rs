@@ -176,6 +176,49 @@ impl<K: Key + 'static> Component<K> {
         }
     }
 
+    /// Whether its cells are all those of its fragments, each once.
+    pub(super) fn is_counted(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// The ranks of the candidates that some cells are made of, with their member; those of others may be among them. Decodes nothing that counting the
+    /// cells, or telling whether those of a single fragment are in order, did not.
+    pub(super) fn ranks(
+        &self,
+        engine: &Engine,
+        rules: &Rules,
+        cells: Range<u64>,
+    ) -> Result<Vec<(usize, Range<u64>)>> {
+        let whole = |member: usize| {
+            (
+                member,
+                0..self.inputs.get(member).map_or(0, |input| input.count()),
+            )
+        };
+        let members = 0..self.inputs.len();
+        if self.known.is_some() {
+            return Ok(match self.inputs.as_slice() {
+                [input] if self.is_in_order(rules, input)? => vec![(0, cells)],
+                _ => members.map(whole).collect(),
+            });
+        }
+        let plan = self.plan(engine, rules)?;
+        let checkpoints = &plan.outline.checkpoints;
+        let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cells.start);
+        let end = checkpoints.partition_point(|checkpoint| checkpoint.cell < cells.end);
+        let (Some(from), Some(to)) = (checkpoints.get(after.wrapping_sub(1)), checkpoints.get(end)) else {
+            return Ok(members.map(whole).collect());
+        };
+        let ranks = members.map(|member| {
+            let at = |checkpoint: &Checkpoint| checkpoint.ranks.get(member).copied();
+            match at(from).zip(at(to)) {
+                Some((from, to)) if !plan.outline.unsorted.contains(&member) => (member, from..to),
+                _ => whole(member),
+            }
+        });
+        Ok(ranks.collect())
+    }
+
     /// The block that holds `cell`.
     pub(super) fn block(&self, engine: &Engine, rules: &Rules, cell: u64) -> Result<Arc<Block>> {
         if let ([input], Some(known)) = (self.inputs.as_slice(), self.known)

@@ -19,7 +19,7 @@ mod tests;
 
 use super::column::RunCells;
 use super::parallel;
-use super::{DimRange, Role, ViewField};
+use super::{DimRange, Origin, Role, Tiles, ViewField};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::deletes::in_force as deletes_in_force;
@@ -73,7 +73,13 @@ trait Merged: Send + Sync {
 
     /// The fragments, in reading order.
     fn inputs(&self) -> &[Arc<Input>];
+
+    /// The runs of cells of fragments that `cells` are among, and whether all of those are cells of the view.
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>>;
 }
+
+/// Runs of cells of a fragment, and whether all of them are meant.
+type Source<'a> = (&'a Input, Vec<Range<u64>>, bool);
 
 impl Sparse {
     pub(super) fn new(
@@ -117,6 +123,40 @@ impl Sparse {
             engine.clone(),
             object,
         )))
+    }
+
+    /// Where runs of cells are from.
+    pub(super) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
+        let (cells, fragments) = (self.cells()?, self.snapshot.fragment_list());
+        let origins = runs.iter().map(|run| {
+            let mut origin = Origin::default();
+            for (input, cells, whole) in cells.sources(run.clone())? {
+                let Some(fragment) = fragments.get(input.index) else {
+                    continue;
+                };
+                let geometry = &input.info.geometry;
+                let size = geometry.tile_cells.max(1);
+                let mut tiles: Vec<Range<u64>> = Vec::new();
+                let mut full = whole;
+                for run in cells {
+                    full &= run.start % size == 0 && (run.end % size == 0 || run.end == geometry.cell_num);
+                    let (first, end) = (run.start / size, run.end.div_ceil(size));
+                    match tiles.last_mut() {
+                        Some(last) if last.end >= first => last.end = end,
+                        _ => tiles.push(first..end),
+                    }
+                }
+                if !tiles.is_empty() {
+                    origin.parts.push(Tiles {
+                        fragment: fragment.clone(),
+                        tiles,
+                        whole: full,
+                    });
+                }
+            }
+            Ok(Some(origin))
+        });
+        origins.collect()
     }
 
     /// What is merged; opens the fragments when it is first asked.
@@ -282,6 +322,35 @@ impl<K: Key + 'static> Merged for Components<K> {
 
     fn inputs(&self) -> &[Arc<Input>] {
         &self.inputs
+    }
+
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
+        self.count()?;
+        let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let first = starts
+            .partition_point(|&start| start <= cells.start)
+            .saturating_sub(1);
+        let mut sources = Vec::new();
+        for (component, bounds) in self.components.iter().zip(starts.windows(2)).skip(first) {
+            let &[start, end] = bounds else { continue };
+            if start >= cells.end {
+                break;
+            }
+            let part = cells.start.max(start)..cells.end.min(end);
+            if part.start >= part.end {
+                continue;
+            }
+            let all = part == (start..end);
+            let single = component.inputs.len() == 1;
+            let part = part.start - start..part.end - start;
+            for (member, ranks) in component.ranks(&self.array.engine, &self.rules, part)? {
+                if let Some(input) = component.inputs.get(member) {
+                    let exact = component.is_counted() && (all || single);
+                    sources.push((&**input, input.cells(ranks).collect(), exact));
+                }
+            }
+        }
+        Ok(sources)
     }
 }
 

@@ -1,0 +1,353 @@
+//! The footer: FileMetaData, whose length does not depend on the statistics in it.
+//!
+//! It is as long as it would be with the longest statistics that the leaves may have, so that the length of the file needs no look at
+//! the metadata of tiles. What statistics leave of that is taken up by a pair of key and value.
+
+use super::leaf::{Leaf, Logical, Physical, Shape, TimeUnit};
+use super::plan::{Chunk, Plan};
+use super::thrift::{Type, Writer, integer_len, varint_len};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bounds of the values of a column chunk, and how many are null.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Statistics {
+    /// A value that none is below, as pages have it.
+    pub min: Vec<u8>,
+    /// A value that none is above.
+    pub max: Vec<u8>,
+    /// How many entries are null; None of leaves that have no nulls.
+    pub nulls: Option<u64>,
+}
+
+/// The most bytes of a bound of text.
+pub(super) const MOST_TEXT: usize = 32;
+
+/// The longest statistics that a leaf may have; None where it has none. The number of nulls is 0.
+fn longest(leaf: &Leaf) -> Option<Statistics> {
+    let len = super::statistics::bound_len(leaf)?;
+    Some(Statistics {
+        min: vec![0; len],
+        max: vec![0; len],
+        nulls: leaf.optional().then_some(0),
+    })
+}
+
+/// The key of the pair that fills the footer up.
+const PADDING: &str = "padding";
+
+/// What writes a file, as it names itself.
+const CREATED_BY: &str = concat!("tiledbfs ", env!("CARGO_PKG_VERSION"));
+
+/// Bytes of the footer of a file with `leaves`, which is divided up as `plan` says.
+pub(super) fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
+    let mut writer = Writer::default();
+    front(&mut writer, leaves, plan.rows);
+    writer.list(4, Type::Struct, plan.groups() as usize);
+    writer.list(5, Type::Struct, 1);
+    padding(&mut writer, PADDING, 0);
+    back(&mut writer, leaves);
+    let ends = writer.finish().len() as u64;
+    let mut empty = Writer::default();
+    group(&mut empty, leaves.len(), &Totals::default(), 0, |_| ());
+    let group_len = empty.bytes().len() as u64;
+    let chunks: Vec<u64> = leaves.iter().map(longest_chunk).collect();
+    (0..plan.groups()).fold(ends, |len, number| {
+        let mut all = Totals::of(leaves, plan, number).len().saturating_add(group_len);
+        for (chunk, shortest) in plan.chunks(leaves, number).zip(&chunks) {
+            let leaf = leaves.get(chunk.leaf);
+            let rows = plan.rows_of(number);
+            let nulls = match leaf {
+                Some(leaf) if leaf.optional() && longest(leaf).is_some() => {
+                    integer_len(rows.end.saturating_sub(rows.start) as i64).saturating_sub(1)
+                }
+                _ => 0,
+            };
+            let numbers = [
+                chunk.amount.entries,
+                chunk.len(),
+                chunk.len(),
+                chunk.data(),
+                chunk.dictionary.map_or(0, |_| chunk.start),
+            ];
+            let numbers = numbers
+                .into_iter()
+                .map(|n| integer_len(n as i64).saturating_sub(1));
+            all = all
+                .saturating_add(*shortest)
+                .saturating_add(numbers.sum())
+                .saturating_add(nulls);
+        }
+        len.saturating_add(all)
+    })
+}
+
+/// Bytes of a column chunk with the longest statistics, where all numbers are 0.
+fn longest_chunk(leaf: &Leaf) -> u64 {
+    let chunk = Chunk {
+        dictionary: leaf.has_dictionary().then_some(0),
+        ..Chunk::default()
+    };
+    let mut writer = Writer::default();
+    column(&mut writer, leaf, &chunk, longest(leaf).as_ref());
+    writer.bytes().len() as u64
+}
+
+/// The footer, of as many bytes as `plan` says. `statistics` has those of a leaf in a group.
+pub(super) fn render(
+    leaves: &[Leaf],
+    plan: &Plan,
+    statistics: impl Fn(usize, u64) -> Option<Statistics>,
+) -> Result<Vec<u8>> {
+    let mut writer = Writer::default();
+    front(&mut writer, leaves, plan.rows);
+    writer.list(4, Type::Struct, plan.groups() as usize);
+    for number in 0..plan.groups() {
+        let totals = Totals::of(leaves, plan, number);
+        group(&mut writer, leaves.len(), &totals, number, |writer| {
+            for chunk in plan.chunks(leaves, number) {
+                if let Some(leaf) = leaves.get(chunk.leaf) {
+                    column(writer, leaf, &chunk, statistics(chunk.leaf, number).as_ref());
+                }
+            }
+        });
+    }
+    writer.list(5, Type::Struct, 1);
+    let mut end = Writer::default();
+    // What follows begins behind field 5 as well.
+    end.list(5, Type::Struct, 0);
+    let before = end.bytes().len();
+    back(&mut end, leaves);
+    let end = (end.finish().len() - before) as u64;
+    let have = (writer.bytes().len() as u64).saturating_add(end);
+    let room = plan.footer.checked_sub(have);
+    let found = room.and_then(|room| {
+        // One more byte of a value may take two, where its length takes one more.
+        [PADDING.to_owned(), format!("{PADDING}_")]
+            .into_iter()
+            .find_map(|key| {
+                let mut shortest = Writer::default();
+                padding(&mut shortest, &key, 0);
+                let rest = room.checked_sub(shortest.bytes().len() as u64)?;
+                let more = |len: u64| len.saturating_add(varint_len(len)).saturating_sub(1);
+                let len = (rest.saturating_sub(4)..=rest).find(|len| more(*len) == rest)?;
+                Some((key, len))
+            })
+    });
+    let (key, len) =
+        found.ok_or_else(|| Error::new(ErrorKind::Internal, "a footer longer than was foreseen"))?;
+    padding(&mut writer, &key, len as usize);
+    back(&mut writer, leaves);
+    let bytes = writer.finish();
+    match bytes.len() as u64 == plan.footer {
+        true => Ok(bytes),
+        false => Err(Error::new(ErrorKind::Internal, "a footer of another length")),
+    }
+}
+
+/// What precedes the row groups.
+fn front(writer: &mut Writer, leaves: &[Leaf], rows: u64) {
+    writer.i32(1, 2);
+    let lists = leaves.iter().filter(|leaf| leaf.shape != Shape::One).count();
+    writer.list(2, Type::Struct, leaves.len() + 2 * lists + 1);
+    writer.element(|writer| {
+        writer.binary(4, b"schema");
+        writer.i32(5, leaves.len() as i32);
+    });
+    leaves.iter().for_each(|leaf| schema(writer, leaf));
+    writer.i64(3, rows as i64);
+}
+
+/// The schema of a leaf, of a LIST with the groups around it.
+fn schema(writer: &mut Writer, leaf: &Leaf) {
+    const REQUIRED: i32 = 0;
+    const OPTIONAL: i32 = 1;
+    const REPEATED: i32 = 2;
+    let list = leaf.shape != Shape::One;
+    if list {
+        writer.element(|writer| {
+            writer.i32(3, if leaf.outer_optional() { OPTIONAL } else { REQUIRED });
+            writer.binary(4, leaf.name.as_bytes());
+            writer.i32(5, 1);
+            writer.i32(6, 3);
+            writer.structure(10, |writer| writer.structure(3, |_| ()));
+        });
+        writer.element(|writer| {
+            writer.i32(3, REPEATED);
+            writer.binary(4, b"list");
+            writer.i32(5, 1);
+        });
+    }
+    writer.element(|writer| {
+        writer.i32(1, leaf.physical as i32);
+        writer.i32(3, if leaf.optional() { OPTIONAL } else { REQUIRED });
+        writer.binary(4, if list { b"element" } else { leaf.name.as_bytes() });
+        let (converted, logical) = (converted(leaf.logical), leaf.logical);
+        if let Some(converted) = converted {
+            writer.i32(6, converted);
+        }
+        if logical != Logical::Nothing {
+            writer.structure(10, |writer| write_logical(writer, logical));
+        }
+    });
+}
+
+/// The converted type, by which programs go that are older than logical types. None for timestamps: there it would be one in UTC.
+fn converted(logical: Logical) -> Option<i32> {
+    Some(match logical {
+        Logical::String => 0,
+        Logical::Date => 6,
+        Logical::Integer { bits, signed } => {
+            let place = bits.trailing_zeros() as i32 - 3;
+            if signed { 15 + place } else { 11 + place }
+        }
+        Logical::Timestamp(_) | Logical::Nothing => return None,
+    })
+}
+
+fn write_logical(writer: &mut Writer, logical: Logical) {
+    match logical {
+        Logical::Nothing => {}
+        Logical::String => writer.structure(1, |_| ()),
+        Logical::Date => writer.structure(6, |_| ()),
+        Logical::Timestamp(unit) => writer.structure(8, |writer| {
+            writer.bool(1, false);
+            writer.structure(2, |writer| {
+                let unit = match unit {
+                    TimeUnit::Millis => 1,
+                    TimeUnit::Micros => 2,
+                    TimeUnit::Nanos => 3,
+                };
+                writer.structure(unit, |_| ());
+            });
+        }),
+        Logical::Integer { bits, signed } => writer.structure(10, |writer| {
+            writer.i8(1, bits as i8);
+            writer.bool(2, signed);
+        }),
+    }
+}
+
+/// What is said of a row group as a whole.
+#[derive(Debug, Default)]
+struct Totals {
+    start: u64,
+    bytes: u64,
+    rows: u64,
+}
+
+impl Totals {
+    fn of(leaves: &[Leaf], plan: &Plan, number: u64) -> Totals {
+        let rows = plan.rows_of(number);
+        let bytes = plan
+            .chunks(leaves, number)
+            .fold(0u64, |bytes, chunk| bytes.saturating_add(chunk.len()));
+        Totals {
+            start: plan.start_of(number),
+            bytes,
+            rows: rows.end.saturating_sub(rows.start),
+        }
+    }
+
+    /// Bytes of the numbers beyond one each; the ordinal is counted with as many as it may take.
+    fn len(&self) -> u64 {
+        let numbers = [self.bytes, self.rows, self.start, self.bytes];
+        let numbers = numbers
+            .into_iter()
+            .map(|n| integer_len(n as i64).saturating_sub(1));
+        numbers
+            .sum::<u64>()
+            .saturating_add(integer_len(i64::from(i16::MAX)).saturating_sub(1))
+    }
+}
+
+fn group(
+    writer: &mut Writer,
+    leaves: usize,
+    totals: &Totals,
+    number: u64,
+    columns: impl FnOnce(&mut Writer),
+) {
+    writer.element(|writer| {
+        writer.list(1, Type::Struct, leaves);
+        columns(writer);
+        writer.i64(2, totals.bytes as i64);
+        writer.i64(3, totals.rows as i64);
+        writer.i64(5, totals.start as i64);
+        writer.i64(6, totals.bytes as i64);
+        writer.i16(7, number as i16);
+    });
+}
+
+fn column(writer: &mut Writer, leaf: &Leaf, chunk: &Chunk, statistics: Option<&Statistics>) {
+    let body = |writer: &mut Writer| {
+        writer.i32(1, leaf.physical as i32);
+        let encodings: &[i32] = if leaf.has_dictionary() {
+            &[0, 3, 8]
+        } else {
+            &[0, 3]
+        };
+        writer.list(2, Type::I32, encodings.len());
+        encodings
+            .iter()
+            .for_each(|encoding| writer.i32_element(*encoding));
+        let path: &[&str] = match leaf.shape {
+            Shape::One => &[&leaf.name],
+            _ => &[&leaf.name, "list", "element"],
+        };
+        writer.list(3, Type::Binary, path.len());
+        path.iter()
+            .for_each(|name| writer.binary_element(name.as_bytes()));
+        writer.i32(4, 0);
+        writer.i64(5, chunk.amount.entries as i64);
+        writer.i64(6, chunk.len() as i64);
+        writer.i64(7, chunk.len() as i64);
+        writer.i64(9, chunk.data() as i64);
+        if chunk.dictionary.is_some() {
+            writer.i64(11, chunk.start as i64);
+        }
+        if let Some(statistics) = statistics {
+            writer.structure(12, |writer| {
+                if let Some(nulls) = statistics.nulls {
+                    writer.i64(3, nulls as i64);
+                }
+                writer.binary(5, &statistics.max);
+                writer.binary(6, &statistics.min);
+                writer.bool(7, false);
+                writer.bool(8, false);
+            });
+        }
+    };
+    writer.element(|writer| {
+        writer.i64(2, 0);
+        writer.structure(3, body);
+    });
+}
+
+fn padding(writer: &mut Writer, key: &str, len: usize) {
+    writer.element(|writer| {
+        writer.binary(1, key.as_bytes());
+        writer.binary(2, &vec![b' '; len]);
+    });
+}
+
+/// What follows the row groups and the padding.
+fn back(writer: &mut Writer, leaves: &[Leaf]) {
+    writer.binary(6, CREATED_BY.as_bytes());
+    writer.list(7, Type::Struct, leaves.len());
+    for _ in leaves {
+        // TypeDefinedOrder
+        writer.element(|writer| writer.structure(1, |_| ()));
+    }
+}
+
+impl Physical {
+    /// Bytes of a bound; None of bytes.
+    pub(super) fn size(self) -> Option<usize> {
+        match self {
+            Physical::Boolean => Some(1),
+            Physical::Int32 | Physical::Float => Some(4),
+            Physical::Int64 | Physical::Double => Some(8),
+            Physical::ByteArray => None,
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! What a column of a table is in Parquet: its types, and its values as pages have them.
+
+use super::thrift::varint_len;
+use crate::error::{Error, Result};
+use crate::export::grid::Unit;
+use crate::export::table::{Column, NOT_A_TIME};
+use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::range::Range as Bounds;
+use crate::view::ViewField;
+
+/// Physical types, by their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub(super) enum Physical {
+    Boolean = 0,
+    Int32 = 1,
+    Int64 = 2,
+    Float = 4,
+    Double = 5,
+    ByteArray = 6,
+}
+
+/// Units of timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub(super) enum TimeUnit {
+    Millis = 1,
+    Micros = 2,
+    Nanos = 3,
+}
+
+/// What the values of a physical type mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub(super) enum Logical {
+    Nothing,
+    String,
+    Date,
+    Timestamp(TimeUnit),
+    Integer { bits: u8, signed: bool },
+}
+
+/// How many values a row has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    One,
+    /// A LIST of this many.
+    Some(u64),
+    /// A LIST of any number.
+    Any,
+}
+
+/// How stored values become those of pages.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Encoding {
+    /// Numbers as they are stored.
+    Same,
+    /// Integers of less than 32 bits, and unsigned ones of 32.
+    Widened { signed: bool },
+    /// BOOL: one bit.
+    Bit,
+    /// Dates of these units (None: days) as days in 32 bits. Null where they do not fit.
+    Days(Option<Unit>),
+    /// Times in 64 bits, each this many of the units that are shown. Null where they overflow.
+    Scaled(i64),
+    /// A u32 length and bytes; of fixed-size text without the NULs at its end, where `strip`.
+    Bytes { strip: bool },
+    /// Stored indexes into a dictionary page of `labels` entries: `width` bits each. Null where there is no such label.
+    Index { labels: u64, width: u8 },
+    /// Stored indexes in place of which are the numbers that they stand for, None where those are null.
+    Label(Vec<Option<u64>>),
+}
+
+/// A leaf column.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Leaf {
+    /// Its name.
+    pub name: String,
+    pub physical: Physical,
+    pub logical: Logical,
+    pub shape: Shape,
+    pub encoding: Encoding,
+    /// Type of a stored value.
+    pub stored: Datatype,
+    /// Bytes of a stored value; of text with a fixed number of characters, of all of them. None for var-sized text.
+    pub size: Option<u64>,
+    /// Whether cells have validity.
+    pub nullable: bool,
+    /// Whether values may be null whatever the validity says.
+    pub odd: bool,
+}
+
+/// How a field of this type is shown, where it is one of numbers.
+fn number(datatype: Datatype) -> Option<(Physical, Logical, Encoding)> {
+    use Encoding::{Bit, Days, Same, Scaled, Widened};
+    use Physical::{Boolean, Double, Float, Int32, Int64};
+    let integer = |bits, signed| Logical::Integer { bits, signed };
+    let small = |bits, signed| (Int32, integer(bits, signed), Widened { signed });
+    let timestamp = |unit, scale| (Int64, Logical::Timestamp(unit), Scaled(scale));
+    let plain = |physical| (physical, Logical::Nothing, Same);
+    Some(match datatype {
+        Datatype::Int8 => small(8, true),
+        Datatype::Int16 => small(16, true),
+        Datatype::Int32 => plain(Int32),
+        Datatype::Int64 => plain(Int64),
+        Datatype::Uint8 => small(8, false),
+        Datatype::Uint16 => small(16, false),
+        Datatype::Uint32 => (Int32, integer(32, false), Same),
+        Datatype::Uint64 => (Int64, integer(64, false), Same),
+        Datatype::Float32 => plain(Float),
+        Datatype::Float64 => plain(Double),
+        Datatype::Bool => (Boolean, Logical::Nothing, Bit),
+        Datatype::DatetimeYear | Datatype::DatetimeMonth | Datatype::DatetimeWeek | Datatype::DatetimeDay => {
+            (Int32, Logical::Date, Days(Unit::of(datatype)))
+        }
+        Datatype::DatetimeHr => timestamp(TimeUnit::Millis, 3_600_000),
+        Datatype::DatetimeMin => timestamp(TimeUnit::Millis, 60_000),
+        Datatype::DatetimeSec => timestamp(TimeUnit::Millis, 1000),
+        Datatype::DatetimeMs => timestamp(TimeUnit::Millis, 1),
+        Datatype::DatetimeUs => timestamp(TimeUnit::Micros, 1),
+        Datatype::DatetimeNs => timestamp(TimeUnit::Nanos, 1),
+        Datatype::DatetimePs | Datatype::DatetimeFs | Datatype::DatetimeAs => {
+            (Int64, Logical::Nothing, Scaled(1))
+        }
+        _ if datatype.kind() == Kind::Time => plain(Int64),
+        _ => return None,
+    })
+}
+
+/// What bytes of this type mean.
+fn bytes(datatype: Datatype) -> Logical {
+    match datatype {
+        Datatype::StringAscii | Datatype::StringUtf8 | Datatype::GeomWkt => Logical::String,
+        _ => Logical::Nothing,
+    }
+}
+
+impl Leaf {
+    /// The leaf of a field as it is stored.
+    pub(super) fn of(stored: &ViewField, name: String) -> Leaf {
+        let mut leaf = Leaf {
+            name,
+            physical: Physical::ByteArray,
+            logical: bytes(stored.datatype),
+            shape: Shape::One,
+            encoding: Encoding::Bytes { strip: false },
+            stored: stored.datatype,
+            size: stored.cell_size(),
+            nullable: stored.nullable,
+            odd: stored.datatype.kind() == Kind::Datetime,
+        };
+        if let Some((physical, logical, encoding)) = number(stored.datatype) {
+            (leaf.physical, leaf.logical, leaf.encoding) = (physical, logical, encoding);
+            leaf.size = Some(stored.datatype.size() as u64);
+            leaf.shape = match stored.cell_val_num {
+                CellValNum::Fixed(1) => Shape::One,
+                CellValNum::Fixed(count) => Shape::Some(u64::from(count)),
+                CellValNum::Var => Shape::Any,
+            };
+        } else if matches!(stored.datatype, Datatype::Char | Datatype::StringAscii) {
+            let strip = leaf.size.is_some();
+            leaf.encoding = Encoding::Bytes { strip };
+        }
+        leaf
+    }
+
+    /// The leaf of a column; `bounds` are those of the coordinates, where it has those of an axis.
+    pub(super) fn new(column: &Column, name: String, bounds: Option<&Bounds>) -> Leaf {
+        let mut leaf = Leaf::of(&column.stored, name);
+        if column.is_axis() {
+            leaf.fit(bounds);
+        }
+        if let Some(labels) = &column.labels {
+            let (datatype, number) = (labels.datatype, labels.cell_val_num);
+            leaf.enumerate(datatype, number, labels.count(), |label| labels.value(label));
+        }
+        leaf
+    }
+
+    /// Coordinates of an axis are never null: where a date of them does not fit, they are the stored integers.
+    fn fit(&mut self, bounds: Option<&Bounds>) {
+        let fits = bounds.is_none_or(|bounds| {
+            [&bounds.lo, &bounds.hi]
+                .into_iter()
+                .all(|end| self.value(end).is_some())
+        });
+        if !fits {
+            (self.physical, self.logical, self.encoding) =
+                (Physical::Int64, Logical::Nothing, Encoding::Same);
+        }
+        self.odd = false;
+    }
+
+    /// Labels in place of stored indexes. Those of several numbers have no place in a column: the index is shown, null where it has no label.
+    fn enumerate<'a>(
+        &mut self,
+        datatype: Datatype,
+        cell_val_num: CellValNum,
+        count: usize,
+        value: impl Fn(usize) -> Option<&'a [u8]>,
+    ) {
+        let Some((physical, logical, encoding)) = number(datatype) else {
+            let labels = count as u64;
+            let highest = labels.saturating_sub(1);
+            self.physical = Physical::ByteArray;
+            self.logical = bytes(datatype);
+            self.encoding = Encoding::Index {
+                labels,
+                width: (u64::BITS - highest.leading_zeros()).max(1) as u8,
+            };
+            self.odd = true;
+            return;
+        };
+        if cell_val_num != CellValNum::Fixed(1) {
+            return;
+        }
+        let label = Leaf {
+            physical,
+            logical,
+            encoding,
+            stored: datatype,
+            size: Some(datatype.size() as u64),
+            ..self.clone()
+        };
+        let labels = (0..count).map(|i| value(i).and_then(|bytes| label.value(bytes)));
+        self.encoding = Encoding::Label(labels.collect());
+        (self.physical, self.logical) = (physical, logical);
+        self.odd = true;
+    }
+
+    /// Whether the entries of its pages may be null.
+    pub(super) fn optional(&self) -> bool {
+        self.odd || self.nullable && self.shape != Shape::Any
+    }
+
+    /// Whether rows of it may be null that are LISTs of any length.
+    pub(super) fn outer_optional(&self) -> bool {
+        self.nullable && self.shape == Shape::Any
+    }
+
+    /// Whether there is no null at all.
+    pub(super) fn required(&self) -> bool {
+        !self.odd && !self.nullable
+    }
+
+    /// The highest definition level.
+    pub(super) fn most_definition(&self) -> u8 {
+        u8::from(self.shape != Shape::One) + u8::from(self.optional()) + u8::from(self.outer_optional())
+    }
+
+    /// Bits of a definition level.
+    pub(super) fn definition_bits(&self) -> u64 {
+        match self.most_definition() {
+            0 => 0,
+            1 => 1,
+            _ => 2,
+        }
+    }
+
+    /// Bits of a value in a page; None for bytes.
+    pub(super) fn bits(&self) -> Option<u64> {
+        Some(match (&self.encoding, self.physical) {
+            (Encoding::Index { width, .. }, _) => u64::from(*width),
+            (_, Physical::Boolean) => 1,
+            (_, Physical::Int32 | Physical::Float) => 32,
+            (_, Physical::Int64 | Physical::Double) => 64,
+            (_, Physical::ByteArray) => return None,
+        })
+    }
+
+    /// Whether pages have indexes into a dictionary page.
+    pub(super) fn has_dictionary(&self) -> bool {
+        matches!(self.encoding, Encoding::Index { .. })
+    }
+
+    /// Bytes of the values of a page of `entries` values, none of which is null; of text with `bytes` bytes in all.
+    pub(super) fn values_len(&self, entries: u64, bytes: u64) -> u64 {
+        match (&self.encoding, self.bits()) {
+            (Encoding::Index { width, .. }, _) => {
+                let eights = entries.div_ceil(8);
+                let packed = eights.saturating_mul(u64::from(*width));
+                packed.saturating_add(1 + varint_len(eights << 1 | 1))
+            }
+            (_, Some(bits)) => (u128::from(entries) * u128::from(bits))
+                .div_ceil(8)
+                .try_into()
+                .unwrap_or(u64::MAX),
+            (_, None) => entries.saturating_mul(4).saturating_add(bytes),
+        }
+    }
+
+    /// The value that is stored as `stored`, in as many low bits as pages have; None where it is null. Not for bytes.
+    pub(super) fn value(&self, stored: &[u8]) -> Option<u64> {
+        let mut out = None;
+        self.each(stored, |value| out = value);
+        out
+    }
+
+    /// Hands each of some stored values to `take`, as [`Leaf::value`] has it.
+    pub(super) fn each(&self, stored: &[u8], mut take: impl FnMut(Option<u64>)) {
+        /// Applies a function of a number of this type to each value.
+        macro_rules! numbers {
+            ($type:ty, $value:expr) => {
+                for bytes in stored.as_chunks().0 {
+                    take($value(<$type>::from_le_bytes(*bytes)));
+                }
+            };
+        }
+        /// The same for an integer of any type, as i128.
+        macro_rules! integers {
+            ($value:expr) => {{
+                let value = $value;
+                match (self.stored.size(), self.stored.kind() == Kind::Signed) {
+                    (1, true) => numbers!(i8, |n| value(i128::from(n))),
+                    (2, true) => numbers!(i16, |n| value(i128::from(n))),
+                    (4, true) => numbers!(i32, |n| value(i128::from(n))),
+                    (_, true) => numbers!(i64, |n| value(i128::from(n))),
+                    (1, false) => numbers!(u8, |n| value(i128::from(n))),
+                    (2, false) => numbers!(u16, |n| value(i128::from(n))),
+                    (4, false) => numbers!(u32, |n| value(i128::from(n))),
+                    (_, false) => numbers!(u64, |n| value(i128::from(n))),
+                }
+            }};
+        }
+        match &self.encoding {
+            Encoding::Same if self.stored.size() == 4 => numbers!(u32, |n| Some(u64::from(n))),
+            Encoding::Same => numbers!(u64, Some),
+            Encoding::Widened { .. } => {
+                integers!(|n: i128| Some(u64::from((n as i32).cast_unsigned())));
+            }
+            Encoding::Bit => numbers!(u8, |n| Some(u64::from(n != 0))),
+            Encoding::Days(unit) => numbers!(i64, |n: i64| {
+                let days = match unit {
+                    _ if n == NOT_A_TIME => return None,
+                    Some(unit) => unit.days(n)?,
+                    None => n,
+                };
+                Some(u64::from(i32::try_from(days).ok()?.cast_unsigned()))
+            }),
+            Encoding::Scaled(scale) => numbers!(i64, |n: i64| {
+                let scaled = n.checked_mul(*scale).filter(|_| n != NOT_A_TIME);
+                scaled.filter(|n| *n != NOT_A_TIME).map(i64::cast_unsigned)
+            }),
+            Encoding::Index { labels, .. } => {
+                integers!(|n: i128| u64::try_from(n).ok().filter(|n| n < labels));
+            }
+            Encoding::Label(labels) => {
+                integers!(|n: i128| usize::try_from(n).ok().and_then(|n| *labels.get(n)?));
+            }
+            Encoding::Bytes { .. } => {}
+        }
+    }
+
+    /// Bytes of a text, as it is shown, of which these are stored.
+    pub(super) fn text_len(&self, stored: &[u8]) -> u64 {
+        match self.encoding {
+            Encoding::Bytes { strip: true } => strip(stored).len() as u64,
+            _ => stored.len() as u64,
+        }
+    }
+}
+
+/// Text without the NULs at its end.
+pub(super) fn strip(text: &[u8]) -> &[u8] {
+    let len = text
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1);
+    text.get(..len).unwrap_or_default()
+}
+
+/// The dictionary page of labels of text: each with its length before it. `LimitExceeded` above 2^30 bytes.
+pub(super) fn dictionary(column: &Column) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let Some(labels) = &column.labels else {
+        return Ok(out);
+    };
+    let fixed = labels.cell_val_num != CellValNum::Var;
+    let text = fixed && matches!(labels.datatype, Datatype::Char | Datatype::StringAscii);
+    for label in labels.values() {
+        let label = if text { strip(label) } else { label };
+        let len = u32::try_from(label.len()).ok();
+        let fits = len.filter(|_| out.len() < 1 << 30);
+        let len = fits.ok_or_else(|| Error::limit("more than 2^30 bytes of labels").at(0))?;
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(label);
+    }
+    Ok(out)
+}

@@ -1,0 +1,246 @@
+//! `table.parquet`.
+
+mod bits;
+mod footer;
+mod leaf;
+mod page;
+mod plan;
+mod statistics;
+mod thrift;
+
+use crate::array::cache::{Keep, Key};
+use crate::array::part::Sink;
+use crate::error::{Error, ErrorKind, Result};
+use crate::export::table::Table;
+use crate::format::datatype::CellValNum;
+use crate::layout::{Layout, Source};
+use crate::view::{Role, View, ViewField};
+use leaf::Leaf;
+use page::Page;
+use plan::{MAGIC, Plan};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// Why there is no `table.parquet`; None where there is one. Looks at metadata alone unless there are very many cells.
+pub fn absent(view: &View) -> Result<Option<String>> {
+    let group = plan::rows_of_group(view)?;
+    let most = group.saturating_mul(plan::GROUPS);
+    if view.has_at_most(most)? {
+        return Ok(None);
+    }
+    let rows = view.count()?;
+    Ok((rows > most).then(|| plan::too_many(rows, group)))
+}
+
+/// Whether it is listed: unless very many cells or offsets would have to be read to know its length.
+pub fn is_listed(view: &View) -> Result<bool> {
+    const MANY: u64 = 1 << 26;
+    let var = |field: &ViewField| field.cell_val_num == CellValNum::Var;
+    let known = view.is_dense() && !view.fields().iter().any(var);
+    Ok(known || view.has_at_most(MANY)?)
+}
+
+/// The file. Its length follows from metadata, unless cells are var-sized: that takes their offsets, once for each state of the view.
+pub fn layout(view: &Arc<View>) -> Result<Layout> {
+    let table = Table::new(view)?;
+    let leaves = leaves(&table)?;
+    let array = view.array();
+    let object = |part| {
+        array
+            .engine
+            .number(&("table.parquet", &array.path, view.state(), part))
+    };
+    let key = Key {
+        object: object(usize::MAX),
+        tile: 0,
+        chunk: 0,
+    };
+    let plan = array.engine.cache.made(key, 4096, Keep::Staying, || {
+        let plan = Plan::make(&table, &leaves)?;
+        let memory = plan.memory();
+        Ok((plan, memory))
+    })?;
+    let objects = (0..leaves.len()).map(object).collect();
+    let file = Arc::new(File {
+        footer: OnceLock::new(),
+        footer_key: Key { tile: 1, ..key },
+        dictionaries: leaves.iter().map(|_| OnceLock::new()).collect(),
+        table,
+        leaves,
+        plan,
+        objects,
+    });
+    let mut end = Vec::with_capacity(8);
+    end.extend_from_slice(&(file.plan.footer as u32).to_le_bytes());
+    end.extend_from_slice(MAGIC);
+    Layout::new(
+        view.state(),
+        vec![
+            Box::new(MAGIC.to_vec()),
+            Box::new(Groups(file.clone())),
+            Box::new(Footer(file)),
+            Box::new(end),
+        ],
+    )
+}
+
+/// The leaves of a table, one a column.
+fn leaves(table: &Table) -> Result<Vec<Leaf>> {
+    let mut names: Vec<String> = Vec::new();
+    let region = table.view().region()?;
+    let mut leaves = Vec::new();
+    for column in table.columns() {
+        // Parquet has names in UTF-8 alone.
+        let mut name = String::from_utf8_lossy(&column.name).into_owned();
+        while names.contains(&name) {
+            name.push('_');
+        }
+        let bounds = match column.stored.role {
+            Role::Dimension(i) => region.as_ref().and_then(|region| region.get(i)),
+            Role::Attribute(_) => None,
+        };
+        leaves.push(Leaf::new(column, name.clone(), bounds));
+        names.push(name);
+    }
+    Ok(leaves)
+}
+
+/// What the parts of an open file have in common.
+struct File {
+    table: Table,
+    leaves: Vec<Leaf>,
+    plan: Arc<Plan>,
+    /// What each leaf is called in the cache.
+    objects: Vec<u64>,
+    dictionaries: Vec<OnceLock<Vec<u8>>>,
+    footer: OnceLock<Arc<Vec<u8>>>,
+    footer_key: Key,
+}
+
+/// The row groups.
+struct Groups(Arc<File>);
+
+/// The footer.
+struct Footer(Arc<File>);
+
+impl Source for Groups {
+    fn len(&self) -> u64 {
+        self.0.plan.end().saturating_sub(MAGIC.len() as u64)
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let magic = MAGIC.len() as u64;
+        let range = range.start.saturating_add(magic)..range.end.saturating_add(magic);
+        sink.write(|out| self.0.read_groups(range, out))
+    }
+}
+
+impl File {
+    /// Appends the bytes in `range` of the file, which are those of row groups.
+    fn read_groups(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let mut number = self.plan.group_at(range.start);
+        while number < self.plan.groups() && self.plan.start_of(number) < range.end {
+            for chunk in self.plan.chunks(&self.leaves, number) {
+                let end = chunk.start.saturating_add(chunk.len());
+                if end <= range.start {
+                    continue;
+                }
+                if chunk.start >= range.end {
+                    break;
+                }
+                let wanted = range.start.max(chunk.start)..range.end.min(end);
+                self.read_chunk(number, &chunk, wanted, out)?;
+            }
+            number = number.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn read_chunk(
+        &self,
+        number: u64,
+        chunk: &plan::Chunk,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let missing = || Error::new(ErrorKind::Internal, "a column that does not exist");
+        let leaf = self.leaves.get(chunk.leaf).ok_or_else(missing)?;
+        let column = self.table.columns().get(chunk.leaf).ok_or_else(missing)?;
+        let data = chunk.data();
+        if range.start < data {
+            let page = self.dictionary(chunk.leaf)?;
+            let from = range.start.saturating_sub(chunk.start) as usize;
+            let to = range.end.min(data).saturating_sub(chunk.start) as usize;
+            out.extend_from_slice(
+                page.get(from..to)
+                    .ok_or_else(|| Error::corrupt("an enumeration that has changed").at(0))?,
+            );
+        }
+        if range.end <= data {
+            return Ok(());
+        }
+        let page = Page {
+            leaf,
+            column,
+            rows: self.plan.rows_of(number),
+            amount: chunk.amount,
+            engine: &self.table.view().array().engine,
+            key: Key {
+                object: self.objects.get(chunk.leaf).copied().ok_or_else(missing)?,
+                tile: number,
+                chunk: 0,
+            },
+        };
+        page.read(
+            range.start.max(data).saturating_sub(data)..range.end.saturating_sub(data),
+            out,
+        )
+    }
+
+    /// The dictionary page of a leaf, with its header.
+    fn dictionary(&self, number: usize) -> Result<&[u8]> {
+        let missing = || Error::new(ErrorKind::Internal, "a dictionary of no column");
+        let page = self.dictionaries.get(number).ok_or_else(missing)?;
+        if let Some(page) = page.get() {
+            return Ok(page);
+        }
+        let column = self.table.columns().get(number).ok_or_else(missing)?;
+        let labels = column.labels.as_ref().ok_or_else(missing)?;
+        let body = leaf::dictionary(column)?;
+        let mut bytes = page::dictionary_header(labels.count() as u64, body.len() as u64);
+        bytes.extend_from_slice(&body);
+        Ok(page.get_or_init(|| bytes))
+    }
+
+    /// The footer, from the cache or made now.
+    fn footer(&self) -> Result<&Arc<Vec<u8>>> {
+        if let Some(footer) = self.footer.get() {
+            return Ok(footer);
+        }
+        let engine = &self.table.view().array().engine;
+        let footer = engine
+            .cache
+            .made(self.footer_key, self.plan.footer, Keep::Staying, || {
+                let footer = {
+                    let all = statistics::All::read(&self.table, &self.leaves, &self.plan)?;
+                    footer::render(&self.leaves, &self.plan, |leaf, group| {
+                        all.get(&self.leaves, leaf, group)
+                    })?
+                };
+                let memory = footer.capacity() as u64;
+                Ok((footer, memory))
+            })?;
+        Ok(self.footer.get_or_init(|| footer))
+    }
+}
+
+impl Source for Footer {
+    fn len(&self) -> u64 {
+        self.0.plan.footer
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let footer = self.0.footer()?;
+        sink.shared(footer.clone(), range.start as usize..range.end as usize)
+    }
+}

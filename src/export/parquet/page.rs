@@ -1,0 +1,737 @@
+//! The pages of a column chunk.
+//!
+//! ```text
+//! [dictionary page: header, labels]
+//! data page: header, [repetition levels], [definition levels], values, slack
+//! ```
+//!
+//! A page has *entries*: a value each of a row or of an element of a LIST, and one for an empty or a null LIST. Levels say which of them are
+//! null; the values of the others follow each other. So a value is found through an index of how many there are before every so many
+//! rows, which is made when it is needed and then in the cache.
+
+use super::bits::Bits;
+use super::leaf::{Encoding, Leaf, Shape};
+use super::thrift::{Writer, varint, varint_len};
+use crate::array::cache::{Keep, Key};
+use crate::array::column::Content;
+use crate::array::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::export::table::Column;
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Entries (of a LIST of any length, and of text: rows) from one entry of the index to the next.
+const BLOCK: u64 = if cfg!(test) { 16 } else { 4096 };
+
+/// Values that are read at once.
+const TOGETHER: u64 = if cfg!(test) { 100 } else { 1 << 16 };
+
+/// Bytes of text that are read at once.
+const TEXT: u64 = if cfg!(test) { 100 } else { 1 << 20 };
+
+/// How much there is in a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Amount {
+    /// Entries.
+    pub entries: u64,
+    /// Entries that would have values if none were null for its value's sake; of text, bytes in all rows.
+    pub values: u64,
+}
+
+impl Amount {
+    /// How much there is of a leaf in `rows` rows, where that does not depend on the data.
+    pub(super) fn of(leaf: &Leaf, rows: u64) -> Option<Amount> {
+        let (entries, values) = match (leaf.shape, leaf.bits(), leaf.size) {
+            (Shape::Any, ..) | (_, None, None) => return None,
+            (_, None, Some(size)) => (rows, rows.saturating_mul(size)),
+            (Shape::One, ..) => (rows, rows),
+            (Shape::Some(count), ..) => (rows.saturating_mul(count), rows.saturating_mul(count)),
+        };
+        Some(Amount { entries, values })
+    }
+
+    /// How much there is of a leaf of var-sized cells in some rows of its column: one pass over the offsets, and over validity where a null LIST takes
+    /// another number of entries than its elements.
+    pub(super) fn measure(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Amount> {
+        let size = leaf.size.unwrap_or(1);
+        if leaf.shape != Shape::Any {
+            return Ok(Amount {
+                entries: rows.end.saturating_sub(rows.start),
+                values: column.stored_bytes(&rows)?,
+            });
+        }
+        let mut amount = Amount::default();
+        let mut row = rows.start;
+        while row < rows.end {
+            let end = row.saturating_add(TOGETHER).min(rows.end);
+            for (elements, valid) in cells(column, size, row..end)? {
+                let count = elements.end.saturating_sub(elements.start);
+                let values = if valid { count } else { 0 };
+                amount.entries = amount.entries.saturating_add(values.max(1));
+                amount.values = amount.values.saturating_add(values);
+            }
+            row = end;
+        }
+        Ok(amount)
+    }
+
+    /// Bytes of the values of a page.
+    fn values_len(self, leaf: &Leaf) -> u64 {
+        match (leaf.bits(), leaf.shape) {
+            (None, _) => leaf.values_len(self.entries, self.values),
+            (_, Shape::Any) => leaf.values_len(self.values, 0),
+            _ => leaf.values_len(self.entries, 0),
+        }
+    }
+
+    /// Bytes of a page without its header.
+    pub(super) fn body_len(self, leaf: &Leaf) -> u64 {
+        let packed = |bits: u64| {
+            let eights = self.entries.div_ceil(8);
+            let header = varint_len(eights << 1 | 1);
+            eights.saturating_mul(bits).saturating_add(4 + header)
+        };
+        let repetition = if leaf.shape == Shape::One { 0 } else { packed(1) };
+        let definition = match leaf.definition_bits() {
+            0 => 0,
+            _ if leaf.is_run() => 5 + varint_len(self.entries << 1),
+            bits => packed(bits),
+        };
+        self.values_len(leaf)
+            .saturating_add(repetition)
+            .saturating_add(definition)
+    }
+}
+
+impl Leaf {
+    /// Whether all of its definition levels are 1.
+    fn is_run(&self) -> bool {
+        matches!(self.shape, Shape::Some(_)) && !self.optional()
+    }
+}
+
+/// The header of a data page.
+pub(super) fn data_header(leaf: &Leaf, entries: u64, body: u64) -> Vec<u8> {
+    let encoding = if leaf.has_dictionary() { 8 } else { 0 };
+    header(0, body, |writer| {
+        writer.structure(5, |writer| {
+            writer.i32(1, entries as i32);
+            writer.i32(2, encoding);
+            writer.i32(3, 3);
+            writer.i32(4, 3);
+        });
+    })
+}
+
+/// The header of a dictionary page.
+pub(super) fn dictionary_header(labels: u64, body: u64) -> Vec<u8> {
+    header(2, body, |writer| {
+        writer.structure(7, |writer| {
+            writer.i32(1, labels as i32);
+            writer.i32(2, 0);
+        });
+    })
+}
+
+fn header(of: i32, body: u64, more: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.i32(1, of);
+    writer.i32(2, body as i32);
+    writer.i32(3, body as i32);
+    more(&mut writer);
+    writer.finish()
+}
+
+/// The elements of each cell of some rows, counted over all of the column, and whether the cell is there.
+fn cells(column: &Column, size: u64, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
+    let cells = column.cells()?;
+    let starts = cells.starts(rows.clone())?;
+    let valid = validity(column, rows)?;
+    let mut out = Vec::with_capacity(starts.len());
+    for (i, pair) in starts.windows(2).enumerate() {
+        let &[start, end] = pair else { continue };
+        if start % size != 0 || end % size != 0 || end < start {
+            let message = format!("a cell of bytes {start} to {end} where a value has {size}");
+            return Err(Error::corrupt(message).at(start));
+        }
+        let valid = valid.as_ref().is_none_or(|valid| valid.get(i) != Some(&0));
+        out.push((start / size..end / size, valid));
+    }
+    Ok(out)
+}
+
+/// The validity of rows; None where all are valid.
+fn validity(column: &Column, rows: Range<u64>) -> Result<Option<Vec<u8>>> {
+    if !column.stored.nullable {
+        return Ok(None);
+    }
+    let mut scratch = Vec::new();
+    let valid = column.cells()?.validity(rows, &mut scratch)?.to_vec();
+    Ok(valid.contains(&0).then_some(valid))
+}
+
+/// What comes before a block of entries, and in the last place before the end of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Place {
+    entries: u64,
+    /// Values that are not null; of text, their bytes with the lengths before them.
+    values: u64,
+}
+
+/// A part of a data page.
+enum Part {
+    Bytes(Vec<u8>),
+    Repetition(u64),
+    Definition(u64),
+    Values(u64),
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match self {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::Repetition(len) | Part::Definition(len) | Part::Values(len) => *len,
+        }
+    }
+}
+
+/// Which of the levels of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Repetition,
+    Definition,
+}
+
+/// A data page.
+pub(super) struct Page<'a> {
+    pub leaf: &'a Leaf,
+    pub column: &'a Column,
+    pub rows: Range<u64>,
+    pub amount: Amount,
+    /// Where its index is kept.
+    pub engine: &'a Engine,
+    pub key: Key,
+}
+
+impl Page<'_> {
+    /// Appends the bytes in `range` of the page, header included, to `out`.
+    pub(super) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let mut start = 0u64;
+        for part in self.parts() {
+            let end = start.saturating_add(part.len());
+            let wanted = range.start.max(start)..range.end.min(end);
+            if wanted.start < wanted.end {
+                let wanted = wanted.start.saturating_sub(start)..wanted.end.saturating_sub(start);
+                self.read_part(&part, wanted, out)?;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let (leaf, entries) = (self.leaf, self.amount.entries);
+        let body = self.amount.body_len(leaf);
+        let mut parts = vec![Part::Bytes(data_header(leaf, entries, body))];
+        let eights = entries.div_ceil(8);
+        let packed = |bits: u64, part: fn(u64) -> Part, parts: &mut Vec<Part>| {
+            let mut run = Vec::new();
+            varint(eights << 1 | 1, &mut run);
+            let len = eights.saturating_mul(bits);
+            let all = len.saturating_add(run.len() as u64);
+            let mut bytes = (all as u32).to_le_bytes().to_vec();
+            bytes.append(&mut run);
+            parts.extend([Part::Bytes(bytes), part(len)]);
+        };
+        if leaf.shape != Shape::One {
+            packed(1, Part::Repetition, &mut parts);
+        }
+        match leaf.definition_bits() {
+            0 => {}
+            _ if leaf.is_run() => {
+                let mut run = Vec::new();
+                varint(entries << 1, &mut run);
+                run.push(1);
+                let mut bytes = (run.len() as u32).to_le_bytes().to_vec();
+                bytes.append(&mut run);
+                parts.push(Part::Bytes(bytes));
+            }
+            bits => packed(bits, Part::Definition, &mut parts),
+        }
+        let mut values = self.amount.values_len(leaf);
+        if let Encoding::Index { width, .. } = leaf.encoding {
+            let mut bytes = vec![width];
+            varint(eights << 1 | 1, &mut bytes);
+            values = values.saturating_sub(bytes.len() as u64);
+            parts.push(Part::Bytes(bytes));
+        }
+        parts.push(Part::Values(values));
+        parts
+    }
+
+    fn read_part(&self, part: &Part, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let before = out.len();
+        let wanted = range.end.saturating_sub(range.start);
+        match part {
+            Part::Bytes(bytes) => {
+                let bytes = bytes.get(range.start as usize..range.end as usize);
+                out.extend_from_slice(bytes.unwrap_or_default());
+            }
+            Part::Repetition(_) => self.levels(range, 1, Level::Repetition, out)?,
+            Part::Definition(_) => {
+                self.levels(range, self.leaf.definition_bits(), Level::Definition, out)?;
+            }
+            Part::Values(_) => {
+                match self.leaf.bits() {
+                    Some(bits) => self.numbers(range, bits, out)?,
+                    None => self.texts(range, out)?,
+                }
+                // The slack.
+                out.resize(before.saturating_add(wanted as usize), 0);
+            }
+        }
+        let found = out.len().saturating_sub(before) as u64;
+        if found != wanted {
+            let message = format!("{found} bytes of a page where there should be {wanted}");
+            return Err(Error::new(ErrorKind::Internal, message));
+        }
+        Ok(())
+    }
+
+    // -- levels -----------------------------------------------------------------------------------------------------
+
+    /// Appends bytes of packed levels.
+    fn levels(&self, range: Range<u64>, bits: u64, level: Level, out: &mut Vec<u8>) -> Result<()> {
+        let eights = range.start / bits..range.end.div_ceil(bits);
+        let entries = eights.start.saturating_mul(8)..eights.end.saturating_mul(8);
+        let mut bytes = Vec::new();
+        let mut packed = Bits::new(&mut bytes);
+        let last = entries.end.min(self.amount.entries);
+        let take = |level: u8| packed.push(u64::from(level), bits);
+        match (self.leaf.shape, level) {
+            (Shape::Any, _) => self.list_levels(entries.start..last, level, take)?,
+            (_, Level::Repetition) => {
+                let count = self.values_a_row();
+                let levels = (entries.start..last).map(|entry| u8::from(entry % count != 0));
+                levels.for_each(take);
+            }
+            (_, Level::Definition) => self.definitions(entries.start..last, take)?,
+        }
+        packed.finish();
+        bytes.resize(
+            eights.end.saturating_sub(eights.start).saturating_mul(bits) as usize,
+            0,
+        );
+        let skip = range.start.saturating_sub(eights.start.saturating_mul(bits)) as usize;
+        let wanted = range.end.saturating_sub(range.start) as usize;
+        out.extend_from_slice(bytes.get(skip..skip.saturating_add(wanted)).unwrap_or_default());
+        Ok(())
+    }
+
+    /// Hands the definition levels of entries to `take`, where each row has as many.
+    fn definitions(&self, entries: Range<u64>, mut take: impl FnMut(u8)) -> Result<()> {
+        let most = self.leaf.most_definition();
+        let mut entry = entries.start;
+        while entry < entries.end {
+            let end = entry.saturating_add(TOGETHER).min(entries.end);
+            self.presence(entry..end, |present| {
+                take(most.saturating_sub(u8::from(!present)))
+            })?;
+            entry = end;
+        }
+        Ok(())
+    }
+
+    /// Hands the levels of entries of LISTs of any length to `take`.
+    fn list_levels(&self, entries: Range<u64>, level: Level, mut take: impl FnMut(u8)) -> Result<()> {
+        let most = self.leaf.most_definition();
+        let empty = u8::from(self.leaf.outer_optional());
+        let index = self.index()?;
+        let block = index.partition_point(|place| place.entries <= entries.start);
+        let block = block.saturating_sub(1);
+        let mut at = index.get(block).map_or(0, |place| place.entries);
+        for rows in self.blocks(block) {
+            for (elements, valid) in cells(self.column, self.size(), rows)? {
+                if at >= entries.end {
+                    return Ok(());
+                }
+                let count = elements.end.saturating_sub(elements.start);
+                if !valid || count == 0 {
+                    if at >= entries.start {
+                        take(match level {
+                            Level::Definition if valid => empty,
+                            _ => 0,
+                        });
+                    }
+                    at = at.saturating_add(1);
+                    continue;
+                }
+                let from = entries.start.saturating_sub(at).min(count);
+                let to = entries.end.saturating_sub(at).min(count);
+                match level {
+                    Level::Repetition => (from..to).for_each(|i| take(u8::from(i > 0))),
+                    Level::Definition if self.leaf.odd => {
+                        let wanted = elements.start.saturating_add(from)..elements.start.saturating_add(to);
+                        self.stream(wanted, |value| {
+                            take(most.saturating_sub(u8::from(value.is_none())));
+                        })?;
+                    }
+                    Level::Definition => (from..to).for_each(|_| take(most)),
+                }
+                at = at.saturating_add(count);
+            }
+        }
+        Ok(())
+    }
+
+    // -- values -----------------------------------------------------------------------------------------------------
+
+    /// Appends bytes of the values, `bits` bits each, up to the last one that is not null.
+    fn numbers(&self, range: Range<u64>, bits: u64, out: &mut Vec<u8>) -> Result<()> {
+        // From a value on that begins with a byte.
+        let first = (range.start.saturating_mul(8) / bits) & !7;
+        let last = range.end.saturating_mul(8).div_ceil(bits);
+        let skip = range.start.saturating_sub(first.saturating_mul(bits) / 8) as usize;
+        let wanted = range.end.saturating_sub(range.start) as usize;
+        let mut bytes = Vec::with_capacity(wanted.saturating_add(64));
+        match bits {
+            64 => self.wanted(first..last, |value| bytes.extend(value.to_le_bytes()))?,
+            32 => self.wanted(first..last, |value| bytes.extend((value as u32).to_le_bytes()))?,
+            _ => {
+                let mut packed = Bits::new(&mut bytes);
+                self.wanted(first..last, |value| packed.push(value, bits))?;
+                packed.finish();
+            }
+        }
+        let end = bytes.len().min(skip.saturating_add(wanted));
+        out.extend_from_slice(bytes.get(skip..end).unwrap_or_default());
+        Ok(())
+    }
+
+    /// Hands the values that are not null and have these numbers to `take`.
+    fn wanted(&self, numbers: Range<u64>, mut take: impl FnMut(u64)) -> Result<()> {
+        let fixed = self.leaf.shape != Shape::Any;
+        if self.leaf.required() {
+            let first = match fixed {
+                true => self.rows.start.saturating_mul(self.values_a_row()),
+                false => self.first_element()?,
+            };
+            let end = numbers.end.min(self.amount.values);
+            let elements = first.saturating_add(numbers.start)..first.saturating_add(end);
+            return self.stream(elements, |value| take(value.unwrap_or(0)));
+        }
+        let index = self.index()?;
+        let total = index.last().map_or(0, |place| place.values);
+        let end = numbers.end.min(total);
+        if fixed && total == self.amount.entries {
+            return self.values(numbers.start..end, |_, value| take(value.unwrap_or(0)));
+        }
+        let block = index.partition_point(|place| place.values <= numbers.start);
+        let block = block.saturating_sub(1);
+        let at = Cell::new(index.get(block).map_or(0, |place| place.values));
+        let mut one = |value: Option<u64>| {
+            let Some(value) = value else { return };
+            if (numbers.start..end).contains(&at.get()) {
+                take(value);
+            }
+            at.set(at.get().saturating_add(1));
+        };
+        for rows in self.blocks(block) {
+            if at.get() >= end {
+                break;
+            }
+            if fixed {
+                self.values(rows, |_, value| one(value))?;
+                continue;
+            }
+            for elements in runs(cells(self.column, self.size(), rows)?) {
+                let count = elements.end.saturating_sub(elements.start);
+                if !self.leaf.odd {
+                    // Those before the first one that is wanted need not be read.
+                    let from = numbers.start.saturating_sub(at.get()).min(count);
+                    let to = end.saturating_sub(at.get()).min(count);
+                    at.set(at.get().saturating_add(from));
+                    let wanted = elements.start.saturating_add(from)..elements.start.saturating_add(to);
+                    self.stream(wanted, &mut one)?;
+                } else if at.get() < end {
+                    self.stream(elements, &mut one)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of the rows that `entries` are in are null; None where none of them is.
+    fn nulls(&self, entries: &Range<u64>) -> Result<Option<impl Fn(u64) -> bool>> {
+        let count = self.values_a_row();
+        let rows = self.rows.start.saturating_add(entries.start / count)
+            ..self.rows.start.saturating_add(entries.end.div_ceil(count));
+        let skipped = entries.start % count;
+        Ok(validity(self.column, rows)?.map(move |valid| {
+            move |i: u64| valid.get((skipped.saturating_add(i) / count) as usize) == Some(&0)
+        }))
+    }
+
+    /// Hands the entries in `entries` of a page of as many values a row to `take`, each with its number from the first of these.
+    fn values(&self, entries: Range<u64>, mut take: impl FnMut(u64, Option<u64>)) -> Result<()> {
+        if entries.start >= entries.end {
+            return Ok(());
+        }
+        let first = self.rows.start.saturating_mul(self.values_a_row());
+        let null = self.nulls(&entries)?;
+        let elements = first.saturating_add(entries.start)..first.saturating_add(entries.end);
+        let mut i = 0;
+        self.stream(elements, |value| {
+            take(i, value.filter(|_| !null.as_ref().is_some_and(|null| null(i))));
+            i = i.saturating_add(1);
+        })
+    }
+
+    /// Hands to `take` whether each entry is there. Reads values only where they have a say in it.
+    fn presence(&self, entries: Range<u64>, mut take: impl FnMut(bool)) -> Result<()> {
+        if self.leaf.odd {
+            return self.values(entries, |_, value| take(value.is_some()));
+        }
+        let null = self.nulls(&entries)?;
+        for i in 0..entries.end.saturating_sub(entries.start) {
+            take(!null.as_ref().is_some_and(|null| null(i)));
+        }
+        Ok(())
+    }
+
+    /// Hands stored values, counted over all of the column, to `take`.
+    fn stream(&self, elements: Range<u64>, mut take: impl FnMut(Option<u64>)) -> Result<()> {
+        let size = self.size();
+        let mut scratch = Vec::new();
+        let mut at = elements.start;
+        while at < elements.end {
+            let end = at.saturating_add(TOGETHER).min(elements.end);
+            if self.column.is_axis() {
+                let rows = self.column.read(at..end)?;
+                self.leaf.each(rows.stored_values(), &mut take);
+            } else {
+                let bytes = at.saturating_mul(size)..end.saturating_mul(size);
+                let wanted = bytes.end.saturating_sub(bytes.start);
+                let piece = self.column.cells()?.read(Content::Data, bytes, &mut scratch)?;
+                if piece.len() as u64 != wanted {
+                    let message = format!("{} bytes of a column where {wanted} were wanted", piece.len());
+                    return Err(Error::new(ErrorKind::Internal, message));
+                }
+                self.leaf.each(&piece, &mut take);
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The first element of the page's rows, of a LIST of any length.
+    fn first_element(&self) -> Result<u64> {
+        let starts = self.column.cells()?.starts(self.rows.start..self.rows.start)?;
+        Ok(starts.first().copied().unwrap_or(0) / self.size())
+    }
+
+    /// Bytes of a stored value.
+    fn size(&self) -> u64 {
+        self.leaf.size.unwrap_or(1).max(1)
+    }
+
+    /// Values of a row that is no LIST of any length.
+    fn values_a_row(&self) -> u64 {
+        match self.leaf.shape {
+            Shape::Some(count) => count.max(1),
+            _ => 1,
+        }
+    }
+
+    // -- text -------------------------------------------------------------------------------------------------------
+
+    /// Appends bytes of texts with their lengths, up to the last one that is not null.
+    fn texts(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let index = self.index()?;
+        let end = range.end.min(index.last().map_or(0, |place| place.values));
+        let block = index.partition_point(|place| place.values <= range.start);
+        let block = block.saturating_sub(1);
+        let mut at = index.get(block).map_or(0, |place| place.values);
+        for rows in self.blocks(block) {
+            if at >= end {
+                break;
+            }
+            // Those that are wanted, each with its place in the page.
+            let mut wanted: Vec<(u64, u64, u64)> = Vec::new();
+            for (bytes, len) in self.text_cells(rows)? {
+                let Some(len) = len else { continue };
+                let next = at.saturating_add(len).saturating_add(4);
+                if next > range.start && at < end {
+                    wanted.push((at, bytes.start, len));
+                }
+                at = next;
+            }
+            let mut rest = &*wanted;
+            while let Some(&(_, start, _)) = rest.first() {
+                let near = |&(_, first, len): &(u64, u64, u64)| {
+                    first.saturating_add(len).saturating_sub(start) <= TEXT
+                };
+                let together = rest.partition_point(near).max(1);
+                let (some, others) = rest.split_at_checked(together).unwrap_or((rest, &[]));
+                self.some_texts(some, range.start..end, out)?;
+                rest = others;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what is in `range` of some texts, each with its place in the page, its first byte in the column, and its length.
+    fn some_texts(&self, texts: &[(u64, u64, u64)], range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        // Of a long one, which is here alone, no more is read than is wanted.
+        let inside = |place: u64, len: u64| {
+            let first = place.saturating_add(4);
+            range.start.saturating_sub(first).min(len)..range.end.saturating_sub(first).min(len)
+        };
+        let (Some(first), Some(last)) = (texts.first(), texts.last()) else {
+            return Ok(());
+        };
+        let start = first.1.saturating_add(inside(first.0, first.2).start);
+        let end = last.1.saturating_add(inside(last.0, last.2).end);
+        let mut scratch = Vec::new();
+        let bytes = start..end.max(start);
+        let piece = self.column.cells()?.read(Content::Data, bytes, &mut scratch)?;
+        for &(place, at, len) in texts {
+            let head = (len as u32).to_le_bytes();
+            let of_head = range.start.saturating_sub(place).min(4)..range.end.saturating_sub(place).min(4);
+            out.extend_from_slice(
+                head.get(of_head.start as usize..of_head.end as usize)
+                    .unwrap_or_default(),
+            );
+            let wanted = inside(place, len);
+            let from = at.saturating_add(wanted.start).saturating_sub(start) as usize;
+            let to = at.saturating_add(wanted.end).saturating_sub(start) as usize;
+            let text = piece.get(from..to);
+            out.extend_from_slice(text.ok_or_else(|| {
+                Error::new(ErrorKind::Internal, "fewer bytes of text than there should be")
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Where the bytes of the texts in some rows are, and how many of them are shown, None where the text is null.
+    fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
+        let Some(size) = self.leaf.size else {
+            let cells = cells(self.column, 1, rows)?;
+            let cells = cells.into_iter().map(|(bytes, valid)| {
+                let len = bytes.end.saturating_sub(bytes.start);
+                (bytes, valid.then_some(len))
+            });
+            return Ok(cells.collect());
+        };
+        let valid = validity(self.column, rows.clone())?;
+        let strip = matches!(self.leaf.encoding, Encoding::Bytes { strip: true });
+        let step = (TEXT / size.max(1)).max(1);
+        let (mut out, mut scratch) = (Vec::new(), Vec::new());
+        let null = |row: u64| {
+            let place = row.saturating_sub(rows.start) as usize;
+            valid.as_ref().is_some_and(|valid| valid.get(place) == Some(&0))
+        };
+        let mut row = rows.start;
+        while row < rows.end {
+            let end = row.saturating_add(step).min(rows.end);
+            let mut lens = vec![size; end.saturating_sub(row) as usize];
+            if strip {
+                let stored = self.column.cells()?.values(row..end, &mut scratch)?;
+                let texts = stored.chunks_exact((size as usize).max(1));
+                for (len, text) in lens.iter_mut().zip(texts) {
+                    *len = self.leaf.text_len(text);
+                }
+            }
+            for (row, len) in (row..end).zip(lens) {
+                let start = row.saturating_mul(size);
+                out.push((start..start.saturating_add(size), (!null(row)).then_some(len)));
+            }
+            row = end;
+        }
+        Ok(out)
+    }
+
+    // -- the index --------------------------------------------------------------------------------------------------
+
+    /// The rows, or the entries where each row has as many, of the blocks from number `block` on.
+    fn blocks(&self, block: usize) -> impl Iterator<Item = Range<u64>> {
+        let by_row = self.leaf.shape == Shape::Any || self.leaf.bits().is_none();
+        let all = match by_row {
+            true => self.rows.clone(),
+            false => 0..self.amount.entries,
+        };
+        let first = all.start.saturating_add(BLOCK.saturating_mul(block as u64));
+        (first..all.end)
+            .step_by(BLOCK as usize)
+            .map(move |start| start..start.saturating_add(BLOCK).min(all.end))
+    }
+
+    /// What comes before each block, and before the end of the page.
+    fn index(&self) -> Result<Arc<Vec<Place>>> {
+        let rows = self.rows.end.saturating_sub(self.rows.start);
+        let estimate = rows.max(self.amount.entries) / BLOCK * size_of::<Place>() as u64;
+        self.engine.cache.made(self.key, estimate, Keep::Staying, || {
+            let mut places = vec![Place::default()];
+            let mut place = Place::default();
+            for block in self.blocks(0) {
+                let (entries, values) = self.count(block)?;
+                place.entries = place.entries.saturating_add(entries);
+                place.values = place.values.saturating_add(values);
+                places.push(place);
+            }
+            let memory = places.capacity().saturating_mul(size_of::<Place>()) as u64;
+            Ok((places, memory))
+        })
+    }
+
+    /// Entries of a block, and its values that are not null, of text their bytes with the lengths.
+    fn count(&self, block: Range<u64>) -> Result<(u64, u64)> {
+        let all = block.end.saturating_sub(block.start);
+        let mut values = 0u64;
+        if self.leaf.bits().is_none() {
+            for (_, len) in self.text_cells(block)? {
+                values = values.saturating_add(len.map_or(0, |len| len.saturating_add(4)));
+            }
+            return Ok((all, values));
+        }
+        if self.leaf.shape != Shape::Any {
+            self.presence(block, |present| {
+                values = values.saturating_add(u64::from(present))
+            })?;
+            return Ok((all, values));
+        }
+        let cells = cells(self.column, self.size(), block)?;
+        let mut entries = 0u64;
+        for (elements, valid) in &cells {
+            let count = elements.end.saturating_sub(elements.start);
+            let count = if *valid { count } else { 0 };
+            entries = entries.saturating_add(count.max(1));
+            values = values.saturating_add(count);
+        }
+        if self.leaf.odd {
+            values = 0;
+            for elements in runs(cells) {
+                self.stream(elements, |value| {
+                    values = values.saturating_add(u64::from(value.is_some()))
+                })?;
+            }
+        }
+        Ok((entries, values))
+    }
+}
+
+/// The elements of cells that are there, those that follow each other together.
+fn runs(cells: Vec<(Range<u64>, bool)>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for (elements, valid) in cells {
+        if !valid || elements.is_empty() {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == elements.start => last.end = elements.end,
+            _ => runs.push(elements),
+        }
+    }
+    runs
+}

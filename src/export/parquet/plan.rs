@@ -1,0 +1,246 @@
+//! How a file is divided up: row groups, column chunks, and where each begins.
+
+use super::leaf::Leaf;
+use super::page::{Amount, data_header, dictionary_header};
+use super::{footer, leaf};
+use crate::error::{Error, Result};
+use crate::export::table::Table;
+use crate::view::{View, parallel};
+use std::ops::Range;
+
+/// Rows of a row group, at most.
+const ROWS: u64 = 1 << 20;
+
+/// The most row groups: their number is one of 16 bits.
+pub(super) const GROUPS: u64 = i16::MAX as u64;
+
+/// The most bytes of a page, and the most entries, while it has more than one row.
+const PAGE: u64 = 1 << 30;
+
+/// The magic bytes at the beginning of the file, and at its end.
+pub(super) const MAGIC: &[u8; 4] = b"PAR1";
+
+/// How a file is divided up.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// All rows.
+    pub rows: u64,
+    /// Rows of a row group, but for the last.
+    group: u64,
+    /// How much there is of each leaf in each row group, where that depends on the data.
+    var: Vec<Option<Vec<Amount>>>,
+    /// Bytes of the dictionary page of each leaf with its header.
+    dictionaries: Vec<Option<u64>>,
+    /// Where each row group begins, and where the last one ends.
+    starts: Vec<u64>,
+    /// Bytes of the footer.
+    pub footer: u64,
+}
+
+/// A column chunk.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chunk {
+    /// Which leaf it is of.
+    pub leaf: usize,
+    /// Its first byte in the file.
+    pub start: u64,
+    /// Bytes of its dictionary page.
+    pub dictionary: Option<u64>,
+    /// Bytes of its data page.
+    pub page: u64,
+    /// How much there is in the data page.
+    pub amount: Amount,
+}
+
+impl Chunk {
+    /// Bytes of it.
+    pub(super) fn len(&self) -> u64 {
+        self.page.saturating_add(self.dictionary.unwrap_or(0))
+    }
+
+    /// The first byte of its data page.
+    pub(super) fn data(&self) -> u64 {
+        self.start.saturating_add(self.dictionary.unwrap_or(0))
+    }
+}
+
+/// Rows of a row group of a view, as far as that does not depend on the data: as many as make whole slabs of tiles, and pages that are not too long.
+pub(super) fn rows_of_group(view: &View) -> Result<u64> {
+    // Labels are short beside what is meant here.
+    let fields = view.fields().iter();
+    let leaves: Vec<Leaf> = fields.map(|field| Leaf::of(field, String::new())).collect();
+    let slab = if view.is_dense() {
+        let first = view.schema().dimensions.first();
+        let extent = first.and_then(|dimension| {
+            let mut bytes = [0; 8];
+            let extent = dimension.tile_extent.as_ref()?;
+            bytes.get_mut(..extent.len())?.copy_from_slice(extent);
+            Some(u64::from_le_bytes(bytes))
+        });
+        let shape = view.shape()?;
+        let inner = shape.iter().skip(1);
+        inner.fold(extent.unwrap_or(1), |cells, length| cells.saturating_mul(*length))
+    } else {
+        match view.snapshot().fragments().count() {
+            1 => view.schema().capacity,
+            _ => 1,
+        }
+    };
+    let mut rows = match slab {
+        1..=ROWS => ROWS - ROWS % slab,
+        _ => ROWS,
+    };
+    let too_long = |rows| {
+        leaves.iter().any(|leaf| {
+            Amount::of(leaf, rows).is_some_and(|amount| amount.body_len(leaf).max(amount.entries) > PAGE)
+        })
+    };
+    while rows > 1 && too_long(rows) {
+        rows /= 2;
+    }
+    Ok(rows)
+}
+
+/// What is said of a file of too many row groups.
+pub(super) fn too_many(rows: u64, group: u64) -> String {
+    format!("{rows} rows in row groups of {group} are more than {GROUPS} row groups")
+}
+
+impl Plan {
+    /// Divides a table up. Reads no values, and nothing but metadata unless cells are var-sized. `LimitExceeded` where the format has no
+    /// numbers for what there is.
+    pub(super) fn make(table: &Table, leaves: &[Leaf]) -> Result<Plan> {
+        let rows = table.rows()?;
+        let mut group = rows_of_group(table.view())?;
+        let mut dictionaries = Vec::new();
+        for (leaf, column) in leaves.iter().zip(table.columns()) {
+            let count = column.labels.as_ref().map_or(0, |labels| labels.count());
+            dictionaries.push(match leaf.has_dictionary() {
+                true => {
+                    let body = leaf::dictionary(column)?.len() as u64;
+                    let header = dictionary_header(count as u64, body).len() as u64;
+                    Some(body.saturating_add(header))
+                }
+                false => None,
+            });
+        }
+        let mut plan = Plan {
+            rows,
+            dictionaries,
+            ..Plan::default()
+        };
+        loop {
+            plan.group = group;
+            if plan.groups() > GROUPS {
+                return Err(Error::limit(too_many(rows, group)));
+            }
+            plan.var = plan.measure(table, leaves)?;
+            let longest = |(leaf, amounts): (&Leaf, &Option<Vec<Amount>>)| {
+                let amounts = amounts.iter().flatten();
+                let lengths = amounts.map(|amount| amount.body_len(leaf).max(amount.entries));
+                lengths.max().unwrap_or(0)
+            };
+            let longest = leaves.iter().zip(&plan.var).map(longest).max().unwrap_or(0);
+            if longest <= PAGE || group == 1 && longest <= i32::MAX as u64 {
+                break;
+            }
+            if group == 1 {
+                return Err(Error::limit(format!(
+                    "a row that takes a page of {longest} bytes"
+                )));
+            }
+            group /= 2;
+        }
+        let mut start = MAGIC.len() as u64;
+        plan.starts.push(start);
+        for number in 0..plan.groups() {
+            for chunk in plan.chunks(leaves, number) {
+                start = chunk.start.saturating_add(chunk.len());
+            }
+            plan.starts.push(start);
+        }
+        plan.footer = footer::len(leaves, &plan);
+        if plan.footer > i32::MAX as u64 {
+            return Err(Error::limit(format!("a footer of {} bytes", plan.footer)));
+        }
+        Ok(plan)
+    }
+
+    /// How much there is of leaves of var-sized cells in each row group.
+    fn measure(&self, table: &Table, leaves: &[Leaf]) -> Result<Vec<Option<Vec<Amount>>>> {
+        let mut var = Vec::new();
+        for (leaf, column) in leaves.iter().zip(table.columns()) {
+            var.push(match Amount::of(leaf, 1) {
+                Some(_) => None,
+                None => {
+                    let measure = |number| Amount::measure(leaf, column, self.rows_of(number));
+                    Some(parallel::each(self.groups(), measure)?)
+                }
+            });
+        }
+        Ok(var)
+    }
+
+    /// How many row groups there are.
+    pub(super) fn groups(&self) -> u64 {
+        self.rows.div_ceil(self.group.max(1))
+    }
+
+    /// The rows of a row group.
+    pub(super) fn rows_of(&self, number: u64) -> Range<u64> {
+        let start = number.saturating_mul(self.group);
+        start..start.saturating_add(self.group).min(self.rows)
+    }
+
+    /// Where a row group begins.
+    pub(super) fn start_of(&self, number: u64) -> u64 {
+        self.starts.get(number as usize).copied().unwrap_or(0)
+    }
+
+    /// Where the last row group ends.
+    pub(super) fn end(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(MAGIC.len() as u64)
+    }
+
+    /// The row group that has byte `position`.
+    pub(super) fn group_at(&self, position: u64) -> u64 {
+        let after = self.starts.partition_point(|start| *start <= position);
+        after.saturating_sub(1) as u64
+    }
+
+    /// The column chunks of a row group.
+    pub(super) fn chunks<'a>(&'a self, leaves: &'a [Leaf], number: u64) -> impl Iterator<Item = Chunk> + 'a {
+        let rows = self.rows_of(number);
+        let rows = rows.end.saturating_sub(rows.start);
+        let mut start = self.start_of(number);
+        leaves.iter().enumerate().map(move |(i, leaf)| {
+            let amount = Amount::of(leaf, rows).or_else(|| {
+                let amounts = self.var.get(i)?.as_ref()?;
+                amounts.get(number as usize).copied()
+            });
+            let amount = amount.unwrap_or_default();
+            let body = amount.body_len(leaf);
+            let header = data_header(leaf, amount.entries, body).len() as u64;
+            let chunk = Chunk {
+                leaf: i,
+                start,
+                dictionary: self.dictionaries.get(i).copied().flatten(),
+                page: body.saturating_add(header),
+                amount,
+            };
+            start = start.saturating_add(chunk.len());
+            chunk
+        })
+    }
+
+    /// Bytes that it takes in memory, about.
+    pub(super) fn memory(&self) -> u64 {
+        let var = self
+            .var
+            .iter()
+            .flatten()
+            .map(|amounts| amounts.capacity() * size_of::<Amount>());
+        let fixed = self.starts.capacity() * 8 + self.var.capacity() * 64;
+        var.sum::<usize>().saturating_add(fixed) as u64
+    }
+}

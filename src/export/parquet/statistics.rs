@@ -1,0 +1,515 @@
+//! Bounds and null counts of column chunks, where they can be trusted.
+//!
+//! They come from the metadata of all tiles that touch a row group, so that they are wide rather than wrong. There are none where a tile has none, or
+//! none that can be believed:
+//!
+//! - Minima and maxima of floats start anew behind a NaN. The sum of a tile tells whether there is one.
+//! - Leaves that may have nulls have bounds only together with the exact number of nulls. That of tiles is exact where all of their cells are in the
+//!   row group, and where it is 0.
+//! - Cells that nobody may have written have the fill value.
+//! - A date that is no time, or does not fit, is null: then the bounds do not tell how many there are.
+
+use super::footer::{MOST_TEXT, Statistics};
+use super::leaf::{Encoding, Leaf, Logical, Physical, Shape, strip};
+use super::plan::Plan;
+use crate::array::field::{Field, Role as Stored};
+use crate::array::fragment::Fragment;
+use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use crate::error::Result;
+use crate::export::table::{Column, Table};
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::fragment::MinMax;
+use crate::format::fragment::sections::parse_u64_list;
+use crate::view::{Origin, Role};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most lists of tiles that are read for one footer.
+const LISTS: usize = 1 << 15;
+
+/// Bytes of a bound of a leaf, at most; None where it has no statistics.
+pub(super) fn bound_len(leaf: &Leaf) -> Option<usize> {
+    match (&leaf.encoding, leaf.shape) {
+        (_, Shape::Some(_) | Shape::Any) => None,
+        (Encoding::Bit | Encoding::Index { .. } | Encoding::Label(_), _) => None,
+        (Encoding::Bytes { .. }, _) => {
+            let text = leaf.stored == Datatype::StringAscii && leaf.logical == Logical::String;
+            let most = leaf.size.map_or(MOST_TEXT, |size| (size as usize).min(MOST_TEXT));
+            text.then_some(most)
+        }
+        _ => leaf.physical.size(),
+    }
+}
+
+/// A stored value, in the order of its type.
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Integer(i128),
+    Float(f64),
+    Text(Box<[u8]>),
+}
+
+impl Value {
+    fn new(leaf: &Leaf, bytes: &[u8]) -> Option<Value> {
+        let mut wide = [0; 8];
+        let integer = |bytes: &[u8], wide: &mut [u8; 8]| {
+            wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            Some(u64::from_le_bytes(*wide))
+        };
+        if leaf.physical == Physical::ByteArray {
+            // Bytes that are no ASCII were compared in more than one way.
+            return bytes.is_ascii().then(|| Value::Text(bytes.into()));
+        }
+        if bytes.len() != leaf.stored.size() {
+            return None;
+        }
+        let bits = integer(bytes, &mut wide)?;
+        let unused = 64u32.checked_sub(8 * leaf.stored.size() as u32)?;
+        Some(match leaf.stored.kind() {
+            Kind::Float if leaf.stored.size() == 4 => Value::Float(f64::from(f32::from_bits(bits as u32))),
+            Kind::Float => Value::Float(f64::from_bits(bits)),
+            Kind::Unsigned => Value::Integer(i128::from(bits)),
+            _ => Value::Integer(i128::from((bits << unused).cast_signed() >> unused)),
+        })
+    }
+
+    /// None where one of them is NaN.
+    fn order(&self, other: &Value) -> Option<Ordering> {
+        match (self, other) {
+            (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
+            (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
+            (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
+            _ => None,
+        }
+    }
+
+    /// As pages have it; None where it has no place there.
+    fn page(&self, leaf: &Leaf, least: bool) -> Option<Vec<u8>> {
+        match self {
+            Value::Integer(value) => {
+                let stored = value.to_le_bytes();
+                let bits = leaf.value(stored.get(..leaf.stored.size())?)?;
+                Some(bits.to_le_bytes().get(..leaf.physical.size()?)?.to_vec())
+            }
+            Value::Float(value) if value.is_nan() => None,
+            Value::Float(value) => {
+                // Zeros have a sign, which comparisons may not have looked at.
+                let zero = if least { -0.0 } else { 0.0 };
+                let value = if *value == 0.0 { zero } else { *value };
+                Some(match leaf.physical {
+                    Physical::Float => (value as f32).to_le_bytes().to_vec(),
+                    _ => value.to_le_bytes().to_vec(),
+                })
+            }
+            Value::Text(text) => text_bound(text, bound_len(leaf)?, least),
+        }
+    }
+}
+
+/// A bound of texts of which none is below (or above) `text`, where all from a NUL on counts for nothing: at most `most` bytes that are below (or above) all
+/// of them. None where there is no such bound.
+fn text_bound(text: &[u8], most: usize, least: bool) -> Option<Vec<u8>> {
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    let bound = text.get(..end.min(most))?;
+    if least || bound.len() == text.len() {
+        return Some(bound.to_vec());
+    }
+    // The next text that does not begin like this.
+    let last = bound.iter().rposition(|&byte| byte < 0x7F)?;
+    let mut bound = bound.get(..=last)?.to_vec();
+    *bound.last_mut()? += 1;
+    Some(bound)
+}
+
+/// What is known of a leaf in a row group.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    min: Option<Value>,
+    max: Option<Value>,
+    nulls: u64,
+    /// Whether `nulls` is more than there may be.
+    guessed: bool,
+    /// Whether there is something that has no bounds.
+    unknown: bool,
+}
+
+impl Known {
+    fn add(&mut self, min: Option<Value>, max: Option<Value>) {
+        let (Some(min), Some(max)) = (min, max) else {
+            self.unknown = true;
+            return;
+        };
+        match self.min.as_ref().map(|own| min.order(own)) {
+            Some(Some(Ordering::Less)) | None => self.min = Some(min),
+            Some(order) => self.unknown |= order.is_none(),
+        }
+        match self.max.as_ref().map(|own| max.order(own)) {
+            Some(Some(Ordering::Greater)) | None => self.max = Some(max),
+            Some(order) => self.unknown |= order.is_none(),
+        }
+    }
+
+    fn statistics(&self, leaf: &Leaf) -> Option<Statistics> {
+        let (min, max) = (self.min.as_ref()?, self.max.as_ref()?);
+        let ordered = matches!(min.order(max), Some(Ordering::Less | Ordering::Equal));
+        // The number of nulls is exact where there are none in all that may be among them.
+        if self.unknown || !ordered || leaf.optional() && self.guessed && self.nulls > 0 {
+            return None;
+        }
+        Some(Statistics {
+            min: min.page(leaf, true)?,
+            max: max.page(leaf, false)?,
+            nulls: leaf.optional().then_some(self.nulls),
+        })
+    }
+}
+
+/// What a fragment's metadata says of the tiles of an attribute.
+struct Lists {
+    mins: MinMax,
+    maxs: MinMax,
+    sums: Option<Vec<u64>>,
+    nulls: Option<Vec<u64>>,
+    cell_size: Option<u64>,
+}
+
+impl Lists {
+    /// None where there is nothing, or nothing to be believed.
+    fn read(info: &FragmentInfo, field: &Field, leaf: &Leaf) -> Option<Lists> {
+        let FragmentMetadata::Footer(footer, _) = &info.metadata else {
+            return None;
+        };
+        let text = leaf.physical == Physical::ByteArray;
+        // Writers of dense fragments looked for these in memory that they had let go of.
+        let garbage = info.dense && (field.cell_val_num.is_var() || field.nullable && text);
+        if garbage || field.is_lossy(&info.schema) {
+            return None;
+        }
+        let bounds = |offsets: &[u64]| section(info, field.slot, offsets, MinMax::parse);
+        let numbers = |offsets: &[u64]| section(info, field.slot, offsets, parse_u64_list);
+        let float = leaf.stored.kind() == Kind::Float;
+        Some(Lists {
+            mins: bounds(&footer.offsets.tile_mins)?,
+            maxs: bounds(&footer.offsets.tile_maxs)?,
+            sums: match float {
+                true => Some(numbers(&footer.offsets.tile_sums)?),
+                false => None,
+            },
+            nulls: match field.nullable {
+                true => Some(numbers(&footer.offsets.tile_null_counts)?),
+                false => None,
+            },
+            cell_size: field.cell_size(),
+        })
+    }
+
+    fn add(&self, leaf: &Leaf, info: &FragmentInfo, tiles: &[Range<u64>], whole: bool, known: &mut Known) {
+        known.guessed |= !whole;
+        for tile in tiles.iter().cloned().flatten() {
+            let index = usize::try_from(tile).unwrap_or(usize::MAX);
+            if let Some(nulls) = &self.nulls {
+                let Some(&count) = nulls.get(index) else {
+                    known.unknown = true;
+                    return;
+                };
+                known.nulls = known.nulls.saturating_add(count);
+                // The bounds of no values mean nothing.
+                if count >= info.geometry.cells_of(tile) {
+                    continue;
+                }
+            }
+            let of = |list: &MinMax| Value::new(leaf, list.tile(tile, self.cell_size)?);
+            known.add(of(&self.mins), of(&self.maxs));
+            if let Some(sums) = &self.sums {
+                known.unknown |= !has_sum(sums, index);
+            }
+        }
+    }
+}
+
+/// Whether the sum of the floats of a tile is there and not NaN.
+fn has_sum(sums: &[u64], tile: usize) -> bool {
+    sums.get(tile).is_some_and(|sum| !f64::from_bits(*sum).is_nan())
+}
+
+/// A list of the tiles of a slot; None where there is none, or where it cannot be read.
+fn section<T>(
+    info: &FragmentInfo,
+    slot: usize,
+    offsets: &[u64],
+    parse: impl FnOnce(&[u8]) -> Result<T>,
+) -> Option<T> {
+    let offset = *offsets.get(slot)?;
+    let body = info.section(Some(offset)).and_then(|body| match body {
+        Some(body) => parse(&body).map(Some),
+        None => Ok(None),
+    });
+    body.unwrap_or_else(|error| {
+        log::warn!("{}: no statistics of it: {error}", info.path.display());
+        None
+    })
+}
+
+/// A fragment, and which parts of the origins of which row groups are of it.
+type Uses = (Arc<Fragment>, Vec<(usize, usize)>);
+
+/// What is known of each leaf in each row group.
+pub(super) struct All(Vec<Vec<Known>>);
+
+impl All {
+    /// The statistics of a leaf in a row group.
+    pub(super) fn get(&self, leaves: &[Leaf], leaf: usize, group: u64) -> Option<Statistics> {
+        let of = leaves.get(leaf).filter(|leaf| bound_len(leaf).is_some())?;
+        self.0.get(leaf)?.get(group as usize)?.statistics(of)
+    }
+
+    /// Reads the metadata of tiles. Decodes no data.
+    pub(super) fn read(table: &Table, leaves: &[Leaf], plan: &Plan) -> Result<All> {
+        let view = table.view();
+        let runs: Vec<Range<u64>> = (0..plan.groups()).map(|group| plan.rows_of(group)).collect();
+        let mut all: Vec<Vec<Known>> = Vec::new();
+        for (leaf, column) in leaves.iter().zip(table.columns()) {
+            all.push(match bound_len(leaf) {
+                Some(_) if column.is_axis() => axis(table, column, leaf, &runs)?,
+                Some(_) => vec![Known::default(); runs.len()],
+                None => Vec::new(),
+            });
+        }
+        let wanted: Vec<usize> = (0..leaves.len())
+            .filter(|&i| {
+                let column = table.columns().get(i);
+                column.is_some_and(|column| !column.is_axis())
+                    && all.get(i).is_some_and(|groups| !groups.is_empty())
+            })
+            .collect();
+        if wanted.is_empty() {
+            return Ok(All(all));
+        }
+        let origins = view.origins(&runs)?;
+        let mut fragments: HashMap<*const Fragment, Uses> = HashMap::new();
+        for (group, origin) in origins.iter().enumerate() {
+            let parts = origin.iter().flat_map(|origin| &origin.parts).enumerate();
+            for (part, tiles) in parts {
+                let entry = fragments.entry(Arc::as_ptr(&tiles.fragment));
+                let entry = entry.or_insert_with(|| (tiles.fragment.clone(), Vec::new()));
+                entry.1.push((group, part));
+            }
+        }
+        let too_many = fragments.len().saturating_mul(wanted.len()) > LISTS;
+        let part_of = |group: usize, part: usize| origins.get(group)?.as_ref()?.parts.get(part);
+        for (fragment, uses) in fragments.values() {
+            let info = fragment.look()?;
+            let mut boxes = Boxes::default();
+            for &i in &wanted {
+                let (Some(leaf), Some(column), Some(groups)) =
+                    (leaves.get(i), table.columns().get(i), all.get_mut(i))
+                else {
+                    continue;
+                };
+                let lists = match too_many {
+                    true => Said::Nothing,
+                    false => boxes.said(&info, column, leaf)?,
+                };
+                for &(group, part) in uses {
+                    if let (Some(known), Some(part)) = (groups.get_mut(group), part_of(group, part)) {
+                        lists.add(leaf, &info, &part.tiles, part.whole, column, table, known);
+                    }
+                }
+            }
+        }
+        for &i in &wanted {
+            let (Some(column), Some(leaf), Some(groups)) =
+                (table.columns().get(i), leaves.get(i), all.get_mut(i))
+            else {
+                continue;
+            };
+            for (known, origin) in groups.iter_mut().zip(&origins) {
+                match origin {
+                    None => known.unknown = true,
+                    Some(Origin { unwritten: true, .. }) => add_fill(table, column, leaf, known),
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(All(all))
+    }
+}
+
+/// What a fragment says of a field.
+enum Said {
+    /// It has the field, and says nothing to be believed.
+    Nothing,
+    /// It has no such field: its cells have the fill value.
+    Missing,
+    /// Lists of the tiles of an attribute.
+    Lists(Box<Lists>),
+    /// The least and the greatest coordinate of each tile.
+    Bounds(Vec<(Option<Value>, Option<Value>)>),
+}
+
+impl Said {
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &self,
+        leaf: &Leaf,
+        info: &FragmentInfo,
+        tiles: &[Range<u64>],
+        whole: bool,
+        column: &Column,
+        table: &Table,
+        known: &mut Known,
+    ) {
+        match self {
+            Said::Nothing => known.unknown = true,
+            Said::Missing => add_fill(table, column, leaf, known),
+            Said::Lists(lists) => lists.add(leaf, info, tiles, whole, known),
+            Said::Bounds(bounds) => {
+                for tile in tiles.iter().cloned().flatten() {
+                    let (min, max) = bounds.get(tile as usize).cloned().unwrap_or_default();
+                    known.add(min, max);
+                }
+            }
+        }
+    }
+}
+
+/// Takes the fill value in: for a leaf that may have nulls, those that have it are not counted.
+fn add_fill(table: &Table, column: &Column, leaf: &Leaf, known: &mut Known) {
+    let attribute = match column.stored.role {
+        Role::Attribute(i) => table.view().schema().attributes.get(i),
+        Role::Dimension(_) => None,
+    };
+    let Some(attribute) = attribute.filter(|attribute| !attribute.nullable || attribute.fill_value_valid)
+    else {
+        known.unknown = true;
+        return;
+    };
+    let fill = match leaf.encoding {
+        Encoding::Bytes { strip: true } => strip(&attribute.fill_value),
+        _ => &attribute.fill_value,
+    };
+    let value = || Value::new(leaf, fill).filter(|value| value.order(value).is_some());
+    known.guessed = true;
+    known.add(value(), value());
+}
+
+/// The bounds of all tiles along each dimension of a fragment, read once for all of its dimensions.
+#[derive(Default)]
+struct Boxes(Option<Vec<Vec<Ends>>>);
+
+/// The least and the greatest coordinate of a tile, as stored.
+type Ends = (Vec<u8>, Vec<u8>);
+
+impl Boxes {
+    /// What the fragment says of the field of a column.
+    fn said(&mut self, info: &FragmentInfo, column: &Column, leaf: &Leaf) -> Result<Said> {
+        let stored = info
+            .fields
+            .iter()
+            .find(|field| match (column.stored.role, field.role) {
+                (Role::Dimension(i), Stored::Dimension(j) | Stored::ZippedDimension(j)) => i == j,
+                (Role::Attribute(_), Stored::Attribute(_)) => field.name == column.stored.name,
+                _ => false,
+            });
+        let Some(field) =
+            stored.filter(|field| field.cell_val_num.is_var() == column.stored.cell_val_num.is_var())
+        else {
+            return Ok(Said::Missing);
+        };
+        let same = (field.datatype, field.cell_val_num, field.nullable)
+            == (
+                column.stored.datatype,
+                column.stored.cell_val_num,
+                column.stored.nullable,
+            );
+        if !same {
+            return Ok(Said::Nothing);
+        }
+        let Role::Dimension(dimension) = column.stored.role else {
+            let lists = Lists::read(info, field, leaf);
+            return Ok(lists.map_or(Said::Nothing, |lists| Said::Lists(Box::new(lists))));
+        };
+        if !info.has_sound_boxes() || field.is_lossy(&info.schema) {
+            return Ok(Said::Nothing);
+        }
+        let sums = match (&info.metadata, leaf.stored.kind()) {
+            (FragmentMetadata::Footer(footer, _), Kind::Float) => {
+                match section(info, field.slot, &footer.offsets.tile_sums, parse_u64_list) {
+                    Some(sums) => Some(sums),
+                    None => return Ok(Said::Nothing),
+                }
+            }
+            (_, Kind::Float) => return Ok(Said::Nothing),
+            _ => None,
+        };
+        if self.0.is_none() {
+            let mut dimensions = vec![Vec::new(); info.schema.dimensions.len()];
+            info.visit_tile_boxes(|_, bounds| {
+                for (list, (lo, hi)) in dimensions.iter_mut().zip(bounds) {
+                    list.push((lo.to_vec(), hi.to_vec()));
+                }
+                Ok(())
+            })?;
+            self.0 = Some(dimensions);
+        }
+        let tiles = self
+            .0
+            .as_ref()
+            .and_then(|all| all.get(dimension))
+            .into_iter()
+            .flatten();
+        let bounds = tiles.enumerate().map(|(tile, (lo, hi))| {
+            let summed = sums.as_ref().is_none_or(|sums| has_sum(sums, tile));
+            let value = |bytes: &[u8]| Value::new(leaf, bytes).filter(|_| summed);
+            (value(lo), value(hi))
+        });
+        Ok(Said::Bounds(bounds.collect()))
+    }
+}
+
+/// What is known of the coordinates of an axis: those of each run of rows.
+fn axis(table: &Table, column: &Column, leaf: &Leaf, runs: &[Range<u64>]) -> Result<Vec<Known>> {
+    let shape = table.view().shape()?;
+    let inner = shape.iter().skip(column.field.saturating_add(1));
+    let inner = inner
+        .fold(1, |rows: u64, length| rows.saturating_mul(*length))
+        .max(1);
+    let cells = column.cells()?;
+    let length = cells.count().max(1);
+    let mut scratch = Vec::new();
+    let mut at = |index: u64| -> Result<Option<Value>> {
+        let bytes = cells.values(index..index.saturating_add(1), &mut scratch)?;
+        Ok(Value::new(leaf, &bytes))
+    };
+    let known = runs.iter().map(|run| {
+        let (first, last) = (run.start / inner, run.end.saturating_sub(1) / inner);
+        let ends = match first / length == last / length {
+            true => (first % length, last % length),
+            false => (0, length.saturating_sub(1)),
+        };
+        let mut known = Known::default();
+        known.add(at(ends.0)?, at(ends.1)?);
+        Ok(known)
+    });
+    known.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_text_are_cut_and_still_bounds() {
+        let both = |text: &[u8]| [text_bound(text, 4, true), text_bound(text, 4, false)];
+        assert_eq!(both(b"abc"), [Some(b"abc".to_vec()), Some(b"abc".to_vec())]);
+        assert_eq!(both(b"abcdefg"), [Some(b"abcd".to_vec()), Some(b"abce".to_vec())]);
+        // What is behind a NUL was not compared: a\0z may be there as well.
+        assert_eq!(both(b"a\0b"), [Some(b"a".to_vec()), Some(b"b".to_vec())]);
+        assert_eq!(both(b"\0"), [Some(Vec::new()), None]);
+        assert_eq!(both(b""), [Some(Vec::new()), Some(Vec::new())]);
+        assert_eq!(text_bound(b"ab\x7F\x7F\x7F", 4, false), Some(b"ac".to_vec()));
+        assert_eq!(text_bound(b"\x7F\x7F\x7F\x7F\x7F", 4, false), None);
+    }
+}

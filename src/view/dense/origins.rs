@@ -1,0 +1,124 @@
+//! Which tiles of which fragments the cells of a dense view are from.
+
+use super::Dense;
+use super::space::{Area, boxes};
+use super::stack::Slot;
+use crate::error::Result;
+use crate::format::enums::Layout as Order;
+use crate::format::schema::Schema;
+use crate::view::{Origin, Tiles};
+use std::ops::Range;
+
+/// Runs of tiles above which nothing is told.
+const MOST: usize = 1 << 20;
+
+impl Dense {
+    /// Where runs of cells are from.
+    pub(in crate::view) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
+        let stack = self.stack()?;
+        // Whether what a fragment covers hides all older ones, whatever the attribute.
+        let mut hides = vec![true; stack.overlay.layers().len()];
+        for attribute in &self.schema.attributes {
+            for (hides, slot) in hides.iter_mut().zip(stack.slots(attribute)) {
+                *hides &= matches!(slot, Slot::Attribute(_));
+            }
+        }
+        let mut left = MOST;
+        let origins = runs.iter().map(|run| {
+            let Some((area, exact)) = self.area(run.clone())? else {
+                return Ok(None);
+            };
+            let mut origin = Origin {
+                unwritten: true,
+                ..Origin::default()
+            };
+            for number in stack.overlay.touching(&area) {
+                let (Some(layer), Some((fragment, schema))) =
+                    (stack.overlay.layers().get(number), stack.fragments.get(number))
+                else {
+                    continue;
+                };
+                let Some(common) = layer.area.common(&area).filter(|_| layer.dense) else {
+                    return Ok(None);
+                };
+                let Some(tiles) = self.tiles(&common, &layer.area, schema, left) else {
+                    return Ok(None);
+                };
+                left = left.saturating_sub(tiles.len());
+                let covers = layer.area.contains(&area);
+                origin.parts.push(Tiles {
+                    fragment: fragment.clone(),
+                    tiles,
+                    whole: exact && covers && self.is_of_tiles(&area),
+                });
+                if covers && hides.get(number) == Some(&true) {
+                    origin.unwritten = false;
+                    break;
+                }
+            }
+            if origin.parts.len() > 1 {
+                origin.parts.iter_mut().for_each(|part| part.whole = false);
+            }
+            Ok(Some(origin))
+        });
+        origins.collect()
+    }
+
+    /// The smallest box with some cells, and whether it has no others. None where they have no place.
+    fn area(&self, run: Range<u64>) -> Result<Option<(Area, bool)>> {
+        let region = self.cells()?;
+        let boxes = boxes(&region.shape, run);
+        let exact = boxes.len() == 1;
+        let around = boxes.into_iter().reduce(|all, next| all.around(&next));
+        let moved = around.and_then(|area| {
+            let ends = area.0.iter().zip(&region.ends).map(|((first, last), ends)| {
+                let origin = (*ends)?.0;
+                Some((first.checked_add(origin)?, last.checked_add(origin)?))
+            });
+            ends.collect::<Option<Vec<_>>>()
+        });
+        Ok(moved.map(|ends| (Area(ends), exact)))
+    }
+
+    /// Whether a box begins and ends with tiles.
+    fn is_of_tiles(&self, area: &Area) -> bool {
+        let Ok(stack) = self.stack() else { return false };
+        let mut axes = stack.space.axes.iter().zip(&area.0);
+        axes.all(|(axis, (first, last))| {
+            first % axis.extent == 0 && last.checked_add(1).is_some_and(|end| end % axis.extent == 0)
+        })
+    }
+
+    /// The numbers of the tiles that `area` touches of a fragment that covers `covered`; None where they are more than `most` runs.
+    fn tiles(&self, area: &Area, covered: &Area, schema: &Schema, most: usize) -> Option<Vec<Range<u64>>> {
+        let stack = self.stack().ok()?;
+        // First and last tile along each dimension, and how many there are; the slowest dimension first.
+        let axes = stack.space.axes.iter().zip(area.0.iter().zip(&covered.0));
+        let mut axes: Vec<(u64, u64, u64)> = axes
+            .map(|(axis, (area, covered))| {
+                let tile = |index: u64| index / axis.extent - covered.0 / axis.extent;
+                (tile(area.0), tile(area.1), tile(covered.1).saturating_add(1))
+            })
+            .collect();
+        if schema.tile_order == Order::ColMajor {
+            axes.reverse();
+        }
+        let mut runs: Vec<Range<u64>> = Vec::from([Range { start: 0, end: 1 }]);
+        for (first, last, count) in axes {
+            let mut inner: Vec<Range<u64>> = Vec::new();
+            for number in runs.into_iter().flatten() {
+                let base = number.checked_mul(count)?;
+                let run = base.checked_add(first)?..base.checked_add(last)?.checked_add(1)?;
+                match inner.last_mut() {
+                    Some(before) if before.end == run.start => before.end = run.end,
+                    _ => inner.push(run),
+                }
+                if inner.len() > most {
+                    return None;
+                }
+            }
+            runs = inner;
+        }
+        Some(runs)
+    }
+}
