@@ -52,7 +52,7 @@ run() {
 
 install_all() {
     ensure_system
-    need rsync=rsync mountpoint=util-linux od=coreutils
+    need rsync=rsync mountpoint=util-linux od=coreutils ncdump=netcdf-bin gdalmdiminfo=gdal-bin h5dump=hdf5-tools
     if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
         command -v rustup >/dev/null || die "cargo fmt or cargo clippy is missing"
         rustup component add rustfmt clippy
@@ -95,6 +95,7 @@ run "damage" "$PYTHON" tests/oracle/damage.py
 run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 200
+run "array.nc: corners" "$PYTHON" tests/oracle/netcdf_corners.py
 run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json" --hashes "$TARGET/family.sha256"
@@ -108,6 +109,7 @@ else
 fi
 if [ -n "${TILEDBFS_VIEWS:-}" ]; then
     run "oracle: views" "$PYTHON" tests/oracle/views.py --family "$views" --share 1/3
+    run "array.nc" "$PYTHON" tests/oracle/exports_netcdf.py --family "$views"
 else
     summary+=("oracle: views                      not run: TILEDBFS_VIEWS is not set")
 fi
