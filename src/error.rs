@@ -34,6 +34,8 @@ pub enum ErrorKind {
     Io(i32),
     /// A caller asked for something that does not make sense, such as listing a file.
     InvalidInput,
+    /// Nobody waits for the result any more (EINTR).
+    Abandoned,
     /// A bug in this program, caught.
     Internal,
 }
@@ -175,6 +177,7 @@ impl Error {
             ErrorKind::KeyRequired | ErrorKind::WrongKey => libc::EACCES,
             ErrorKind::Io(errno) => errno,
             ErrorKind::InvalidInput => libc::EINVAL,
+            ErrorKind::Abandoned => libc::EINTR,
             _ => libc::EIO,
         }
     }

@@ -1,12 +1,43 @@
-//! What takes long just now, for those who wait for it.
+//! What takes long just now, for those who wait for it, and only as long as somebody does.
 
 use super::time::now;
+use crate::error::{Error, ErrorKind, Result};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// What takes longer than this is shown.
 const LONG: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether somebody still waits, in milliseconds.
+const LOOK: u64 = 100;
+
+thread_local! {
+    static ASKER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The thread that this one works for, by its number in the system; 0 where nobody is known.
+pub fn asker() -> u32 {
+    ASKER.get()
+}
+
+/// Works for the thread `asker`.
+pub fn asked_by<T>(asker: u32, work: impl FnOnce() -> T) -> T {
+    let before = ASKER.replace(asker);
+    let result = work();
+    ASKER.set(before);
+    result
+}
+
+/// Who waits, by what they wait for.
+type Askers = Arc<Mutex<HashMap<u64, Vec<u32>>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Something that is under way.
 pub struct Job {
@@ -20,18 +51,49 @@ pub struct Job {
     pub since: u64,
     done: AtomicU64,
     started: Instant,
+    object: u64,
+    askers: Askers,
+    /// When it was looked last whether somebody waits, in milliseconds from the start.
+    looked: AtomicU64,
 }
 
 impl Job {
-    /// Notes that `steps` more are done.
-    pub fn advance(&self, steps: u64) {
+    /// Notes that `steps` more are done. `Abandoned` once all who waited for it have been killed.
+    pub fn advance(&self, steps: u64) -> Result<()> {
         self.done.fetch_add(steps, Ordering::Relaxed);
+        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if elapsed.saturating_sub(self.looked.load(Ordering::Relaxed)) < LOOK {
+            return Ok(());
+        }
+        self.looked.store(elapsed, Ordering::Relaxed);
+        let askers = lock(&self.askers).get(&self.object).cloned().unwrap_or_default();
+        if askers.is_empty() || askers.iter().any(|&asker| !is_killed(asker)) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Abandoned,
+            format!("{} has stopped: nobody waits for it any more", self.what),
+        ))
     }
 
     /// How much is done.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
+}
+
+/// Whether a thread has been killed, and only waits for an answer before it ends. The kernel lets it wait, without a word to us: it tells who
+/// asks for its signals.
+fn is_killed(thread: u32) -> bool {
+    if thread == 0 {
+        return false;
+    }
+    let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
+        return true;
+    };
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    pending.is_some_and(|mask| mask >> (libc::SIGKILL - 1) & 1 == 1)
 }
 
 impl Drop for Job {
@@ -43,13 +105,49 @@ impl Drop for Job {
     }
 }
 
+/// Says that somebody waits for something, until it is dropped.
+pub struct Waiting {
+    object: u64,
+    asker: u32,
+    askers: Askers,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut all = lock(&self.askers);
+        if let Some(askers) = all.get_mut(&self.object) {
+            if let Some(at) = askers.iter().position(|asker| *asker == self.asker) {
+                askers.swap_remove(at);
+            }
+            if askers.is_empty() {
+                all.remove(&self.object);
+            }
+        }
+    }
+}
+
 /// All that is under way.
 #[derive(Default)]
-pub struct Work(Mutex<Vec<Weak<Job>>>);
+pub struct Work {
+    jobs: Mutex<Vec<Weak<Job>>>,
+    askers: Askers,
+}
 
 impl Work {
-    /// Begins something, which ends when it is dropped.
-    pub fn start(&self, path: String, what: &'static str, of: u64) -> Arc<Job> {
+    /// Says that who asks this thread waits for `object`, a number as of [`super::engine::Engine::number`]: before it is found out whether
+    /// somebody else is at it already.
+    pub fn wait(&self, object: u64) -> Waiting {
+        let asker = asker();
+        lock(&self.askers).entry(object).or_default().push(asker);
+        Waiting {
+            object,
+            asker,
+            askers: self.askers.clone(),
+        }
+    }
+
+    /// Begins something that makes `object`, and ends when it is dropped.
+    pub fn start(&self, object: u64, path: String, what: &'static str, of: u64) -> Arc<Job> {
         let job = Arc::new(Job {
             path,
             what,
@@ -57,8 +155,11 @@ impl Work {
             since: now(),
             done: AtomicU64::new(0),
             started: Instant::now(),
+            object,
+            askers: self.askers.clone(),
+            looked: AtomicU64::new(0),
         });
-        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = lock(&self.jobs);
         jobs.retain(|job| job.strong_count() > 0);
         jobs.push(Arc::downgrade(&job));
         job
@@ -66,7 +167,7 @@ impl Work {
 
     /// What has taken longer than a second already.
     pub fn long(&self) -> Vec<Arc<Job>> {
-        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = lock(&self.jobs);
         let jobs = jobs.iter().filter_map(Weak::upgrade);
         jobs.filter(|job| job.started.elapsed() > LONG).collect()
     }
@@ -79,8 +180,8 @@ mod tests {
     #[test]
     fn what_takes_long_is_shown_until_it_is_done() {
         let work = Work::default();
-        let job = work.start("a".to_owned(), "merging", 10);
-        job.advance(3);
+        let job = work.start(1, "a".to_owned(), "merging", 10);
+        job.advance(3).unwrap();
         assert!(work.long().is_empty());
         std::thread::sleep(LONG + Duration::from_millis(20));
         let long = work.long();
@@ -90,5 +191,28 @@ mod tests {
         );
         drop((job, long));
         assert!(work.long().is_empty());
+    }
+
+    #[test]
+    fn who_was_killed_waits_no_more() {
+        let work = Work::default();
+        let job = work.start(1, String::new(), "merging", 10);
+        let look = || {
+            std::thread::sleep(Duration::from_millis(LOOK + 20));
+            job.advance(1)
+        };
+        look().unwrap();
+        // A process that has ended and was waited for is nobody.
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let gone = asked_by(ended.id(), || work.wait(1));
+        assert_eq!(look().unwrap_err().kind(), ErrorKind::Abandoned);
+        let other = asked_by(std::process::id(), || work.wait(1));
+        look().unwrap();
+        drop(gone);
+        look().unwrap();
+        drop(other);
+        assert!(lock(&work.askers).is_empty());
+        assert_eq!(asker(), 0);
     }
 }

@@ -74,6 +74,7 @@ impl Kind {
                 ErrorKind::WrongKey => "wrong_key",
                 ErrorKind::Io(_) => "io",
                 ErrorKind::InvalidInput => "invalid",
+                ErrorKind::Abandoned => "abandoned",
                 ErrorKind::Internal => "internal",
             },
             Kind::Size => "size",

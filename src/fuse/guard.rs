@@ -21,6 +21,10 @@ impl Reporter {
 
     /// Tells that an operation on `path` met `error`.
     pub(super) fn report(&self, path: &str, error: &Error) {
+        // Who asked has been killed: there is nobody to tell.
+        if error.kind() == ErrorKind::Abandoned {
+            return log::debug!("{path}: {error}");
+        }
         self.stats.errors.add(1);
         self.errors.record(path, error);
     }

@@ -6,6 +6,7 @@ use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use super::scheduling;
+use crate::array::work::asked_by;
 use crate::tree::{Node, NodeType};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,
@@ -44,8 +45,10 @@ impl Filesystem for FileSystem {
         let _ = self.guard("destroy", INodeNo(ROOT), || Ok(()));
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.guard("lookup", parent, || self.do_lookup(parent, name)) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.guard("lookup", parent, || {
+            asked_by(request.pid(), || self.do_lookup(parent, name))
+        }) {
             Ok(Found::Entry {
                 attributes,
                 attributes_ttl,
@@ -64,8 +67,10 @@ impl Filesystem for FileSystem {
         });
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, fh: Option<FuseHandle>, reply: ReplyAttr) {
-        match self.guard("getattr", ino, || self.do_getattr(ino, fh)) {
+    fn getattr(&self, request: &Request, ino: INodeNo, fh: Option<FuseHandle>, reply: ReplyAttr) {
+        match self.guard("getattr", ino, || {
+            asked_by(request.pid(), || self.do_getattr(ino, fh))
+        }) {
             Ok((ttl, attributes)) => reply.attr(&ttl, &attributes),
             Err(errno) => reply.error(errno),
         }
@@ -78,8 +83,10 @@ impl Filesystem for FileSystem {
         }
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.guard("open", ino, || self.do_open(ino, flags)) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.guard("open", ino, || {
+            asked_by(request.pid(), || self.do_open(ino, flags))
+        }) {
             Ok((handle, flags)) => reply.opened(handle, flags),
             Err(errno) => reply.error(errno),
         }
@@ -87,7 +94,7 @@ impl Filesystem for FileSystem {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         fh: FuseHandle,
         offset: u64,
@@ -99,7 +106,9 @@ impl Filesystem for FileSystem {
         let mut scratch = SCRATCH.with(RefCell::take);
         let handle = self.handle(fh);
         let piece = self.guard("read", ino, || match handle.as_deref() {
-            Ok(Handle::File(handle)) => self.do_read(handle, offset, size, &mut scratch),
+            Ok(Handle::File(handle)) => {
+                asked_by(request.pid(), || self.do_read(handle, offset, size, &mut scratch))
+            }
             Ok(Handle::Directory(_)) => Err(Errno::EISDIR),
             Err(errno) => Err(*errno),
         });

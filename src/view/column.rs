@@ -5,6 +5,7 @@
 //! the cache, and made again where it let go of them.
 
 use super::parallel;
+use crate::array::Array;
 use crate::array::cache::{Keep, Key};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
@@ -13,6 +14,7 @@ use crate::array::piece::Piece;
 use crate::array::sequence::Sequence;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 /// Puts runs of cells of one field of a view together, in the view's order. Ranges lie within the cells that there are.
@@ -56,6 +58,8 @@ pub(super) struct RunCells<R> {
     runs: R,
     cell_size: Option<u64>,
     engine: Arc<Engine>,
+    /// The array, relative to the source.
+    path: PathBuf,
     /// What this field in this state is called in the cache.
     object: u64,
     blocks: OnceLock<Blocks>,
@@ -75,13 +79,14 @@ struct Block {
 }
 
 impl<R: Runs> RunCells<R> {
-    /// The cells that `runs` puts together, of `cell_size` bytes each (None: var-sized). `object` names the field and its state in the cache, see
+    /// The cells of `array` that `runs` puts together, of `cell_size` bytes each (None: var-sized). `object` names the field and its state in the cache, see
     /// [`Engine::number`].
-    pub(super) fn new(runs: R, cell_size: Option<u64>, engine: Arc<Engine>, object: u64) -> Self {
+    pub(super) fn new(runs: R, cell_size: Option<u64>, array: &Array, object: u64) -> Self {
         RunCells {
             runs,
             cell_size,
-            engine,
+            engine: array.engine.clone(),
+            path: array.path.clone(),
             object,
             blocks: OnceLock::new(),
             sequence: Sequence::default(),
@@ -98,16 +103,25 @@ impl<R: Runs> RunCells<R> {
         }
         let cells = (count / BLOCKS).next_power_of_two().max(BLOCK_CELLS);
         let estimate = (count / cells).saturating_mul(16);
+        let _waiting = self.engine.work.wait(self.object);
         let bytes = self.derived(u64::MAX, estimate, Keep::Staying, || self.measure(count, cells))?;
         Ok(self.blocks.get_or_init(|| Blocks(bytes)))
     }
 
     /// Makes the checkpoints: one pass over all lengths.
     fn measure(&self, count: u64, block: u64) -> Result<Vec<u8>> {
+        let work = &self.engine.work;
+        let job = work.start(
+            self.object,
+            self.path.display().to_string(),
+            "measuring var-sized cells",
+            count,
+        );
         let parts = parallel::each(count.div_ceil(block), |number| {
             let first = number.saturating_mul(block);
             let mut lengths = Vec::new();
             self.lengths(first..first.saturating_add(block).min(count), &mut lengths)?;
+            job.advance(lengths.len() as u64)?;
             let (mut parts, mut cells, mut bytes) = (Vec::new(), 0u64, 0u64);
             for length in lengths {
                 if bytes >= BLOCK_BYTES {
@@ -491,7 +505,8 @@ mod tests {
         });
         let storage = Arc::new(MemoryStorage::new());
         let engine = Arc::new(Engine::new(storage, 64 << 20, Vec::new(), Arc::default()));
-        (plain.clone(), RunCells::new(plain, size, engine, 1))
+        let array = Array::new(engine, PathBuf::new());
+        (plain.clone(), RunCells::new(plain, size, &array, 1))
     }
 
     fn read(cells: &dyn Cells, content: Content, range: Range<u64>) -> Vec<u8> {
@@ -583,7 +598,8 @@ mod tests {
         assert_eq!(cells.len(Content::Data).unwrap(), 500);
         let engine = cells.engine.clone();
         let (changed, _) = column((0..100).map(|_| 6), None);
-        let later = RunCells::new(changed, None, engine, 1);
+        let array = Array::new(engine, PathBuf::new());
+        let later = RunCells::new(changed, None, &array, 1);
         // The same state by name: it has the checkpoints of the first.
         assert_eq!(later.len(Content::Data).unwrap(), 500);
         let error = later.read(Content::Data, 0..10, &mut Vec::new()).err().unwrap();

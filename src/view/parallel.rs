@@ -1,5 +1,6 @@
 //! Work that is the same for many parts of a view, done by several threads.
 
+use crate::array::work;
 use crate::error::{Error, ErrorKind};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,11 +32,11 @@ pub(crate) fn threads() -> u64 {
     available_parallelism().map_or(1, NonZeroUsize::get) as u64
 }
 
-/// What `work` makes of each number below `count`, in their order. The caller's thread works too, so that there is always one; where one of them
-/// fails the others stop soon. Nothing is waited for but the work itself, which therefore may wait for whatever it likes.
+/// What `part` makes of each number below `count`, in their order. The caller's thread works too, so that there is always one; where one of them
+/// fails the others stop soon. Nothing is waited for but the parts themselves, which therefore may wait for whatever it likes.
 pub(crate) fn each<T, E>(
     count: u64,
-    work: impl Fn(u64) -> std::result::Result<T, E> + Sync,
+    part: impl Fn(u64) -> std::result::Result<T, E> + Sync,
 ) -> std::result::Result<Vec<T>, E>
 where
     T: Send,
@@ -49,7 +50,7 @@ where
             if number >= count {
                 break;
             }
-            match work(number) {
+            match part(number) {
                 Ok(result) => done.push((number, result)),
                 Err(error) => {
                     failed.store(true, Ordering::Relaxed);
@@ -59,14 +60,14 @@ where
         }
         Ok(done)
     };
-    let threads = threads();
+    let (threads, asker) = (threads(), work::asker());
     let mut all = scope(|scope| {
         let helpers: Vec<_> = (1..count.min(threads))
             .map_while(|_| Permit::take())
             .filter_map(|permit| {
                 let help = || {
                     let _permit = permit;
-                    run()
+                    work::asked_by(asker, &run)
                 };
                 Builder::new().name("view".into()).spawn_scoped(scope, help).ok()
             })

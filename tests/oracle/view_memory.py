@@ -1,19 +1,22 @@
-"""A sparse view of very many fragments that overlap: right, and within the memory that the cache is given.
+"""A sparse view of very many fragments that overlap: right, within the memory that the cache is given, and made only as long as somebody waits.
 
 `python3 view_memory.py [--fragments N]`. The last line is `N passed, N failed`.
 """
 
 import argparse
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 import tiledb
 
-from mount import mounted, stats
+from mount import errors, mounted, stats
 
 CELLS = 8192
 """Of a fragment: a chunk of 64 KiB of coordinates and another of values."""
@@ -50,6 +53,27 @@ def peak(point):
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
 
 
+def abandoned(folder, failures):
+    """Kills who waits for a merge: it ends soon, and the next one who asks gets it whole."""
+    file = "data/columns/a/data.bin"
+    with mounted(folder, "--cache-size", str(CACHE)) as point:
+        start = time.monotonic()
+        expected = os.stat(point / file).st_size
+        whole = time.monotonic() - start
+    with mounted(folder, "--cache-size", str(CACHE)) as point:
+        asking = subprocess.Popen(["stat", "-c", "%s", str(point / file)], stdout=subprocess.PIPE)
+        time.sleep(whole / 4)
+        asking.kill()
+        start = time.monotonic()
+        asking.communicate()
+        took = time.monotonic() - start
+        print(f"a merge of {whole:.1f} s ended {took:.1f} s after it was abandoned")
+        if asking.returncode != -signal.SIGKILL or took > whole / 2 + 0.3:
+            failures.append(f"it took {took:.1f} of {whole:.1f} s to end a merge for which nobody waits ({asking.returncode})")
+        if os.stat(point / file).st_size != expected or errors(point):
+            failures.append(f"after a merge that was abandoned: {errors(point)}")
+
+
 def main():
     """Writes, mounts, compares."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -69,11 +93,12 @@ def main():
         print(f"{args.fragments} fragments, {x.size} cells: at most {most >> 20} MiB with a cache of {CACHE >> 20} MiB, {chunks} chunks decoded")
         if most > CACHE + BESIDES:
             failures.append(f"{most} bytes of memory, where {CACHE + BESIDES} are allowed")
+        abandoned(f"{folder}/array", failures)
     finally:
         shutil.rmtree(folder)
     for failure in failures:
         print(failure)
-    print(f"{4 - len(failures)} passed, {len(failures)} failed")
+    print(f"{6 - len(failures)} passed, {len(failures)} failed")
     return 1 if failures else 0
 
 

@@ -165,8 +165,9 @@ impl Body {
             chunk: 0,
         };
         let cache = &array.engine.cache;
+        let _waiting = array.engine.work.wait(object);
         let blocks = cache.made(key, 0, Keep::Staying, || {
-            let blocks = writer.measure()?;
+            let blocks = writer.measure(object)?;
             let memory = (blocks.rows.capacity() + blocks.ends.capacity()) as u64 * 8;
             Ok((blocks, memory))
         })?;
@@ -235,14 +236,16 @@ impl Writer {
         })
     }
 
-    /// Writes everything once.
-    fn measure(&self) -> Result<Blocks> {
+    /// Writes everything once; `object` is what is made.
+    fn measure(&self, object: u64) -> Result<Blocks> {
         let rows = self.table.rows()?;
         let array = self.table.view().array();
-        let job = array
-            .engine
-            .work
-            .start(array.path.display().to_string(), "measuring table.csv", rows);
+        let job = array.engine.work.start(
+            object,
+            array.path.display().to_string(),
+            "measuring table.csv",
+            rows,
+        );
         let each = BLOCK_ROWS.saturating_mul(BLOCKS_AT_ONCE);
         let parts = parallel::each(rows.div_ceil(each), |number| -> Result<Vec<(u64, u64)>> {
             let first = number.saturating_mul(each);
@@ -255,7 +258,7 @@ impl Writer {
                     out.clear();
                 }
             })?;
-            job.advance(last.saturating_sub(first));
+            job.advance(last.saturating_sub(first))?;
             Ok(ends)
         })?;
         let mut blocks = Blocks::default();

@@ -245,8 +245,10 @@ impl Dense {
         let origin = region.ends.iter().zip(first);
         let origin = origin.map(|(ends, first)| ends.map_or(0, |(low, _)| low.saturating_add(*first)));
         let size = attribute.cell_val_num.cell_size(attribute.datatype);
-        let engine = self.array.engine.clone();
-        let object = engine.number(&("view", &self.array.path, self.state, field, first, shape));
+        let object = self
+            .array
+            .engine
+            .number(&("view", &self.array.path, self.state, field, first, shape));
         let runs = DenseRuns::new(
             self.stack()?.clone(),
             &self.schema,
@@ -255,7 +257,7 @@ impl Dense {
             shape.to_vec(),
             count(shape)?,
         );
-        Ok(Arc::new(RunCells::new(runs, size, engine, object)))
+        Ok(Arc::new(RunCells::new(runs, size, &self.array, object)))
     }
 }
 

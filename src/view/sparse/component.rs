@@ -281,6 +281,7 @@ impl<K: Key + 'static> Component<K> {
 
     /// The plan; made where it is not there, by all threads.
     fn plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
+        let _waiting = engine.work.wait(self.object);
         let mut known = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = &*known {
             return Ok(plan.clone());
@@ -321,7 +322,9 @@ impl<K: Key + 'static> Component<K> {
         let mut unsorted = Vec::new();
         let first = self.inputs.first().and_then(|input| input.info.path.parent());
         let path = first.map_or_else(String::new, |path| path.display().to_string());
-        let job = engine.work.start(path, "merging fragments", candidates);
+        let job = engine
+            .work
+            .start(self.object, path, "merging fragments", candidates);
         let windows = rules.memory.saturating_mul(parallel::threads());
         // A candidate in a window takes 64 bytes and less, but for long strings.
         let _windows = engine.cache.borrow(windows.min(candidates.saturating_mul(64)));
@@ -498,7 +501,7 @@ fn part<K: Key>(
         }
         candidates += 1;
         if candidates % STEP == 0 {
-            job.advance(STEP);
+            job.advance(STEP)?;
         }
     }
     checkpoints.push(Checkpoint {

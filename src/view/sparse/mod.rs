@@ -120,7 +120,7 @@ impl Sparse {
         Ok(Arc::new(RunCells::new(
             gather,
             found.cell_size(),
-            engine.clone(),
+            &self.array,
             object,
         )))
     }
