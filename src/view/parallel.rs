@@ -67,7 +67,7 @@ where
             .filter_map(|permit| {
                 let help = || {
                     let _permit = permit;
-                    work::asked_by(asker, &run)
+                    work::asked_by(asker, run)
                 };
                 Builder::new().name("view".into()).spawn_scoped(scope, help).ok()
             })
