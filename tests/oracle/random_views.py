@@ -225,7 +225,7 @@ class Moment:
         shape = [0 if ends is None else ends[1] - ends[0] + 1 for ends in box]
         cells = int(np.prod(shape, dtype=object))
         truth = ViewTruth(path, self.times, True, "row-major", shape, cells, None if None in box else box, [])
-        if cells > MOST_CELLS:
+        if max(cells, *shape) > MOST_CELLS:
             truth.complete = False
             return truth
         dims, attrs = self.fields()
