@@ -96,6 +96,7 @@ run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 200
 run "array.nc: corners" "$PYTHON" tests/oracle/netcdf_corners.py
+run "array.zarr and raster: own arrays" "$PYTHON" tests/oracle/exports_grids.py
 run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json" --hashes "$TARGET/family.sha256"
@@ -110,6 +111,8 @@ fi
 if [ -n "${TILEDBFS_VIEWS:-}" ]; then
     run "oracle: views" "$PYTHON" tests/oracle/views.py --family "$views" --share 1/3
     run "array.nc" "$PYTHON" tests/oracle/exports_netcdf.py --family "$views"
+    run "array.zarr" "$PYTHON" tests/oracle/exports_zarr.py --family "$views"
+    run "raster" "$PYTHON" tests/oracle/exports_tiff.py --family "$views"
 else
     summary+=("oracle: views                      not run: TILEDBFS_VIEWS is not set")
 fi

@@ -7,6 +7,8 @@ pub mod grid;
 pub mod netcdf;
 pub mod parquet;
 pub mod table;
+#[cfg(test)]
+mod tests;
 pub mod tiff;
 pub mod zarr;
 

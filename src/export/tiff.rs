@@ -83,7 +83,11 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
 
 /// The image of field `field`. No data is decoded before values are read. `NotFound` where there is none.
 pub fn layout(view: &Arc<View>, field: usize) -> Result<Layout> {
-    let image = describe(view, field)?.map_err(Error::not_found)?;
+    let (image, attribute) = describe(view, field)?.map_err(Error::not_found)?;
+    let image = Image {
+        nodata: nodata(view, field, attribute)?,
+        ..image
+    };
     let mut parts = image.head();
     parts.push(Box::new(CellValues(grid::stored(view, field)?)));
     Layout::new(view.state(), parts)
@@ -108,8 +112,8 @@ struct Image {
     nodata: Option<String>,
 }
 
-/// The image of a field, or why there is none.
-fn describe(view: &View, field: usize) -> Result<Result<Image, String>> {
+/// The image of a field, whose value for no data is left open, and the attribute; or why there is none.
+fn describe(view: &View, field: usize) -> Result<Result<(Image, &Attribute), String>> {
     let attribute = view.fields().get(field).and_then(|field| match field.role {
         Role::Attribute(index) => view.schema().attributes.get(index),
         Role::Dimension(_) => None,
@@ -165,7 +169,7 @@ fn describe(view: &View, field: usize) -> Result<Result<Image, String>> {
             && format == 1
             && bits <= 16
             && attribute.datatype.kind() == Kind::Unsigned,
-        nodata: nodata(view, field, attribute)?,
+        nodata: None,
     };
     let pixels = u128::from(height) * u128::from(width) * u128::from(samples);
     let bytes = pixels * u128::from(bits / 8);
@@ -174,7 +178,7 @@ fn describe(view: &View, field: usize) -> Result<Result<Image, String>> {
     if bytes + HEAD > i64::MAX as u128 {
         return reason("the file would have 2^63 bytes and more");
     }
-    Ok(Ok(image))
+    Ok(Ok((image, attribute)))
 }
 
 /// The value of cells that hold no data, where there is one and the rule for `_FillValue` allows to tell it.

@@ -283,7 +283,7 @@ impl View {
     /// sparse views. Looks at fragments' metadata.
     pub fn written(&self) -> Result<Vec<bool>> {
         match &self.merge {
-            Merge::Dense(dense) => dense.written(),
+            Merge::Dense(dense) => dense.written().map(<[bool]>::to_vec),
             Merge::Sparse(_) => Ok(vec![true; self.fields.len()]),
         }
     }

@@ -1,7 +1,7 @@
 """The oracle test of `raster/<attr>.tif`: what programs that read TIFF get, against what libtiledb reads.
 
-    python3 exports_tiff.py FAMILY               every image of `data/` of a family of views
-    python3 exports_tiff.py FAMILY --all         those of every view
+    python3 exports_tiff.py --family FOLDER               every image of `data/` of a family of views
+    python3 exports_tiff.py --family FOLDER --all         those of every view
 
 Each is read by tifffile, whole and mapped into memory, by rasterio, and where it knows the type by Pillow; a share also by the programs of GDAL. The
 last line is `N passed, N failed`, counting pairs of an image and a reader.
@@ -23,8 +23,7 @@ import tifffile
 from PIL import Image
 
 import names
-from grids import IMAGED, Grids, within
-from mount import mounted
+from grids import IMAGED, opened, within
 from view_files import Differs, load, same
 from views import chosen
 
@@ -42,8 +41,8 @@ def digits(value):
 class Images:
     """Compares the images of views."""
 
-    def __init__(self, grids, point):
-        self.grids, self.point = grids, point
+    def __init__(self, grids):
+        self.grids, self.point = grids, grids.point
         self.pairs, self.failures, self.images = 0, [], 0
 
     def check(self, label, reader, function, *args):
@@ -204,20 +203,21 @@ def equal(got, want):
 def main():
     """Compares a family."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("family")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--family")
+    which.add_argument("--source")
     parser.add_argument("--all", action="store_true", help="every view, and not `data/` alone")
     parser.add_argument("--array", help="only arrays whose name contains this")
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="part N of M: N/M")
+    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="with --all, `data` and part N of M of the rest: N/M")
     args = parser.parse_args()
-    start, family = time.time(), os.path.realpath(args.family)
-    with mounted(os.path.join(family, "arrays")) as point:
-        grids = Grids(family, point)
-        images = Images(grids, point)
+    start = time.time()
+    with opened(args.family, args.source) as grids:
+        images = Images(grids)
         for array in grids.arrays():
             if args.array and args.array not in array:
                 continue
             for view, blob in grids.views(array, args.all):
-                if args.share is None or chosen(args.share, array, "/" + view["path"]):
+                if chosen(args.share, array, view["path"]):
                     images.view(array, view, blob)
     for line in images.failures[:400]:
         print("FAIL " + line[:600])

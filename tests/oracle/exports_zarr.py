@@ -1,7 +1,7 @@
 """The oracle test of `array.zarr/`: what programs that read Zarr get, against what libtiledb reads.
 
-    python3 exports_zarr.py FAMILY               the group of `data/` of every dense array of a family of views
-    python3 exports_zarr.py FAMILY --all         those of every view
+    python3 exports_zarr.py --family FOLDER               the group of `data/` of every dense array of a family of views
+    python3 exports_zarr.py --family FOLDER --all         those of every view
 
 Each array of a group is read by zarr (with consolidated metadata and without), xarray (as stored, and decoded as the CF conventions say), dask and
 tensorstore. The last line is `N passed, N failed`, counting pairs of an array and a reader.
@@ -21,8 +21,7 @@ import tensorstore
 import xarray
 import zarr
 
-from grids import NOT_A_TIME, Grids
-from mount import mounted
+from grids import NOT_A_TIME, opened
 from view_files import Differs, load, read, same
 from views import chosen
 
@@ -77,8 +76,8 @@ def equal(got, want):
 class Groups:
     """Compares the groups of views."""
 
-    def __init__(self, grids, point):
-        self.grids, self.point = grids, point
+    def __init__(self, grids):
+        self.grids, self.point = grids, grids.point
         self.pairs, self.failures, self.groups, self.arrays, self.chunks = 0, [], 0, 0, 0
 
     def check(self, label, reader, function, *args):
@@ -246,20 +245,21 @@ def decoded(variable):
 def main():
     """Compares a family."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("family")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--family")
+    which.add_argument("--source")
     parser.add_argument("--all", action="store_true", help="every view, and not `data/` alone")
     parser.add_argument("--array", help="only arrays whose name contains this")
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="part N of M: N/M")
+    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="with --all, `data` and part N of M of the rest: N/M")
     args = parser.parse_args()
-    start, family = time.time(), os.path.realpath(args.family)
-    with mounted(os.path.join(family, "arrays")) as point:
-        grids = Grids(family, point)
-        groups = Groups(grids, point)
+    start = time.time()
+    with opened(args.family, args.source) as grids:
+        groups = Groups(grids)
         for array in grids.arrays():
             if args.array and args.array not in array:
                 continue
             for view, blob in grids.views(array, args.all):
-                if args.share is None or chosen(args.share, array, "/" + view["path"]):
+                if chosen(args.share, array, view["path"]):
                     groups.view(array, view, blob)
     for line in groups.failures[:400]:
         print("FAIL " + line[:600])

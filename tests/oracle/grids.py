@@ -1,7 +1,10 @@
-"""What a dense view is as a grid: the variables that `array.zarr/` and rasters must have, made from libtiledb's answers in a family of views."""
+"""What a dense view is as a grid: the variables that `array.zarr/` and rasters must have. Made from libtiledb's answers in a family of views, or, where there
+are none, from columns and documents of the same mount, which other tests compare with libtiledb."""
 
+import contextlib
 import json
 import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,9 +13,11 @@ import numpy as np
 import names
 from capi import Lib, np_type
 from facts import TEXT_BYTES, TEXT_WIDE, Facts
-from view_files import load
+from mount import mounted
+from view_files import Differs, load, read
 
 NOT_A_TIME = -(2**63)
+FAMILY_KEY = b"0123456789abcdeF0123456789abcdeF"
 UNITS = {
     "YEAR": "days", "MONTH": "days", "WEEK": "days", "DAY": "days", "HR": "hours", "MIN": "minutes", "SEC": "seconds",
     "MS": "milliseconds", "US": "microseconds", "NS": "nanoseconds",
@@ -208,6 +213,76 @@ class Grids:
         return fill[0] if useful and raw == raw[: dtype.itemsize] * fill.size else None
 
 
+class ShownGrids(Grids):
+    """The grids of all arrays in a mount."""
+
+    def __init__(self, point):
+        self.point = point
+
+    def arrays(self):
+        found = []
+        for folder, subfolders, files in os.walk(self.point):
+            if "schema.json" in files:
+                found.append(os.path.relpath(folder, self.point))
+                subfolders[:] = [name for name in subfolders if name == "labels"]
+        return sorted(found)
+
+    def views(self, array, every=False):
+        try:
+            return self.shown(os.path.join(self.point, array))
+        except Differs as error:
+            print(f"not compared, because its columns cannot be read: {error}")
+            return []
+
+    @staticmethod
+    def shown(folder):
+        """The view `data/` of an array in `folder`; none of a sparse one, and of one with very many cells."""
+        schema = load(os.path.join(folder, "schema.json"))
+        shown = load(os.path.join(folder, "data/view.json"))
+        if not shown["dense"] or shown["cells"] is None or shown["cells"] > 1 << 22:
+            return []
+        blob, fields = b"", []
+        for index, field in enumerate(shown["fields"]):
+            entry = {name: field[name] for name in ("name", "datatype", "cell_val_num", "nullable")} | {"kind": field["role"]}
+            name = names.dimension(field["name"], index) if field["role"] == "dimension" else names.attribute(field["name"])
+            for part in ("data", "validity") if field["nullable"] else ("data",):
+                raw = read(os.path.join(folder, "data/columns", name, part + ".bin"))
+                entry[part] = [len(blob), len(raw)]
+                blob += raw
+            fields.append(entry)
+        listed = os.path.join(folder, "enumerations")
+        labels = [load(os.path.join(listed, name)) for name in os.listdir(listed)]
+        view = {
+            "path": "data", "time": [None, None], "shape": shown["shape"], "region": shown["region"], "fields": fields, "schema": schema,
+            "metadata": load(os.path.join(folder, "metadata.json")), "enumerations": {one["name"]: one["values"] for one in labels},
+        }
+        return [(view, blob)]
+
+    def fills(self, array, view):
+        found = {}
+        for attribute in view["schema"]["attributes"]:
+            if not left_out(attribute["datatype"], attribute["cell_val_num"]):
+                values = np.array([attribute["fill_value"]]).reshape(-1)
+                fill = np.array([float(v) if isinstance(v, str) else v for v in values.tolist()])
+                found[attribute["name"]] = fill.astype(np_type(attribute["datatype"])).tobytes(), attribute["fill_value_valid"]
+        return found
+
+
+@contextlib.contextmanager
+def opened(family, source):
+    """The grids of a family of views, or of any source, while it is mounted."""
+    if family:
+        family = os.path.realpath(family)
+        with mounted(os.path.join(family, "arrays")) as point:
+            yield Grids(family, point)
+        return
+    with tempfile.NamedTemporaryFile() as key:
+        key.write(FAMILY_KEY)
+        key.flush()
+        with mounted(os.path.realpath(source), "--key-file", key.name) as point:
+            yield ShownGrids(point)
+
+
 def units(datatype):
     """What the CF conventions say of a datatype."""
     unit = UNITS.get(datatype.removeprefix("DATETIME_")) if datatype.startswith("DATETIME_") else None
@@ -233,6 +308,7 @@ def metadata(view):
             continue
         words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
         text = entry["datatype"] in TEXT_BYTES or entry["datatype"] in TEXT_WIDE
-        plain = lambda v: v if text else words.get(v, v)  # noqa: E731
+        short = entry["datatype"] == "FLOAT32"
+        plain = lambda v: v if text else words.get(v, float(np.float32(v)) if short else v)  # noqa: E731
         found[names.encode(key)] = [plain(v) for v in value] if isinstance(value, list) else plain(value)
     return found

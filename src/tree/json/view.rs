@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json};
 /// The most characters of an error.
 const ERROR: usize = 240;
 
+/// The most characters of a reason why there is no image: there may be a thousand of them.
+const IMAGE_REASON: usize = 80;
+
 /// What takes a look at fragments to know.
 struct Facts {
     region: Value,
@@ -47,19 +50,28 @@ fn known(view: &View, options: &Options) -> Facts {
         cells: cells.map_or(Value::Null, Value::from),
         shape,
         exports: exports
-            .map(|one| (one.path(), export(one.absent(view, options))))
+            .map(|one| export(&one, one.absent(view, options)))
             .collect(),
     }
 }
 
-/// Whether there is an export, and why not; null where that is not known.
-fn export(absent: Result<Option<String>>) -> Value {
+/// Path of an export, whether there is one, and why not; null where that is not known.
+fn export(export: &Export, absent: Result<Option<String>>) -> (String, Value) {
+    let most = match export {
+        Export::Image(..) => IMAGE_REASON,
+        _ => ERROR,
+    };
+    let reason_of = |text: &str| {
+        let mut text = plain(text);
+        text.truncate(most);
+        text.into()
+    };
     let (exists, reason) = match absent {
         Ok(None) => (true.into(), Value::Null),
-        Ok(Some(reason)) => (false.into(), plain(&reason).into()),
-        Err(error) => (Value::Null, plain(&error.to_string()).into()),
+        Ok(Some(reason)) => (false.into(), reason_of(&reason)),
+        Err(error) => (Value::Null, reason_of(&error.to_string())),
     };
-    json!({"exists": exists, "reason": reason})
+    (export.path(), json!({"exists": exists, "reason": reason}))
 }
 
 /// The longest that may be known.
@@ -76,7 +88,7 @@ fn longest(view: &View) -> Facts {
         cells: u64::MAX.into(),
         error: "x".repeat(ERROR).into(),
         exports: exports
-            .map(|one| (one.path(), export(Ok(Some("x".repeat(ERROR))))))
+            .map(|one| export(&one, Ok(Some("x".repeat(ERROR)))))
             .collect(),
     }
 }

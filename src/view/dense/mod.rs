@@ -37,6 +37,7 @@ pub(super) struct Dense {
     state: u64,
     stack: OnceLock<Arc<Stack>>,
     region: OnceLock<Region>,
+    written: OnceLock<Vec<bool>>,
 }
 
 /// The cells that a view covers.
@@ -64,6 +65,7 @@ impl Dense {
             state,
             stack: OnceLock::new(),
             region: OnceLock::new(),
+            written: OnceLock::new(),
         }
     }
 
@@ -184,7 +186,15 @@ impl Dense {
     }
 
     /// Whether one fragment covers the region and has the field, and no newer one lacks it.
-    pub(super) fn written(&self) -> Result<Vec<bool>> {
+    pub(super) fn written(&self) -> Result<&[bool]> {
+        if let Some(written) = self.written.get() {
+            return Ok(written);
+        }
+        let written = self.find_written()?;
+        Ok(self.written.get_or_init(|| written))
+    }
+
+    fn find_written(&self) -> Result<Vec<bool>> {
         let ends: Option<Vec<_>> = self.cells()?.ends.iter().copied().collect();
         let region = ends
             .filter(|_| self.count().is_ok_and(|count| count > 0))

@@ -1,0 +1,111 @@
+//! Every export of the arrays among the tests' data: as long as it says, and every range of it a part of the whole.
+
+use super::*;
+use crate::array::Array;
+use std::path::{Path, PathBuf};
+
+/// Arrays below `directory`.
+fn arrays(directory: &Path, found: &mut Vec<PathBuf>) {
+    let is = |name: &str| directory.join(name).exists();
+    if is("__schema") || is("__array_schema.tdb") {
+        found.push(directory.to_path_buf());
+    }
+    for entry in directory.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            arrays(&path, found);
+        }
+    }
+}
+
+/// Numbers that follow from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % end.max(1)
+    }
+}
+
+/// Reads ranges of a file first, then the whole.
+fn check(what: &str, layout: impl Fn() -> Layout, numbers: &mut Numbers) -> u64 {
+    let file = layout();
+    let len = file.len();
+    let mut parts = Vec::new();
+    for _ in 0..12 {
+        let start = numbers.below(len + 1);
+        let end = start + numbers.below(20_000);
+        let part = file.read(start..end, &mut Vec::new()).unwrap().to_vec();
+        parts.push((start as usize, part));
+    }
+    let mut whole = Vec::new();
+    let file = layout();
+    while (whole.len() as u64) < len {
+        let at = whole.len() as u64;
+        let mut scratch = Vec::new();
+        let part = file.read(at..at + 50_000, &mut scratch).unwrap();
+        assert_eq!(part.len() as u64, (len - at).min(50_000), "{what}");
+        whole.extend_from_slice(&part);
+    }
+    for (start, part) in parts {
+        let end = (start + part.len()).min(whole.len());
+        assert!(whole[start.min(whole.len())..end] == part, "{what} at {start}");
+    }
+    1
+}
+
+#[test]
+fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
+    let mut found = Vec::new();
+    arrays(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"),
+        &mut found,
+    );
+    let options = Options::default();
+    let (mut files, mut numbers) = ([0; 3], Numbers(5));
+    for path in found {
+        let Ok(view) = Array::open(&path).and_then(|array| View::new(array, None, None)) else {
+            continue;
+        };
+        let view = Arc::new(view);
+        for export in Export::all(&view) {
+            if !matches!(export.absent(&view, &options), Ok(None)) {
+                continue;
+            }
+            let what = format!("{} of {}", export.path(), path.display());
+            match export {
+                Export::File(format) => {
+                    files[0] += check(&what, || format.layout(&view).unwrap(), &mut numbers)
+                }
+                Export::Image(_, field) => {
+                    files[1] += check(&what, || tiff::layout(&view, field).unwrap(), &mut numbers);
+                }
+                Export::Zarr => {
+                    let group = zarr::Group::of(view.clone()).unwrap();
+                    let document: serde_json::Value = serde_json::from_slice(&group.json().unwrap()).unwrap();
+                    for name in group.names() {
+                        let array = group.array(name).unwrap();
+                        let known = &document["consolidated_metadata"]["metadata"][name];
+                        assert_eq!(
+                            *known,
+                            serde_json::from_slice::<serde_json::Value>(&array.json()).unwrap()
+                        );
+                        let counts = array.counts();
+                        let last: Vec<u64> = counts.iter().map(|count| count - 1).collect();
+                        for chunk in [vec![0; counts.len()], last] {
+                            assert_eq!(array.chunk(&chunk).unwrap().len(), array.chunk_len());
+                            files[2] += check(&what, || array.chunk(&chunk).unwrap(), &mut numbers);
+                        }
+                        assert!(array.chunk(&counts).is_err() && array.chunk(&[]).is_err());
+                    }
+                }
+            }
+        }
+    }
+    let least = [80, 40, 150];
+    assert!(
+        files.iter().zip(least).all(|(files, least)| *files >= least),
+        "{files:?}"
+    );
+}
