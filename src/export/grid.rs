@@ -1,7 +1,7 @@
 //! A dense view as a grid: what `array.nc`, `array.zarr/` and rasters have in common.
 //!
 //! A [`Grid`] has axes with coordinates, a variable for each attribute of numbers or of fixed-size text of one byte a character, and beside that of a
-//! nullable one a variable of its validity. [`Grid::open`] gives their values in the types that those formats share:
+//! nullable one a variable of its validity. [`Variable::open`] gives their values in the types that those formats share:
 //!
 //! - BOOL is 0 or 1, whatever byte is stored.
 //! - Dates and times are INT64 with the `units` and the `calendar` of the CF conventions. Those know no years and months of one length, so YEAR, MONTH
@@ -12,28 +12,30 @@
 //!
 //! Other fields are left out: var-sized ones, wide text, blobs.
 
+mod attributes;
+mod naming;
 #[cfg(test)]
 mod tests;
+mod values;
+
+pub use attributes::MAX_METADATA;
+pub use naming::Naming;
+pub(super) use values::Unit;
 
 use super::field_names;
-use crate::array::body::GenericFile;
 use crate::array::cache::{Keep, Key};
 use crate::array::cells::Cells;
-use crate::array::column::Content;
-use crate::array::piece::Piece;
-use crate::calendar::days_from_date;
-use crate::error::{Error, ErrorKind, Result};
-use crate::format::body::Body;
+use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
-use crate::format::metadata::each_record;
 use crate::format::range::Range as Bounds;
 use crate::format::schema::Attribute;
 use crate::names;
 use crate::view::{Role, View, ViewField};
-use std::collections::{BTreeMap, HashSet};
-use std::ops::Range;
+use attributes::{flags, metadata, units};
+use naming::made_up;
+use std::collections::HashSet;
 use std::sync::Arc;
-use unicode_normalization::UnicodeNormalization;
+use values::{GridCells, NOT_A_TIME, convert, null};
 
 /// The value of an attribute of a grid or of a variable.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,16 +58,6 @@ impl Value {
 
 /// Attributes by name.
 pub type Attributes = Vec<(String, Value)>;
-
-/// The names that a grid is to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Naming {
-    /// Those of the directories of columns, but for `zarr.json`, which becomes `%7Aarr.json`. Text is left out.
-    Zarr,
-    /// Those of the directories of columns, as far as netCDF knows them: with `_` in front of what may not be first, in Unicode's composed form
-    /// (NFC), control characters and a blank at the end percent-encoded.
-    NetCdf,
-}
 
 /// What a variable has for each cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,48 +112,6 @@ pub struct Grid {
     /// The array's metadata: text, and numbers by their type. Keys that begin with `_` are left out, and values above [`MAX_METADATA`] bytes.
     pub attributes: Attributes,
 }
-
-/// The most bytes of a value among the attributes of a grid.
-pub const MAX_METADATA: u64 = 65_535;
-
-/// The most bytes that metadata may take in memory.
-const MAX_PAIRS: usize = 32 << 20;
-
-/// Units of time of no, or of another, number of days.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    Year,
-    Month,
-    Week,
-}
-
-impl Unit {
-    pub(super) fn of(datatype: Datatype) -> Option<Unit> {
-        match datatype {
-            Datatype::DatetimeYear => Some(Unit::Year),
-            Datatype::DatetimeMonth => Some(Unit::Month),
-            Datatype::DatetimeWeek => Some(Unit::Week),
-            _ => None,
-        }
-    }
-
-    /// Days since the epoch; None for not-a-time and for what does not fit.
-    pub(super) fn days(self, count: i64) -> Option<i64> {
-        let first_of = |year: i64, month: i64| {
-            let days = days_from_date(1970i64.checked_add(year)?, month as u32, 1)?;
-            i64::try_from(days).ok()
-        };
-        match self {
-            _ if count == NOT_A_TIME => None,
-            Unit::Year => first_of(count, 1),
-            Unit::Month => first_of(count.div_euclid(12), count.rem_euclid(12) + 1),
-            Unit::Week => count.checked_mul(7),
-        }
-    }
-}
-
-/// What stands for no time at all.
-const NOT_A_TIME: i64 = i64::MIN;
 
 /// Why a view is no grid; None where it is one. Looks at fragments' metadata at the most.
 pub fn absent(view: &View) -> Result<Option<String>> {
@@ -312,7 +262,7 @@ impl Variable {
             .is_none_or(|unit| fits(unit, &bounds.lo) && fits(unit, &bounds.hi))
     }
 
-    /// Its values in `view`, the one that its grid is of, as the formats have them: their [`Content::Data`].
+    /// Its values in `view`, the one that its grid is of, as the formats have them: their [`Content::Data`](crate::array::column::Content::Data).
     pub fn open(&self, view: &View) -> Result<Arc<dyn Cells>> {
         Ok(self.clone().over(view.open(self.field)?))
     }
@@ -353,102 +303,6 @@ pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
     variable.open(view)
 }
 
-/// What stands for a null: `fill`, the fill value as a grid has it, or not-a-time.
-fn null(attribute: &Attribute, fill: Vec<u8>) -> Vec<u8> {
-    match attribute.datatype.kind() {
-        Kind::Datetime if attribute.nullable => NOT_A_TIME.to_le_bytes().repeat(fill.len() / 8),
-        _ => fill,
-    }
-}
-
-/// The cells of a variable that are not as they are stored.
-struct GridCells {
-    variable: Variable,
-    cells: Arc<dyn Cells>,
-}
-
-impl Cells for GridCells {
-    fn count(&self) -> u64 {
-        self.cells.count()
-    }
-
-    fn cell_size(&self) -> Option<u64> {
-        Some(self.variable.cell_size())
-    }
-
-    fn len(&self, content: Content) -> Result<u64> {
-        match (content, self.variable.of) {
-            (Content::Data, Of::Validity) => self.cells.len(Content::Validity),
-            (Content::Data, _) => self.cells.len(Content::Data),
-            _ => Err(values_alone()),
-        }
-    }
-
-    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
-        let variable = &self.variable;
-        match (content, variable.of) {
-            (Content::Data, Of::Validity) => return self.cells.read(Content::Validity, range, scratch),
-            (Content::Data, _) => {}
-            _ => return Err(values_alone()),
-        }
-        let len = self.cells.len(Content::Data)?;
-        let range = range.start.min(len)..range.end.min(len);
-        let size = variable.datatype.size() as u64;
-        // Values are converted whole.
-        let start = range.start - range.start % size;
-        let whole = start..range.end.next_multiple_of(size).min(len);
-        let mut values = Vec::new();
-        values.extend_from_slice(&self.cells.read(Content::Data, whole.clone(), scratch)?);
-        convert(variable.unit, variable.datatype, &mut values);
-        if variable.nullable {
-            self.fill_nulls(whole, &mut values)?;
-        }
-        let wanted = (range.start - start) as usize..;
-        scratch.clear();
-        scratch.extend_from_slice(values.get(wanted).unwrap_or_default());
-        scratch.truncate(range.end.saturating_sub(range.start) as usize);
-        Ok(Piece::Scratch(scratch))
-    }
-}
-
-impl GridCells {
-    /// Puts the fill value in place of null cells into `values`, which are the bytes `range` of all.
-    fn fill_nulls(&self, range: Range<u64>, values: &mut [u8]) -> Result<()> {
-        let fill = &self.variable.fill;
-        let size = self.variable.cell_size().max(1);
-        let cells = range.start / size..range.end.div_ceil(size);
-        let mut scratch = Vec::new();
-        let validity = self.cells.validity(cells.clone(), &mut scratch)?;
-        for (cell, _) in cells.zip(&*validity).filter(|(_, valid)| **valid == 0) {
-            let start = cell.saturating_mul(size);
-            let end = start.saturating_add(size).min(range.end);
-            let from = start.max(range.start);
-            let target = (from - range.start) as usize..(end.saturating_sub(range.start)) as usize;
-            let source = (from - start) as usize..(end - start) as usize;
-            if let (Some(target), Some(source)) = (values.get_mut(target), fill.get(source)) {
-                target.copy_from_slice(source);
-            }
-        }
-        Ok(())
-    }
-}
-
-fn values_alone() -> Error {
-    Error::new(ErrorKind::Internal, "a variable of a grid has values alone")
-}
-
-/// Puts values as formats have them in the place of stored ones, which are of the same size.
-fn convert(unit: Option<Unit>, datatype: Datatype, values: &mut [u8]) {
-    if datatype == Datatype::Bool {
-        values.iter_mut().for_each(|value| *value = u8::from(*value != 0));
-    }
-    let Some(unit) = unit else { return };
-    for value in values.as_chunks_mut::<8>().0 {
-        let days = unit.days(i64::from_le_bytes(*value));
-        *value = days.unwrap_or(NOT_A_TIME).to_le_bytes();
-    }
-}
-
 /// The type that values of a field have in a grid, and their number a cell. None where it is left out.
 pub(super) fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
     let CellValNum::Fixed(number) = field.cell_val_num else {
@@ -470,178 +324,4 @@ pub(super) fn inner_suffix(datatype: Datatype, number: u64) -> Option<&'static s
         _ if number > 1 => Some("_cell"),
         _ => None,
     }
-}
-
-/// What the CF conventions call a count of this type.
-fn units(datatype: Datatype) -> Attributes {
-    let unit = match datatype {
-        Datatype::DatetimeYear | Datatype::DatetimeMonth | Datatype::DatetimeWeek | Datatype::DatetimeDay => {
-            "days"
-        }
-        Datatype::DatetimeHr => "hours",
-        Datatype::DatetimeMin => "minutes",
-        Datatype::DatetimeSec => "seconds",
-        Datatype::DatetimeMs => "milliseconds",
-        Datatype::DatetimeUs => "microseconds",
-        Datatype::DatetimeNs => "nanoseconds",
-        _ => return Attributes::new(),
-    };
-    let text = |name: &str, value: String| (name.to_owned(), Value::Text(value));
-    vec![
-        text("units", format!("{unit} since 1970-01-01")),
-        text("calendar", "proleptic_gregorian".to_owned()),
-    ]
-}
-
-/// `flag_values` and `flag_meanings` of an attribute whose values are labelled with text. None of both where there are more than an attribute holds.
-fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> Result<Attributes> {
-    let Some(name) = &attribute.enumeration else {
-        return Ok(Attributes::new());
-    };
-    let array = view.array();
-    let mut enumerations = view.schema().enumerations.iter();
-    let Some(enumeration) = enumerations.find(|enumeration| enumeration.name == *name) else {
-        let message = "an attribute's enumeration is none of those that the schema names";
-        let file = array.engine.storage.display(&array.path);
-        return Err(Error::corrupt(message).at(0).in_file(file));
-    };
-    let enumeration = array.enumeration(&enumeration.file)?;
-    let size = datatype.size();
-    let integral = matches!(datatype.kind(), Kind::Signed | Kind::Unsigned);
-    if enumeration.datatype.kind() != Kind::Text || !integral {
-        return Ok(Attributes::new());
-    }
-    let bits = size * 8 - usize::from(datatype.kind() == Kind::Signed);
-    let most = 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX);
-    let (mut values, mut meanings) = (Vec::new(), String::new());
-    for (index, label) in (0..most).zip(enumeration.values()) {
-        values.extend_from_slice(index.to_le_bytes().get(..size).unwrap_or_default());
-        if index > 0 {
-            meanings.push(' ');
-        }
-        meanings.push_str(&meaning(enumeration.datatype, label));
-        if values.len().max(meanings.len()) as u64 > MAX_METADATA {
-            return Ok(Attributes::new());
-        }
-    }
-    Ok(match values.is_empty() {
-        true => Attributes::new(),
-        false => vec![
-            ("flag_values".to_owned(), Value::Numbers(datatype, values)),
-            ("flag_meanings".to_owned(), Value::Text(meanings)),
-        ],
-    })
-}
-
-/// A label as a word of `flag_meanings`: never empty, and with `_` in place of each run of blanks.
-fn meaning(datatype: Datatype, label: &[u8]) -> String {
-    let text = datatype.text(label);
-    let text = text.unwrap_or_else(|| String::from_utf8_lossy(label).into_owned());
-    let mut word = String::new();
-    let mut blanks = true;
-    for c in text.trim_end_matches('\0').chars() {
-        if !c.is_whitespace() {
-            word.push(c);
-        } else if !blanks || word.is_empty() {
-            word.push('_');
-        }
-        blanks = c.is_whitespace();
-    }
-    if word.is_empty() {
-        word.push('_');
-    }
-    word
-}
-
-impl Naming {
-    /// `name`, a component of a path, as a format has it.
-    fn name(self, name: String) -> String {
-        match self {
-            Naming::Zarr if name == "zarr.json" => "%7Aarr.json".to_owned(),
-            Naming::Zarr => name,
-            Naming::NetCdf => names::within(&netcdf_name(&name), names::MAX),
-        }
-    }
-}
-
-fn netcdf_name(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
-    let mut out = if name.starts_with(plain) { "" } else { "_" }.to_owned();
-    // The form in which netcdf-c looks for names, whatever is stored.
-    for c in name.nfc() {
-        match c.is_ascii_control() {
-            true => out += &format!("%{:02X}", u32::from(c)),
-            false => out.push(c),
-        }
-    }
-    if out.ends_with(' ') {
-        out.pop();
-        out += "%20";
-    }
-    out
-}
-
-/// A name that nothing else has, of something beside what is called `name`.
-fn made_up(name: &str, suffix: &str, taken: &mut HashSet<String>) -> String {
-    let mut suffix = suffix.to_owned();
-    loop {
-        let room = names::MAX.saturating_sub(suffix.len());
-        let made = names::within(name, room) + &suffix;
-        if taken.insert(made.clone()) {
-            return made;
-        }
-        suffix.push('_');
-    }
-}
-
-/// What of the array's metadata goes into a grid.
-fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
-    /// What a pair takes besides key and value.
-    const PAIR: usize = 96;
-    let array = view.array();
-    let mut pairs: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
-    let mut memory = 0usize;
-    for file in view.snapshot().metadata() {
-        let path = array.engine.storage.display(&file.path);
-        let body = GenericFile::open(&array.engine, &file.path, array.key.as_ref(), true)?;
-        let replay = each_record(&body, |record| {
-            let mut bytes = Vec::new();
-            let value = match record.value {
-                Some((datatype, _, data)) if data.end.saturating_sub(data.start) <= MAX_METADATA => {
-                    body.read(data, &mut bytes)?;
-                    metadata_value(datatype, bytes)
-                }
-                _ => None,
-            };
-            let size = |key: &[u8], value: &Value| PAIR + key.len() + value.len();
-            if let Some(before) = pairs.remove(&record.key) {
-                memory = memory.saturating_sub(size(&record.key, &before));
-            }
-            if let Some(value) = value.filter(|_| !record.key.starts_with(b"_")) {
-                memory = memory.saturating_add(size(&record.key, &value));
-                pairs.insert(record.key, value);
-            }
-            match memory > MAX_PAIRS {
-                true => Err(Error::limit(format!("metadata of more than {MAX_PAIRS} bytes"))),
-                false => Ok(()),
-            }
-        });
-        replay.map_err(|e| e.at(0).in_part("metadata").in_file(path))?;
-    }
-    let (keys, values): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    let keys = keys.iter().map(|key| naming.name(names::encode(key)));
-    let keys = names::unique(keys.collect(), names::MAX);
-    Ok(keys.into_iter().zip(values).collect())
-}
-
-/// A value of metadata; None for none, for blobs, and for text that is none.
-fn metadata_value(datatype: Datatype, mut bytes: Vec<u8>) -> Option<Value> {
-    let datatype = match datatype.kind() {
-        Kind::Text => return datatype.text(&bytes).map(Value::Text),
-        Kind::Bytes => return None,
-        Kind::Datetime | Kind::Time => Datatype::Int64,
-        _ => datatype,
-    };
-    convert(None, datatype, &mut bytes);
-    (!bytes.is_empty()).then_some(Value::Numbers(datatype, bytes))
 }

@@ -3,7 +3,7 @@
     python3 exports_netcdf.py --family FOLDER    arrays with libtiledb's answers: `data` of each, with `--all` every view of theirs
     python3 exports_netcdf.py --source FOLDER    any arrays: `data` of each, held against what libtiledb reads now
 
-Readers: netCDF4, h5py, pyfive, xarray (with netcdf4 and with h5netcdf, decoded and not), and `numpy.memmap` at the offset of each variable; of a
+Readers: the file system alone, at random places, before the others; netCDF4, h5py, pyfive, xarray (with netcdf4 and with h5netcdf, decoded and not), and `numpy.memmap` at the offset of each variable; of a
 fixed share of the files ncdump, nccopy and gdalmdiminfo too, where they are installed. Compared are names, dimensions, types, values, attributes,
 and sizes. Arrays without such a file must say why. The last line is `N passed, N failed`, counting pairs of file and reader, and absent files.
 """
@@ -32,15 +32,13 @@ import xarray
 import names
 from capi import Lib, np_type
 from facts import TEXT_BYTES, Facts, json_value
+from grids import NOT_A_TIME, days, unique, units, within
 from mount import mounted
 from view_files import Differs, ViewField, ViewTruth, load, same
 from views import chosen, family_view
 
-DAYS = {"DATETIME_YEAR": "Y", "DATETIME_MONTH": "M", "DATETIME_WEEK": "W"}
-UNITS = {"DATETIME_DAY": "days", "DATETIME_HR": "hours", "DATETIME_MIN": "minutes", "DATETIME_SEC": "seconds"}
-UNITS |= {"DATETIME_MS": "milliseconds", "DATETIME_US": "microseconds", "DATETIME_NS": "nanoseconds"} | dict.fromkeys(DAYS, "days")
 CODES = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
-NAT = np.int64(-(2**63))
+NAT = np.int64(NOT_A_TIME)
 COMMAND_LINE_SHARE = 8
 """Of so many files, one is read by programs of the command line."""
 
@@ -60,25 +58,6 @@ def nc_name(encoded):
     name = re.sub(r"[\x01-\x1f\x7f]", lambda found: f"%{ord(found[0]):02X}", unicodedata.normalize("NFC", encoded))
     name = re.sub(" $", "%20", name)
     return within(name if re.match(r"[A-Za-z0-9_]|[^\x00-\x7f]", encoded) else "_" + name, 255)
-
-
-def within(name, size):
-    """A name of a column, cut where it has more bytes."""
-    if len(name.encode()) <= size:
-        return name
-    tail = "~" + hashlib.sha256(name.encode()).hexdigest()[:16]
-    return name.encode()[: size - len(tail)].decode("utf-8", "ignore") + tail
-
-
-def days(count, unit):
-    """Years, months or weeks as days since the epoch; not-a-time for that and for what does not fit."""
-    if unit == "W":
-        whole = count * 7
-    else:
-        # By whole cycles of 400 years: NumPy takes counts near the ends of 64 bits too far.
-        cycles, rest = divmod(count, 400 if unit == "Y" else 4800)
-        whole = cycles * 146_097 + int(np.datetime64(rest, unit).astype("M8[D]").astype("i8"))
-    return whole if count != NAT and -(2**63) <= whole < 2**63 else int(NAT)
 
 
 def meaning(label):
@@ -112,13 +91,6 @@ class Expected:
             if one.kind == "attribute":
                 self._attribute(one, nc_name(names.encode(one.name or "__attr")))
 
-    def made_up(self, name, suffix):
-        """A name that nothing else has."""
-        while (made := within(name, 255 - len(suffix)) + suffix) in self.taken:
-            suffix += "_"
-        self.taken.add(made)
-        return made
-
     def _metadata(self):
         for key, entry in self.view.facts["metadata"].items():
             value, datatype = entry["value"], entry["datatype"]
@@ -136,14 +108,14 @@ class Expected:
 
     @staticmethod
     def _time(one, values, axis=False):
-        if one.type in DAYS:
-            converted = np.array([days(int(v), DAYS[one.type]) for v in values.reshape(-1)], "i8").reshape(values.shape)
+        """Dates as the file has them, with their units."""
+        unit = one.type.removeprefix("DATETIME_")
+        if unit in ("YEAR", "MONTH", "WEEK"):
+            converted = np.array([days(unit, int(v)) for v in values.reshape(-1)], "i8").reshape(values.shape)
             if axis and (converted == NAT).any():
                 return values, {}
             values = converted
-        if one.type not in UNITS:
-            return values, {}
-        return values, {"units": UNITS[one.type] + " since 1970-01-01", "calendar": "proleptic_gregorian"}
+        return values, units(one.type)
 
     def _attribute(self, one, name):
         attribute = next(a for a in self.schema["attributes"] if a["name"] == one.name)
@@ -175,12 +147,12 @@ class Expected:
                     attrs["flag_values"], attrs["flag_meanings"] = values_and_meanings
         dims = list(self.axes)
         if inner:
-            dims.append(self.made_up(name, "_strlen" if text else "_cell"))
+            dims.append(unique(name, "_strlen" if text else "_cell", self.taken))
         self.variables[name] = Variable(dims, values, attrs)
         if one.nullable:
             validity = np.frombuffer(one.validity, "u1").reshape(one.shape)
             values[validity == 0] = NAT if one.type.startswith("DATETIME") else fill if inner else fill[0]
-            attrs["ancillary_variables"] = self.made_up(name, "__validity")
+            attrs["ancillary_variables"] = unique(name, "__validity", self.taken)
             self.variables[attrs["ancillary_variables"]] = Variable(list(self.axes), validity, {})
 
 
@@ -252,6 +224,22 @@ def compare(expected, got, attrs):
 
 
 # -- readers ----------------------------------------------------------------------------------------------------
+
+
+def by_pieces(path, _):
+    """The file system alone: bytes at any place, taken first and in any order, are those of the whole, which is as long as it says."""
+    size = os.stat(path).st_size
+    file = os.open(path, os.O_RDONLY)
+    try:
+        rng = np.random.default_rng(size)
+        places = [(int(start), int(length)) for start, length in zip(rng.integers(0, size, 20), rng.integers(1, 9000, 20))]
+        pieces = [os.pread(file, length, start) for start, length in places]
+        whole = b"".join(iter(lambda: os.read(file, 1 << 20), b""))
+    finally:
+        os.close(file)
+    same("length", len(whole), size)
+    for (start, length), piece in zip(places, pieces):
+        same(f"bytes at {start}", piece, whole[start : start + length])
 
 
 def by_netcdf4(path, expected):
@@ -413,7 +401,7 @@ def run(command):
     return done.stdout
 
 
-READERS = {"netCDF4": by_netcdf4, "h5py": by_h5py, "pyfive": by_pyfive}
+READERS = {"pread": by_pieces, "netCDF4": by_netcdf4, "h5py": by_h5py, "pyfive": by_pyfive}
 READERS |= {f"xarray, {e}, not decoded": by_xarray(e) for e in ("netcdf4", "h5netcdf")}
 READERS |= {f"xarray, {e}": by_decoding_xarray(e) for e in ("netcdf4", "h5netcdf")}
 COMMANDS = {"nccopy": by_nccopy, "ncdump": by_ncdump, "gdalmdiminfo": by_gdal}

@@ -1,3 +1,6 @@
+use super::attributes::{meaning, metadata_value};
+use super::naming::made_up;
+use super::values::{NOT_A_TIME, convert};
 use super::*;
 use crate::format::enums::DataOrder;
 use crate::format::pipeline::Pipeline;

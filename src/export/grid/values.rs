@@ -1,0 +1,144 @@
+//! Values as grids have them: booleans of 0 and 1, days in place of years, fill values in place of nulls.
+
+use super::{Of, Variable};
+use crate::array::cells::Cells;
+use crate::array::column::Content;
+use crate::array::piece::Piece;
+use crate::calendar::days_from_date;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::schema::Attribute;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Units of time of no, or of another, number of days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::export) enum Unit {
+    Year,
+    Month,
+    Week,
+}
+
+impl Unit {
+    pub(in crate::export) fn of(datatype: Datatype) -> Option<Unit> {
+        match datatype {
+            Datatype::DatetimeYear => Some(Unit::Year),
+            Datatype::DatetimeMonth => Some(Unit::Month),
+            Datatype::DatetimeWeek => Some(Unit::Week),
+            _ => None,
+        }
+    }
+
+    /// Days since the epoch; None for not-a-time and for what does not fit.
+    pub(in crate::export) fn days(self, count: i64) -> Option<i64> {
+        let first_of = |year: i64, month: i64| {
+            let days = days_from_date(1970i64.checked_add(year)?, month as u32, 1)?;
+            i64::try_from(days).ok()
+        };
+        match self {
+            _ if count == NOT_A_TIME => None,
+            Unit::Year => first_of(count, 1),
+            Unit::Month => first_of(count.div_euclid(12), count.rem_euclid(12) + 1),
+            Unit::Week => count.checked_mul(7),
+        }
+    }
+}
+
+/// What stands for no time at all.
+pub(super) const NOT_A_TIME: i64 = i64::MIN;
+
+/// What stands for a null: `fill`, the fill value as a grid has it, or not-a-time.
+pub(super) fn null(attribute: &Attribute, fill: Vec<u8>) -> Vec<u8> {
+    match attribute.datatype.kind() {
+        Kind::Datetime if attribute.nullable => NOT_A_TIME.to_le_bytes().repeat(fill.len() / 8),
+        _ => fill,
+    }
+}
+
+/// The cells of a variable that are not as they are stored.
+pub(super) struct GridCells {
+    pub(super) variable: Variable,
+    pub(super) cells: Arc<dyn Cells>,
+}
+
+impl Cells for GridCells {
+    fn count(&self) -> u64 {
+        self.cells.count()
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        Some(self.variable.cell_size())
+    }
+
+    fn len(&self, content: Content) -> Result<u64> {
+        match (content, self.variable.of) {
+            (Content::Data, Of::Validity) => self.cells.len(Content::Validity),
+            (Content::Data, _) => self.cells.len(Content::Data),
+            _ => Err(values_alone()),
+        }
+    }
+
+    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let variable = &self.variable;
+        match (content, variable.of) {
+            (Content::Data, Of::Validity) => return self.cells.read(Content::Validity, range, scratch),
+            (Content::Data, _) => {}
+            _ => return Err(values_alone()),
+        }
+        let len = self.cells.len(Content::Data)?;
+        let range = range.start.min(len)..range.end.min(len);
+        let size = variable.datatype.size() as u64;
+        // Values are converted whole.
+        let start = range.start - range.start % size;
+        let whole = start..range.end.next_multiple_of(size).min(len);
+        let mut values = Vec::new();
+        values.extend_from_slice(&self.cells.read(Content::Data, whole.clone(), scratch)?);
+        convert(variable.unit, variable.datatype, &mut values);
+        if variable.nullable {
+            self.fill_nulls(whole, &mut values)?;
+        }
+        let wanted = (range.start - start) as usize..;
+        scratch.clear();
+        scratch.extend_from_slice(values.get(wanted).unwrap_or_default());
+        scratch.truncate(range.end.saturating_sub(range.start) as usize);
+        Ok(Piece::Scratch(scratch))
+    }
+}
+
+impl GridCells {
+    /// Puts the fill value in place of null cells into `values`, which are the bytes `range` of all.
+    fn fill_nulls(&self, range: Range<u64>, values: &mut [u8]) -> Result<()> {
+        let fill = &self.variable.fill;
+        let size = self.variable.cell_size().max(1);
+        let cells = range.start / size..range.end.div_ceil(size);
+        let mut scratch = Vec::new();
+        let validity = self.cells.validity(cells.clone(), &mut scratch)?;
+        for (cell, _) in cells.zip(&*validity).filter(|(_, valid)| **valid == 0) {
+            let start = cell.saturating_mul(size);
+            let end = start.saturating_add(size).min(range.end);
+            let from = start.max(range.start);
+            let target = (from - range.start) as usize..(end.saturating_sub(range.start)) as usize;
+            let source = (from - start) as usize..(end - start) as usize;
+            if let (Some(target), Some(source)) = (values.get_mut(target), fill.get(source)) {
+                target.copy_from_slice(source);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn values_alone() -> Error {
+    Error::new(ErrorKind::Internal, "a variable of a grid has values alone")
+}
+
+/// Puts values as formats have them in the place of stored ones, which are of the same size.
+pub(super) fn convert(unit: Option<Unit>, datatype: Datatype, values: &mut [u8]) {
+    if datatype == Datatype::Bool {
+        values.iter_mut().for_each(|value| *value = u8::from(*value != 0));
+    }
+    let Some(unit) = unit else { return };
+    for value in values.as_chunks_mut::<8>().0 {
+        let days = unit.days(i64::from_le_bytes(*value));
+        *value = days.unwrap_or(NOT_A_TIME).to_le_bytes();
+    }
+}
