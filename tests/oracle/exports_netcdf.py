@@ -30,12 +30,12 @@ import pyfive
 import xarray
 
 import names
-from capi import Lib, np_type
+from capi import Lib, TileDBError, np_type
 from facts import TEXT_BYTES, Facts, json_value
 from grids import NOT_A_TIME, days, unique, units, within
 from mount import mounted
 from view_files import Differs, ViewField, ViewTruth, load, same
-from views import chosen, family_view
+from views import FAMILY_KEY, chosen, family_view, shown_path
 
 CODES = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 NAT = np.int64(NOT_A_TIME)
@@ -411,10 +411,10 @@ COMMANDS = {"nccopy": by_nccopy, "ncdump": by_ncdump, "gdalmdiminfo": by_gdal}
 
 
 class Comparison:
-    """Compares the files of arrays at `source` that are shown at `point`."""
+    """Compares the files of arrays at `source` that are shown at `point`; of so many one with programs of the command line too."""
 
-    def __init__(self, source, point):
-        self.source, self.point, self.lib = source, point, Lib()
+    def __init__(self, source, point, command_line_share=COMMAND_LINE_SHARE):
+        self.source, self.point, self.lib, self.share = source, point, Lib(), command_line_share
         self.facts = Facts(self.lib)
         self.pairs, self.absent, self.failures = collections.Counter(), 0, []
         self.commands = {name: reader for name, reader in COMMANDS.items() if shutil.which(name)}
@@ -428,14 +428,14 @@ class Comparison:
             if entry["path"] == "data" or every and chosen(share, array, entry["path"]):
                 self.view(array, family_view(doc, blob, entry))
 
-    def array(self, array, shown=None):
+    def array(self, array, shown=None, key=None):
         """The whole of an array of any folder, as libtiledb reads it; `shown` is its path in the mount."""
         shown = shown or array
         said = load(os.path.join(self.point, shown, "data/view.json"))
         if not said["dense"] or 0 in said["shape"]:
             view = ViewTruth("data", [None, None], said["dense"], said["order"], said["shape"], said["cells"], None, [])
             return self.view(array, view, shown)
-        handle = self.lib.open(os.path.join(self.source, array), 0)
+        handle = self.lib.open(os.path.join(self.source, array), 0, key=key)
         schema = self.facts.schema(self.lib.get("tiledb_array_get_schema", handle))
         fields = []
         for dimension, (low, high) in zip(schema["dimensions"], said["region"]):
@@ -455,9 +455,31 @@ class Comparison:
         self.lib.close(handle)
         facts = {"metadata": metadata, "enumerations": enumerations}
         view = ViewTruth("data", [None, None], True, said["order"], said["shape"], said["cells"], said["region"], fields, True, facts)
-        return self.view(array, view, shown, all_readers=True)
+        return self.view(array, view, shown, key)
 
-    def view(self, array, view, shown=None, all_readers=False):
+    def folder(self, point):
+        """All arrays of the source. Those that libtiledb cannot read, or that are not shown, are counted."""
+        unread = []
+        for top, folders, files in sorted(os.walk(self.source)):
+            if "__schema" not in folders and "__array_schema.tdb" not in files:
+                continue
+            array = os.path.relpath(top, self.source)
+            info = Path(top + ".info.json")
+            encrypted = info.exists() and json.loads(info.read_text()).get("key")
+            shown = os.path.relpath(shown_path(point, array), point)
+            if not os.path.isdir(os.path.join(point, shown, "data")):
+                unread.append(f"{array}: is not shown")
+                continue
+            try:
+                self.array(array, shown, FAMILY_KEY if encrypted else None)
+            except TileDBError as error:
+                unread.append(f"{array}: {error}")
+            except Differs as error:
+                self.failures.append(f"{array}: {error}")
+        for line in unread:
+            print("not compared: " + line[:200])
+
+    def view(self, array, view, shown=None, key=None):
         """One view."""
         shown = os.path.join(self.point, shown or array)
         folder = os.path.join(shown, view.path)
@@ -471,10 +493,10 @@ class Comparison:
             return
         if export != {"exists": True, "reason": None} or "array.nc" not in os.listdir(folder):
             self.failures.append(f"{path}: is not listed, or view.json says {export}")
-        expected = self.expected(array, view, shown, said["fragments"])
+        expected = self.expected(array, view, shown, said["fragments"], key)
         readers = dict(READERS)
         digest = hashlib.sha256(f"{array}/{view.path}".encode()).digest()
-        if all_readers or int.from_bytes(digest[:8], "big") % COMMAND_LINE_SHARE == 0:
+        if int.from_bytes(digest[:8], "big") % self.share == 0:
             readers |= self.commands
         for name, reader in readers.items():
             try:
@@ -484,9 +506,9 @@ class Comparison:
                 kind = "" if isinstance(error, Differs) else type(error).__name__ + ": "
                 self.failures.append(f"{array} {view.path}, {name}: {kind}{error}")
 
-    def expected(self, array, view, shown, visible):
+    def expected(self, array, view, shown, visible, key):
         """What the file should hold."""
-        handle = self.lib.open(os.path.join(self.source, array), 0, timestamp=view.time[1])
+        handle = self.lib.open(os.path.join(self.source, array), 0, timestamp=view.time[1], key=key)
         schema = self.facts.schema(self.lib.get("tiledb_array_get_schema", handle))
         self.lib.close(handle)
         fragments = {f["name"]: f for f in load(os.path.join(shown, "fragments.json"))}
@@ -520,16 +542,16 @@ def main():
     warnings.simplefilter("ignore")
     start = time.time()
     source = os.path.realpath(os.path.join(args.family, "arrays") if args.family else args.source)
-    arrays = sorted(os.path.relpath(top, source) for top, folders, _ in os.walk(source) if "__schema" in folders and "__labels" not in top)
-    with mounted(source) as point:
-        comparison = Comparison(source, str(point))
-        for array in arrays:
-            if args.array and args.array not in array:
-                continue
-            if args.family:
-                comparison.family(args.family, array, args.all, args.share)
-            else:
-                comparison.array(array)
+    with tempfile.NamedTemporaryFile() as key:
+        key.write(FAMILY_KEY)
+        key.flush()
+        with mounted(source, *(["--key-file", key.name] if args.source else [])) as point:
+            comparison = Comparison(source, str(point))
+            if args.source:
+                comparison.folder(str(point))
+            for array in sorted(os.listdir(source)) if args.family else []:
+                if not args.array or args.array in array:
+                    comparison.family(args.family, array, args.all, args.share)
     comparison.finish(start)
 
 

@@ -5,6 +5,8 @@
 Arrays are written with libtiledb, and held against what it reads. The last line is `N passed, N failed`.
 """
 
+import errno
+import json
 import os
 import resource
 import subprocess
@@ -18,7 +20,7 @@ import numpy as np
 
 from capi import Attr, Column, Dim, Enum, Lib, Pipeline, Schema, np_type
 from exports_netcdf import Comparison
-from mount import ROOT, binary, mounted, stats, unmount
+from mount import ROOT, binary, errors, mounted, stats, unmount
 
 ZSTD = Pipeline([("ZSTD", {"level": 1})])
 BOX = [np.array([0, 3], "i4"), np.array([0, 4], "i4")]
@@ -152,6 +154,34 @@ def check_example(root, point, failures):
             failures.append(f"h5dump shows no {part}:\n{done.stdout}{done.stderr}")
 
 
+def check_changes(root, point, failures):
+    """Metadata that is written meanwhile shows in the next open; metadata that is damaged is an error of this file, and says where it is."""
+    path, lib = point / "example/data/array.nc", Lib()
+    lib.put_metadata(str(root / "example"), [("m", "UINT8", np.array([8]))])
+    deadline, found = time.time() + 5, {}
+    while "m" not in found and time.time() < deadline:
+        time.sleep(0.1)
+        with h5py.File(path) as file:
+            found = dict(file.attrs)
+    if (found.get("n"), found.get("m")) != (7, 8):
+        failures.append(f"metadata written while it was mounted: {found}")
+    uri = root / "damaged"
+    lib.create(str(uri), Schema("dense", [Dim("d", "INT16", 1, 2, 2)], [Attr("a", "CHAR", 3)]))
+    lib.write(str(uri), {"a": Column(np.frombuffer(b"onetwo", "u1"))}, ranges=[np.array([1, 2], "i2")])
+    lib.put_metadata(str(uri), [("n", "UINT8", np.array([7]))])
+    damaged = next((uri / "__meta").iterdir())
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    try:
+        (point / "damaged/data/array.nc").read_bytes()
+        failures.append("damaged metadata: array.nc can be read")
+    except OSError as error:
+        told = [line for line in errors(point) if "array.nc" in line["path"]]
+        if error.errno != errno.EIO or damaged.name not in json.dumps(told):
+            failures.append(f"damaged metadata: {error}, told {told}")
+    if (point / "damaged/data/columns/a/data.bin").read_bytes() != b"onetwo":
+        failures.append("damaged metadata: the column cannot be read")
+
+
 def check_laziness(lib, root, point, failures):
     """To ask for the length, to open the file and to read one variable decodes no other."""
     side, tile = 1024, 256
@@ -233,13 +263,14 @@ def main():
         for write in (write_names, write_extremes, write_texts, write_holes, write_labels, write_metadata, write_axes):
             write(writer)
         with mounted(root) as point:
-            comparison = Comparison(str(root), str(point))
+            comparison = Comparison(str(root), str(point), 1)
             for array in sorted(os.listdir(root)):
                 comparison.array(array)
             check_example(root, point, comparison.failures)
+            check_changes(root, point, comparison.failures)
             check_laziness(lib, root, point, comparison.failures)
     check_scale(lib, comparison.failures)
-    comparison.pairs["others"] = 3
+    comparison.pairs["others"] = 4
     comparison.finish(start)
 
 

@@ -175,15 +175,12 @@ fn header(grid: &Grid, version: &str) -> Result<Vec<u8>> {
 
 /// Where things are, with object headers of these lengths.
 fn places(grid: &Grid, dimensions: usize, objects: &[Vec<u8>]) -> Result<Places> {
-    let mut end = hdf5::SUPERBLOCK;
-    let starts = objects.iter().map(|object| {
-        let start = end;
-        end = end.saturating_add(object.len() as u64).next_multiple_of(8);
-        start
-    });
-    // The root is at its place anyway.
-    let objects: Vec<u64> = starts.collect::<Vec<_>>().into_iter().skip(1).collect();
-    let heap = end;
+    let mut heap = hdf5::SUPERBLOCK;
+    let mut starts = Vec::with_capacity(objects.len());
+    for object in objects {
+        starts.push(heap);
+        heap = heap.saturating_add(object.len() as u64).next_multiple_of(8);
+    }
     let start = heap
         .saturating_add(hdf5::heap_size(dimensions as u64))
         .next_multiple_of(64);
@@ -197,7 +194,8 @@ fn places(grid: &Grid, dimensions: usize, objects: &[Vec<u8>]) -> Result<Places>
             .and_then(|end| end.checked_next_multiple_of(8));
     }
     Ok(Places {
-        objects,
+        // The first is the root's, which is at its place anyway.
+        objects: starts.into_iter().skip(1).collect(),
         heap,
         data,
         end: end

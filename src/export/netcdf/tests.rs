@@ -1,7 +1,6 @@
 use super::*;
 use crate::array::Array;
 use crate::array::time::TimeRange;
-use crate::view::DimRange;
 use std::path::{Path, PathBuf};
 
 /// The file that the documentation of this module shows.
@@ -69,65 +68,28 @@ fn arrays(below: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// A number below `end`, at random.
-fn below(seed: &mut u64, end: u64) -> u64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-    (*seed >> 33) % end.max(1)
-}
-
 #[test]
-fn files_are_as_long_as_they_say_and_headers_decode_nothing() {
+fn length_and_header_decode_nothing() {
     let mut paths = Vec::new();
     arrays(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"),
         &mut paths,
     );
-    let (mut files, mut seed) = (0, 7);
+    let mut files = 0;
     for path in paths {
         let array = Array::open(&path).unwrap();
-        let Ok(whole) = array.at(TimeRange::ALL).open() else {
+        let Ok(view) = array.at(TimeRange::ALL).open() else {
             continue;
         };
-        if absent(&whole).unwrap().is_some() {
+        if absent(&view).unwrap().is_some() {
             continue;
         }
-        let region = whole.region().unwrap().unwrap();
-        // Its first cell too.
-        let first = region.iter().map(|range| DimRange {
-            lo: Some(range.lo.clone()),
-            hi: Some(range.lo.clone()),
-        });
-        let part = array.at(TimeRange::ALL).subarray(first).open().unwrap();
-        for view in [Arc::new(whole), Arc::new(part)] {
-            let decoded = array.engine.stats.chunks_decoded.get();
-            let file = layout(&view).unwrap();
-            let mut scratch = Vec::new();
-            let head = file.read(0..512, &mut scratch).unwrap().to_vec();
-            assert_eq!(head[28..36], file.len().to_le_bytes(), "{}", path.display());
-            assert_eq!(
-                array.engine.stats.chunks_decoded.get(),
-                decoded,
-                "{}",
-                path.display()
-            );
-            if file.len() > 1 << 24 {
-                continue;
-            }
-            // Some are damaged.
-            let Ok(all) = file.read(0..u64::MAX, &mut scratch) else {
-                continue;
-            };
-            let all = all.to_vec();
-            assert_eq!(all.len() as u64, file.len());
-            let other = layout(&view).unwrap();
-            for _ in 0..20 {
-                let start = below(&mut seed, file.len());
-                let end = start + below(&mut seed, 300);
-                let piece = other.read(start..end, &mut scratch).unwrap();
-                assert_eq!(*piece, all[start as usize..(end as usize).min(all.len())]);
-            }
-            files += 1;
-        }
+        let file = layout(&Arc::new(view)).unwrap();
+        let mut scratch = Vec::new();
+        let head = file.read(0..512, &mut scratch).unwrap();
+        assert_eq!(head[28..36], file.len().to_le_bytes(), "{}", path.display());
+        assert_eq!(array.engine.stats.chunks_decoded.get(), 0, "{}", path.display());
+        files += 1;
     }
     assert!(files > 20, "{files} files");
 }
