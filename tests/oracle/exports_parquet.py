@@ -259,18 +259,21 @@ def connection():
 CONNECTION = None
 
 
+def parquet(path):
+    """A file in DuckDB's SQL, which would take `row=1..2` in a path for the value of a column."""
+    return "read_parquet('" + str(path).replace("'", "''") + "', hive_partitioning = false)"
+
+
 def read_duckdb(path):
-    found = from_arrow(connection().cursor().sql("SELECT * FROM read_parquet(?)", params=[path]).to_arrow_table())
-    # It takes the greatest number of a timestamp for infinity, in whatever unit, and shows it in microseconds.
-    return [(name, kind, infinite(values) if "timestamp" in kind else values) for name, kind, values in found]
+    return from_arrow(connection().cursor().sql(f"SELECT * FROM {parquet(path)}").to_arrow_table())
 
 
 def infinite(value):
-    """Timestamps of DuckDB, with its infinity as the greatest number of milliseconds."""
+    """What DuckDB takes for an infinite time: the greatest number, in whatever unit. It shows it in microseconds."""
     if isinstance(value, list):
         return [infinite(one) for one in value]
-    greatest = (2**63 - 1) * TICK["us"]
-    return value if value is None or abs(value) != greatest else value // TICK["us"] * TICK["ms"]
+    greatest = [(2**63 - 1) * tick for tick in TICK.values()]
+    return value if value is None or abs(value) not in greatest else math.copysign(math.inf, value)
 
 
 def read_datafusion(path):
@@ -305,8 +308,10 @@ READERS = {
 }
 
 
-def compare(wanted, found):
+def compare(reader, wanted, found):
     """Fails unless a reader read what a table is to be."""
+    if reader == "duckdb":
+        wanted, found = ([(name, kind, infinite(values) if "timestamp" in kind else values) for name, kind, values in of] for of in (wanted, found))
     if [name for name, *_ in wanted] != [name for name, *_ in found]:
         raise Differs(f"columns {[name for name, *_ in found]}, expected {[name for name, *_ in wanted]}")
     for (name, kind, values), (_, other, got) in zip(wanted, found):
@@ -336,7 +341,9 @@ def literal(scalar):
     of = scalar.type
     if pa.types.is_timestamp(of):
         count = scalar.value
-        return f"make_timestamp_ns({count})" if of.unit == "ns" else f"make_timestamp({count * TICK[of.unit] // 1000})" if abs(count * TICK[of.unit]) < 2**62 else None
+        if abs(count * TICK[of.unit]) >= 2**62:
+            return None
+        return f"make_timestamp_ns({count})" if of.unit == "ns" else f"make_timestamp({count * TICK[of.unit] // 1000})"
     if pa.types.is_date(of):
         return f"(DATE '1970-01-01' + {scalar.value}::INTEGER)" if abs(scalar.value) < 10**6 else None
     value = scalar.as_py()
@@ -359,9 +366,9 @@ def counts_duckdb(path, table, name, operator, scalar):
         condition = f"{column} {operator} {value}"
     con = connection()
     if table is not LAST.get("duckdb"):
-        con.execute("CREATE OR REPLACE TEMP TABLE memory AS SELECT * FROM read_parquet($1)", [path])
+        con.execute(f"CREATE OR REPLACE TEMP TABLE memory AS SELECT * FROM {parquet(path)}")
         LAST["duckdb"] = table
-    found = con.execute(f"SELECT count(*) FROM read_parquet('{path}') WHERE {condition}").fetchone()[0]
+    found = con.execute(f"SELECT count(*) FROM {parquet(path)} WHERE {condition}").fetchone()[0]
     return found, con.execute(f"SELECT count(*) FROM memory WHERE {condition}").fetchone()[0]
 
 
@@ -447,6 +454,54 @@ def filters(path, chance, number):
     return made
 
 
+# -- what the footer says ----------------------------------------------------------------------------------------
+
+
+def footer(path):
+    """Fails where the footer is not what the data are: rows, sizes, encodings, bounds, null counts. How many bounds were held against values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    file, bounds = pq.ParquetFile(path), 0
+    size, end = os.stat(path).st_size, 4
+    metadata = file.metadata
+    for number in range(metadata.num_row_groups):
+        group, table = metadata.row_group(number), file.read_row_group(number)
+        if group.num_rows != table.num_rows:
+            raise Differs(f"row group {number} of {group.num_rows} rows has {table.num_rows}")
+        for i in range(group.num_columns):
+            chunk = group.column(i)
+            start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+            if start != end or chunk.total_compressed_size != chunk.total_uncompressed_size:
+                raise Differs(f"column {i} of row group {number} begins at {start}, the one before ends at {end}")
+            end = start + chunk.total_compressed_size
+            said = chunk.statistics
+            if said is None:
+                continue
+            values = table.column(i)
+            nulls = values.null_count
+            if file.schema.column(i).max_definition_level and (not said.has_null_count or said.null_count != nulls):
+                raise Differs(f"{chunk.path_in_schema}: {said.null_count} nulls in row group {number}, there are {nulls}")
+            if not said.has_min_max:
+                raise Differs(f"{chunk.path_in_schema}: statistics without bounds")
+            plain = values.cast(pa.int64()) if plain_type(values.type) == "timestamp" else values.cast(pa.int32()) if plain_type(values.type) == "date" else values
+            kept = pc.drop_null(plain).to_pylist()
+            low, high = said.min_raw, said.max_raw
+            if isinstance(low, bytes) and kept and isinstance(kept[0], str):
+                kept = [value.encode("utf-8", "surrogateescape") for value in kept]
+            if pa.types.is_uint32(plain.type) or pa.types.is_uint64(plain.type):
+                low, high = (value % (1 << plain.type.bit_width) for value in (low, high))
+            if any(value != value for value in kept):
+                raise Differs(f"{chunk.path_in_schema}: bounds in row group {number}, and a NaN")
+            if kept and not low <= min(kept) <= max(kept) <= high:
+                raise Differs(f"{chunk.path_in_schema}: {min(kept)} to {max(kept)} in row group {number}, not within {low} to {high}")
+            bounds += 1
+    if end + metadata.serialized_size + 8 != size:
+        raise Differs(f"row groups to {end}, a footer of {metadata.serialized_size}, and {size} bytes")
+    return bounds
+
+
 # -- running ----------------------------------------------------------------------------------------------------
 
 
@@ -464,15 +519,16 @@ def work(job):
         for reader, read in READERS.items():
             start = time.time()
             try:
-                compare(wanted, read(file))
+                compare(reader, wanted, read(file))
                 passed[reader] += 1
-            except Exception as error:  # noqa: BLE001 - whatever a reader throws
+            except BaseException as error:  # noqa: BLE001 - panics of Rust are no Exception
                 failures.append(f"{array} {view['path']} {reader}: {type(error).__name__}: {error}")
             seconds[reader] += time.time() - start
         start = time.time()
         try:
+            made["bounds"] += footer(file)
             made += filters(file, random.Random(f"{array} {view['path']}"), number)
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
             failures.append(f"{array} {view['path']} filters: {type(error).__name__}: {error}")
         seconds["filters"] += time.time() - start
     return passed, made, failures, seconds
@@ -503,7 +559,7 @@ def main():
                         print("FAIL " + line[:500], flush=True)
                     failures.append(line)
     print("files read: " + ", ".join(f"{reader} {count}" for reader, count in sorted(passed.items())))
-    print("filters compared: " + ", ".join(f"{engine} {count}" for engine, count in sorted(made.items())))
+    print("filters and bounds compared: " + ", ".join(f"{engine} {count}" for engine, count in sorted(made.items())))
     print("seconds: " + ", ".join(f"{reader} {count:.1f}" for reader, count in sorted(seconds.items())) + f", in all {time.time() - start:.0f}")
     print(f"{sum(passed.values())} passed, {len(failures)} failed")
     sys.exit(1 if failures or not passed else 0)

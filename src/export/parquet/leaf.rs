@@ -193,7 +193,7 @@ impl Leaf {
     }
 
     /// Labels in place of stored indexes. Those of several numbers have no place in a column: the index is shown, null where it has no label.
-    fn enumerate<'a>(
+    pub(super) fn enumerate<'a>(
         &mut self,
         datatype: Datatype,
         cell_val_num: CellValNum,

@@ -1,4 +1,15 @@
 //! `table.parquet`.
+//!
+//! ```text
+//! PAR1, row groups, footer (FileMetaData in Thrift's compact protocol), its length as u32, PAR1
+//! ```
+//!
+//! A row group has a column chunk for each [leaf](leaf), a column chunk one [data page](page) of version 1, and before it a dictionary page if the
+//! field is enumerated and its labels are text. Nothing is compressed. Where everything lies follows from the number of cells ([`plan`]), and of
+//! var-sized ones from their offsets: the values of a page are followed by zeros up to what it would take if nothing were null, and the
+//! [footer](footer) by padding up to what it would take with the longest [statistics](statistics). Readers take as many values as the levels say.
+//!
+#![doc = include_str!("example.md")]
 
 mod bits;
 mod footer;
@@ -6,6 +17,8 @@ mod leaf;
 mod page;
 mod plan;
 mod statistics;
+#[cfg(test)]
+mod tests;
 mod thrift;
 
 use crate::array::cache::{Keep, Key};
@@ -18,6 +31,7 @@ use crate::view::{Role, View, ViewField};
 use leaf::Leaf;
 use page::Page;
 use plan::{MAGIC, Plan};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -86,21 +100,20 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
 
 /// The leaves of a table, one a column.
 fn leaves(table: &Table) -> Result<Vec<Leaf>> {
-    let mut names: Vec<String> = Vec::new();
+    let mut names: HashSet<String> = HashSet::new();
     let region = table.view().region()?;
     let mut leaves = Vec::new();
     for column in table.columns() {
         // Parquet has names in UTF-8 alone.
         let mut name = String::from_utf8_lossy(&column.name).into_owned();
-        while names.contains(&name) {
+        while !names.insert(name.clone()) {
             name.push('_');
         }
         let bounds = match column.stored.role {
             Role::Dimension(i) => region.as_ref().and_then(|region| region.get(i)),
             Role::Attribute(_) => None,
         };
-        leaves.push(Leaf::new(column, name.clone(), bounds));
-        names.push(name);
+        leaves.push(Leaf::new(column, name, bounds));
     }
     Ok(leaves)
 }

@@ -672,6 +672,7 @@ impl Page<'_> {
         let rows = self.rows.end.saturating_sub(self.rows.start);
         let estimate = rows.max(self.amount.entries) / BLOCK * size_of::<Place>() as u64;
         self.engine.cache.made(self.key, estimate, Keep::Staying, || {
+            let strips = self.leaf.encoding == Encoding::Bytes { strip: true };
             let mut places = vec![Place::default()];
             let mut place = Place::default();
             for block in self.blocks(0) {
@@ -679,6 +680,13 @@ impl Page<'_> {
                 place.entries = place.entries.saturating_add(entries);
                 place.values = place.values.saturating_add(values);
                 places.push(place);
+            }
+            // Lengths of files come from other places than the values.
+            let all = self.amount.values_len(self.leaf);
+            let exact = self.leaf.required() && !strips;
+            if self.leaf.bits().is_none() && (place.values > all || exact && place.values < all) {
+                let message = format!("{} bytes of text where {all} were expected", place.values);
+                return Err(Error::corrupt(message).at(0));
             }
             let memory = places.capacity().saturating_mul(size_of::<Place>()) as u64;
             Ok((places, memory))

@@ -2,14 +2,16 @@
 
 use super::leaf::Leaf;
 use super::page::{Amount, data_header, dictionary_header};
+use super::statistics::stored;
 use super::{footer, leaf};
+use crate::array::field::Field;
 use crate::error::{Error, Result};
-use crate::export::table::Table;
-use crate::view::{View, parallel};
+use crate::export::table::{Column, Table};
+use crate::view::{Origin, View, parallel};
 use std::ops::Range;
 
 /// Rows of a row group, at most.
-const ROWS: u64 = 1 << 20;
+const ROWS: u64 = if cfg!(test) { 40 } else { 1 << 20 };
 
 /// The most row groups: their number is one of 16 bits.
 pub(super) const GROUPS: u64 = i16::MAX as u64;
@@ -27,6 +29,9 @@ pub(super) struct Plan {
     pub rows: u64,
     /// Rows of a row group, but for the last.
     group: u64,
+    /// How much there is of each leaf in a row group, and bytes of its data page: in all row groups but the last, and in the last. None where that depends
+    /// on the data.
+    fixed: Vec<Option<[(Amount, u64); 2]>>,
     /// How much there is of each leaf in each row group, where that depends on the data.
     var: Vec<Option<Vec<Amount>>>,
     /// Bytes of the dictionary page of each leaf with its header.
@@ -106,6 +111,13 @@ pub(super) fn too_many(rows: u64, group: u64) -> String {
     format!("{rows} rows in row groups of {group} are more than {GROUPS} row groups")
 }
 
+/// Bytes of a data page.
+fn page_len(leaf: &Leaf, amount: Amount) -> u64 {
+    let body = amount.body_len(leaf);
+    let header = data_header(leaf, amount.entries, body).len() as u64;
+    body.saturating_add(header)
+}
+
 impl Plan {
     /// Divides a table up. Reads no values, and nothing but metadata unless cells are var-sized. `LimitExceeded` where the format has no
     /// numbers for what there is.
@@ -151,34 +163,104 @@ impl Plan {
             }
             group /= 2;
         }
-        let mut start = MAGIC.len() as u64;
-        plan.starts.push(start);
-        for number in 0..plan.groups() {
-            for chunk in plan.chunks(leaves, number) {
-                start = chunk.start.saturating_add(chunk.len());
-            }
-            plan.starts.push(start);
-        }
-        plan.footer = footer::len(leaves, &plan);
+        plan.place(leaves);
         if plan.footer > i32::MAX as u64 {
             return Err(Error::limit(format!("a footer of {} bytes", plan.footer)));
         }
         Ok(plan)
     }
 
+    /// One whose leaves have as much as `amount` says in as many rows, without dictionaries.
+    #[cfg(test)]
+    pub(super) fn of(leaves: &[Leaf], rows: u64, group: u64, amount: impl Fn(u64) -> Amount) -> Plan {
+        let mut plan = Plan {
+            rows,
+            group,
+            ..Plan::default()
+        };
+        let groups = (0..plan.groups()).map(|number| plan.rows_of(number));
+        let amounts: Vec<Amount> = groups.map(|rows| amount(rows.end - rows.start)).collect();
+        plan.var = vec![Some(amounts); leaves.len()];
+        plan.place(leaves);
+        plan
+    }
+
+    /// Finds where everything begins.
+    fn place(&mut self, leaves: &[Leaf]) {
+        let rows_of = |number| {
+            let rows = self.rows_of(number);
+            rows.end.saturating_sub(rows.start)
+        };
+        let [full, last] = [0, self.groups().saturating_sub(1)].map(rows_of);
+        let fixed = leaves.iter().map(|leaf| {
+            let of = |rows| Some((Amount::of(leaf, rows)?, page_len(leaf, Amount::of(leaf, rows)?)));
+            Some([of(full)?, of(last)?])
+        });
+        self.fixed = fixed.collect();
+        let mut start = MAGIC.len() as u64;
+        self.starts.push(start);
+        for number in 0..self.groups() {
+            for chunk in self.chunks(leaves, number) {
+                start = chunk.start.saturating_add(chunk.len());
+            }
+            self.starts.push(start);
+        }
+        self.footer = footer::len(leaves, self);
+    }
+
     /// How much there is of leaves of var-sized cells in each row group.
     fn measure(&self, table: &Table, leaves: &[Leaf]) -> Result<Vec<Option<Vec<Amount>>>> {
+        let mut origins = None;
         let mut var = Vec::new();
         for (leaf, column) in leaves.iter().zip(table.columns()) {
-            var.push(match Amount::of(leaf, 1) {
-                Some(_) => None,
-                None => {
-                    let measure = |number| Amount::measure(leaf, column, self.rows_of(number));
-                    Some(parallel::each(self.groups(), measure)?)
+            if Amount::of(leaf, 1).is_some() {
+                var.push(None);
+                continue;
+            }
+            if leaf.bits().is_none() {
+                if origins.is_none() {
+                    let runs: Vec<_> = (0..self.groups()).map(|number| self.rows_of(number)).collect();
+                    origins = Some(table.view().origins(&runs)?);
                 }
-            });
+                if let Some(amounts) = self.of_tiles(column, origins.as_deref().unwrap_or_default())? {
+                    var.push(Some(amounts));
+                    continue;
+                }
+            }
+            let measure = |number| Amount::measure(leaf, column, self.rows_of(number));
+            var.push(Some(parallel::each(self.groups(), measure)?));
         }
         Ok(var)
+    }
+
+    /// How much there is of text in each row group, where row groups are of whole tiles, whose bytes metadata tells. None where they are not.
+    fn of_tiles(&self, column: &Column, origins: &[Option<Origin>]) -> Result<Option<Vec<Amount>>> {
+        let mut amounts = Vec::new();
+        for (number, origin) in (0..self.groups()).zip(origins) {
+            let Some(origin) = origin.as_ref().filter(|origin| !origin.unwritten) else {
+                return Ok(None);
+            };
+            let mut values = 0u64;
+            for part in &origin.parts {
+                let info = part.fragment.open()?;
+                let same = |field: &&Field| field.datatype == column.stored.datatype && part.whole;
+                let Some(field) = stored(&info, &column.stored).filter(same) else {
+                    return Ok(None);
+                };
+                let (sums, list) = info.var_sizes(field.slot)?;
+                let before = |tile| sums.before(&list, info.geometry.tile_num, tile);
+                for tiles in &part.tiles {
+                    let bytes = before(tiles.end)?.saturating_sub(before(tiles.start)?);
+                    values = values.saturating_add(bytes);
+                }
+            }
+            let rows = self.rows_of(number);
+            amounts.push(Amount {
+                entries: rows.end.saturating_sub(rows.start),
+                values,
+            });
+        }
+        Ok(Some(amounts))
     }
 
     /// How many row groups there are.
@@ -210,22 +292,25 @@ impl Plan {
 
     /// The column chunks of a row group.
     pub(super) fn chunks<'a>(&'a self, leaves: &'a [Leaf], number: u64) -> impl Iterator<Item = Chunk> + 'a {
-        let rows = self.rows_of(number);
-        let rows = rows.end.saturating_sub(rows.start);
+        let is_last = number.saturating_add(1) == self.groups();
         let mut start = self.start_of(number);
         leaves.iter().enumerate().map(move |(i, leaf)| {
-            let amount = Amount::of(leaf, rows).or_else(|| {
-                let amounts = self.var.get(i)?.as_ref()?;
-                amounts.get(number as usize).copied()
-            });
-            let amount = amount.unwrap_or_default();
-            let body = amount.body_len(leaf);
-            let header = data_header(leaf, amount.entries, body).len() as u64;
+            let fixed = self.fixed.get(i).and_then(Option::as_ref);
+            let (amount, page) = match fixed {
+                Some([_, last]) if is_last => *last,
+                Some([full, _]) => *full,
+                None => {
+                    let amounts = self.var.get(i).and_then(Option::as_ref);
+                    let amount = amounts.and_then(|amounts| amounts.get(number as usize).copied());
+                    let amount = amount.unwrap_or_default();
+                    (amount, page_len(leaf, amount))
+                }
+            };
             let chunk = Chunk {
                 leaf: i,
                 start,
                 dictionary: self.dictionaries.get(i).copied().flatten(),
-                page: body.saturating_add(header),
+                page,
                 amount,
             };
             start = start.saturating_add(chunk.len());
@@ -240,7 +325,7 @@ impl Plan {
             .iter()
             .flatten()
             .map(|amounts| amounts.capacity() * size_of::<Amount>());
-        let fixed = self.starts.capacity() * 8 + self.var.capacity() * 64;
+        let fixed = self.starts.capacity() * 8 + self.fixed.capacity() * 128;
         var.sum::<usize>().saturating_add(fixed) as u64
     }
 }

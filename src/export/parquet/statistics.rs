@@ -3,7 +3,8 @@
 //! They come from the metadata of all tiles that touch a row group, so that they are wide rather than wrong. There are none where a tile has none, or
 //! none that can be believed:
 //!
-//! - Minima and maxima of floats start anew behind a NaN. The sum of a tile tells whether there is one.
+//! - Minima and maxima of floats start anew behind a NaN. The sum of a tile tells whether there is one, unless there are infinities too: those make it
+//!   the greatest number, whatever comes before and after.
 //! - Leaves that may have nulls have bounds only together with the exact number of nulls. That of tiles is exact where all of their cells are in the
 //!   row group, and where it is 0.
 //! - Cells that nobody may have written have the fill value.
@@ -20,7 +21,7 @@ use crate::export::table::{Column, Table};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
-use crate::view::{Origin, Role};
+use crate::view::{Origin, Role, ViewField};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -220,18 +221,23 @@ impl Lists {
                     continue;
                 }
             }
-            let of = |list: &MinMax| Value::new(leaf, list.tile(tile, self.cell_size)?);
+            let of = |list: &MinMax| {
+                let value = Value::new(leaf, list.tile(tile, self.cell_size)?);
+                value.filter(|value| is_ordinary(value, self.sums.as_deref(), index))
+            };
             known.add(of(&self.mins), of(&self.maxs));
-            if let Some(sums) = &self.sums {
-                known.unknown |= !has_sum(sums, index);
-            }
         }
     }
 }
 
-/// Whether the sum of the floats of a tile is there and not NaN.
-fn has_sum(sums: &[u64], tile: usize) -> bool {
-    sums.get(tile).is_some_and(|sum| !f64::from_bits(*sum).is_nan())
+/// Whether a bound of a tile, if it is a float, is so far from infinity that a sum which is so as well is that of all values, none of which is NaN.
+fn is_ordinary(value: &Value, sums: Option<&[u64]>, tile: usize) -> bool {
+    const MOST: f64 = 1e300;
+    let Value::Float(value) = value else {
+        return true;
+    };
+    let sum = sums.and_then(|sums| sums.get(tile));
+    value.abs() < MOST && sum.is_some_and(|sum| f64::from_bits(*sum).abs() < MOST)
 }
 
 /// A list of the tiles of a slot; None where there is none, or where it cannot be read.
@@ -337,6 +343,16 @@ impl All {
     }
 }
 
+/// The field of a view in a fragment; None where it has none, or one whose cells are var-sized on one side only.
+pub(super) fn stored<'a>(info: &'a FragmentInfo, wanted: &ViewField) -> Option<&'a Field> {
+    let found = info.fields.iter().find(|field| match (wanted.role, field.role) {
+        (Role::Dimension(i), Stored::Dimension(j) | Stored::ZippedDimension(j)) => i == j,
+        (Role::Attribute(_), Stored::Attribute(_)) => field.name == wanted.name,
+        _ => false,
+    });
+    found.filter(|field| field.cell_val_num.is_var() == wanted.cell_val_num.is_var())
+}
+
 /// What a fragment says of a field.
 enum Said {
     /// It has the field, and says nothing to be believed.
@@ -405,17 +421,7 @@ type Ends = (Vec<u8>, Vec<u8>);
 impl Boxes {
     /// What the fragment says of the field of a column.
     fn said(&mut self, info: &FragmentInfo, column: &Column, leaf: &Leaf) -> Result<Said> {
-        let stored = info
-            .fields
-            .iter()
-            .find(|field| match (column.stored.role, field.role) {
-                (Role::Dimension(i), Stored::Dimension(j) | Stored::ZippedDimension(j)) => i == j,
-                (Role::Attribute(_), Stored::Attribute(_)) => field.name == column.stored.name,
-                _ => false,
-            });
-        let Some(field) =
-            stored.filter(|field| field.cell_val_num.is_var() == column.stored.cell_val_num.is_var())
-        else {
+        let Some(field) = stored(info, &column.stored) else {
             return Ok(Said::Missing);
         };
         let same = (field.datatype, field.cell_val_num, field.nullable)
@@ -461,8 +467,10 @@ impl Boxes {
             .into_iter()
             .flatten();
         let bounds = tiles.enumerate().map(|(tile, (lo, hi))| {
-            let summed = sums.as_ref().is_none_or(|sums| has_sum(sums, tile));
-            let value = |bytes: &[u8]| Value::new(leaf, bytes).filter(|_| summed);
+            let value = |bytes: &[u8]| {
+                let value = Value::new(leaf, bytes);
+                value.filter(|value| is_ordinary(value, sums.as_deref(), tile))
+            };
             (value(lo), value(hi))
         });
         Ok(Said::Bounds(bounds.collect()))

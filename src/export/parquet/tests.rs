@@ -1,0 +1,242 @@
+use super::*;
+use crate::array::Array;
+use crate::array::time::TimeRange;
+use crate::format::datatype::Datatype;
+use crate::view::DimRange;
+use leaf::{Encoding, Logical, Physical, Shape};
+use std::path::{Path, PathBuf};
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+fn whole(file: &Layout) -> Result<Vec<u8>> {
+    Ok(file.read(0..u64::MAX, &mut Vec::new())?.to_vec())
+}
+
+/// Bytes as `hexdump -C` shows them.
+fn dump(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(16).enumerate().map(|(i, line)| {
+        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (left, right) = hex.split_at(hex.len().min(8));
+        let both = format!("{}  {}", left.join(" "), right.join(" "));
+        let text = line.iter().map(|&byte| match byte {
+            b' '..=b'~' => byte as char,
+            _ => '.',
+        });
+        format!("{:08x}  {both:<48}  |{}|\n", 16 * i, text.collect::<String>())
+    });
+    lines.collect::<String>() + &format!("{:08x}\n", bytes.len())
+}
+
+#[test]
+fn the_file_is_the_one_that_is_shown() {
+    let array = Array::open(data().join("corners/twice")).unwrap();
+    let view = Arc::new(array.at(TimeRange::ALL).open().unwrap());
+    let dump = dump(&whole(&layout(&view).unwrap()).unwrap());
+    let shown = include_str!("example.md").split("```text\n").nth(1).unwrap();
+    let shown = shown.split("```").next().unwrap();
+    assert!(shown == dump, "\n{dump}");
+}
+
+/// The arrays below a directory.
+fn arrays(below: &Path, out: &mut Vec<PathBuf>) {
+    let entries = std::fs::read_dir(below).unwrap();
+    let mut entries: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
+    entries.sort();
+    for path in entries.into_iter().filter(|path| path.is_dir()) {
+        if path.join("__schema").is_dir() || path.join("__array_schema.tdb").is_file() {
+            out.push(path);
+        } else {
+            arrays(&path, out);
+        }
+    }
+}
+
+/// A number below `end`, at random.
+fn below(seed: &mut u64, end: u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*seed >> 33) % end.max(1)
+}
+
+#[test]
+fn files_are_as_long_as_they_say_whatever_is_read_first() {
+    let mut paths = Vec::new();
+    arrays(&data(), &mut paths);
+    let (mut files, mut groups, mut seed) = (0, 0, 7);
+    for path in paths {
+        let array = Array::open(&path).unwrap();
+        let Ok(whole_view) = array.at(TimeRange::ALL).open() else {
+            continue;
+        };
+        let mut views = vec![whole_view];
+        // Its first cell too.
+        if let Ok(Some(region)) = views[0].region() {
+            let first = region.iter().map(|range| DimRange {
+                lo: Some(range.lo.clone()),
+                hi: Some(range.lo.clone()),
+            });
+            views.push(array.at(TimeRange::ALL).subarray(first).open().unwrap());
+        }
+        for view in views.into_iter().map(Arc::new) {
+            // Some are damaged.
+            let Ok(file) = layout(&view) else { continue };
+            if file.len() > 1 << 22 {
+                continue;
+            }
+            let Ok(all) = whole(&file) else { continue };
+            assert_eq!(all.len() as u64, file.len(), "{}", path.display());
+            assert_eq!((&all[..4], &all[all.len() - 4..]), (&MAGIC[..], &MAGIC[..]));
+            // Another cache, in which nothing is.
+            let other = Array::open(&path).unwrap();
+            let subarray = view.subarray().map(<[DimRange]>::to_vec);
+            let other = Arc::new(View::new(other, None, subarray).unwrap());
+            let other = layout(&other).unwrap();
+            let mut scratch = Vec::new();
+            for _ in 0..60 {
+                let start = below(&mut seed, file.len());
+                let most = [3, 40, 1000][below(&mut seed, 3) as usize];
+                let end = start + below(&mut seed, most);
+                let piece = other.read(start..end, &mut scratch).unwrap();
+                let expected = &all[start as usize..(end as usize).min(all.len())];
+                assert!(*piece == *expected, "{}: {start}..{end}", path.display());
+            }
+            files += 1;
+            groups += view.count().unwrap().div_ceil(40);
+        }
+    }
+    assert!(files > 40 && groups > 200, "{files} files of {groups} row groups");
+}
+
+#[test]
+fn the_length_of_fixed_size_fields_decodes_nothing() {
+    let mut paths = Vec::new();
+    arrays(&data(), &mut paths);
+    let mut files = 0;
+    for path in paths {
+        let array = Array::open(&path).unwrap();
+        let Ok(view) = array.at(TimeRange::ALL).open() else {
+            continue;
+        };
+        let fixed = view.fields().iter().all(|field| field.cell_size().is_some());
+        if !view.is_dense() || !fixed {
+            continue;
+        }
+        let Ok(file) = layout(&Arc::new(view)) else {
+            continue;
+        };
+        // The footer comes from metadata as well.
+        let end = file.len();
+        file.read(end - 8..end, &mut Vec::new()).unwrap();
+        let _ = file.read(end - 9..end - 8, &mut Vec::new());
+        assert_eq!(array.engine.stats.chunks_decoded.get(), 0, "{}", path.display());
+        files += 1;
+    }
+    assert!(files > 10, "{files} files");
+}
+
+/// A leaf of one value a cell.
+fn leaf_of(datatype: Datatype) -> Leaf {
+    let field = ViewField {
+        name: Vec::new(),
+        role: Role::Attribute(0),
+        datatype,
+        cell_val_num: CellValNum::Fixed(1),
+        nullable: false,
+    };
+    Leaf::of(&field, "a".to_owned())
+}
+
+#[test]
+fn values_are_those_of_the_type_that_is_shown() {
+    let value = |datatype, stored: &[u8]| leaf_of(datatype).value(stored).map(u64::cast_signed);
+    assert_eq!(value(Datatype::Int8, &[0xFF]), Some(0xFFFF_FFFF));
+    assert_eq!(value(Datatype::Uint16, &[0xFF, 0xFF]), Some(0xFFFF));
+    assert_eq!(value(Datatype::Bool, &[7]), Some(1));
+    let time = |datatype, stored: i64| value(datatype, &stored.to_le_bytes());
+    assert_eq!(time(Datatype::DatetimeMonth, 661), Some(20_120));
+    assert_eq!(time(Datatype::DatetimeDay, -1), Some(0xFFFF_FFFF));
+    assert_eq!(time(Datatype::DatetimeDay, 1 << 31), None);
+    assert_eq!(time(Datatype::DatetimeYear, i64::MAX), None);
+    assert_eq!(time(Datatype::DatetimeHr, -2), Some(-7_200_000));
+    assert_eq!(time(Datatype::DatetimeHr, i64::MAX / 3_600_000 + 1), None);
+    for datatype in Datatype::ALL.iter().filter(|datatype| datatype.is_temporal()) {
+        let null = time(*datatype, i64::MIN).is_none();
+        assert_eq!(
+            null,
+            datatype.name().starts_with("DATETIME"),
+            "{}",
+            datatype.name()
+        );
+    }
+}
+
+#[test]
+fn labels_take_the_place_of_indexes() {
+    let mut leaf = leaf_of(Datatype::Int8);
+    let labels: [&[u8]; 5] = [b"a", b"", b"b", b"c", b"d"];
+    let number = CellValNum::Var;
+    leaf.enumerate(Datatype::StringUtf8, number, 5, |i| labels.get(i).copied());
+    assert_eq!(
+        (leaf.physical, leaf.logical),
+        (Physical::ByteArray, Logical::String)
+    );
+    assert_eq!(leaf.encoding, Encoding::Index { labels: 5, width: 3 });
+    assert_eq!(
+        [0, 4, 5, 0xFF].map(|index| leaf.value(&[index])),
+        [Some(0), Some(4), None, None]
+    );
+    // Nine indexes of three bits: their width, the header of a run, two times eight of them.
+    assert_eq!(leaf.values_len(9, 0), 1 + 1 + 6);
+    let mut leaf = leaf_of(Datatype::Uint8);
+    let labels = [2.5f64.to_le_bytes(), (-1f64).to_le_bytes()];
+    let number = CellValNum::Fixed(1);
+    leaf.enumerate(Datatype::Float64, number, 2, |i| {
+        labels.get(i).map(|label| &label[..])
+    });
+    assert_eq!((leaf.physical, leaf.shape), (Physical::Double, Shape::One));
+    let values = [0, 1, 2].map(|index| leaf.value(&[index]).map(f64::from_bits));
+    assert_eq!(values, [Some(2.5), Some(-1.0), None]);
+}
+
+#[test]
+fn a_footer_is_as_long_as_it_was_said_to_be() {
+    let text = Leaf {
+        size: None,
+        ..leaf_of(Datatype::StringAscii)
+    };
+    let leaves = [leaf_of(Datatype::Int32), leaf_of(Datatype::DatetimeMs), text];
+    for rows in [0, 1, 63, 64, 127, 128, 5000, 9000] {
+        for length in 0..300 {
+            let name = "x".repeat(length);
+            let leaves: Vec<Leaf> = leaves
+                .iter()
+                .cloned()
+                .map(|leaf| Leaf {
+                    name: name.clone(),
+                    ..leaf
+                })
+                .collect();
+            let plan = Plan::of(&leaves, rows, 100, |rows| page::Amount {
+                entries: rows,
+                values: 3,
+            });
+            for nulls in [None, Some(0), Some(rows)] {
+                let some = |leaf: usize, _| {
+                    let len = statistics::bound_len(&leaves[leaf])?;
+                    let nulls = nulls.filter(|_| leaves[leaf].optional());
+                    Some(footer::Statistics {
+                        min: vec![1; len],
+                        max: vec![2; len / 2],
+                        nulls,
+                    })
+                };
+                let footer = footer::render(&leaves, &plan, some).unwrap();
+                assert_eq!(footer.len() as u64, plan.footer);
+            }
+            if length > 3 && rows > 1 {
+                break;
+            }
+        }
+    }
+}
