@@ -65,6 +65,7 @@ stage="install"
 install_all
 run "cargo fmt" cargo fmt --check
 run "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings
+run "library alone" cargo clippy --quiet --lib --example read --no-default-features -- -D warnings
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     stage="unpack $TILEDBFS_ARRAYS"
     arrays=$TARGET/arrays

@@ -135,12 +135,14 @@
 pub mod array;
 pub mod calendar;
 pub mod check;
+#[cfg(feature = "mount")]
 pub mod cli;
 pub mod cursor;
 pub mod error;
 pub mod export;
 pub mod filter;
 pub mod format;
+#[cfg(feature = "mount")]
 pub mod fuse;
 pub mod layout;
 pub mod names;
