@@ -92,6 +92,7 @@ run "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TAR
 run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
 run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 --count 20
 run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
+run "corners of table.csv" "$PYTHON" tests/oracle/csv_corners.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
@@ -105,6 +106,7 @@ if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "load" env TILEDBFS_LOAD_SOURCE="$arrays/arrays" TILEDBFS_LOAD_HASHES="$TARGET/family.sha256" \
         TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" cargo test --quiet --release --test load -- --nocapture many_readers
     run "views of other releases" "$PYTHON" tests/oracle/views.py --reads "$arrays"
+    run "table.csv of other releases" "$PYTHON" tests/oracle/exports_csv.py --source "$arrays/arrays"
     "$PYTHON" tests/oracle/table.py --output "$TARGET/VERIFIED.md" "$TARGET"/{core,filters,family}.json
     cmp -s "$TARGET/VERIFIED.md" tests/VERIFIED.md || summary+=("tests/VERIFIED.md is not what these runs verified: copy $TARGET/VERIFIED.md")
 else
@@ -112,6 +114,7 @@ else
 fi
 if [ -n "${TILEDBFS_VIEWS:-}" ]; then
     run "oracle: views" "$PYTHON" tests/oracle/views.py --family "$views" --share 1/3
+    run "table.csv" "$PYTHON" tests/oracle/exports_csv.py --family "$views"
     run "array.nc" "$PYTHON" tests/oracle/exports_netcdf.py --family "$views"
     run "array.zarr" "$PYTHON" tests/oracle/exports_zarr.py --family "$views"
     run "raster" "$PYTHON" tests/oracle/exports_tiff.py --family "$views"

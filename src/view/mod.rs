@@ -44,7 +44,7 @@ use crate::array::cells::Cells;
 use crate::array::listing::SchemaFile;
 use crate::array::snapshot::Snapshot;
 use crate::array::time::TimeRange;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
 use crate::format::range::Rect;
@@ -251,7 +251,12 @@ impl View {
         match &self.merge {
             Merge::Dense(dense) => {
                 let few = dense.domain_cells().is_some_and(|cells| cells <= most);
-                Ok(few || dense.count()? <= most)
+                match dense.count() {
+                    _ if few => Ok(true),
+                    Ok(cells) => Ok(cells <= most),
+                    Err(error) if error.kind() == ErrorKind::LimitExceeded => Ok(false),
+                    Err(error) => Err(error),
+                }
             }
             Merge::Sparse(_) => {
                 let mut cells = 0u64;

@@ -4,6 +4,7 @@ mod check;
 mod copy;
 #[path = "../common/copying.rs"]
 mod copying;
+mod exports;
 mod help;
 mod info;
 mod install;

@@ -108,11 +108,16 @@ def one_case(checks, name, case, whole):
                 concerned = f"fragments/{fragment}/{os.path.dirname(expected)}/", f"data/{os.path.dirname(expected)}/"
             # Documents in which such a fragment is an error are looked at apart.
             documents = {"fragments.json", "data/view.json"} if metadata else {"fragments.json"}
-            others = {p for p in whole if not p.startswith(concerned) and p not in documents}
+            exports = {p for p in whole if p.startswith("data/") and not p.startswith("data/columns/") and p != "data/view.json"}
+            others = {p for p in whole if not p.startswith(concerned) and p not in documents} - exports
             changed = sorted(p for p in others if now.get(p) != whole[p])
             checks.equal(f"{name}: everything else is as it was", changed, [])
             odd = {p: v for p, v in now.items() if isinstance(v, str) and v != "EIO"}
             checks.equal(f"{name}: no error but EIO", odd, {})
+            # An export fails as soon as it needs what is damaged; a table needs everything.
+            wrong = sorted(p for p in exports if now.get(p) != whole[p] and "EIO" not in {now.get(above) for above in (p, *map(str, Path(p).parents))})
+            checks.equal(f"{name}: exports are as they were, or fail", wrong, [])
+            checks.equal(f"{name}: table.csv fails", now.get("data/table.csv"), "EIO")
             merged_files(checks, name, point, whole, now, fragment, None if metadata else f"data/{expected}")
             checks.equal(f"{name}: the mount lives", (point / "schema.json").read_bytes() == whole["schema.json"], True)
 

@@ -1,8 +1,10 @@
 """The oracle test of `table.csv`: what programs read from it through a mount, against what libtiledb reads from the array.
 
-    python3 exports_csv.py FOLDER             `data/` of every array of a family, see views.py
-    python3 exports_csv.py FOLDER --all       every view
-    python3 exports_csv.py FOLDER --share 1/3 a third of the arrays
+    python3 exports_csv.py --family FOLDER          `data/` of every array of a family, see views.py
+    python3 exports_csv.py --family FOLDER --all    every view of theirs
+    python3 exports_csv.py --source FOLDER          `data/` of every array in any folder, against its columns in the mount
+
+`--share 1/3` takes a third of the arrays.
 
 Each file is read at random places first, then whole, then by each reader. The last line is `N passed, N failed`, counting (file, reader) pairs.
 """
@@ -19,16 +21,18 @@ import os
 import random
 import struct
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+import names
 from capi import np_type
 from mount import mounted
-from view_files import Differs, load, same
-from views import family_view
+from view_files import Differs, ViewField, ViewTruth, load, same
+from views import FAMILY_KEY, family_view
 
 BYTES = {"BLOB", "ANY", "GEOM_WKB"}
 WIDE = {"STRING_UTF16": "utf-16-le", "STRING_UCS2": "utf-16-le", "STRING_UTF32": "utf-32-le", "STRING_UCS4": "utf-32-le"}
@@ -211,8 +215,8 @@ def python_reader(path, columns, encoding):
     """The csv module of Python, to which null and empty text are the same."""
     csv.field_size_limit(1 << 30)
     with open(path, newline="", encoding=encoding) as f:
-        names, *rows = csv.reader(f)
-    same("names", names, [c.name for c in columns])
+        header, *rows = csv.reader(f)
+    same("names", header, [c.name for c in columns])
     texts = [[cell or None for cell in values] for values in zip(*rows)]
     return [typed(c, values) for c, values in zip(columns, texts or [[]] * len(columns))]
 
@@ -300,10 +304,10 @@ def duckdb_reader(path, columns, encoding):
 
 
 def duckdb_plain_reader(path, columns, encoding):
-    """DuckDB as it comes: columns of numbers are numbers."""
+    """DuckDB, which is told the quote alone (it takes ' for that in some text): columns of numbers are numbers."""
     if encoding != "utf-8":
         raise Unreadable("bytes that are not UTF-8: DuckDB refuses them")
-    relation = duck().sql(f"SELECT * FROM read_csv('{str(path).replace(chr(39), chr(39) * 2)}', header = true, sample_size = -1)")
+    relation = duck().sql(f"SELECT * FROM read_csv('{str(path).replace(chr(39), chr(39) * 2)}', header = true, quote = '\"', sample_size = -1)")
     types = [str(t) for t in relation.types]
     rows = relation.fetchall()
     same("rows", len(rows), len(columns[0].values))
@@ -379,6 +383,23 @@ def compare(c, found, empty_is_null):
     for row, (a, b) in enumerate(zip(found, want)):
         if a != b:
             raise Differs(f"row {row} of {c.name!r} ({c.type}): got {a!r}, expected {b!r}")
+
+
+def shown_view(folder):
+    """A view as its columns in a mount have it, which other tests hold against libtiledb."""
+    doc = load(os.path.join(folder, "view.json"))
+    above = Path(folder, "..")
+    fields = []
+    for index, one in enumerate(doc["fields"]):
+        anonymous = names.dimension("", index) if one["role"] == "dimension" else names.attribute("")
+        where = Path(folder, "columns", names.encode(one["name"]) if one["name"] else anonymous)
+        parts = ((where / f"{part}.bin").read_bytes() if (where / f"{part}.bin").exists() else None for part in ("data", "offsets", "validity"))
+        fields.append(ViewField(one["name"], one["role"], one["datatype"], one["cell_val_num"], one["nullable"], one["shape"], *parts))
+    schema = load(above / "schema.json")
+    used = {a["enumeration"] for a in schema["attributes"] if a["enumeration"]}
+    labels = {name: load(above / "enumerations" / (names.encode(name) + ".json"))["values"] for name in used}
+    return ViewTruth("data", doc["time_range"], doc["dense"], doc["order"], doc["shape"], doc["cells"], doc["region"], fields, True,
+                     {"schema": schema, "enumerations": labels})
 
 
 class Tally:
@@ -461,15 +482,74 @@ def compare_array(family, point, array, every):
     return tally
 
 
+def compare_shown(point, array):
+    """Compares the file of `data/` of one array with its columns."""
+    tally = Tally()
+    folder = os.path.join(point, array, "data")
+    try:
+        said = load(os.path.join(folder, "view.json"))["exports"]["table.csv"]
+        if said["exists"] is False:
+            tally.exceptions[f"no table.csv: {said['reason']}"] += 1
+            return tally
+        view = shown_view(folder)
+        columns = table(view)
+    except (Differs, OSError, UnicodeError) as error:
+        tally.exceptions[f"{array} has no columns to compare with: {str(error)[-160:]}"] += 1
+        try:
+            Path(folder, "table.csv").read_bytes()
+            tally.failures.append(f"{array}: columns cannot be read, and table.csv can")
+        except OSError:
+            pass
+        return tally
+    compare_file(os.path.join(folder, "table.csv"), columns, tally, array)
+    return tally
+
+
+def arrays_below(point):
+    """All arrays that a mount shows, labels not among them."""
+    found = []
+    for folder, directories, files in os.walk(point):
+        if "schema.json" in files:
+            found.append(os.path.relpath(folder, point))
+            directories.clear()
+    return sorted(found)
+
+
+def compare_options(family):
+    """What `--csv-values` and `hide_exports` do."""
+    tally = Tally()
+    with mounted(os.path.join(family, "arrays"), "-o", "hide_exports,csv_values=500") as point:
+        there = 0
+        for array in sorted(os.listdir(point))[:60]:
+            if array == ".tiledbfs":
+                continue
+            folder = os.path.join(point, array, "data")
+            doc = load(os.path.join(folder, "view.json"))
+            few = doc["cells"] * len(doc["fields"]) <= 500
+            there += few
+            try:
+                same("names", sorted(os.listdir(folder)), ["columns", "view.json"])
+                same("exists", (os.path.exists(os.path.join(folder, "table.csv")), doc["exports"]["table.csv"]["exists"]), (few, few))
+                same("a reason", doc["exports"]["table.csv"]["reason"] is None, few)
+                tally.passed += 1
+            except (Differs, OSError) as error:
+                tally.failures.append(f"{array} with options: {error}")
+    if not 0 < there < 60:
+        tally.failures.append(f"{there} arrays of 60 have few values")
+    return tally
+
+
 def work(job):
     """One array in a process of its own."""
-    return compare_array(*job)
+    return compare_array(*job) if len(job) == 4 else compare_shown(*job)
 
 
 def main():
     """Compares a family."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("family")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--family")
+    which.add_argument("--source")
     parser.add_argument("--all", action="store_true", help="every view, not only `data`")
     parser.add_argument("--array", help="only arrays whose name contains this")
     parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="part N of M of the arrays: N/M")
@@ -478,22 +558,43 @@ def main():
     check_numpy()
     start, failures, passed, files = time.time(), [], 0, 0
     exceptions, seconds = collections.Counter(), collections.Counter()
-    family = os.path.realpath(args.family)
-    arrays = [row["name"] for row in json.loads(Path(family, "expected/manifest.json").read_text())["arrays"]]
+    family = args.family and os.path.realpath(args.family)
     part, parts = args.share or (1, 1)
-    arrays = [a for a in arrays if (not args.array or args.array in a)
-              and int.from_bytes(hashlib.sha256(a.encode()).digest()[:8], "big") % parts == part - 1]
-    context = multiprocessing.get_context("spawn")
-    with mounted(os.path.join(family, "arrays")) as point, context.Pool(args.processes) as pool:
-        for tally in pool.imap_unordered(work, [(family, str(point), array, args.all) for array in arrays]):
-            passed += tally.passed
-            files += tally.files
-            exceptions += tally.exceptions
-            seconds += tally.seconds
-            for line in tally.failures:
-                if len(failures) < 60:
-                    print("FAIL " + line[:500], flush=True)
-                failures.append(line)
+    source = args.source or os.path.join(family, "arrays")
+
+    def chosen(array):
+        """Whether an array is to be compared."""
+        number = int.from_bytes(hashlib.sha256(array.encode()).digest()[:8], "big")
+        return (not args.array or args.array in array) and number % parts == part - 1
+
+    def jobs(point):
+        """What there is to compare."""
+        if args.source:
+            return [(str(point), array) for array in arrays_below(point) if chosen(array)]
+        rows = json.loads(Path(family, "expected/manifest.json").read_text())["arrays"]
+        return [(family, str(point), row["name"], args.all) for row in rows if chosen(row["name"])]
+
+    def tallies():
+        """What came of all arrays."""
+        with tempfile.NamedTemporaryFile() as key:
+            key.write(FAMILY_KEY)
+            key.flush()
+            context = multiprocessing.get_context("spawn")
+            options = ["--key-file", key.name] if args.source else []
+            with mounted(source, *options) as point, context.Pool(args.processes) as pool:
+                yield from pool.imap_unordered(work, jobs(point))
+        if not args.source:
+            yield compare_options(family)
+
+    for tally in tallies():
+        passed += tally.passed
+        files += tally.files
+        exceptions += tally.exceptions
+        seconds += tally.seconds
+        for line in tally.failures:
+            if len(failures) < 60:
+                print("FAIL " + line[:500], flush=True)
+            failures.append(line)
     for line, count in sorted(exceptions.items()):
         print(f"exception, {count} times: {line}")
     print(", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.most_common()))

@@ -172,7 +172,7 @@ def main():
                 raw = (point / kind / "data/columns/a/data.bin").read_bytes()
                 checks.equal(f"{kind}: the last commit is there in the end", check("a", raw), committed.value)
             mount_lives = sorted(os.listdir(point / "dense/data"))
-        checks.equal("the mount lives", mount_lives, ["columns", "view.json"])
+        checks.equal("the mount lives", {"columns", "view.json"} <= set(mount_lives), True)
         troubles = []
         while not failed.empty():
             troubles.append(failed.get())

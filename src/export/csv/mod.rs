@@ -13,6 +13,9 @@
 
 pub mod text;
 
+#[cfg(test)]
+mod tests;
+
 use super::table::{Table, names};
 use crate::array::cache::{Keep, Key};
 use crate::array::part::Sink;

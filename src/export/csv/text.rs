@@ -254,7 +254,7 @@ mod tests {
             (2.0, "2.0"),
             (0.1, "0.1"),
             (5e-324, "5e-324"),
-            (f64::MAX, "1.7976931348623157e308"),
+            (f64::MAX, "1.7976931348623157e+308"),
             (f64::NAN, "NaN"),
             (f64::INFINITY, "inf"),
             (f64::NEG_INFINITY, "-inf"),
@@ -306,10 +306,8 @@ mod tests {
         ] {
             assert_eq!(written(datatype, count), text);
         }
-        // Weeks far beyond i64 days are dates all the same.
-        assert!(
-            written(DatetimeWeek, i64::MAX).ends_with("-01-25") || written(DatetimeWeek, i64::MAX).len() > 15
-        );
+        // Weeks far beyond what i64 counts of days are dates all the same.
+        assert!(written(DatetimeWeek, i64::MAX).starts_with("176769"));
     }
 
     #[test]

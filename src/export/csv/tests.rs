@@ -1,0 +1,194 @@
+//! Files of the arrays in `tests/data`, read at any place and in one go.
+
+use super::*;
+use crate::array::Array;
+use crate::array::time::TimeRange;
+use crate::export::{Format, Options};
+use crate::view::DimRange;
+use std::path::{Path, PathBuf};
+
+fn data(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data")
+        .join(path)
+}
+
+fn view(path: &Path) -> Result<Arc<View>> {
+    Ok(Arc::new(Array::open(path)?.at(TimeRange::ALL).open()?))
+}
+
+fn streamed(view: &Arc<View>) -> Result<Vec<u8>> {
+    let mut stream = stream(view)?;
+    let mut all = Vec::new();
+    while let Some(piece) = stream.next()? {
+        all.extend(piece);
+    }
+    assert!(stream.done() >= 1.0);
+    Ok(all)
+}
+
+/// The fields of each row, without their quotes; None for null.
+fn parse(mut text: &[u8]) -> Vec<Vec<Option<Vec<u8>>>> {
+    let (mut rows, mut row) = (Vec::new(), Vec::new());
+    while !text.is_empty() {
+        let mut field = None;
+        if text[0] == b'"' {
+            let mut value = Vec::new();
+            text = &text[1..];
+            loop {
+                let end = text.iter().position(|byte| *byte == b'"').unwrap();
+                value.extend_from_slice(&text[..end]);
+                text = &text[end + 1..];
+                if text[0] != b'"' {
+                    break;
+                }
+                value.push(b'"');
+                text = &text[1..];
+            }
+            field = Some(value);
+        } else {
+            let end = text.iter().position(|byte| b",\n".contains(byte)).unwrap();
+            if end > 0 {
+                field = Some(text[..end].to_vec());
+            }
+            text = &text[end..];
+        }
+        row.push(field);
+        if text[0] == b'\n' {
+            rows.push(std::mem::take(&mut row));
+        }
+        text = &text[1..];
+    }
+    assert!(row.is_empty());
+    rows
+}
+
+/// All arrays below a directory.
+fn arrays(path: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(path).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() == "__schema" || entry.file_name() == "__array_schema.tdb" {
+            found.push(path.to_path_buf());
+        } else if entry.file_type().unwrap().is_dir() {
+            arrays(&entry.path(), found);
+        }
+    }
+}
+
+#[test]
+fn any_range_of_any_file_is_that_of_the_whole() {
+    let mut found = Vec::new();
+    arrays(&data(""), &mut found);
+    let mut read = 0;
+    for path in found {
+        let Ok(view) = view(&path) else { continue };
+        let layout = match layout(&view) {
+            Ok(layout) => layout,
+            Err(error) => {
+                assert!(streamed(&view).is_err(), "{}: {error}", path.display());
+                continue;
+            }
+        };
+        let whole = streamed(&view).unwrap();
+        assert_eq!(layout.len(), whole.len() as u64, "{}", path.display());
+        let rows = parse(&whole);
+        assert_eq!(rows.len() as u64, view.count().unwrap() + 1, "{}", path.display());
+        assert!(rows.iter().all(|row| row.len() == view.fields().len()));
+        let mut scratch = Vec::new();
+        let mut at = 12_345usize;
+        for _ in 0..200 {
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let start = (at >> 33) % (whole.len() + 5);
+            let end = start + (at >> 20) % 5000;
+            let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+            let wanted = &whole[start.min(whole.len())..end.min(whole.len())];
+            assert!(*piece == *wanted, "{start}..{end} of {}", path.display());
+        }
+        assert!(*layout.read(0..u64::MAX, &mut scratch).unwrap() == whole);
+        read += 1;
+    }
+    assert!(read > 30, "{read}");
+}
+
+#[test]
+fn a_file_is_this() {
+    let view = view(&data("versions/v20/enumerations")).unwrap();
+    let text = String::from_utf8(streamed(&view).unwrap()).unwrap();
+    assert_eq!(
+        text,
+        "x,c,z\n0,red,5\n1,\"\",-1\n2,blue,5\n3,red,-1\n4,\"\",5\n5,blue,-1\n"
+    );
+}
+
+#[test]
+fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
+    let view = view(&data("sample/weather")).unwrap();
+    let stats = view.array().engine.stats.clone();
+    let decoded = || stats.chunks_decoded.get();
+    assert!(Format::Csv.is_listed(&view, &Options::default()).unwrap());
+    assert_eq!(absent(&view, 1 << 24).unwrap(), None);
+    assert_eq!(decoded(), 0);
+    let first = layout(&view).unwrap();
+    let whole = streamed(&view).unwrap();
+    let body = Body::new(&view).unwrap();
+    assert_eq!(body.blocks.rows, [1024, 2048, 2190]);
+    assert_eq!(first.len(), whole.len() as u64);
+    // Where nothing of it is cached but the places of rows, the last rows take no more than the tiles that they lie in.
+    let other = Array::open(data("sample/weather")).unwrap();
+    let other = Arc::new(other.at(TimeRange::ALL).open().unwrap());
+    let array = other.array();
+    let object = array.engine.number(&("table.csv", &array.path, other.state()));
+    let key = Key {
+        object,
+        tile: u64::MAX,
+        chunk: 0,
+    };
+    let blocks = Blocks {
+        rows: body.blocks.rows.clone(),
+        ends: body.blocks.ends.clone(),
+    };
+    let known = array
+        .engine
+        .cache
+        .made(key, 0, Keep::Staying, || Ok((blocks, 48)));
+    known.unwrap();
+    let second = layout(&other).unwrap();
+    assert_eq!(array.engine.stats.chunks_decoded.get(), 0);
+    let mut scratch = Vec::new();
+    let end = second
+        .read(second.len() - 10..second.len(), &mut scratch)
+        .unwrap();
+    assert!(*end == whole[whole.len() - 10..]);
+    let (some, all) = (array.engine.stats.chunks_decoded.get(), decoded());
+    assert!(some > 0 && some * 2 <= all, "{some} chunks of {all}");
+}
+
+#[test]
+fn more_than_the_bound_is_absent() {
+    let view = view(&data("sample/weather")).unwrap();
+    let values = view.count().unwrap() * view.fields().len() as u64;
+    assert_eq!(absent(&view, values).unwrap(), None);
+    let reason = absent(&view, values - 1).unwrap().unwrap();
+    assert!(
+        reason.starts_with("2190 rows of 8 columns are more than 17519 values"),
+        "{reason}"
+    );
+    // A small part of what is too much is there.
+    let one = |value: i32| DimRange {
+        lo: Some(value.to_le_bytes().to_vec()),
+        hi: Some(value.to_le_bytes().to_vec()),
+    };
+    let part = view
+        .array()
+        .at(TimeRange::ALL)
+        .subarray([one(200), one(3)])
+        .open()
+        .unwrap();
+    assert_eq!(absent(&part, values - 1).unwrap(), None);
+    let part = Arc::new(part);
+    let rows = parse(&streamed(&part).unwrap());
+    assert_eq!(
+        (rows.len(), &rows[1][..2]),
+        (2, &[Some(b"200".to_vec()), Some(b"3".to_vec())][..])
+    );
+}
