@@ -19,7 +19,10 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
         (tiff::DIRECTORY, _) => (tiff::all_absent(&*shown.view()?), RasterDirectory::node(of)),
         (_, Some(format)) => {
             let file = ExportFile::node(shown, Made::File(format));
-            let node = restricted(file, move || of.permissions_with_labels());
+            let node = restricted(file, move || match format {
+                Format::NetCdf => of.permissions_with_metadata(),
+                _ => of.permissions_with_labels(),
+            });
             (format.absent(&*shown.view()?, &shown.exports), node)
         }
         (_, None) => return Ok(None),

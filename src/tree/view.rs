@@ -118,19 +118,28 @@ impl Shown {
         Ok(self.sources()?.permissions())
     }
 
-    /// The same for what shows labels and the array's metadata too.
+    /// The same for what shows labels too.
     pub fn permissions_with_labels(&self) -> Result<Permissions> {
-        let (array, schema) = (&self.moment.array, self.moment.schema()?);
-        let mut files = schema.enumerations.iter();
-        let sources = files.try_fold(self.sources()?, |sources, enumeration| {
-            Ok(sources.read(&array.enumeration_path(&enumeration.file)?))
-        })?;
+        Ok(self.sources_with_labels()?.permissions())
+    }
+
+    /// The same for what shows labels and the array's metadata too.
+    pub fn permissions_with_metadata(&self) -> Result<Permissions> {
         let snapshot = self.moment.snapshot()?;
-        let sources = sources.names(&array.path.join("__meta"));
-        let metadata = snapshot.metadata();
-        Ok(metadata
+        let sources = self.sources_with_labels()?;
+        let sources = sources.names(&self.moment.array.path.join("__meta"));
+        let files = snapshot.metadata();
+        Ok(files
             .fold(sources, |sources, file| sources.read(&file.path))
             .permissions())
+    }
+
+    fn sources_with_labels(&self) -> Result<Sources<'_>> {
+        let (array, schema) = (&self.moment.array, self.moment.schema()?);
+        let mut files = schema.enumerations.iter();
+        files.try_fold(self.sources()?, |sources, enumeration| {
+            Ok(sources.read(&array.enumeration_path(&enumeration.file)?))
+        })
     }
 
     fn sources(&self) -> Result<Sources<'_>> {

@@ -94,7 +94,7 @@ where
             made.placed(text(&group)).map(Content::text)
         },
     );
-    restricted(node, move || shown.permissions_with_labels())
+    restricted(node, move || shown.permissions_with_metadata())
 }
 
 /// An array of the group.
