@@ -387,8 +387,39 @@ impl Page<'_> {
 
     // -- values -----------------------------------------------------------------------------------------------------
 
+    /// Appends bytes of values that are all there and as they are stored.
+    fn copy(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let size = self.size();
+        let end = range.end.min(self.amount.values.saturating_mul(size));
+        if self.column.is_axis() {
+            let rows = range.start / size..end.div_ceil(size);
+            let skip = range.start.saturating_sub(rows.start.saturating_mul(size)) as usize;
+            let first = self.rows.start;
+            let rows = first.saturating_add(rows.start)..first.saturating_add(rows.end);
+            let rows = self.column.read(rows)?;
+            let wanted = skip..skip.saturating_add(end.saturating_sub(range.start) as usize);
+            out.extend_from_slice(rows.stored_values().get(wanted).unwrap_or_default());
+            return Ok(());
+        }
+        let start = self.first()?.saturating_mul(size);
+        let bytes = start.saturating_add(range.start)..start.saturating_add(end);
+        let mut scratch = Vec::new();
+        let cells = self.column.cells()?;
+        let wanted = bytes.end.saturating_sub(bytes.start);
+        let piece = cells.read(Content::Data, bytes, &mut scratch)?;
+        if piece.len() as u64 != wanted {
+            let message = format!("{} bytes of a column where {wanted} were wanted", piece.len());
+            return Err(Error::new(ErrorKind::Internal, message));
+        }
+        out.extend_from_slice(&piece);
+        Ok(())
+    }
+
     /// Appends bytes of the values, `bits` bits each, up to the last one that is not null.
     fn numbers(&self, range: Range<u64>, bits: u64, out: &mut Vec<u8>) -> Result<()> {
+        if self.leaf.required() && matches!(self.leaf.encoding, Encoding::Same) {
+            return self.copy(range, out);
+        }
         // From a value on that begins with a byte.
         let first = (range.start.saturating_mul(8) / bits) & !7;
         let last = range.end.saturating_mul(8).div_ceil(bits);
@@ -413,10 +444,7 @@ impl Page<'_> {
     fn wanted(&self, numbers: Range<u64>, mut take: impl FnMut(u64)) -> Result<()> {
         let fixed = self.leaf.shape != Shape::Any;
         if self.leaf.required() {
-            let first = match fixed {
-                true => self.rows.start.saturating_mul(self.values_a_row()),
-                false => self.first_element()?,
-            };
+            let first = self.first()?;
             let end = numbers.end.min(self.amount.values);
             let elements = first.saturating_add(numbers.start)..first.saturating_add(end);
             return self.stream(elements, |value| take(value.unwrap_or(0)));
@@ -525,8 +553,11 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// The first element of the page's rows, of a LIST of any length.
-    fn first_element(&self) -> Result<u64> {
+    /// The first element of the page's rows, counted over all of the column.
+    fn first(&self) -> Result<u64> {
+        if self.leaf.shape != Shape::Any {
+            return Ok(self.rows.start.saturating_mul(self.values_a_row()));
+        }
         let starts = self.column.cells()?.starts(self.rows.start..self.rows.start)?;
         Ok(starts.first().copied().unwrap_or(0) / self.size())
     }
