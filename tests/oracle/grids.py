@@ -18,6 +18,8 @@ from view_files import Differs, load, read
 
 NOT_A_TIME = -(2**63)
 FAMILY_KEY = b"0123456789abcdeF0123456789abcdeF"
+MOST_METADATA = 65535
+"""Bytes of a value of metadata that is shown as an attribute."""
 UNITS = {
     "YEAR": "days", "MONTH": "days", "WEEK": "days", "DAY": "days", "HR": "hours", "MIN": "minutes", "SEC": "seconds",
     "MS": "milliseconds", "US": "microseconds", "NS": "nanoseconds",
@@ -305,6 +307,8 @@ def metadata(view):
     for key, entry in view["metadata"].items():
         value = entry["value"]
         if key.startswith("_") or isinstance(value, dict) or value is None or value == []:
+            continue
+        if entry["value_num"] * np_type(entry["datatype"]).itemsize > MOST_METADATA:
             continue
         words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
         text = entry["datatype"] in TEXT_BYTES or entry["datatype"] in TEXT_WIDE
