@@ -1,7 +1,8 @@
-//! Decodes a file of the tree on all cores and drops what comes out: the most that decoding allows, without FUSE, for
-//! `scripts/bench.sh` to compare with.
+//! Decodes a file of the tree on all cores and drops what comes out: the most that decoding allows, without
+//! FUSE, for `scripts/bench.sh` to compare with.
 //!
-//! `decode SOURCE PATH THREADS` prints the bytes, the seconds on the clock and the seconds of the processor that it took, as JSON.
+//! `decode SOURCE PATH THREADS` prints the bytes, the seconds on the clock and the seconds of the processor
+//! that it took, as JSON.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use std::error::Error;
@@ -46,7 +47,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
                 scope.spawn(|| {
                     let mut scratch = Vec::new();
                     loop {
-                        // From the end to the start, which is not sequential, so that nothing is decoded ahead.
+                        // From the end to the start, which is not sequential, so that nothing is decoded
+                        // ahead.
                         let piece = next.fetch_add(1, Ordering::Relaxed);
                         let Some(left) = pieces.checked_sub(piece + 1) else {
                             return Ok(());

@@ -1,8 +1,8 @@
-//! A FUSE file system that serves a directory from memory through the settings of `tiledbfs mount`: the most that the kernel's side allows, for
-//! `scripts/bench.sh` to compare with.
+//! A FUSE file system that serves a directory from memory through the settings of `tiledbfs mount`: the most
+//! that the kernel's side allows, for `scripts/bench.sh` to compare with.
 //!
-//! `memory_fs SOURCE MOUNTPOINT [COPIES]` reads SOURCE whole, shows it, or COPIES directories with the same content, prints `ready`,
-//! and ends when it is unmounted.
+//! `memory_fs SOURCE MOUNTPOINT [COPIES]` reads SOURCE whole, shows it, or COPIES directories with the same
+//! content, prints `ready`, and ends when it is unmounted.
 
 use std::collections::HashMap;
 use std::error::Error;

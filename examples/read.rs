@@ -1,4 +1,5 @@
-//! Prints the first numbers of a field of an array, as TileDB reads it now: `cargo run --example read -- ARRAY FIELD`.
+//! Prints the first numbers of a field of an array, as TileDB reads it now: `cargo run --example read --
+//! ARRAY FIELD`.
 
 use std::error::Error;
 use tiledbfs::array::{Array, time::TimeRange};

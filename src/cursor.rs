@@ -1,7 +1,7 @@
 //! The bounds-checked reader through which all untrusted bytes are parsed.
 //!
-//! No method panics, none allocates more than the bytes that are there, and every failure names the field that was
-//! being read and its byte offset. Integers are little-endian unless a method's name ends in `_be`.
+//! No method panics, none allocates more than the bytes that are there, and every failure names the field
+//! that was being read and its byte offset. Integers are little-endian unless a method's name ends in `_be`.
 
 use crate::error::{Error, Result};
 
@@ -108,8 +108,8 @@ impl<'a> Cursor<'a> {
         Ok(self.u8(field)? != 0)
     }
 
-    /// Checks a count that was just read against the bytes left, when each item takes at least `min_size` bytes
-    /// (at least 1), so that it is safe to allocate for.
+    /// Checks a count that was just read against the bytes left, when each item takes at least `min_size`
+    /// bytes (at least 1), so that it is safe to allocate for.
     pub fn check_count(&self, count: u64, min_size: usize, field: &str) -> Result<usize> {
         let most = (self.remaining() / min_size.max(1)) as u64;
         if count > most {

@@ -1,8 +1,8 @@
 //! The one error type of the crate: what went wrong, in which file, in which part of it, at which byte.
 //!
-//! An error is born where the bytes are read, knowing only what was wrong; the layers above add the part of the
-//! format ([`Error::in_part`]) and the file ([`Error::in_file`]) as it passes through them. It is cheap to clone,
-//! because every reader that waited for one failed decode gets the same error.
+//! An error is born where the bytes are read, knowing only what was wrong; the layers above add the part of
+//! the format ([`Error::in_part`]) and the file ([`Error::in_file`]) as it passes through them. It is cheap
+//! to clone, because every reader that waited for one failed decode gets the same error.
 
 use std::fmt;
 use std::sync::Arc;

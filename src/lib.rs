@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from
-//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`]). The columns of a fragment go
-//! from `array` to `layout` directly.
+//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`]). The columns of a
+//! fragment go from `array` to `layout` directly.
 //!
 //! | module | knows | must not know |
 //! |---|---|---|

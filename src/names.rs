@@ -23,8 +23,8 @@ pub fn encode(name: &[u8]) -> String {
     encode_within(name, MAX)
 }
 
-/// [`encode`] with another limit than 255 bytes, to leave room for a suffix such as `.json`. A limit too small
-/// for the hash counts as if it were just large enough.
+/// [`encode`] with another limit than 255 bytes, to leave room for a suffix such as `.json`. A limit too
+/// small for the hash counts as if it were just large enough.
 pub fn encode_within(name: &[u8], max: usize) -> String {
     if name.is_empty() {
         return "%".to_string();

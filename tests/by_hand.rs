@@ -1,5 +1,6 @@
-//! Structures that no released writer produces, in bytes built by hand from the description of the format; and directories in states that a
-//! library does not leave behind. Through the tree, which ends up at the same parsers as real arrays.
+//! Structures that no released writer produces, in bytes built by hand from the description of the format;
+//! and directories in states that a library does not leave behind. Through the tree, which ends up at the
+//! same parsers as real arrays.
 
 #[path = "common/bytes.rs"]
 mod bytes;
@@ -67,7 +68,8 @@ fn generic(version: u32, body: &[u8]) -> Vec<u8> {
         .0
 }
 
-/// The schema of a sparse array over INT32 dimensions 1 to 100 by tens, capacity 2, with an attribute `a` of INT32 without filters.
+/// The schema of a sparse array over INT32 dimensions 1 to 100 by tens, capacity 2, with an attribute `a` of
+/// INT32 without filters.
 fn schema(version: u32, dimensions: &[&str], coords: &[&[u8]]) -> Vec<u8> {
     let mut b = Bytes::default().u32(version);
     if version >= 5 {
@@ -166,8 +168,9 @@ enum Domain {
     Null,
 }
 
-/// Writes an array of one sparse fragment: x is 3, 7, 50 and a is 10, 20, 30, in tiles of two cells and one. `version` is 22 or 23; 23 has an optional
-/// section for the global-order bounds and one that nobody knows. The fragment's name.
+/// Writes an array of one sparse fragment: x is 3, 7, 50 and a is 10, 20, 30, in tiles of two cells and one.
+/// `version` is 22 or 23; 23 has an optional section for the global-order bounds and one that nobody knows.
+/// The fragment's name.
 fn write_sparse(root: &Path, version: u32, domain: Domain) -> String {
     let schema_name = format!("__1_1_{UUID}");
     put(

@@ -69,7 +69,8 @@ impl Sample {
         found.clone()
     }
 
-    /// Checks that something of `kind` is found in the file at `path`, whose message contains `text`, and nothing in other files.
+    /// Checks that something of `kind` is found in the file at `path`, whose message contains `text`, and
+    /// nothing in other files.
     fn finds(&self, kind: &str, path: &str, text: &str) {
         let found = self.check();
         let hit = |p: &Problem| {
@@ -94,7 +95,8 @@ impl Sample {
         listing.fragments[0].fragment.open().unwrap()
     }
 
-    /// Replaces the section of the older fragment of `array` that `which` picks by what `change` makes of its body, and gives the path of the metadata file.
+    /// Replaces the section of the older fragment of `array` that `which` picks by what `change` makes of its
+    /// body, and gives the path of the metadata file.
     fn change_section(
         &self,
         array: &str,
@@ -115,7 +117,8 @@ impl Sample {
             let at = position.offset as usize;
             let tile = generic_tile(&body);
             let mut footer = bytes.split_off(at);
-            // The R-tree's offset, which is 0 like much else, stands in front of the first slot's tile offsets.
+            // The R-tree's offset, which is 0 like much else, stands in front of the first slot's tile
+            // offsets.
             let (needle, before) = match old {
                 0 => (first_slot, 8),
                 _ => (old, 0),
@@ -301,7 +304,8 @@ fn a_missing_metadata_file_and_a_missing_schema() {
 fn boxes_that_are_not_those_of_the_coordinates() {
     let sample = Sample::new();
     let rtree = |footer: &Footer| footer.offsets.rtree;
-    // The root first, one box of two dimensions; then the leaves. A leaf that is too small by one unit in the last place:
+    // The root first, one box of two dimensions; then the leaves. A leaf that is too small by one unit in the
+    // last place:
     let leaf = 8 + 8 + 32 + 8;
     let file = sample.change_section("lightning", rtree, |body| body[leaf] ^= 1);
     sample.finds("rtree", &file, "bounding box, dimension `lat`, tile 0");

@@ -1,4 +1,5 @@
-//! How mounts end: under load, while they start, when they are killed, when the terminal goes away. Nothing is left behind.
+//! How mounts end: under load, while they start, when they are killed, when the terminal goes away. Nothing
+//! is left behind.
 
 #[path = "common/program.rs"]
 mod program;
@@ -18,7 +19,8 @@ use tiledbfs::fuse::{mountinfo, unmount_path};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A directory to mount a sample array on (`mnt`), and one for temporary files (`tmp`); what is mounted is taken away when it is dropped.
+/// A directory to mount a sample array on (`mnt`), and one for temporary files (`tmp`); what is mounted is
+/// taken away when it is dropped.
 struct Place(TempDir);
 
 impl Place {
@@ -355,7 +357,8 @@ fn the_terminal_goes_away() {
     place.is_clean();
 }
 
-/// What the caller has open is not kept open by the mount: neither a lock on descriptor 9, nor the end of a pipe, under any number.
+/// What the caller has open is not kept open by the mount: neither a lock on descriptor 9, nor the end of a
+/// pipe, under any number.
 #[test]
 fn descriptors_of_the_caller_are_its_own() {
     for more in [&[][..], &["-o", "auto_unmount"]] {

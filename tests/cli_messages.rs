@@ -337,8 +337,8 @@ fn the_device_is_missing_or_closed() {
 fn fusermount_is_missing() {
     let place = Place::new();
     let program = place.path("tiledbfs");
-    // Where nobody can reach it; copied by another process, because a descriptor of ours, copied into a process that another test
-    // starts, would keep it from being run.
+    // Where nobody can reach it; copied by another process, because a descriptor of ours, copied into a
+    // process that another test starts, would keep it from being run.
     let copy = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_tiledbfs"))
         .arg(&program)

@@ -349,7 +349,8 @@ fn auto_unmount() {
 #[test]
 fn a_user_other_than_root() {
     let place = Place::new();
-    // By another process: a descriptor of ours, copied into a process that another test starts, would keep it from being run.
+    // By another process: a descriptor of ours, copied into a process that another test starts, would keep it
+    // from being run.
     let copy = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_tiledbfs"))
         .arg(place.path("tiledbfs"))

@@ -1,4 +1,5 @@
-//! Small arrays that random ones have shown to be worth keeping (`tests/data/corners`, written by `tests/data/write_corners.py`).
+//! Small arrays that random ones have shown to be worth keeping (`tests/data/corners`, written by
+//! `tests/data/write_corners.py`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

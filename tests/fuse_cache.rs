@@ -14,7 +14,8 @@ use tiledbfs::tree::{Freshness, Node};
 /// Longer than what changes may be kept.
 const A_SECOND: Duration = Duration::from_millis(1000);
 
-/// Whether `action` asks nothing, by what `count` counts. The kernel may reclaim what it keeps at any time, so one of some tries will do.
+/// Whether `action` asks nothing, by what `count` counts. The kernel may reclaim what it keeps at any time,
+/// so one of some tries will do.
 fn asks_nothing<T: PartialEq>(count: impl Fn() -> T, action: impl Fn()) -> bool {
     (0..10).any(|_| {
         let before = count();

@@ -1,4 +1,5 @@
-//! Random sequences of calls from several threads through the kernel, each answer compared with the tree in memory.
+//! Random sequences of calls from several threads through the kernel, each answer compared with the tree in
+//! memory.
 //!
 //! `TILEDBFS_SEED` repeats what an earlier run printed.
 

@@ -25,8 +25,8 @@ use tiledbfs::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
 /// The file that answers the kernel, for a test that no operation is left out.
 const REQUESTS: &str = include_str!("../src/fuse/requests.rs");
 
-/// Those that no mount can be brought to ask for: there are no symbolic links, the kernel checks access itself, files are
-/// opened so that closing them asks nothing, and none can be opened for writing.
+/// Those that no mount can be brought to ask for: there are no symbolic links, the kernel checks access
+/// itself, files are opened so that closing them asks nothing, and none can be opened for writing.
 const NEVER_ASKED: [&str; 6] = [
     "readlink",
     "access",
@@ -283,7 +283,8 @@ fn panics_in_nodes_are_eio_and_the_mount_lives() {
     }
 }
 
-/// A directory that panics when it is first listed, and a listing that panics at its second entry at first: both while locks are held.
+/// A directory that panics when it is first listed, and a listing that panics at its second entry at first:
+/// both while locks are held.
 struct PanicsAtFirst(AtomicU32, Arc<AtomicU32>);
 
 struct PanicsAtTheSecond(Arc<AtomicU32>);

@@ -1,9 +1,10 @@
-//! 64 threads of reads, listings and page faults on every array of a source, each answer compared with what the library reads without a mount, while a
-//! small cache has to be emptied all the time.
+//! 64 threads of reads, listings and page faults on every array of a source, each answer compared with what
+//! the library reads without a mount, while a small cache has to be emptied all the time.
 //!
-//! `TILEDBFS_LOAD_SOURCE` is the source, in place of the arrays in `tests/data`; `TILEDBFS_LOAD_SECONDS` how long it takes; `TILEDBFS_LOAD_SEED` what
-//! an earlier run printed; `TILEDBFS_LOAD_HASHES` a file with `SHA-256 path` in each line, as `tests/oracle/run.py --hashes` writes it: files that
-//! were found equal to what libtiledb reads, to which the reference must be equal.
+//! `TILEDBFS_LOAD_SOURCE` is the source, in place of the arrays in `tests/data`; `TILEDBFS_LOAD_SECONDS` how
+//! long it takes; `TILEDBFS_LOAD_SEED` what an earlier run printed; `TILEDBFS_LOAD_HASHES` a file with
+//! `SHA-256 path` in each line, as `tests/oracle/run.py --hashes` writes it: files that were found equal to
+//! what libtiledb reads, to which the reference must be equal.
 
 mod common;
 
@@ -32,7 +33,8 @@ const CACHE_MIB: u64 = 32;
 /// What the daemon may take beyond its cache.
 const MEMORY_MIB: u64 = 64;
 
-/// The longest that one system call may take, beyond what the machine keeps a thread waiting that asks nothing of the mount.
+/// The longest that one system call may take, beyond what the machine keeps a thread waiting that asks
+/// nothing of the mount.
 const STALL: Duration = Duration::from_secs(2);
 
 /// Files are read at once up to this size.

@@ -1,5 +1,5 @@
-//! Memory is bounded whatever the files say: arrays with very much metadata, and with little that claims to be much, through a mount with a
-//! small cache. What is honest is read whole; what is not is refused.
+//! Memory is bounded whatever the files say: arrays with very much metadata, and with little that claims to
+//! be much, through a mount with a small cache. What is honest is read whole; what is not is refused.
 
 #[path = "common/bytes.rs"]
 mod bytes;
@@ -49,7 +49,8 @@ fn compress(filter: &[u8], bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A tile of `chunks` through `filter`, each of which is there as many times as said, and may claim another length than it has.
+/// A tile of `chunks` through `filter`, each of which is there as many times as said, and may claim another
+/// length than it has.
 fn tile(filter: &[u8], chunks: &[(&[u8], usize, Option<u32>)]) -> Vec<u8> {
     let count: usize = chunks.iter().map(|(_, times, _)| times).sum();
     let mut tile = Bytes::default().u64(count as u64);
@@ -98,8 +99,8 @@ fn bomb(filter: &[u8], size: usize) -> Vec<u8> {
     around(filter, size as u64, &tile(filter, &[(&vec![0; size], 1, None)]))
 }
 
-/// A sparse array over INT32 `x` with an attribute `a` of INT32, both through `filter`, of capacity `cells`. `fill` is the fill value of an
-/// attribute of as many bytes beside it.
+/// A sparse array over INT32 `x` with an attribute `a` of INT32, both through `filter`, of capacity `cells`.
+/// `fill` is the fill value of an attribute of as many bytes beside it.
 fn schema(filter: &[u8], cells: u64, fill: usize) -> Vec<u8> {
     let b = Bytes::default().u32(22).u8(0).u8(1).u8(0).u8(0).u64(cells);
     let b = b.pipeline(&[]).pipeline(&[]).pipeline(&[]);

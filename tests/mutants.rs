@@ -1,7 +1,8 @@
-//! Damaged arrays under a real mount: each is listed whole and read whole through the kernel, and what is damaged is told apart from what is not.
+//! Damaged arrays under a real mount: each is listed whole and read whole through the kernel, and what is
+//! damaged is told apart from what is not.
 //!
-//! `TILEDBFS_ARRAYS` names a directory of further arrays, each of which gives some mutants; `TILEDBFS_MUTANTS` sets how many an array of
-//! `tests/data` gives.
+//! `TILEDBFS_ARRAYS` names a directory of further arrays, each of which gives some mutants;
+//! `TILEDBFS_MUTANTS` sets how many an array of `tests/data` gives.
 
 mod mutate;
 
@@ -160,7 +161,8 @@ fn read_all(root: &Path, wrong: &mut Vec<String>) -> Content {
             for entry in fs::read_dir(&path)? {
                 let entry = entry?;
                 let child = entry.file_name().to_string_lossy().into_owned();
-                // Views are made of all fragments: what damage does to them is asked in tests/oracle/damage.py.
+                // Views are made of all fragments: what damage does to them is asked in
+                // tests/oracle/damage.py.
                 let is_view = child == "data" && !name.ends_with("columns");
                 if child == ".tiledbfs" || is_view {
                     continue;
@@ -263,8 +265,9 @@ fn may_show(file: &Path, path: &str) -> bool {
     }
 }
 
-/// Documents that tell of the state of others, damage included, and so may differ when something else is damaged. (Of an encrypted footer, the part that is
-/// in the clear shows without a key, and where the key does not fit.)
+/// Documents that tell of the state of others, damage included, and so may differ when something else is
+/// damaged. (Of an encrypted footer, the part that is in the clear shows without a key, and where the key
+/// does not fit.)
 fn reports(array: &Array, path: &str) -> bool {
     let names = ["fragments.json", "consolidated_metadata.json", "commits.json"];
     names.iter().any(|name| path.ends_with(name)) || array.encrypted && path.ends_with("footer.json")
@@ -285,7 +288,8 @@ fn judge(
         let intact = array.content.get(path);
         if let Read1::Error(errno) = read {
             errors += 1;
-            // EACCES says that it is encrypted and that there is no key: so it may be, or its bytes say so now.
+            // EACCES says that it is encrypted and that there is no key: so it may be, or its bytes say so
+            // now.
             if ![libc::EIO, libc::EACCES].contains(errno) {
                 wrong.push(format!("{path}: errno {errno}"));
             }
@@ -293,7 +297,8 @@ fn judge(
                 None => wrong.push(format!("{path}: EIO, and no line tells why")),
                 Some(line) => {
                     let line: serde_json::Value = serde_json::from_str(line).unwrap();
-                    // The tag of an encrypted chunk does not match, or the header of a tile has become that of an encrypted one.
+                    // The tag of an encrypted chunk does not match, or the header of a tile has become that
+                    // of an encrypted one.
                     let cause = line["cause"].as_str().unwrap_or_default();
                     if *errno == libc::EACCES && !["tag", "encrypted"].iter().any(|word| cause.contains(word))
                     {

@@ -1,6 +1,7 @@
 //! Damaged arrays looked at whole, without a mount: nothing panics, hangs or contradicts itself.
 //!
-//! `TILEDBFS_ARRAYS` names a directory of further arrays, `TILEDBFS_MUTANTS` the number of mutants of each, `TILEDBFS_SEED` the seed.
+//! `TILEDBFS_ARRAYS` names a directory of further arrays, `TILEDBFS_MUTANTS` the number of mutants of each,
+//! `TILEDBFS_SEED` the seed.
 
 mod mutate;
 

@@ -246,7 +246,8 @@ fn members_that_were_never_registered() {
         storage.insert_directory(&Path::new(at).join("plain/deeper"));
     }
     storage.insert_directory(Path::new("empty/__group"));
-    // Where there are details they tell the members, but for groups that never had any: these may hold members.
+    // Where there are details they tell the members, but for groups that never had any: these may hold
+    // members.
     put_array(&mut storage, "registered/data");
     put_array(&mut storage, "registered/removed");
     put_array(&mut storage, "registered/inner/headers");
@@ -308,7 +309,8 @@ fn what_was_measured_is_measured_once() {
     put_array(&mut storage, "array");
     put_group(&mut storage, "group", &[(2, true, "../array", Some("member"))]);
     let (root, counts) = counted_tree(storage);
-    // As `ls -lR` does, which comes upon new nodes each time. Those that were met last are held, as a mount does.
+    // As `ls -lR` does, which comes upon new nodes each time. Those that were met last are held, as a mount
+    // does.
     let mut held = Vec::new();
     let mut stat_all = || {
         let mut waiting = vec![(String::new(), root.clone())];
@@ -371,7 +373,8 @@ fn groups_that_contain_themselves_end() {
 
 #[test]
 fn ways_through_groups_do_not_multiply_for_ever() {
-    // Each of fourteen groups has the next one twice, and one beside it twice, which has others: 4^14 ways to the last ones.
+    // Each of fourteen groups has the next one twice, and one beside it twice, which has others: 4^14 ways to
+    // the last ones.
     let mut storage = MemoryStorage::new();
     let mut inside = String::new();
     for i in 0..14 {
@@ -449,8 +452,8 @@ impl Place {
             .collect()
     }
 
-    /// Every listed name can be looked up, is of the kind that the listing says, is there once, opens, and reads as long as it
-    /// should be. Returns how many there are.
+    /// Every listed name can be looked up, is of the kind that the listing says, is there once, opens, and
+    /// reads as long as it should be. Returns how many there are.
     fn look(&self) -> usize {
         let mut count = 0;
         let mut waiting = vec![self.mnt.path().to_path_buf()];

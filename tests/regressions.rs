@@ -1,4 +1,5 @@
-//! The inputs that fuzzing once failed on, each given to its target again: `tests/regressions/<target>/<number>`.
+//! The inputs that fuzzing once failed on, each given to its target again:
+//! `tests/regressions/<target>/<number>`.
 
 #[path = "../fuzz/src/lib.rs"]
 #[allow(dead_code)]

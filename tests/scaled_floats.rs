@@ -1,5 +1,6 @@
-//! SCALE_FLOAT before other filters, as libraries before format version 20 wrote it and as later ones do (`tests/data/scaled_floats`). The former told every
-//! filter the attribute's own type, the latter the type that the filter before it put out. libtiledb 2.30 misreads or refuses the former (`wrong.json`).
+//! SCALE_FLOAT before other filters, as libraries before format version 20 wrote it and as later ones do
+//! (`tests/data/scaled_floats`). The former told every filter the attribute's own type, the latter the type
+//! that the filter before it put out. libtiledb 2.30 misreads or refuses the former (`wrong.json`).
 
 use std::path::Path;
 use tiledbfs::tree::{Options, Tree};

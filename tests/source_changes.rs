@@ -1,4 +1,5 @@
-//! What a mount shows while its source changes: files cut short, replaced and deleted, arrays written to, made and removed.
+//! What a mount shows while its source changes: files cut short, replaced and deleted, arrays written to,
+//! made and removed.
 
 mod common;
 

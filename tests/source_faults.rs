@@ -1,5 +1,5 @@
-//! A source on a file system that fails, hangs or goes away. It is another mount, whose files are those of a sample array and which can be told
-//! what to do.
+//! A source on a file system that fails, hangs or goes away. It is another mount, whose files are those of a
+//! sample array and which can be told what to do.
 
 mod common;
 
@@ -325,7 +325,8 @@ fn a_source_that_hangs_does_not_hold_up_unmounting() {
             for reader in readers {
                 assert!(reader.join().unwrap().is_err());
             }
-            // The kernel keeps a process for as long as a request of it to another FUSE file system is not answered.
+            // The kernel keeps a process for as long as a request of it to another FUSE file system is not
+            // answered.
             place.switch.set(Mood::Well);
         }
         place.ends();
@@ -337,7 +338,8 @@ fn a_source_that_dies() {
     let mut place = Place::new();
     let open = File::open(place.column("wind")).unwrap();
     let wind = intact("wind");
-    // The connection is broken, as when the source's own daemon is killed: everything in it is ENOTCONN or ECONNABORTED.
+    // The connection is broken, as when the source's own daemon is killed: everything in it is ENOTCONN or
+    // ECONNABORTED.
     common::abort(&place.source.path(""));
     std::thread::sleep(Duration::from_millis(400));
     assert!(fs::read(place.column("measured")).is_err());

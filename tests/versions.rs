@@ -1,5 +1,6 @@
-//! The arrays and groups in `tests/data/versions`, written by releases of libtiledb from 1.4 to 2.30 in every format version from 1 to 22, against what
-//! libtiledb 2.30 reads from them (`answers.json`): every column, every fact in JSON; through the tree and through a mount.
+//! The arrays and groups in `tests/data/versions`, written by releases of libtiledb from 1.4 to 2.30 in every
+//! format version from 1 to 22, against what libtiledb 2.30 reads from them (`answers.json`): every column,
+//! every fact in JSON; through the tree and through a mount.
 
 mod common;
 
@@ -29,7 +30,8 @@ fn answers() -> Map<String, Value> {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Opens an array, group or folder below [`folder`]; `key` says whether with the key of the one that is encrypted.
+/// Opens an array, group or folder below [`folder`]; `key` says whether with the key of the one that is
+/// encrypted.
 fn open(path: &str, key: bool) -> Tree {
     let key = key.then(|| (PathBuf::new(), EncryptionKey::new(*KEY)));
     let options = Options {
@@ -669,7 +671,8 @@ fn without_its_key_an_encrypted_array_is_listed() {
     assert_eq!(read("metadata.json"), ErrorKind::KeyRequired);
 }
 
-/// How many conditions are to be evaluated on each fragment of an array at a time, by the start and the end of its name.
+/// How many conditions are to be evaluated on each fragment of an array at a time, by the start and the end
+/// of its name.
 fn deletes_of(path: &str, end: u64) -> Vec<((u64, u64), usize)> {
     let storage = MemoryStorage::copy_of(&folder().join(path)).unwrap();
     let engine = Arc::new(Engine::new(

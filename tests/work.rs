@@ -1,4 +1,5 @@
-//! How much work reading takes, told by the counters: no chunk is decoded twice, and none that nobody asked for.
+//! How much work reading takes, told by the counters: no chunk is decoded twice, and none that nobody asked
+//! for.
 
 use std::ops::Range;
 use std::path::Path;

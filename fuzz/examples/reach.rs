@@ -1,4 +1,5 @@
-//! How far inputs get: `reach filter|pipeline DIRECTORY…` counts the inputs in the directories whose chunks decode, by filter.
+//! How far inputs get: `reach filter|pipeline DIRECTORY…` counts the inputs in the directories whose chunks
+//! decode, by filter.
 
 use std::collections::BTreeMap;
 use std::fs;

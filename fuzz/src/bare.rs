@@ -1,4 +1,5 @@
-//! Generic tiles without filters: in a source rewritten with them a changed byte of metadata reaches its parser.
+//! Generic tiles without filters: in a source rewritten with them a changed byte of metadata reaches its
+//! parser.
 
 use std::collections::BTreeMap;
 use std::path::Path;

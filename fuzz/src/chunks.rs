@@ -1,5 +1,6 @@
-//! The targets that undo filters: inputs are read as numbers that are valid by themselves (which filter, its options, the type of the values), so that
-//! what the fuzzer changes are the chunks and how the filters are put together, and no input ends at a number that no filter has.
+//! The targets that undo filters: inputs are read as numbers that are valid by themselves (which filter, its
+//! options, the type of the values), so that what the fuzzer changes are the chunks and how the filters are
+//! put together, and no input ends at a number that no filter has.
 
 use super::seal::seal;
 use super::{key, render};
@@ -34,8 +35,8 @@ pub const FILTERS: [(u8, u8, usize); 18] = [
     (19, 8, 6),
 ];
 
-/// Bits of the switches: types are propagated, offsets are embedded, the number of cells is not told, digests and tags are put on, and the length of a
-/// tile is what its chunks say.
+/// Bits of the switches: types are propagated, offsets are embedded, the number of cells is not told, digests
+/// and tags are put on, and the length of a tile is what its chunks say.
 pub const PROPAGATES: u8 = 1;
 pub const EMBEDS: u8 = 2;
 pub const NO_CELLS: u8 = 4;
@@ -45,7 +46,8 @@ pub const FOLLOWS: u8 = 16;
 /// What may be decoded at once: chunks declare what they like, and who reads them knows better.
 const LARGEST: u32 = 1 << 20;
 
-/// What a chunk's decoder is told beyond its pipeline: datatype, cell size, version, switches, original length u32, cells u16.
+/// What a chunk's decoder is told beyond its pipeline: datatype, cell size, version, switches, original
+/// length u32, cells u16.
 struct Settings {
     datatype: Datatype,
     cell_size: u64,
@@ -65,7 +67,8 @@ pub enum Outcome {
     Decoded(u8),
 }
 
-/// Reads a filter from an input, its place in [`FILTERS`] and its options, and appends it as pipelines store it.
+/// Reads a filter from an input, its place in [`FILTERS`] and its options, and appends it as pipelines store
+/// it.
 fn read_filter(c: &mut Cursor<'_>, stored: &mut Vec<u8>) -> Result<u8> {
     let (number, compressor, length) = FILTERS[usize::from(c.u8("filter")?) % FILTERS.len()];
     let mut options = c.bytes(length as u64, "options")?.to_vec();
@@ -167,7 +170,8 @@ impl Settings {
     }
 }
 
-/// A pipeline on the chunks of a tile: the settings, the number of filters, the filters, the expected bytes u32, the tile.
+/// A pipeline on the chunks of a tile: the settings, the number of filters, the filters, the expected bytes
+/// u32, the tile.
 pub fn pipeline(data: &[u8]) {
     pipeline_outcome(data);
 }

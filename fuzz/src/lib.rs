@@ -1,8 +1,8 @@
-//! What each fuzz target does with its input, apart from the fuzzer, so that the ordinary tests run the same code over the inputs that once
-//! failed (`tests/regressions`).
+//! What each fuzz target does with its input, apart from the fuzzer, so that the ordinary tests run the same
+//! code over the inputs that once failed (`tests/regressions`).
 //!
-//! A body may not panic, and may not allocate more than [`allowance`], whatever the input. Inputs are layouts of their own where a parser needs more
-//! than one slice: each function says which.
+//! A body may not panic, and may not allocate more than [`allowance`], whatever the input. Inputs are layouts
+//! of their own where a parser needs more than one slice: each function says which.
 
 pub mod bare;
 pub mod chunks;
@@ -58,8 +58,9 @@ pub fn run(name: &str, data: &[u8]) {
     );
 }
 
-/// The bytes that a target may have allocated at a time for an input of `length` bytes. Parsers may make a tree of JSON of it; what decodes may
-/// follow a length that a chunk declares, which the targets bound, with its filters' scratch space; a whole array has its cache as well.
+/// The bytes that a target may have allocated at a time for an input of `length` bytes. Parsers may make a
+/// tree of JSON of it; what decodes may follow a length that a chunk declares, which the targets bound, with
+/// its filters' scratch space; a whole array has its cache as well.
 pub fn allowance(name: &str, length: usize) -> u64 {
     let length = length as u64;
     match name {
@@ -246,8 +247,9 @@ pub fn commits(data: &[u8]) {
     }
 }
 
-/// Which fields a fragment lacks, until when its cells are concerned, how many there are and where they are cut in two, the length of a
-/// schema's body u16, that body, the length of a delete condition u16, that condition, bytes of the cells.
+/// Which fields a fragment lacks, until when its cells are concerned, how many there are and where they are
+/// cut in two, the length of a schema's body u16, that body, the length of a delete condition u16, that
+/// condition, bytes of the cells.
 pub fn condition(data: &[u8]) {
     let mut c = Cursor::new(data);
     let (Ok(lacks), Ok(until), Ok(cells), Ok(cut)) = (c.u8(""), c.u8(""), c.u8(""), c.u8("")) else {
@@ -355,7 +357,8 @@ pub fn enumeration(data: &[u8]) {
     let _ = shown.and_then(|document| document.render());
 }
 
-/// A whole source as one slice: for each file the length of its path u16, the path, its length u32, its bytes.
+/// A whole source as one slice: for each file the length of its path u16, the path, its length u32, its
+/// bytes.
 pub fn array(data: &[u8]) {
     let options = Options {
         cache_size: 16 << 20,

@@ -1,6 +1,7 @@
 //! What an input makes the program allocate, so that a target can hold it against the input's length.
 //!
-//! The sanitizers, which would watch `malloc`, are not used; the counts are those of the thread that runs the target.
+//! The sanitizers, which would watch `malloc`, are not used; the counts are those of the thread that runs the
+//! target.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,10 +1,12 @@
-//! Mutations of a whole source that know its files: the bytes behind a generic tile, the numbers of a footer, the headers of chunks.
+//! Mutations of a whole source that know its files: the bytes behind a generic tile, the numbers of a footer,
+//! the headers of chunks.
 
 use super::bare::{FRONT, bare_tile, whole_tile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The fuzzer's own mutation: of a buffer, the length of its content and the most that it may become; gives the new length.
+/// The fuzzer's own mutation: of a buffer, the length of its content and the most that it may become; gives
+/// the new length.
 pub type Blind = fn(&mut [u8], usize, usize) -> usize;
 
 /// Numbers that lengths and counts go wrong at.

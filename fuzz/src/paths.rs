@@ -9,7 +9,8 @@ use tiledbfs::format::schema::{Dimension, Schema};
 use tiledbfs::tree::{ranges, times};
 use tiledbfs::view::DimRange;
 
-/// The length of a schema's body u16, that body, and a name. What a name stands for lies in the domain, and written as numbers it is the same.
+/// The length of a schema's body u16, that body, and a name. What a name stands for lies in the domain, and
+/// written as numbers it is the same.
 pub fn paths(data: &[u8]) {
     let mut c = Cursor::new(data);
     let Ok(length) = c.u16("length") else { return };

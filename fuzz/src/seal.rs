@@ -13,7 +13,8 @@ fn is_seal(filter: &Filter) -> bool {
     )
 }
 
-/// Applies the checksums and the encryption at the end of `pipeline` to the streams of a chunk as they are before them.
+/// Applies the checksums and the encryption at the end of `pipeline` to the streams of a chunk as they are
+/// before them.
 pub fn seal(pipeline: &Pipeline, metadata: &[u8], data: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut metadata, mut data) = (metadata.to_vec(), data.to_vec());
     let seals = pipeline.filters.iter().rev().take_while(|f| is_seal(f)).count();

@@ -17,8 +17,8 @@ const ARRAYS: usize = 4;
 /// Bytes read at the beginning and at the end of each content.
 const BYTES: u64 = 16 << 10;
 
-/// Reads columns of the arrays in `storage`, as of now and as of the first fragment's time. An error must not be a bug's, and lengths must
-/// hold.
+/// Reads columns of the arrays in `storage`, as of now and as of the first fragment's time. An error must not
+/// be a bug's, and lengths must hold.
 pub fn views(storage: &MemoryStorage) {
     let mut paths = BTreeSet::new();
     for (path, _) in storage.files() {

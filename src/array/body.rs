@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file that is one generic tile and never changes. A small body is decoded whole; of a large one each chunk when it is needed, which
-/// then is in the cache.
+/// A file that is one generic tile and never changes. A small body is decoded whole; of a large one each
+/// chunk when it is needed, which then is in the cache.
 pub enum GenericFile {
     /// The body of a small one.
     Whole(Vec<u8>),
@@ -23,7 +23,8 @@ impl GenericFile {
     /// The most bytes of a small body.
     pub const SMALL: u64 = 64 << 10;
 
-    /// Opens the file at `path`. A large one is held open if `hold` says so, so that deleting it does not matter.
+    /// Opens the file at `path`. A large one is held open if `hold` says so, so that deleting it does not
+    /// matter.
     pub fn open(
         engine: &Arc<Engine>,
         path: &Path,

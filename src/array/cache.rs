@@ -1,14 +1,15 @@
 //! The one cache of decoded chunks, chunk indexes and the text of large documents, bounded in bytes.
 //!
-//! What is being decoded counts against the bound, and is decoded once however many readers want it: the first becomes its loader, the
-//! others wait for the result, success or failure. Failures are not kept.
+//! What is being decoded counts against the bound, and is decoded once however many readers want it: the
+//! first becomes its loader, the others wait for the result, success or failure. Failures are not kept.
 //!
-//! Two lists share the bound. What sequential readers pass through ([`Keep::Passing`]) is soon read by nobody, since the kernel keeps its own
-//! copy. It gets a small share, so that it neither drives out what may be read again nor touches new memory all the time: page faults would cost
-//! half as much as decoding.
+//! Two lists share the bound. What sequential readers pass through ([`Keep::Passing`]) is soon read by
+//! nobody, since the kernel keeps its own copy. It gets a small share, so that it neither drives out what may
+//! be read again nor touches new memory all the time: page faults would cost half as much as decoding.
 //!
-//! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be waiting for. What is made of other
-//! entries, such as the text of documents, is asked for with [`ChunkCache::derive`], whose loader holds none.
+//! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be
+//! waiting for. What is made of other entries, such as the text of documents, is asked for with
+//! [`ChunkCache::derive`], whose loader holds none.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::chunk::ChunkIndex;
@@ -28,7 +29,8 @@ const LEAST: u64 = 32 << 20;
 /// What is held may always have this much more.
 const LITTLE: u64 = 64 << 10;
 
-/// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count within it.
+/// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count
+/// within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     /// A file of tiles, or a generic tile.
@@ -83,7 +85,8 @@ pub enum Keep {
 /// A cached thing. Cloning shares it.
 #[derive(Debug, Clone)]
 pub enum Item {
-    /// A decoded chunk, with the rebuilt offsets (little-endian u64, relative to the tile) where the chunk embeds them.
+    /// A decoded chunk, with the rebuilt offsets (little-endian u64, relative to the tile) where the chunk
+    /// embeds them.
     Chunk {
         /// Unfiltered bytes.
         data: Arc<Vec<u8>>,
@@ -130,9 +133,9 @@ const PASSING_MOST: u64 = 16 << 20;
 /// The least number of entries that the share has room for.
 const PASSING_ENTRIES: u64 = 32;
 
-/// What is kept of what passes for each processor, of its share: this many entries or this many bytes, whichever is more. That is
-/// as much as a processor decodes while another reads the rest of the chunk that their requests have in common, and little enough to stay in
-/// the processors' own caches.
+/// What is kept of what passes for each processor, of its share: this many entries or this many bytes,
+/// whichever is more. That is as much as a processor decodes while another reads the rest of the chunk that
+/// their requests have in common, and little enough to stay in the processors' own caches.
 const PASSING_ENTRIES_EACH: usize = 32;
 const PASSING_EACH: u64 = 2 << 20;
 
@@ -263,8 +266,8 @@ impl ChunkCache {
         self.capacity
     }
 
-    /// Fails where decoding something of `bytes` bytes would take much more memory than the cache may: what the file declares is believed no
-    /// further, however consistent it is.
+    /// Fails where decoding something of `bytes` bytes would take much more memory than the cache may: what
+    /// the file declares is believed no further, however consistent it is.
     pub fn check_size(&self, bytes: u64) -> Result<()> {
         let most = self.capacity.max(LEAST).saturating_add(ALLOWANCE);
         if bytes > most {
@@ -300,8 +303,8 @@ impl ChunkCache {
         self.stats.cache_bytes.set(state.bytes);
     }
 
-    /// Counts `bytes` bytes that are held outside of the cache against its bound, until they are [released](ChunkCache::release).
-    /// `LimitExceeded` where that came to more than half of it.
+    /// Counts `bytes` bytes that are held outside of the cache against its bound, until they are
+    /// [released](ChunkCache::release). `LimitExceeded` where that came to more than half of it.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         let mut state = lock(&self.state);
         let most = self.capacity.max(LEAST) / 2;
@@ -317,7 +320,8 @@ impl ChunkCache {
         Ok(())
     }
 
-    /// Counts `bytes` bytes that work in progress takes outside of the cache against its bound, as long as the answer lives.
+    /// Counts `bytes` bytes that work in progress takes outside of the cache against its bound, as long as
+    /// the answer lives.
     pub fn borrow(&self, bytes: u64) -> Borrowed<'_> {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_add(bytes);
@@ -349,8 +353,9 @@ impl ChunkCache {
             || state.passing_bytes > bytes && state.passing.len() > entries
     }
 
-    /// The entry for `key`, or what `load` makes of it, expected to take `estimate` bytes. Waits for room where loads in progress
-    /// take up all of it; an entry larger than the whole cache is loaded alone and not kept.
+    /// The entry for `key`, or what `load` makes of it, expected to take `estimate` bytes. Waits for room
+    /// where loads in progress take up all of it; an entry larger than the whole cache is loaded alone and
+    /// not kept.
     pub fn get(
         &self,
         key: Key,
@@ -361,8 +366,8 @@ impl ChunkCache {
         self.fetch(key, estimate, self.kept(estimate, keep), load)
     }
 
-    /// The same for what `load` makes of other entries of the cache, which has `size` bytes in the end: little, since it is counted only
-    /// when it is there.
+    /// The same for what `load` makes of other entries of the cache, which has `size` bytes in the end:
+    /// little, since it is counted only when it is there.
     pub fn derive(
         &self,
         key: Key,
@@ -373,7 +378,8 @@ impl ChunkCache {
         self.fetch(key, 0, self.kept(size, keep), load)
     }
 
-    /// What `load` makes of other entries of the cache, with the bytes that it takes; about `size`, it says beforehand.
+    /// What `load` makes of other entries of the cache, with the bytes that it takes; about `size`, it says
+    /// beforehand.
     pub fn made<T: Send + Sync + 'static>(
         &self,
         key: Key,
@@ -451,8 +457,8 @@ impl ChunkCache {
         result
     }
 
-    /// Drops entries, those that pass beyond what is of use and then the least recently used, until `wanted` more bytes fit or nothing
-    /// is left to drop.
+    /// Drops entries, those that pass beyond what is of use and then the least recently used, until `wanted`
+    /// more bytes fit or nothing is left to drop.
     fn evict(&self, state: &mut State, wanted: u64) {
         let full = |state: &State| state.bytes.saturating_add(wanted) > self.capacity;
         while self.passes_too_much(state) && state.drop_passing()

@@ -7,8 +7,8 @@ pub struct CellSlice<'a> {
     pub count: usize,
     /// Their values as stored, little-endian, one cell after the other.
     pub values: &'a [u8],
-    /// Var-sized: where each cell begins, and where the last one ends, in bytes from anywhere: `values` starts with the
-    /// first. None for cells of a fixed size.
+    /// Var-sized: where each cell begins, and where the last one ends, in bytes from anywhere: `values`
+    /// starts with the first. None for cells of a fixed size.
     pub starts: Option<&'a [u64]>,
     /// Nullable: one byte a cell, 0 for null. None where no cell can be null.
     pub validity: Option<&'a [u8]>,

@@ -1,4 +1,5 @@
-//! The cells of one field in order: those of a fragment as they are stored, those of a view as a reader gets them.
+//! The cells of one field in order: those of a fragment as they are stored, those of a view as a reader gets
+//! them.
 
 use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
@@ -10,8 +11,9 @@ use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The cells of one field, as up to three seekable sequences of bytes: values one after the other, where each var-sized cell begins (with one
-/// entry more than there are cells, little-endian u64), and one byte of validity a cell. Everything that is shown of an array is made of these.
+/// The cells of one field, as up to three seekable sequences of bytes: values one after the other, where each
+/// var-sized cell begins (with one entry more than there are cells, little-endian u64), and one byte of
+/// validity a cell. Everything that is shown of an array is made of these.
 pub trait Cells: Send + Sync {
     /// How many.
     fn count(&self) -> u64;
@@ -47,7 +49,8 @@ impl dyn Cells + '_ {
         Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
     }
 
-    /// The values of var-sized cells one after the other, and where in them each begins and the last one ends.
+    /// The values of var-sized cells one after the other, and where in them each begins and the last one
+    /// ends.
     pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut starts = self.starts(cells)?;
         let first = starts.first().copied().unwrap_or(0);
@@ -81,7 +84,8 @@ impl dyn Cells + '_ {
     }
 }
 
-/// The cells of a field of a fragment in the order on disk. Files are opened when they are first read, and stay open unless that is not wanted.
+/// The cells of a field of a fragment in the order on disk. Files are opened when they are first read, and
+/// stay open unless that is not wanted.
 pub struct FragmentCells {
     column: Column,
     count: u64,
@@ -100,7 +104,8 @@ impl FragmentCells {
         }
     }
 
-    /// The same; unless `hold`, files are let go after each read, so that those of very many fragments are not open at once.
+    /// The same; unless `hold`, files are let go after each read, so that those of very many fragments are
+    /// not open at once.
     #[must_use]
     pub fn holding(self, hold: bool) -> Self {
         FragmentCells { hold, ..self }

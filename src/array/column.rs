@@ -32,7 +32,8 @@ pub struct Column {
     field: Field,
 }
 
-/// The tiles of a data file, in the cache's numbering of what is in a file; generic tiles are numbered by their offsets.
+/// The tiles of a data file, in the cache's numbering of what is in a file; generic tiles are numbered by
+/// their offsets.
 const TILES: u64 = u64::MAX;
 
 fn overflow() -> Error {
@@ -110,7 +111,8 @@ impl Column {
         contents
     }
 
-    /// Bytes of `content` of all tiles (`tile` None; offsets have one entry more than cells) or of one. Decodes no data tile.
+    /// Bytes of `content` of all tiles (`tile` None; offsets have one entry more than cells) or of one.
+    /// Decodes no data tile.
     pub fn len(&self, content: Content, tile: Option<u64>) -> Result<u64> {
         self.length(content, tile).map_err(|e| self.info.place(e))
     }
@@ -242,7 +244,8 @@ impl Column {
 struct Zipped {
     dimension: u64,
     dimensions: u64,
-    /// Whether a tile holds all values of the first dimension, then all of the second, and so on; otherwise tuples.
+    /// Whether a tile holds all values of the first dimension, then all of the second, and so on; otherwise
+    /// tuples.
     split: bool,
 }
 
@@ -298,8 +301,9 @@ impl OpenColumn {
         self.read_into(range, sink).map_err(|e| self.place(e))
     }
 
-    /// Appends where each of `cells` of tile `tile`, which has them, begins among the values of all tiles, and where the last of them ends. Of a
-    /// column that was opened whole for its offsets; decodes no other tile.
+    /// Appends where each of `cells` of tile `tile`, which has them, begins among the values of all tiles,
+    /// and where the last of them ends. Of a column that was opened whole for its offsets; decodes no other
+    /// tile.
     pub fn starts(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
         self.starts_in(tile, cells, keep, out).map_err(|e| self.place(e))
     }
@@ -348,7 +352,8 @@ impl OpenColumn {
         }
     }
 
-    /// Splits `range` of a column of `cell_size` bytes a cell by tiles: tile, its cells, and the bytes of it that are wanted.
+    /// Splits `range` of a column of `cell_size` bytes a cell by tiles: tile, its cells, and the bytes of it
+    /// that are wanted.
     fn by_tile(
         &self,
         range: Range<u64>,
@@ -359,7 +364,8 @@ impl OpenColumn {
         if let Some(tile) = self.tile {
             return read(tile, geometry.cells_of(tile), range);
         }
-        // The whole column's length was computed without overflow, and no tile is longer than the first, which is part of it unless it is the only one.
+        // The whole column's length was computed without overflow, and no tile is longer than the first,
+        // which is part of it unless it is the only one.
         let tile_size = geometry.cells_of(0).max(1).saturating_mul(cell_size).max(1);
         let mut position = range.start;
         while position < range.end {
@@ -423,7 +429,8 @@ impl OpenColumn {
         self.var_part(tile)?.read(tile, size, range, sink)
     }
 
-    /// The file of values, with the codec that fits tile `tile`: offsets are embedded where the offsets tile has no chunks.
+    /// The file of values, with the codec that fits tile `tile`: offsets are embedded where the offsets tile
+    /// has no chunks.
     fn var_part(&self, tile: u64) -> Result<Cow<'_, PartFile>> {
         let part = opened(&self.var)?;
         if self.embeds && opened(&self.fixed)?.stored_chunks(tile)? == 0 {

@@ -1,11 +1,11 @@
 //! Delete conditions evaluated on cells of a fragment, as libtiledb does it.
 //!
-//! A stored condition says which cells are kept. It is evaluated on a bitmap of cells that is all ones at first. In
-//! mode AND a comparison clears the bits of cells for which it does not hold, in mode OR it sets those of cells for
-//! which it does; a null holds in no comparison. An AND evaluates its children in mode AND: on the bitmap itself, or
-//! in mode OR on a fresh one of ones, which is then or-ed to it. An OR evaluates its children in mode OR on a fresh
-//! bitmap of zeros, which is then and-ed. A comparison of a field that the fragment lacks clears the whole bitmap that
-//! it is evaluated on, whatever its mode.
+//! A stored condition says which cells are kept. It is evaluated on a bitmap of cells that is all ones at
+//! first. In mode AND a comparison clears the bits of cells for which it does not hold, in mode OR it sets
+//! those of cells for which it does; a null holds in no comparison. An AND evaluates its children in mode
+//! AND: on the bitmap itself, or in mode OR on a fresh one of ones, which is then or-ed to it. An OR
+//! evaluates its children in mode OR on a fresh bitmap of zeros, which is then and-ed. A comparison of a
+//! field that the fragment lacks clears the whole bitmap that it is evaluated on, whatever its mode.
 
 use super::cell_slice::CellSlice;
 use super::field::{Field, Role};
@@ -39,7 +39,8 @@ pub struct BoundCondition {
     /// For each field of the condition, where in `fields` it is; None where the fragment lacks it.
     columns: Vec<Option<usize>>,
     fields: Vec<usize>,
-    /// Which cells alone are concerned: those written at this time or before. With where in `fields` the timestamps are.
+    /// Which cells alone are concerned: those written at this time or before. With where in `fields` the
+    /// timestamps are.
     until: Option<(u64, usize)>,
 }
 
@@ -104,19 +105,19 @@ impl Comparison {
 impl ViewCondition {
     /// Makes a condition ready for reading an array whose schema is `view`.
     ///
-    /// Fails where libtiledb cannot read the array either: fields that the schema lacks or has with values of another
-    /// size, null tests of fields of numbers, sets of no members, types that cannot be compared.
+    /// Fails where libtiledb cannot read the array either: fields that the schema lacks or has with values of
+    /// another size, null tests of fields of numbers, sets of no members, types that cannot be compared.
     pub fn new(condition: &Condition, view: &Schema) -> Result<ViewCondition> {
         let mut fields = Vec::new();
         let root = node(condition, view, &mut fields)?;
         Ok(ViewCondition { root, fields })
     }
 
-    /// Binds it to a fragment with these fields. With `until` only cells that were written at that time or before are
-    /// concerned; the fragment then has to store timestamps.
+    /// Binds it to a fragment with these fields. With `until` only cells that were written at that time or
+    /// before are concerned; the fragment then has to store timestamps.
     ///
-    /// Fails where libtiledb misreads the array, because an attribute of a fixed size was of another type, or nullable
-    /// or not, when the fragment was written.
+    /// Fails where libtiledb misreads the array, because an attribute of a fixed size was of another type, or
+    /// nullable or not, when the fragment was written.
     pub fn bind(self: &Arc<Self>, fields: &[Field], until: Option<u64>) -> Result<BoundCondition> {
         let mut used = Vec::new();
         let columns = self.fields.iter().map(|field| {
@@ -169,8 +170,8 @@ impl ViewField {
         })
     }
 
-    /// Where among the fields of a fragment it is. None where it is not, or is var-sized in one of fragment and view
-    /// alone. Fails where it is of another type.
+    /// Where among the fields of a fragment it is. None where it is not, or is var-sized in one of fragment
+    /// and view alone. Fails where it is of another type.
     fn find(&self, fields: &[Field]) -> Result<Option<usize>> {
         let same_field = |field: &&Field| {
             let role = match self.is_attribute {
@@ -206,8 +207,8 @@ impl BoundCondition {
         &self.fields
     }
 
-    /// Clears the flags of cells that the condition deletes. `cells` are those of [`BoundCondition::fields`], in that
-    /// order, as many of each as there are flags.
+    /// Clears the flags of cells that the condition deletes. `cells` are those of [`BoundCondition::fields`],
+    /// in that order, as many of each as there are flags.
     pub fn evaluate(&self, cells: &[CellSlice<'_>], keep: &mut [bool]) {
         let root = &self.condition.root;
         let Some((until, times)) = self.until else {

@@ -16,7 +16,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a delete or update file says: which cells are kept, and in an update the values assigned to the others.
+/// What a delete or update file says: which cells are kept, and in an update the values assigned to the
+/// others.
 pub type StoredCondition = (Condition, Option<Vec<UpdateValue>>);
 
 /// Parses the unfiltered body of the delete or update file called `name`.
@@ -84,8 +85,8 @@ impl DeleteFile {
     }
 }
 
-/// A delete, ready for reading an array with one schema. An update counts as one, as with libtiledb: the cells that
-/// it selects are gone, and what it assigns is not looked at.
+/// A delete, ready for reading an array with one schema. An update counts as one, as with libtiledb: the
+/// cells that it selects are gone, and what it assigns is not looked at.
 pub struct Delete {
     /// Its file.
     pub file: DeleteFile,
@@ -94,8 +95,9 @@ pub struct Delete {
     shown: String,
 }
 
-/// The deletes that a reader of `times` carries out in a sparse array whose schema in force is `view`, oldest first.
-/// Fails where one of them cannot be decoded, or not be evaluated with that schema, as [`ViewCondition::new`] says.
+/// The deletes that a reader of `times` carries out in a sparse array whose schema in force is `view`, oldest
+/// first. Fails where one of them cannot be decoded, or not be evaluated with that schema, as
+/// [`ViewCondition::new`] says.
 pub fn in_force(
     engine: &Engine,
     key: Option<&EncryptionKey>,
@@ -119,9 +121,9 @@ pub fn in_force(
         .collect()
 }
 
-/// The conditions that `deletes` ask to be evaluated on the cells of a fragment: not those from before it was written,
-/// nor those that a consolidation has carried out already. Of a fragment that stores timestamps, and was written in
-/// part after a delete, the condition takes the older cells only.
+/// The conditions that `deletes` ask to be evaluated on the cells of a fragment: not those from before it was
+/// written, nor those that a consolidation has carried out already. Of a fragment that stores timestamps, and
+/// was written in part after a delete, the condition takes the older cells only.
 pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<BoundCondition>> {
     let (start, end) = info.name.timestamps;
     let has = |role| info.fields.iter().any(|field| field.role == role);
@@ -187,7 +189,8 @@ mod tests {
         format!("__{stamp}_{stamp}_{stamp:032x}_22.{extension}")
     }
 
-    /// Deletes at 5 and 3, the latter in a consolidated commit file that has a copy of the former as well, and an update at 7.
+    /// Deletes at 5 and 3, the latter in a consolidated commit file that has a copy of the former as well,
+    /// and an update at 7.
     fn engine() -> Arc<Engine> {
         let mut storage = MemoryStorage::new();
         let file = |field: &str| generic(&condition(field).bytes);

@@ -96,12 +96,14 @@ impl Engine {
             .map(|(_, key)| key)
     }
 
-    /// Opens a file that never changes once it exists, or finds it still open. One that has changed nevertheless is opened anew.
+    /// Opens a file that never changes once it exists, or finds it still open. One that has changed
+    /// nevertheless is opened anew.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         self.files.open_kept(path)
     }
 
-    /// Decodes the generic tile at `offset` whole. `LimitExceeded` for more than the cache allows to be decoded at once.
+    /// Decodes the generic tile at `offset` whole. `LimitExceeded` for more than the cache allows to be
+    /// decoded at once.
     pub fn generic_tile(
         &self,
         blob: &dyn Blob,
@@ -122,13 +124,14 @@ impl Engine {
         self.files.let_go(|file| file.starts_with(path));
     }
 
-    /// The number in the cache of what is called `number` in a file. Another state of the file gives another, so that chunks of two states are
-    /// never mixed: 64 bits of a keyed hash, which no file can aim at.
+    /// The number in the cache of what is called `number` in a file. Another state of the file gives another,
+    /// so that chunks of two states are never mixed: 64 bits of a keyed hash, which no file can aim at.
     pub fn object(&self, blob: &dyn Blob, number: u64) -> u64 {
         self.objects.hash_one((blob.display(), blob.version(), number))
     }
 
-    /// The number in the cache of what `name` names, made of the source in a state that is part of the name: 64 bits of a keyed hash.
+    /// The number in the cache of what `name` names, made of the source in a state that is part of the name:
+    /// 64 bits of a keyed hash.
     pub fn number(&self, name: &impl Hash) -> u64 {
         self.objects.hash_one(name)
     }
@@ -163,7 +166,8 @@ impl Engine {
         self.cache.put(Key::text(number), text);
     }
 
-    /// Notes that the metadata of a fragment, of `bytes` bytes, was read and put into `cell`, and lets go of what was read longest ago.
+    /// Notes that the metadata of a fragment, of `bytes` bytes, was read and put into `cell`, and lets go of
+    /// what was read longest ago.
     pub fn keep_fragment(&self, cell: &Arc<FragmentCell>, bytes: u64) {
         let mut kept = lock(&self.fragments);
         kept.fragments.push_back((Arc::downgrade(cell), bytes));

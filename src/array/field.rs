@@ -44,7 +44,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// The fields of a fragment with this schema and numbering, in the order of their slots; dimensions inside zipped coordinates come last.
+    /// The fields of a fragment with this schema and numbering, in the order of their slots; dimensions
+    /// inside zipped coordinates come last.
     pub fn all(schema: &Schema, slots: &Slots, dense: bool) -> Vec<Field> {
         let attributes = schema.attributes.iter().enumerate().map(|(i, attribute)| Field {
             name: attribute.name.clone(),
@@ -109,7 +110,8 @@ impl Field {
         fields
     }
 
-    /// Bytes of a cell; None when var-sized. For a dimension inside zipped coordinates, those of its own value.
+    /// Bytes of a cell; None when var-sized. For a dimension inside zipped coordinates, those of its own
+    /// value.
     pub fn cell_size(&self) -> Option<u64> {
         self.cell_val_num.cell_size(self.datatype)
     }
@@ -146,8 +148,8 @@ impl Field {
         }
     }
 
-    /// Whether string RLE or dictionary encoding as its first filter may embed the offsets in the values; whether they
-    /// do, the offsets tile tells by having no chunks.
+    /// Whether string RLE or dictionary encoding as its first filter may embed the offsets in the values;
+    /// whether they do, the offsets tile tells by having no chunks.
     pub fn may_embed_offsets(&self, schema: &Schema) -> bool {
         let Some(Filter::Compression { codec, .. }) = self.data_filters(schema).filters.first() else {
             return false;
@@ -164,7 +166,8 @@ impl Field {
         self.data_filters(schema).filters.iter().any(lossy)
     }
 
-    /// The filters of one of its files, as the schema has them. `None` for a validity file in a schema without validity filters.
+    /// The filters of one of its files, as the schema has them. `None` for a validity file in a schema
+    /// without validity filters.
     pub fn filters<'s>(&'s self, schema: &'s Schema, part: Part) -> Option<&'s Pipeline> {
         match (part, self.cell_size()) {
             (Part::Fixed, None) => Some(&schema.offsets_filters),
@@ -173,7 +176,8 @@ impl Field {
         }
     }
 
-    /// How the tiles of one of its files are filtered. `None` for a validity file in a schema without validity filters.
+    /// How the tiles of one of its files are filtered. `None` for a validity file in a schema without
+    /// validity filters.
     pub fn codec(&self, schema: &Schema, part: Part, writer: &Writer) -> Option<TileCodec> {
         let (datatype, cell_size) = match (part, self.cell_size()) {
             (Part::Fixed, Some(cell_size)) => {
@@ -209,8 +213,8 @@ impl Field {
 pub struct Writer {
     /// Format version of the fragment.
     pub fragment_version: u32,
-    /// Format version of the library: that of the generic tiles in the fragment's metadata. Libraries of 20 and later tell each filter the type that
-    /// the one before it put out; before, all were told the field's.
+    /// Format version of the library: that of the generic tiles in the fragment's metadata. Libraries of 20
+    /// and later tell each filter the type that the one before it put out; before, all were told the field's.
     pub library_version: u32,
     /// Whether tiles are encrypted.
     pub encrypted: bool,

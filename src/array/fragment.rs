@@ -23,8 +23,8 @@ use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 /// The most bytes of a footer: schemas of thousands of fields have footers of some hundred KiB.
 const MAX_FOOTER: u64 = 16 << 20;
 
-/// The most bytes of the metadata of versions 1 and 2, unfiltered: lists of a million tiles of eight fields. They are in memory as long as
-/// the array is.
+/// The most bytes of the metadata of versions 1 and 2, unfiltered: lists of a million tiles of eight fields.
+/// They are in memory as long as the array is.
 const MAX_LEGACY: u64 = 64 << 20;
 
 /// What tells whether a fragment matters to a reader; remembered as long as the fragment is.
@@ -108,7 +108,8 @@ impl Fragment {
         Ok(info)
     }
 
-    /// The same for a look that does not count as use: very many fragments can be looked at without holding what they say in memory.
+    /// The same for a look that does not count as use: very many fragments can be looked at without holding
+    /// what they say in memory.
     pub fn look(&self) -> Result<Arc<FragmentInfo>> {
         let known = self.opened().clone();
         known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
@@ -140,13 +141,15 @@ impl Fragment {
         })
     }
 
-    /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is not.
+    /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is
+    /// not.
     fn incomplete(&self, error: Error) -> Error {
         incomplete(&self.engine, &self.path, error)
     }
 
     fn read(&self) -> Result<FragmentInfo> {
-        // Not among the files that are kept open: of very many fragments most are opened for a look at the footer.
+        // Not among the files that are kept open: of very many fragments most are opened for a look at the
+        // footer.
         let file = self.engine.storage.open(&self.metadata_path())?;
         let mut room = [0; Tail::SIZE];
         let blob = Tail::new(&*file, &mut room)?;
@@ -210,8 +213,8 @@ impl Fragment {
         Ok((position, bytes))
     }
 
-    /// What the footer says without a schema, which in an encrypted array takes the key: footers are in the clear. None below
-    /// version 10, where it takes the schema to find the footer.
+    /// What the footer says without a schema, which in an encrypted array takes the key: footers are in the
+    /// clear. None below version 10, where it takes the schema to find the footer.
     pub fn clear_footer(&self) -> Result<Option<(FooterFront, FooterPosition)>> {
         if self.name.name_version < 10 {
             return Ok(None);
@@ -285,7 +288,8 @@ impl Fragment {
             }
         }
         .map_err(|e| e.in_part("footer").at(position.offset))?;
-        // A tile takes eight bytes at the least, so files bear out the number of tiles before anything is sized by it.
+        // A tile takes eight bytes at the least, so files bear out the number of tiles before anything is
+        // sized by it.
         for (slot, &size) in footer.file_sizes.iter().enumerate() {
             if size > 0 && size / 8 < geometry.tile_num {
                 return Err(Error::corrupt(format!(

@@ -172,7 +172,8 @@ impl FragmentInfo {
         self.geometry.tile_num == 0 || self.file_size(field.slot, Part::Fixed) > 0
     }
 
-    /// The path of one of a field's files, relative to the source. `Corrupt` where the name would lead out of the fragment.
+    /// The path of one of a field's files, relative to the source. `Corrupt` where the name would lead out of
+    /// the fragment.
     pub fn file_path(&self, field: &Field, part: Part) -> Result<PathBuf> {
         let base = field.file_base();
         let internal = !matches!(field.role, Role::Attribute(_) | Role::Dimension(_));
@@ -244,7 +245,8 @@ impl FragmentInfo {
         Ok((sums, list))
     }
 
-    /// Fails where there are very many tiles and the file of a slot is too small for them, whatever the metadata says its size is.
+    /// Fails where there are very many tiles and the file of a slot is too small for them, whatever the
+    /// metadata says its size is.
     fn check_tiles(&self, slot: usize) -> Result<()> {
         /// Fewer are counted before the file is looked at.
         const MANY: u64 = 1 << 20;
@@ -282,8 +284,8 @@ impl FragmentInfo {
         )
     }
 
-    /// Paths of the delete and update files that a consolidation has carried out on its cells already, relative to the
-    /// array, as stored. None below version 16.
+    /// Paths of the delete and update files that a consolidation has carried out on its cells already,
+    /// relative to the array, as stored. None below version 16.
     pub fn processed_conditions(&self) -> Result<Option<Vec<Vec<u8>>>> {
         let FragmentMetadata::Footer(footer, _) = &self.metadata else {
             return Ok(None);
@@ -295,8 +297,8 @@ impl FragmentInfo {
             .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))
     }
 
-    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for more than the cache allows to
-    /// be decoded at once.
+    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for
+    /// more than the cache allows to be decoded at once.
     pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;

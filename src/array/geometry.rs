@@ -147,7 +147,8 @@ pub(crate) fn mask(datatype: Datatype) -> u64 {
     }
 }
 
-/// A little-endian integer of up to eight bytes, as the low bits of a u64. `Corrupt` for what is no integer of that type.
+/// A little-endian integer of up to eight bytes, as the low bits of a u64. `Corrupt` for what is no integer
+/// of that type.
 pub(crate) fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
     let integral = matches!(
         datatype.kind(),

@@ -63,14 +63,16 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     }
 }
 
-/// Whether members were ever registered in the group at `path`. Not before TileDB 2.8, and not where `__group` is empty.
+/// Whether members were ever registered in the group at `path`. Not before TileDB 2.8, and not where
+/// `__group` is empty.
 fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
     let entries = list_or_empty(engine, &path.join(GROUP_DIRECTORY))?;
     Ok(entries.iter().any(|entry| entry.entry_type == EntryType::File))
 }
 
-/// Whether the directory at `at` in a group is a member of it without being registered: where nothing ever was registered (`any`), every array
-/// and group in it; else a group in which nothing ever was, for it holds registered members.
+/// Whether the directory at `at` in a group is a member of it without being registered: where nothing ever
+/// was registered (`any`), every array and group in it; else a group in which nothing ever was, for it holds
+/// registered members.
 pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
     match classify(engine, at) {
         Ok(ObjectKind::Group) => any || has_details(engine, at).is_ok_and(|has| !has),
@@ -91,7 +93,8 @@ pub struct OpenGroup {
 pub struct Members {
     /// What its details say.
     pub group: Result<Group>,
-    /// What may be shown: registered members that lie inside the source, and behind them the other directories of the group.
+    /// What may be shown: registered members that lie inside the source, and behind them the other
+    /// directories of the group.
     pub places: Vec<MemberPlace>,
     /// Whether nothing ever was registered.
     pub unregistered: bool,
@@ -110,7 +113,8 @@ pub struct MemberPlace {
 }
 
 impl OpenGroup {
-    /// The group at `path` of the source at `root`, which absolute URIs of members are compared with. Reads nothing.
+    /// The group at `path` of the source at `root`, which absolute URIs of members are compared with. Reads
+    /// nothing.
     pub fn new(engine: Arc<Engine>, path: PathBuf, root: PathBuf) -> Self {
         let directories = vec![path.clone(), path.join(GROUP_DIRECTORY)];
         OpenGroup {
@@ -189,11 +193,13 @@ impl OpenGroup {
     }
 }
 
-/// Bytes of memory that a member takes besides its names, and the most that those of a group may take together: some 100,000 members.
+/// Bytes of memory that a member takes besides its names, and the most that those of a group may take
+/// together: some 100,000 members.
 const MEMBER: u64 = 256;
 const MAX_MEMBERS: u64 = 32 << 20;
 
-/// Reads the details of the group at `path`: its registered members. For others see [`is_unregistered_member`].
+/// Reads the details of the group at `path`: its registered members. For others see
+/// [`is_unregistered_member`].
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let directory = path.join(GROUP_DIRECTORY);
     let entries = list_or_empty(engine, &directory)?;
@@ -261,8 +267,8 @@ pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
     Ok(in_force.map(|file| file.path.clone()).collect())
 }
 
-/// Where a member of the group at `group` lies, relative to the source; None where that is outside of it. `root` is the source's own path, which absolute
-/// URIs are compared with.
+/// Where a member of the group at `group` lies, relative to the source; None where that is outside of it.
+/// `root` is the source's own path, which absolute URIs are compared with.
 pub fn member_path(root: &Path, group: &Path, member: &GroupMember) -> Option<PathBuf> {
     let uri = Path::new(OsStr::from_bytes(&member.uri));
     let path = if member.relative {
@@ -295,7 +301,8 @@ fn normalise(path: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
-/// The name under which a member is shown: its own, or the last segment of its URI. None where it has neither.
+/// The name under which a member is shown: its own, or the last segment of its URI. None where it has
+/// neither.
 pub fn member_name(member: &GroupMember) -> Option<&[u8]> {
     match &member.name {
         Some(name) if !name.is_empty() => Some(name),

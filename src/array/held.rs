@@ -1,4 +1,5 @@
-//! Bytes that are held in memory because nothing can make them again: documents that change, while they are open.
+//! Bytes that are held in memory because nothing can make them again: documents that change, while they are
+//! open.
 
 use super::engine::Engine;
 use crate::error::Result;
@@ -11,8 +12,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Holds `bytes`, which `object` names; all who hold the same share them. `LimitExceeded` where there are too many besides what is held
-    /// already.
+    /// Holds `bytes`, which `object` names; all who hold the same share them. `LimitExceeded` where there are
+    /// too many besides what is held already.
     pub fn new(engine: &Arc<Engine>, object: u64, bytes: Arc<Vec<u8>>) -> Result<Arc<Held>> {
         let mut all = engine.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = all.get(&object).and_then(Weak::upgrade) {

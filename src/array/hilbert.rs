@@ -1,8 +1,8 @@
 //! Places of cells on the Hilbert curve.
 //!
 //! With D dimensions each coordinate becomes one of 2^b buckets, b = 63 / D. A number's bucket is
-//! `(coordinate - low) / (high - low) * (2^b - 1)`, all of it in f64, rounded down; a text's is made of its first
-//! bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
+//! `(coordinate - low) / (high - low) * (2^b - 1)`, all of it in f64, rounded down; a text's is made of its
+//! first bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
 
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::schema::{Dimension, Schema};
@@ -27,8 +27,8 @@ enum Axis {
     },
 }
 
-/// A coordinate, or a bound of a domain, as libtiledb takes it into its computations: rounded to f64 before anything
-/// else.
+/// A coordinate, or a bound of a domain, as libtiledb takes it into its computations: rounded to f64 before
+/// anything else.
 fn number(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
     macro_rules! number {
         ($type:ty) => {
@@ -64,8 +64,8 @@ impl Axis {
         }
     }
 
-    /// The bucket of a coordinate, of 2^`bits`. Coordinates outside the domain have buckets that there are not; those
-    /// of which nothing can be said have the first.
+    /// The bucket of a coordinate, of 2^`bits`. Coordinates outside the domain have buckets that there are
+    /// not; those of which nothing can be said have the first.
     fn bucket(&self, bits: u32, value: &[u8]) -> u64 {
         match self {
             // Bytes that are not ASCII set all bits above them, as chars with a sign do.
@@ -120,7 +120,8 @@ impl Curve {
         })
     }
 
-    /// How many bits a place has. The last bucket of a line is rounded up to 2^63, one bit more than the others.
+    /// How many bits a place has. The last bucket of a line is rounded up to 2^63, one bit more than the
+    /// others.
     pub(crate) fn place_bits(&self) -> u32 {
         match self.axes.len() {
             1 => 64,
@@ -133,8 +134,8 @@ impl Curve {
         self.axes.get(i).map_or(0, |axis| axis.bucket(self.bits, value))
     }
 
-    /// Where a cell lies on the curve. None where a distance is not finite, and for text that is not ASCII: there
-    /// it depends on the machine that wrote the cell.
+    /// Where a cell lies on the curve. None where a distance is not finite, and for text that is not ASCII:
+    /// there it depends on the machine that wrote the cell.
     pub(crate) fn certain_place(&self, cell: &[&[u8]]) -> Option<u64> {
         let certain = |(axis, value): (&Axis, &&[u8])| axis.is_certain(self.bits, value);
         if cell.len() != self.axes.len() || !self.axes.iter().zip(cell).all(certain) {
@@ -148,8 +149,8 @@ impl Curve {
         Some(place)
     }
 
-    /// Where cells lie on the curve, given the buckets of their coordinates: those in the first dimension, then those
-    /// in the second one, and so on. The buckets are overwritten.
+    /// Where cells lie on the curve, given the buckets of their coordinates: those in the first dimension,
+    /// then those in the second one, and so on. The buckets are overwritten.
     pub(crate) fn places(&self, buckets: &mut [u64], places: &mut [u64]) {
         let cells = places.len();
         // A line is its own curve.
@@ -179,8 +180,8 @@ impl Curve {
     }
 }
 
-/// Turns coordinates into the transpose of their place on the curve: all `cells` coordinates of the first dimension,
-/// then those of the next.
+/// Turns coordinates into the transpose of their place on the curve: all `cells` coordinates of the first
+/// dimension, then those of the next.
 fn transpose(axes: &mut [u64], cells: usize, bits: u32) {
     let (first, rest) = axes.split_at_mut(cells.min(axes.len()));
     for bit in (1..bits).rev() {

@@ -1,6 +1,7 @@
 //! What an array's directory holds at one moment: schemas, fragments, commits and metadata files.
 //!
-//! Only this can change in an array, so only this is ever looked at again. What of it a reader sees at a time is a [`super::snapshot::Snapshot`].
+//! Only this can change in an array, so only this is ever looked at again. What of it a reader sees at a time
+//! is a [`super::snapshot::Snapshot`].
 
 use super::deletes::DeleteFile;
 use super::engine::Engine;
@@ -185,7 +186,8 @@ pub struct ArrayListing {
     by_name: Vec<usize>,
     /// The newest timestamp of all, in milliseconds.
     pub mtime: u64,
-    /// The newest time of change of the directories that schemas, fragments and commits are in, in milliseconds.
+    /// The newest time of change of the directories that schemas, fragments and commits are in, in
+    /// milliseconds.
     pub changed: u64,
 }
 
@@ -224,8 +226,9 @@ fn stem(name: &[u8]) -> &[u8] {
 }
 
 impl ArrayListing {
-    /// Reads the directories of the array at `array`. Damaged commit files are logged and passed over, as are names that follow no grammar. `known` gives back
-    /// the fragments of an earlier listing, so that what was learned of them is kept; `make` makes those that are new.
+    /// Reads the directories of the array at `array`. Damaged commit files are logged and passed over, as are
+    /// names that follow no grammar. `known` gives back the fragments of an earlier listing, so that what was
+    /// learned of them is kept; `make` makes those that are new.
     pub fn read(
         engine: &Engine,
         array: &Path,
@@ -341,7 +344,8 @@ impl ArrayListing {
         self.fragments.get(*self.by_name.get(at.ok()?)?)
     }
 
-    /// The start and end stamps in the names of schemas, fragments, deletes and metadata, ascending, each once.
+    /// The start and end stamps in the names of schemas, fragments, deletes and metadata, ascending, each
+    /// once.
     pub fn instants(&self) -> Vec<u64> {
         let schemas = self.schemas.iter().filter(|schema| schema.name != LEGACY_SCHEMA);
         let deletes = self.deletes.iter().map(|delete| &delete.parsed);
@@ -396,7 +400,8 @@ fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<
     Ok(schemas)
 }
 
-/// Parses the name of a file that has no extension: with one it is something else, a file that was never finished for example.
+/// Parses the name of a file that has no extension: with one it is something else, a file that was never
+/// finished for example.
 pub fn whole_name(name: &str) -> Result<TimestampedName> {
     if name.contains('.') {
         return Err(Error::corrupt(format!("{name:?} has an extension")));
@@ -542,7 +547,8 @@ fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry])
 
 /// What the commit files say of fragments.
 struct Committed<'a> {
-    /// Names of commit files (`<fragment>.ok`, `<fragment>.wrt`) that exist or that a consolidated commit file contains.
+    /// Names of commit files (`<fragment>.ok`, `<fragment>.wrt`) that exist or that a consolidated commit
+    /// file contains.
     names: HashSet<Cow<'a, [u8]>>,
     /// Names of commit files that an ignore file takes out of consolidated ones.
     ignored: HashSet<Vec<u8>>,

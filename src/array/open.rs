@@ -78,7 +78,8 @@ impl Array {
         Some(hasher.finish())
     }
 
-    /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of one is read once.
+    /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of
+    /// one is read once.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         ArrayListing::read(&self.engine, &self.path, |path, name, parsed| {
             let known = before.and_then(|listing| listing.fragment(name));
@@ -95,8 +96,8 @@ impl Array {
         })
     }
 
-    /// What a reader sees who asks for a range of time: one that has no end, as `times` None, ends now. Now is remembered, so that as long as
-    /// nothing changes the same snapshot is given.
+    /// What a reader sees who asks for a range of time: one that has no end, as `times` None, ends now. Now
+    /// is remembered, so that as long as nothing changes the same snapshot is given.
     pub fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
         let (listing, times) = (self.listing()?, times.unwrap_or(TimeRange::ALL));
         if times.end != u64::MAX {
@@ -182,7 +183,8 @@ impl Array {
         Ok(directory.join(name))
     }
 
-    /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache allows to be decoded at once.
+    /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache
+    /// allows to be decoded at once.
     pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
         let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;

@@ -1,9 +1,9 @@
 //! The global order of cells, as keys that compare as the cells do.
 //!
-//! In row- and column-major order a key is made of the numbers of the tile along each dimension, in the tile order, and
-//! then of the places in the tile, in the cell order. In Hilbert order it is made of the place on the curve and then of
-//! the coordinates, first to last dimension. Where all of it takes at most 256 bits, as with most domains, a key is a
-//! few words; otherwise it is a string of bytes.
+//! In row- and column-major order a key is made of the numbers of the tile along each dimension, in the tile
+//! order, and then of the places in the tile, in the cell order. In Hilbert order it is made of the place on
+//! the curve and then of the coordinates, first to last dimension. Where all of it takes at most 256 bits, as
+//! with most domains, a key is a few words; otherwise it is a string of bytes.
 
 use super::cell_slice::CellSlice;
 use super::hilbert::Curve;
@@ -22,8 +22,9 @@ const BLOCK: usize = 256;
 
 /// The order in which readers merge the cells of an array.
 ///
-/// Keys of two cells are equal exactly where no dimension tells the cells apart: `-0.0` and `0.0` have the same key.
-/// Coordinates outside the domain, which no writer writes that checks them, have the key of its nearest bound.
+/// Keys of two cells are equal exactly where no dimension tells the cells apart: `-0.0` and `0.0` have the
+/// same key. Coordinates outside the domain, which no writer writes that checks them, have the key of its
+/// nearest bound.
 pub struct GlobalOrder {
     /// In the schema's order.
     axes: Vec<Axis>,
@@ -35,7 +36,8 @@ pub struct GlobalOrder {
 
 /// A key: `[u64; N]` where [`GlobalOrder::words`] is `Some(N)`, `Box<[u8]>` in any order.
 pub trait Key: Ord + Clone + Send + Sync + Sized {
-    /// Appends the keys of cells, given the coordinates of all of them in each dimension in the schema's order.
+    /// Appends the keys of cells, given the coordinates of all of them in each dimension in the schema's
+    /// order.
     ///
     /// # Panics
     /// Where the keys of the order have another number of words.
@@ -96,8 +98,8 @@ struct Block {
 }
 
 impl GlobalOrder {
-    /// The order of an array's cells, given any of its schemas: dimensions, domain and order are the same in all.
-    /// `Unsupported` for a Hilbert curve in more than 63 dimensions.
+    /// The order of an array's cells, given any of its schemas: dimensions, domain and order are the same in
+    /// all. `Unsupported` for a Hilbert curve in more than 63 dimensions.
     pub fn new(schema: &Schema) -> Result<GlobalOrder> {
         let count = schema.dimensions.len();
         let hilbert = schema.cell_order == Layout::Hilbert;
@@ -148,14 +150,14 @@ impl GlobalOrder {
         })
     }
 
-    /// Words of a key, 1 to 4, the most significant one first. None where keys are strings of bytes: with dimensions
-    /// of strings, and where 256 bits do not suffice.
+    /// Words of a key, 1 to 4, the most significant one first. None where keys are strings of bytes: with
+    /// dimensions of strings, and where 256 bits do not suffice.
     pub fn words(&self) -> Option<usize> {
         self.words
     }
 
-    /// The least and the greatest key that a cell in a box can have. None where that cannot be told: in Hilbert order,
-    /// where the numbers of tiles overflow, and for a box with NaN or of other dimensions.
+    /// The least and the greatest key that a cell in a box can have. None where that cannot be told: in
+    /// Hilbert order, where the numbers of tiles overflow, and for a box with NaN or of other dimensions.
     pub fn interval<K: Key>(&self, rect: &Rect) -> Option<(K, K)> {
         if self.curve.is_some() || self.axes.iter().any(Axis::overflows) || rect.len() != self.axes.len() {
             return None;
@@ -299,8 +301,8 @@ impl Key for Box<[u8]> {
     }
 }
 
-/// Appends a text so that what follows it does not count where it is shorter than another: zero bytes are followed by
-/// 0xFF, and the text by two zero bytes.
+/// Appends a text so that what follows it does not count where it is shorter than another: zero bytes are
+/// followed by 0xFF, and the text by two zero bytes.
 fn push_text(key: &mut Vec<u8>, text: &[u8]) {
     for piece in text.split_inclusive(|&byte| byte == 0) {
         key.extend_from_slice(piece);
@@ -410,8 +412,9 @@ impl Axis {
         }
     }
 
-    /// How far above the lower bound of the domain coordinates of a fixed size are, at most its width, in steps of one:
-    /// an integer's step is 1, a float's is that to the next float. Coordinates and their ordinals compare alike.
+    /// How far above the lower bound of the domain coordinates of a fixed size are, at most its width, in
+    /// steps of one: an integer's step is 1, a float's is that to the next float. Coordinates and their
+    /// ordinals compare alike.
     fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
         macro_rules! each {
             ($unsigned:ty, $ordinal:expr) => {{
@@ -452,7 +455,8 @@ impl Axis {
         }
     }
 
-    /// The numbers of the tiles of coordinates of a fixed size. Turns their ordinals into places in their tiles.
+    /// The numbers of the tiles of coordinates of a fixed size. Turns their ordinals into places in their
+    /// tiles.
     fn tiles(&self, values: &[u8], tiles: &mut [u64], ordinals: &mut [u64]) {
         match self.tiles {
             None => {}
@@ -514,8 +518,8 @@ impl Tiles {
 /// 2^64.
 const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
 
-/// The number of the tile that a quotient says. Where it is no u64, as where the width of a domain overflows, it is what x86-64 makes of it in
-/// libtiledb's conversion.
+/// The number of the tile that a quotient says. Where it is no u64, as where the width of a domain overflows,
+/// it is what x86-64 makes of it in libtiledb's conversion.
 fn truncated(quotient: f64) -> u64 {
     match quotient {
         _ if quotient.is_nan() => 1 << 63,
@@ -524,7 +528,8 @@ fn truncated(quotient: f64) -> u64 {
     }
 }
 
-/// The number of the last tile, given its quotient; `u64::MAX` where tiles further on may have the numbers of earlier ones.
+/// The number of the last tile, given its quotient; `u64::MAX` where tiles further on may have the numbers of
+/// earlier ones.
 fn last_tile(quotient: f64) -> u64 {
     match quotient < BEYOND_U64 {
         true => quotient as u64,

@@ -202,7 +202,8 @@ impl PartFile {
         })
     }
 
-    /// Hands the bytes in `range` of the unfiltered tile `tile` of `size` bytes to `sink`, in order: each piece a chunk and the part of it wanted.
+    /// Hands the bytes in `range` of the unfiltered tile `tile` of `size` bytes to `sink`, in order: each
+    /// piece a chunk and the part of it wanted.
     pub fn read(&self, tile: u64, size: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -244,8 +245,8 @@ impl PartFile {
         Ok(())
     }
 
-    /// The offsets embedded in tile `tile`, whose values unfilter to `size` bytes: `cells` little-endian u64. None where the tile has no
-    /// values at all, so that every offset is 0.
+    /// The offsets embedded in tile `tile`, whose values unfilter to `size` bytes: `cells` little-endian u64.
+    /// None where the tile has no values at all, so that every offset is 0.
     pub fn embedded_offsets(
         &self,
         tile: u64,
@@ -290,7 +291,8 @@ pub struct Sink<'s> {
 }
 
 impl<'s> Sink<'s> {
-    /// Chunks of more bytes than this are copied from: the cache does not count those that answers hold, and need not keep them either.
+    /// Chunks of more bytes than this are copied from: the cache does not count those that answers hold, and
+    /// need not keep them either.
     const HELD: usize = 4 << 20;
 
     /// An empty answer that may be put together in `scratch`.

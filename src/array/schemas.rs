@@ -19,7 +19,8 @@ pub const LEGACY_SCHEMA: &str = "__array_schema.tdb";
 /// The directory of schemas from version 10 on.
 pub const SCHEMA_DIRECTORY: &str = "__schema";
 
-/// The most bytes of a schema, unfiltered: those of 100,000 attributes. It is in memory as long as the array is.
+/// The most bytes of a schema, unfiltered: those of 100,000 attributes. It is in memory as long as the array
+/// is.
 const MAX_SCHEMA: u64 = 4 << 20;
 
 /// How long a schema is taken as it is, without a look at its file.
@@ -63,7 +64,8 @@ impl Schemas {
         }
     }
 
-    /// The schema in the file `name`. `NotFound` when there is none, which whoever was referred to it should turn into an error of their own.
+    /// The schema in the file `name`. `NotFound` when there is none, which whoever was referred to it should
+    /// turn into an error of their own.
     pub fn get(&self, name: &str) -> Result<Arc<Schema>> {
         if Path::new(name).components().count() != 1 || name.contains('/') || name == ".." {
             return Err(Error::corrupt(format!("a schema called {name:?}")));
@@ -119,7 +121,8 @@ impl Schemas {
     }
 }
 
-/// The error that says which program wrote the schema in `blob`, called `name`, where it is none of a version that can be read.
+/// The error that says which program wrote the schema in `blob`, called `name`, where it is none of a version
+/// that can be read.
 fn predecessor(blob: &dyn Blob, name: &str) -> Option<Error> {
     let head = blob.read(0, blob.len().min(Predecessor::HEAD as u64)).ok()?;
     let writer = Predecessor::of(&head, blob.len()).filter(|_| name == LEGACY_SCHEMA)?;

@@ -60,7 +60,8 @@ impl fmt::Display for Hidden {
     }
 }
 
-/// What a reader sees in an array in a range of time. A function of what is in the array: nothing in it changes.
+/// What a reader sees in an array in a range of time. A function of what is in the array: nothing in it
+/// changes.
 pub struct Snapshot {
     /// What is in the array.
     pub listing: Arc<ArrayListing>,
@@ -134,7 +135,8 @@ impl Snapshot {
         self.listing.metadata.at(self.times)
     }
 
-    /// Fails where it cannot be told which fragments are seen: a file that says so is damaged, or a committed fragment is missing.
+    /// Fails where it cannot be told which fragments are seen: a file that says so is damaged, or a committed
+    /// fragment is missing.
     pub fn check_complete(&self) -> Result<()> {
         if let Some(damage) = &self.listing.damage {
             return Err(damage.clone());
@@ -155,8 +157,9 @@ impl Snapshot {
     }
 }
 
-/// Whether a reader takes a fragment or vacuum file of this name into account. Of sparse arrays it does where any of its time lies in the range,
-/// because from version 15 cells carry their own timestamps where they differ; otherwise where all of it does.
+/// Whether a reader takes a fragment or vacuum file of this name into account. Of sparse arrays it does where
+/// any of its time lies in the range, because from version 15 cells carry their own timestamps where they
+/// differ; otherwise where all of it does.
 fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> bool {
     if sparse && name.name_version >= 15 {
         times.meets(name.timestamps)

@@ -1,4 +1,5 @@
-//! The bounding boxes of a sparse fragment's tiles (minimum bounding rectangles, MBRs), whatever the version stores them in.
+//! The bounding boxes of a sparse fragment's tiles (minimum bounding rectangles, MBRs), whatever the version
+//! stores them in.
 
 use super::fragment_info::{FragmentInfo, FragmentMetadata};
 use crate::error::Result;
@@ -6,8 +7,8 @@ use crate::format::fragment::RTree;
 use crate::format::fragment::boxes::Bounds;
 
 impl FragmentInfo {
-    /// Whether its boxes hold what they should: libraries before format 9 wrote boxes of strings that are none, and those before 10 left tiles out of
-    /// the non-empty domain of strings.
+    /// Whether its boxes hold what they should: libraries before format 9 wrote boxes of strings that are
+    /// none, and those before 10 left tiles out of the non-empty domain of strings.
     pub fn has_sound_boxes(&self) -> bool {
         !self.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
     }

@@ -1,7 +1,7 @@
 //! Lists with one u64 for each tile (offsets, sizes), read piecewise.
 //!
-//! A list is a generic tile of the fragment's metadata file, filtered in chunks like any other, so that an entry costs one
-//! decoded chunk however many tiles there are.
+//! A list is a generic tile of the fragment's metadata file, filtered in chunks like any other, so that an
+//! entry costs one decoded chunk however many tiles there are.
 
 use super::cache::{Item, Keep, Key};
 use super::engine::Engine;
@@ -30,7 +30,8 @@ pub struct Section {
 }
 
 impl Section {
-    /// The generic tile at `offset` of the file at `path` in the state `version`; in another state it is not read.
+    /// The generic tile at `offset` of the file at `path` in the state `version`; in another state it is not
+    /// read.
     pub fn new(
         engine: Arc<Engine>,
         path: PathBuf,
@@ -219,8 +220,8 @@ impl TileList {
 
     /// The entries in `range`. `Corrupt` where the list has fewer than `tile_num` entries.
     ///
-    /// More of them are passed over: libtiledb 2.2, writing nullable attributes of dense arrays in global order, put tiles of nothing behind
-    /// the last one.
+    /// More of them are passed over: libtiledb 2.2, writing nullable attributes of dense arrays in global
+    /// order, put tiles of nothing behind the last one.
     pub fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
         let range = range.start.min(tile_num)..range.end.min(tile_num);
         match self {
@@ -309,7 +310,8 @@ impl PrefixSums {
         Ok(sizes.iter().fold(start, |sum, size| sum.saturating_add(*size)))
     }
 
-    /// The tile that holds byte `offset` of the concatenation, with its first byte and its size; None past the end.
+    /// The tile that holds byte `offset` of the concatenation, with its first byte and its size; None past
+    /// the end.
     pub fn find(&self, list: &TileList, tile_num: u64, offset: u64) -> Result<Option<(u64, u64, u64)>> {
         if offset >= self.total() {
             return Ok(None);

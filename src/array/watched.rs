@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// How long what was read is taken as it is, without a look at the directories.
 const TRUSTED: Duration = Duration::from_millis(100);
 
-/// Directories that changed this recently may change again without their modification time showing it, in milliseconds.
+/// Directories that changed this recently may change again without their modification time showing it, in
+/// milliseconds.
 const RACY: u64 = 2000;
 
 /// A value that follows from some directories of the source.
@@ -40,8 +41,8 @@ impl<T> Watched<T> {
         }
     }
 
-    /// The value, at most a tenth of a second old; what `read` makes, of the one before it, where it is to be read. `NotFound` where the first
-    /// directory is gone.
+    /// The value, at most a tenth of a second old; what `read` makes, of the one before it, where it is to be
+    /// read. `NotFound` where the first directory is gone.
     pub fn get(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*known
@@ -68,7 +69,8 @@ impl<T> Watched<T> {
         Ok(value)
     }
 
-    /// Names the state of the directories that `value` was read from. None where they may have changed since without its showing.
+    /// Names the state of the directories that `value` was read from. None where they may have changed since
+    /// without its showing.
     pub fn state(&self, value: &Arc<T>) -> Option<u64> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.as_ref()?;

@@ -82,8 +82,8 @@ impl Job {
     }
 }
 
-/// Whether a thread has been killed, and only waits for an answer before it ends. The kernel lets it wait, without a word to us: it tells who
-/// asks for its signals.
+/// Whether a thread has been killed, and only waits for an answer before it ends. The kernel lets it wait,
+/// without a word to us: it tells who asks for its signals.
 fn is_killed(thread: u32) -> bool {
     if thread == 0 {
         return false;
@@ -134,8 +134,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Says that who asks this thread waits for `object`, a number as of [`super::engine::Engine::number`]: before it is found out whether
-    /// somebody else is at it already.
+    /// Says that who asks this thread waits for `object`, a number as of [`super::engine::Engine::number`]:
+    /// before it is found out whether somebody else is at it already.
     pub fn wait(&self, object: u64) -> Waiting {
         let asker = asker();
         lock(&self.askers).entry(object).or_default().push(asker);

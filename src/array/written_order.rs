@@ -14,8 +14,8 @@ pub(crate) struct WrittenOrder {
     column_cells: bool,
     /// In Hilbert order: there are no tiles in space.
     curve: Option<Curve>,
-    /// Whether cells at the same place of the curve are in row-major order. Those of libraries before format 22 are in column-major order,
-    /// or in this one.
+    /// Whether cells at the same place of the curve are in row-major order. Those of libraries before format
+    /// 22 are in column-major order, or in this one.
     tied: bool,
 }
 
@@ -27,8 +27,9 @@ struct Along {
 }
 
 impl WrittenOrder {
-    /// The order of the cells of a fragment that was written by a library of format `library_version`. None with tiles along dimensions of
-    /// floats, whose places depend on how they are rounded, where the writer's numbers of tiles overflowed, and for the first form of the Hilbert curve, that of versions 7 and 8.
+    /// The order of the cells of a fragment that was written by a library of format `library_version`. None
+    /// with tiles along dimensions of floats, whose places depend on how they are rounded, where the writer's
+    /// numbers of tiles overflowed, and for the first form of the Hilbert curve, that of versions 7 and 8.
     pub(crate) fn new(schema: &Schema, library_version: u32) -> Option<WrittenOrder> {
         let hilbert = schema.cell_order == Layout::Hilbert;
         if hilbert && library_version < 9 {
@@ -118,8 +119,9 @@ fn mask(dimension: &Dimension) -> u64 {
     }
 }
 
-/// Whether the library numbered the tiles of a signed dimension wrongly: before format 5 in the dimension's own type, whatever the width of the
-/// domain; from 5 to 8 in f64; from 9 to 13 in C's int where the type is narrower, on both sides of zero.
+/// Whether the library numbered the tiles of a signed dimension wrongly: before format 5 in the dimension's
+/// own type, whatever the width of the domain; from 5 to 8 in f64; from 9 to 13 in C's int where the type is
+/// narrower, on both sides of zero.
 fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> bool {
     let kind = dimension.datatype.kind();
     let signed = matches!(kind, Kind::Signed | Kind::Datetime | Kind::Time);

@@ -41,7 +41,8 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
         }
         checker.check_end(&path, array.key.as_ref());
     }
-    // Without its key, or from before versions were counted, it is one finding: the rest would say the same again.
+    // Without its key, or from before versions were counted, it is one finding: the rest would say the same
+    // again.
     let unchecked = |problem: &Problem| problem.level == Level::Unchecked;
     if schemas.is_empty()
         && unreadable.iter().all(unchecked)

@@ -137,7 +137,8 @@ impl Piece {
     }
 }
 
-/// Offsets of cells from `first` on: the first of a tile is 0, none is below the one before it, none is beyond the data.
+/// Offsets of cells from `first` on: the first of a tile is 0, none is below the one before it, none is
+/// beyond the data.
 fn check_offsets(offsets: &[u64], first: u64, size: u64) -> Result<()> {
     let mut previous = 0;
     for (i, &offset) in offsets.iter().enumerate() {

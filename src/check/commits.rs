@@ -100,7 +100,8 @@ impl Commits<'_> {
             .take(read_text(&self.checker.engine, &commit.path()), &commit.path())
     }
 
-    /// What commits a fragment: the file called `name`, or an entry of that name in the consolidated commit file at `path`.
+    /// What commits a fragment: the file called `name`, or an entry of that name in the consolidated commit
+    /// file at `path`.
     fn marker(&mut self, name: &[u8], path: &Path) {
         self.markers.insert(name.to_vec());
         let text = String::from_utf8_lossy(name);

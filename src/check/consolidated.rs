@@ -23,8 +23,8 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
     let Some(listing) = checker.take(array.listing(), &array.path) else {
         return;
     };
-    // Libraries from 5 on write lists of the wrong length for fragments below 5, after which nothing lies where the index says. Readers fall
-    // back on the fragments.
+    // Libraries from 5 on write lists of the wrong length for fragments below 5, after which nothing lies
+    // where the index says. Readers fall back on the fragments.
     let old = |footer: &ConsolidatedFooter| {
         let parsed = TimestampedName::parse(footer.name.strip_suffix(b"/").unwrap_or(&footer.name));
         parsed.is_ok_and(|name| name.name_version < 5)

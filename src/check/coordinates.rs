@@ -1,4 +1,5 @@
-//! The coordinates of a sparse fragment: decoded in step, and compared with the R-tree, the global order and their sums.
+//! The coordinates of a sparse fragment: decoded in step, and compared with the R-tree, the global order and
+//! their sums.
 
 use super::cells::{CELLS, Piece};
 use super::field::tile_runs;
@@ -148,7 +149,8 @@ impl Work {
         }
     }
 
-    /// The coordinates of the last cell of a tile, where they can be read; what is wrong with it is found by whoever checks that tile.
+    /// The coordinates of the last cell of a tile, where they can be read; what is wrong with it is found by
+    /// whoever checks that tile.
     fn last_cell(&self, number: u64) -> Option<Vec<Vec<u8>>> {
         self.order.as_ref()?;
         let cells = self.shared.info.geometry.cells_of(number);
@@ -161,7 +163,8 @@ impl Work {
         cell.collect()
     }
 
-    /// Decodes a tile, given the cell before its first one; gives its last one, where all dimensions could be decoded.
+    /// Decodes a tile, given the cell before its first one; gives its last one, where all dimensions could be
+    /// decoded.
     fn tile(
         &self,
         checker: &Checker,
@@ -235,7 +238,8 @@ impl Work {
             .collect()
     }
 
-    /// Checks that the first `count` cells of the pieces follow each other and `previous`; says whether they do.
+    /// Checks that the first `count` cells of the pieces follow each other and `previous`; says whether they
+    /// do.
     fn check_order(
         &self,
         checker: &Checker,

@@ -74,7 +74,8 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
     checker.queue.push(jobs.collect());
 }
 
-/// How many values the enumeration of a field has: as the latest schema has it, which readers use, for it may have been extended since.
+/// How many values the enumeration of a field has: as the latest schema has it, which readers use, for it may
+/// have been extended since.
 fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
     let Role::Attribute(i) = field.role else {
         return None;
@@ -205,7 +206,8 @@ impl Work {
         checker.report(problem.in_part(format_args!("tile {}", tile.number)));
     }
 
-    /// What can be said of a field's values as a whole: indexes lie in their enumeration, timestamps in the fragment's range.
+    /// What can be said of a field's values as a whole: indexes lie in their enumeration, timestamps in the
+    /// fragment's range.
     fn check_values(&self, checker: &Checker, summary: &Summary) {
         let name = String::from_utf8_lossy(&self.files.field.name).into_owned();
         let found = |kind, message: String| {

@@ -46,7 +46,8 @@ fn overflow() -> Error {
 }
 
 impl Files {
-    /// Opens the files of `field`, reporting those that are missing or of another length than the metadata says.
+    /// Opens the files of `field`, reporting those that are missing or of another length than the metadata
+    /// says.
     pub(super) fn open(checker: &Checker, info: &Arc<FragmentInfo>, field: &Field) -> Files {
         let column = Column::new(info.clone(), field.clone());
         let var = field.cell_val_num.is_var();
@@ -59,7 +60,8 @@ impl Files {
             if stored != actual {
                 let message = format!("{actual} bytes, the metadata says {stored}");
                 let problem = Problem::new(Kind::Size, checker.show(&path), message);
-                // Readers do not look at what is behind the last tile, and programs that write a fragment twice leave it there.
+                // Readers do not look at what is behind the last tile, and programs that write a fragment
+                // twice leave it there.
                 checker.report(if actual > stored { problem.noted() } else { problem });
             }
             Some(opened)
@@ -93,7 +95,8 @@ impl Files {
             && (!self.field.nullable || self.validity.is_some())
     }
 
-    /// How many tiles its file has room for, each taking eight bytes at least: what the metadata says is believed no further.
+    /// How many tiles its file has room for, each taking eight bytes at least: what the metadata says is
+    /// believed no further.
     pub(super) fn tiles(&self) -> u64 {
         let room = self.fixed.as_ref().map_or(0, |part| part.blob.len() / 8);
         room.min(self.info.geometry.tile_num)
@@ -109,7 +112,8 @@ impl Files {
         (bytes / self.info.geometry.tile_num.max(1)).max(1)
     }
 
-    /// Finds the chunks of tile `number` as [`Files::find`] does, counting the tile and reporting what is wrong.
+    /// Finds the chunks of tile `number` as [`Files::find`] does, counting the tile and reporting what is
+    /// wrong.
     pub(super) fn tile(&self, checker: &Checker, number: u64) -> Option<Tile> {
         if self.zipped.is_none() {
             checker.tally.tiles.add(1);
@@ -120,8 +124,8 @@ impl Files {
         })
     }
 
-    /// Finds the chunks of tile `number` in all files: they must fill it, and add up to its length. Tells `each` of every file how many bytes it
-    /// takes there, or what is wrong. Gives the tile where nothing is.
+    /// Finds the chunks of tile `number` in all files: they must fill it, and add up to its length. Tells
+    /// `each` of every file how many bytes it takes there, or what is wrong. Gives the tile where nothing is.
     pub(super) fn find(&self, number: u64, mut each: impl FnMut(Result<u64>)) -> Option<Tile> {
         let cells = self.info.geometry.cells_of(number);
         let mut sound = true;

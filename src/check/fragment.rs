@@ -44,7 +44,8 @@ fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
         Ok(info) => info,
         Err(e) => {
             let own = checker.show(&metadata_path);
-            // What is wrong with a schema was reported where schemas are checked; here it is that this fragment cannot be read for it.
+            // What is wrong with a schema was reported where schemas are checked; here it is that this
+            // fragment cannot be read for it.
             let of_schema = e.file().is_some_and(|file| file != own);
             let problem = Problem::from_error(&e, own.clone());
             checker.report(match of_schema {
@@ -186,7 +187,8 @@ impl Sections<'_> {
     /// Decodes every list of every slot, those that no field uses too.
     fn check_lists(&self) {
         let (o, tiles) = (&self.footer.offsets, self.info.geometry.tile_num);
-        // libtiledb 2.2, writing nullable attributes in global order, put tiles of nothing behind the last one: as many as there are, or one.
+        // libtiledb 2.2, writing nullable attributes in global order, put tiles of nothing behind the last
+        // one: as many as there are, or one.
         let more = self.info.dense && matches!(self.footer.version, 7 | 8);
         let numbers = |body: &[u8]| {
             let list = parse_u64_list(body)?;
@@ -245,7 +247,8 @@ impl Sections<'_> {
         })
     }
 
-    /// Reads the processed conditions, whose names must be those of delete or update files. The files themselves may be gone.
+    /// Reads the processed conditions, whose names must be those of delete or update files. The files
+    /// themselves may be gone.
     fn conditions(&self) -> Option<u64> {
         let Some(offset) = self.footer.offsets.processed_conditions else {
             return Some(0);

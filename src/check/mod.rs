@@ -13,7 +13,8 @@
 //! | consolidated fragment metadata | the fragments' own | `consolidated` |
 //! | members of groups | what is there | `walk` |
 //!
-//! Memory is bounded by the number of threads, the longest cell and the fragment metadata: cells are read some thousands at a time.
+//! Memory is bounded by the number of threads, the longest cell and the fragment metadata: cells are read
+//! some thousands at a time.
 
 mod array;
 mod cells;
@@ -48,7 +49,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Options {
     /// Bound of the cache of decoded chunks, in bytes.
     pub cache_size: u64,
-    /// Keys of encrypted arrays: each for the array at a path (relative to the source) and all below; the longest path wins.
+    /// Keys of encrypted arrays: each for the array at a path (relative to the source) and all below; the
+    /// longest path wins.
     pub keys: Vec<(PathBuf, EncryptionKey)>,
     /// Whether symbolic links that lead out of the source are followed.
     pub follow_symlinks: bool,
@@ -78,10 +80,11 @@ pub struct Tally {
 /// Where findings go; called from several threads.
 pub type Report = Box<dyn Fn(Problem) + Send + Sync>;
 
-/// Checks the array, group or directory at `source`, and everything below. Findings go to `report` as they are made, in no order.
+/// Checks the array, group or directory at `source`, and everything below. Findings go to `report` as they
+/// are made, in no order.
 ///
-/// Gives the paths that a key was given for and at or below which there is no array. Fails where there is nothing to check: `NotFound`, or
-/// `InvalidInput` where no array or group is there.
+/// Gives the paths that a key was given for and at or below which there is no array. Fails where there is
+/// nothing to check: `NotFound`, or `InvalidInput` where no array or group is there.
 pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>) -> Result<Vec<PathBuf>> {
     let place = |e: Error| e.in_file(source.display());
     let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
@@ -160,7 +163,8 @@ impl Checker {
             .ok()
     }
 
-    /// Reports bytes behind the generic tile that the file at `path` should consist of. A file that cannot be read is reported by whoever decodes it.
+    /// Reports bytes behind the generic tile that the file at `path` should consist of. A file that cannot be
+    /// read is reported by whoever decodes it.
     fn check_end(&self, path: &Path, key: Option<&EncryptionKey>) {
         let Ok(blob) = self.engine.storage.open(path) else {
             return;

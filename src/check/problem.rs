@@ -124,8 +124,8 @@ impl Problem {
         }
     }
 
-    /// What could not be read or decoded. `path` counts where the error names no file. A missing key and a lack of
-    /// permission say nothing about the data: they are [`Level::Unchecked`].
+    /// What could not be read or decoded. `path` counts where the error names no file. A missing key and a
+    /// lack of permission say nothing about the data: they are [`Level::Unchecked`].
     pub fn from_error(error: &Error, path: impl Into<String>) -> Problem {
         let level = match error.kind() {
             ErrorKind::KeyRequired | ErrorKind::Io(libc::EACCES | libc::EPERM) => Level::Unchecked,

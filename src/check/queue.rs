@@ -1,7 +1,8 @@
 //! Jobs for a number of threads.
 //!
-//! Jobs make more jobs: a directory those of the arrays in it, an array those of its fragments, and so on down to runs of
-//! tiles. The last one made is the first one done, so that what waits is what a depth-first walk would have to remember.
+//! Jobs make more jobs: a directory those of the arrays in it, an array those of its fragments, and so on
+//! down to runs of tiles. The last one made is the first one done, so that what waits is what a depth-first
+//! walk would have to remember.
 
 use super::{Checker, Kind, Problem};
 use crate::error::ErrorKind;
@@ -35,7 +36,8 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Does jobs until none is left and none is running that could make more. A panic in a job is reported as a problem.
+    /// Does jobs until none is left and none is running that could make more. A panic in a job is reported as
+    /// a problem.
     pub(super) fn work(&self, checker: &Checker) {
         let mut state = self.lock();
         loop {

@@ -23,8 +23,9 @@ impl Boxes {
         Some(Boxes(boxes.clone()))
     }
 
-    /// The leaves of an R-tree, whose boxes lie in `body`: as many as tiles, each inner node the union of its children, and the root the
-    /// non-empty domain. None where they cannot be told apart, and for dense fragments.
+    /// The leaves of an R-tree, whose boxes lie in `body`: as many as tiles, each inner node the union of its
+    /// children, and the root the non-empty domain. None where they cannot be told apart, and for dense
+    /// fragments.
     pub(super) fn of_rtree(
         checker: &Checker,
         info: &FragmentInfo,
@@ -114,8 +115,8 @@ fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) {
     }
 }
 
-/// The smallest box that holds those in `range` of `boxes`, which lie in `body`; None for no boxes. Bounds that cannot be compared (NaN) are
-/// passed over.
+/// The smallest box that holds those in `range` of `boxes`, which lie in `body`; None for no boxes. Bounds
+/// that cannot be compared (NaN) are passed over.
 fn union(schema: &Schema, body: &[u8], boxes: &StoredList, range: Range<u64>) -> Result<Option<Rect>> {
     let mut union: Option<Rect> = None;
     boxes.visit(&body, range, |_, bounds| {

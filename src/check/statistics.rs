@@ -9,8 +9,8 @@
 //! | dimension of a sparse fragment, one number or date a cell | no: the R-tree | yes | - |
 //! | all else | no | no | 0 |
 //!
-//! Nulls count for the null count alone. Text is compared as C's `strncmp` does, up to the first NUL; of texts that are equal so far the
-//! shorter one is less. Sums stick at the bounds of their type.
+//! Nulls count for the null count alone. Text is compared as C's `strncmp` does, up to the first NUL; of
+//! texts that are equal so far the shorter one is less. Sums stick at the bounds of their type.
 
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use std::cmp::Ordering;
@@ -42,7 +42,8 @@ impl Class {
 /// What a number of values come to.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
-    /// Positive and negative ones are added up apart, so that it shows whether a sum may have stuck at a bound on its way.
+    /// Positive and negative ones are added up apart, so that it shows whether a sum may have stuck at a
+    /// bound on its way.
     Signed {
         min: i64,
         max: i64,
@@ -79,8 +80,8 @@ pub(super) struct Summary {
     pub nulls: u64,
 }
 
-/// The statistics of some cells of a dense fragment: writers before format 16, and at any time those that consolidate or write in global
-/// order, take padding for cells like any other.
+/// The statistics of some cells of a dense fragment: writers before format 16, and at any time those that
+/// consolidate or write in global order, take padding for cells like any other.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Summaries {
     /// Of the cells inside of the non-empty domain.
@@ -168,7 +169,8 @@ fn float(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
 }
 
 impl Summary {
-    /// Adds the values of consecutive cells of a fixed-size field of one value a cell. `validity` has a byte for each, or none.
+    /// Adds the values of consecutive cells of a fixed-size field of one value a cell. `validity` has a byte
+    /// for each, or none.
     pub(super) fn add_numbers(&mut self, class: Class, datatype: Datatype, cells: &[u8], validity: &[u8]) {
         let size = datatype.size().max(1);
         let mut nulls = 0;
@@ -349,7 +351,8 @@ impl Summary {
         }
     }
 
-    /// How the stored minimum differs from the values'; None where it does not, or where there is nothing to compare.
+    /// How the stored minimum differs from the values'; None where it does not, or where there is nothing to
+    /// compare.
     pub(super) fn wrong_min(&self, datatype: Datatype, stored: &[u8]) -> Option<String> {
         self.wrong_bound(datatype, stored, true)
     }

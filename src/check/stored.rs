@@ -25,7 +25,8 @@ struct Section<T> {
 }
 
 impl Stored {
-    /// Reads the lists of a field. Those that cannot be read are left out: that was reported with the other sections.
+    /// Reads the lists of a field. Those that cannot be read are left out: that was reported with the other
+    /// sections.
     pub(super) fn read(info: &FragmentInfo, field: &Field) -> Stored {
         let mut stored = Stored {
             field: field.clone(),
@@ -44,7 +45,8 @@ impl Stored {
             info,
             slot: field.slot,
         };
-        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count other cells' nulls, also those of text.
+        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count
+        // other cells' nulls, also those of text.
         let text = field.nullable && class == Class::Text;
         let garbage = info.dense && (field.cell_val_num.is_var() || text);
         if attribute && class != Class::Opaque && !garbage && !lossy {

@@ -21,7 +21,8 @@ pub(super) fn object_job(path: PathBuf) -> Job {
     Box::new(move |checker| object(checker, &path))
 }
 
-/// Checks whatever the directory at `path` is, unless that was done already: links and group members may lead anywhere, in circles too.
+/// Checks whatever the directory at `path` is, unless that was done already: links and group members may lead
+/// anywhere, in circles too.
 pub(super) fn object(checker: &Checker, path: &Path) {
     let Some(metadata) = checker.take(checker.engine.storage.metadata(path), path) else {
         return;
@@ -63,8 +64,8 @@ pub(super) fn children(checker: &Checker, path: &Path, wanted: impl Fn(&OsStr) -
         .collect()
 }
 
-/// Checks the group at `path`: its details, its metadata, and that its members are there. Objects in its directory that are not registered as
-/// members are checked as well; before version 12 none was.
+/// Checks the group at `path`: its details, its metadata, and that its members are there. Objects in its
+/// directory that are not registered as members are checked as well; before version 12 none was.
 fn group(checker: &Checker, path: &Path) {
     checker.tally.groups.add(1);
     let directory = path.join(GROUP_DIRECTORY);

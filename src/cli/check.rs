@@ -71,7 +71,8 @@ struct Output {
     broken: Mutex<Option<io::Error>>,
 }
 
-/// Runs `tiledbfs check`; exit code 0 without problems, 1 with any, 2 where it could not run or could not check everything.
+/// Runs `tiledbfs check`; exit code 0 without problems, 1 with any, 2 where it could not run or could not
+/// check everything.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     logging::to_stderr();
     let could_not = |failure: Failure| Failure { code: 2, ..failure };
@@ -288,7 +289,8 @@ impl Drop for Progress {
     }
 }
 
-/// Adds the bytes of all data files below directories to the length of the bar: about what there is to decode.
+/// Adds the bytes of all data files below directories to the length of the bar: about what there is to
+/// decode.
 fn measure(mut waiting: Vec<PathBuf>, bar: &ProgressBar, done: &AtomicBool) {
     while let Some(directory) = waiting.pop() {
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {

@@ -1,7 +1,8 @@
 //! `tiledbfs cp`: copies of files and directories of the tree.
 //!
-//! A file has its name only once it is whole: until then it is [`PART`], beside it. A directory that is not yet whole holds
-//! [`UNFINISHED`], which says of what it is the copy, so that the same command goes on with it.
+//! A file has its name only once it is whole: until then it is [`PART`], beside it. A directory that is not
+//! yet whole holds [`UNFINISHED`], which says of what it is the copy, so that the same command goes on with
+//! it.
 
 use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
@@ -328,7 +329,8 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies what comes one after the other, and gives how many bytes that were. The bar takes as much longer as that will be, by what came so far.
+    /// Copies what comes one after the other, and gives how many bytes that were. The bar takes as much
+    /// longer as that will be, by what came so far.
     fn pour(
         &self,
         mut stream: Box<dyn Stream>,
@@ -436,7 +438,8 @@ fn create_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a file is a copy of one of `len` bytes that was changed at `mtime`. Times to come, which the data may hold, say nothing.
+/// Whether a file is a copy of one of `len` bytes that was changed at `mtime`. Times to come, which the data
+/// may hold, say nothing.
 fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
     let written = there
         .modified()

@@ -156,7 +156,8 @@ impl Caller {
         if receive(&mut BufReader::new(&self.socket)) != "go" {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        // Not before: where a mount point is mounted on demand, only the process group that mounts may look at it.
+        // Not before: where a mount point is mounted on demand, only the process group that mounts may look
+        // at it.
         let _ = nix::unistd::setsid();
         std::env::set_current_dir("/")?;
         let null = File::options().read(true).write(true).open("/dev/null")?;

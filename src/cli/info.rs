@@ -1,4 +1,5 @@
-//! `tiledbfs info`: what an array is, on one screen; of a group or a directory, what is in it. It reads the documents of the tree.
+//! `tiledbfs info`: what an array is, on one screen; of a group or a directory, what is in it. It reads the
+//! documents of the tree.
 
 use super::output::{Failures, Stop, stdout};
 use super::paths::{failed, join, visit};
@@ -460,7 +461,8 @@ fn value(value: &Value, unit: Option<Unit>) -> String {
     }
 }
 
-/// Writes rows, the first of which is the heading, in columns. Columns in which there is nothing are left out.
+/// Writes rows, the first of which is the heading, in columns. Columns in which there is nothing are left
+/// out.
 fn table<const N: usize>(out: &mut String, rows: &[[String; N]]) {
     let mut widths = [None; N];
     for row in rows.iter().skip(1) {
@@ -489,7 +491,8 @@ fn tree(
     path: &OsStr,
     failures: &mut Failures,
 ) {
-    // What is still to be written: the lines' beginnings, name, directory and path. A stack of its own, however deep it goes.
+    // What is still to be written: the lines' beginnings, name, directory and path. A stack of its own,
+    // however deep it goes.
     let mut waiting = vec![(
         String::new(),
         String::new(),
@@ -530,7 +533,8 @@ fn tree(
 
 type Children = Vec<(OsString, Arc<dyn Directory>)>;
 
-/// What a directory of the tree is, in a few words, and what is in it where it is a group or directory of these.
+/// What a directory of the tree is, in a few words, and what is in it where it is a group or directory of
+/// these.
 fn look(directory: &dyn Directory) -> Result<(String, Children)> {
     let kind = kind(directory)?;
     if kind == Kind::Array {

@@ -53,7 +53,8 @@ pub(super) struct LsArgs {
     source_args: TreeArgs,
 }
 
-/// Runs `tiledbfs ls`. What cannot be listed does not keep the rest from being so. Files come first, as elsewhere.
+/// Runs `tiledbfs ls`. What cannot be listed does not keep the rest from being so. Files come first, as
+/// elsewhere.
 pub(super) fn run(args: &LsArgs) -> Result<(), Failure> {
     logging::to_stderr();
     let mut lister = Lister {

@@ -78,7 +78,8 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     Ok((man.get_filename(), text))
 }
 
-/// The text behind the options: a line that ends in a colon is a heading, lines that are indented stay as they are.
+/// The text behind the options: a line that ends in a colon is a heading, lines that are indented stay as
+/// they are.
 fn sections(roff: &mut Roff, text: &str) {
     let mut kept = false;
     let mut keep = |roff: &mut Roff, now: bool| {

@@ -1,7 +1,7 @@
 //! Arguments, daemon, signals and messages.
 //!
-//! Everything that goes wrong is one line on stderr that begins with `tiledbfs: `; the exit code is 2 for arguments that cannot be
-//! understood and 1 for all else. `tiledbfs check` has exit codes of its own.
+//! Everything that goes wrong is one line on stderr that begins with `tiledbfs: `; the exit code is 2 for
+//! arguments that cannot be understood and 1 for all else. `tiledbfs check` has exit codes of its own.
 
 mod cat;
 mod check;
@@ -91,8 +91,8 @@ struct SourceArgs {
     cache_size: u64,
     /// The key of encrypted arrays: a file of 32 raw bytes or 64 hexadecimal digits
     ///
-    /// FILE alone is for all arrays of SOURCE; PATH=FILE for the array at PATH, relative to SOURCE, and all below. May be given
-    /// several times. For a file whose name holds a `=`, write `=FILE`.
+    /// FILE alone is for all arrays of SOURCE; PATH=FILE for the array at PATH, relative to SOURCE, and all
+    /// below. May be given several times. For a file whose name holds a `=`, write `=FILE`.
     #[arg(long, value_name = "[PATH=]FILE")]
     key_file: Vec<OsString>,
     /// Follow symbolic links in SOURCE that lead out of it
@@ -105,7 +105,8 @@ struct SourceArgs {
 struct TreeArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Show everything as it was at TIME: milliseconds since 1970, or a time or the beginning of one as in `2025-02-04T12:30`
+    /// Show everything as it was at TIME: milliseconds since 1970, or a time or the beginning of one as in
+    /// `2025-02-04T12:30`
     #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
     at: Option<u64>,
 }
@@ -195,8 +196,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Parses a command line. The long options of `mount` that stand in a list of `-o` count like others; those that are given as
-/// themselves count more.
+/// Parses a command line. The long options of `mount` that stand in a list of `-o` count like others; those
+/// that are given as themselves count more.
 fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure> {
     let from = |arguments: &[OsString]| {
         let matches = command.clone().try_get_matches_from(arguments)?;
@@ -230,8 +231,9 @@ fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Makes memory that is freed by one thread of use to the others: the cache is filled by some and emptied by others, and with a heap for each
-/// thread it would take up several times its size. Large pieces go back to the system.
+/// Makes memory that is freed by one thread of use to the others: the cache is filled by some and emptied by
+/// others, and with a heap for each thread it would take up several times its size. Large pieces go back to
+/// the system.
 fn settle_allocator() {
     #[cfg(target_env = "gnu")]
     for (setting, value) in [

@@ -70,10 +70,12 @@ pub(super) struct MountArgs {
     /// List `at`, the directory of all that was, in the directory of each array
     #[arg(long)]
     show_at: bool,
-    /// The most values (rows times columns) of a `table.csv`: its length is known only when all of it was written once
+    /// The most values (rows times columns) of a `table.csv`: its length is known only when all of it was
+    /// written once
     #[arg(long, value_name = "N", default_value_t = export::Options::default().csv_values)]
     csv_values: u64,
-    /// Leave exports (`table.csv` and other files that are made of columns) out of listings, for those who copy trees
+    /// Leave exports (`table.csv` and other files that are made of columns) out of listings, for those who
+    /// copy trees
     #[arg(long)]
     hide_exports: bool,
     /// Threads that answer requests [default: one for each core, 2 to 16]

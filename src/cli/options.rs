@@ -10,8 +10,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Parses a number of bytes, at least 1: digits and, if wanted, one of the suffixes K, M, G, T in any case, which are powers of 1024 and may be followed by
-/// `iB` or `B`.
+/// Parses a number of bytes, at least 1: digits and, if wanted, one of the suffixes K, M, G, T in any case,
+/// which are powers of 1024 and may be followed by `iB` or `B`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, suffix) = text.split_at_checked(digits).unwrap_or(("", text));
@@ -67,7 +67,8 @@ pub fn read_keys(arguments: &[OsString]) -> Result<Vec<(PathBuf, EncryptionKey)>
     Ok(keys)
 }
 
-/// Reads one key: 32 raw bytes or 64 hexadecimal digits, and a newline at the end if need be. What the file holds is never shown.
+/// Reads one key: 32 raw bytes or 64 hexadecimal digits, and a newline at the end if need be. What the file
+/// holds is never shown.
 fn read_key(path: &Path) -> Result<EncryptionKey, Failure> {
     let mut bytes = Vec::new();
     // One byte more than the longest that is right.

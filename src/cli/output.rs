@@ -53,7 +53,8 @@ pub fn progress_bar() -> ProgressBar {
     ProgressBar::new(0).with_style(style.progress_chars("#>-"))
 }
 
-/// What went wrong of several things that are done all the same: the last is how the program ends, those before it are shown at once.
+/// What went wrong of several things that are done all the same: the last is how the program ends, those
+/// before it are shown at once.
 #[derive(Default)]
 pub struct Failures {
     last: Option<Failure>,

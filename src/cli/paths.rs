@@ -1,7 +1,8 @@
 //! How the SOURCE and the PATHs of a command line are understood.
 //!
-//! SOURCE is a directory of this machine, PATH one in its tree. Both may be given as one: then the part that exists on the machine is
-//! SOURCE. `.` and `..` are resolved by name. A name with `*`, `?` or `[` that is not there stands for all that it matches.
+//! SOURCE is a directory of this machine, PATH one in its tree. Both may be given as one: then the part that
+//! exists on the machine is SOURCE. `.` and `..` are resolved by name. A name with `*`, `?` or `[` that is
+//! not there stands for all that it matches.
 
 use super::output::{Failures, Stop};
 use super::{Failure, check_source, open_tree, show_path};
@@ -41,7 +42,8 @@ struct Request {
     paths: Vec<Vec<OsString>>,
 }
 
-/// What is asked for by SOURCE and PATHs: SOURCE itself where there are none. Where SOURCE holds a path, so does each of the others.
+/// What is asked for by SOURCE and PATHs: SOURCE itself where there are none. Where SOURCE holds a path, so
+/// does each of the others.
 fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure> {
     let (at, names) = split(source);
     if names.is_empty() {
@@ -80,8 +82,9 @@ pub struct Found<'a> {
     pub node: Node,
 }
 
-/// Calls `each` with everything that SOURCE and PATHs ask for, as soon as it is found. What cannot be opened, is missing or cannot be
-/// looked at does not keep the rest from being visited. Ends early when nobody reads on.
+/// Calls `each` with everything that SOURCE and PATHs ask for, as soon as it is found. What cannot be opened,
+/// is missing or cannot be looked at does not keep the rest from being visited. Ends early when nobody reads
+/// on.
 pub fn visit(
     source: &OsStr,
     paths: &[OsString],
@@ -145,8 +148,8 @@ pub fn failed(path: &OsStr, what: impl Display) -> Failure {
     Failure::new(format!("{}: {what}", show_path(or_here(Path::new(path)))))
 }
 
-/// Splits an argument into the part that is on this machine, which `..` leads up from, and the names that can only be in a tree. No
-/// names where the whole is on this machine, or may be in no tree either.
+/// Splits an argument into the part that is on this machine, which `..` leads up from, and the names that can
+/// only be in a tree. No names where the whole is on this machine, or may be in no tree either.
 fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
     let whole = local_path(Path::new(argument));
     let (mut on_machine, mut names) = (PathBuf::new(), Vec::<OsString>::new());

@@ -12,8 +12,8 @@ pub fn time(milliseconds: u64) -> String {
     date_and_time(seconds * SECOND).map_or(milliseconds.to_string(), |(date, time)| format!("{date} {time}"))
 }
 
-/// The date and the time of day that is so many nanoseconds after the beginning of 1970, fractions of seconds as far as they are not 0. None before
-/// the year 0 and after 9999.
+/// The date and the time of day that is so many nanoseconds after the beginning of 1970, fractions of seconds
+/// as far as they are not 0. None before the year 0 and after 9999.
 fn date_and_time(nanoseconds: i128) -> Option<(String, String)> {
     let days = i64::try_from(nanoseconds.div_euclid(DAY)).ok()?;
     // Some days more than there can be, before anything is multiplied.
@@ -66,7 +66,8 @@ impl Unit {
         })
     }
 
-    /// The date and time that is `number` units after the beginning of 1970, as far as the unit tells it. None before the year 0 and after 9999.
+    /// The date and time that is `number` units after the beginning of 1970, as far as the unit tells it.
+    /// None before the year 0 and after 9999.
     pub fn show(self, number: i64) -> Option<String> {
         let nanoseconds = match self {
             Unit::Years => {

@@ -1,12 +1,14 @@
 //! A dense view as a grid: what `array.nc`, `array.zarr/` and rasters have in common.
 //!
-//! A [`Grid`] has axes with coordinates, a variable for each attribute of numbers or of fixed-size text of one byte a character, and beside that of a
-//! nullable one a variable of its validity. [`Variable::open`] gives their values in the types that those formats share:
+//! A [`Grid`] has axes with coordinates, a variable for each attribute of numbers or of fixed-size text of
+//! one byte a character, and beside that of a nullable one a variable of its validity. [`Variable::open`]
+//! gives their values in the types that those formats share:
 //!
 //! - BOOL is 0 or 1, whatever byte is stored.
-//! - Dates and times are INT64 with the `units` and the `calendar` of the CF conventions. Those know no years and months of one length, so YEAR, MONTH
-//!   and WEEK become days; a date whose days do not fit is not-a-time. PS, FS, AS, which CF lacks, and TIME_* are the integers alone, as is a dimension
-//!   of YEAR, MONTH or WEEK whose days do not fit.
+//! - Dates and times are INT64 with the `units` and the `calendar` of the CF conventions. Those know no years
+//!   and months of one length, so YEAR, MONTH and WEEK become days; a date whose days do not fit is
+//!   not-a-time. PS, FS, AS, which CF lacks, and TIME_* are the integers alone, as is a dimension of YEAR,
+//!   MONTH or WEEK whose days do not fit.
 //! - A null has the attribute's fill value, not-a-time where that is a date.
 //! - An enumerated attribute holds the index; text labels are listed in `flag_values` and `flag_meanings`.
 //!
@@ -79,7 +81,8 @@ pub struct Variable {
     pub of: Of,
     /// Type of a value: an integer, a float, BOOL or CHAR.
     pub datatype: Datatype,
-    /// The axis within a cell of several values: its name and length. Text has one also where it is of one character.
+    /// The axis within a cell of several values: its name and length. Text has one also where it is of one
+    /// character.
     pub inner: Option<(String, u64)>,
     /// What it has where nothing was written, or null: one cell. Empty for coordinates.
     pub fill: Vec<u8>,
@@ -107,9 +110,11 @@ impl Variable {
 pub struct Grid {
     /// The length of each axis, none 0.
     pub shape: Vec<u64>,
-    /// The coordinates along each axis, in the order of the axes and named as they are; then the attributes, each with its validity behind it.
+    /// The coordinates along each axis, in the order of the axes and named as they are; then the attributes,
+    /// each with its validity behind it.
     pub variables: Vec<Variable>,
-    /// The array's metadata: text, and numbers by their type. Keys that begin with `_` are left out, and values above [`MAX_METADATA`] bytes.
+    /// The array's metadata: text, and numbers by their type. Keys that begin with `_` are left out, and
+    /// values above [`MAX_METADATA`] bytes.
     pub attributes: Attributes,
 }
 
@@ -124,9 +129,10 @@ pub fn absent(view: &View) -> Result<Option<String>> {
         .then(|| "there are no cells".to_owned()))
 }
 
-/// What stands for missing values of an attribute, where that can mean something: one value of its fill. Of floats always, and of dates, for which it
-/// is not-a-time; of others if there are nulls, or if cells may be unwritten (see [`View::written`]) and the type has more than 8 bits. Never of BOOL
-/// and text, whose values would all have a second meaning, nor where a fill of several values has different ones.
+/// What stands for missing values of an attribute, where that can mean something: one value of its fill. Of
+/// floats always, and of dates, for which it is not-a-time; of others if there are nulls, or if cells may be
+/// unwritten (see [`View::written`]) and the type has more than 8 bits. Never of BOOL and text, whose values
+/// would all have a second meaning, nor where a fill of several values has different ones.
 pub fn fill_value(attribute: &Attribute, written: bool) -> Option<Vec<u8>> {
     let datatype = attribute.datatype;
     let size = datatype.size();
@@ -142,7 +148,8 @@ pub fn fill_value(attribute: &Attribute, written: bool) -> Option<Vec<u8>> {
 }
 
 impl Grid {
-    /// The grid of a view for which [`absent`] has no reason. Looks at metadata alone; remembered for the view's state.
+    /// The grid of a view for which [`absent`] has no reason. Looks at metadata alone; remembered for the
+    /// view's state.
     pub fn of(view: &View, naming: Naming) -> Result<Arc<Grid>> {
         let array = view.array();
         let object = array.engine.number(&("grid", &array.path, view.state(), naming));
@@ -262,7 +269,8 @@ impl Variable {
             .is_none_or(|unit| fits(unit, &bounds.lo) && fits(unit, &bounds.hi))
     }
 
-    /// Its values in `view`, the one that its grid is of, as the formats have them: their [`Content::Data`](crate::array::column::Content::Data).
+    /// Its values in `view`, the one that its grid is of, as the formats have them: their
+    /// [`Content::Data`](crate::array::column::Content::Data).
     pub fn open(&self, view: &View) -> Result<Arc<dyn Cells>> {
         Ok(self.clone().over(view.open(self.field)?))
     }
@@ -287,8 +295,8 @@ impl Variable {
     }
 }
 
-/// The values of attribute `field` of a view as in a grid, but that dates are as they are stored. `NotFound` for what is not among the variables of a
-/// grid.
+/// The values of attribute `field` of a view as in a grid, but that dates are as they are stored. `NotFound`
+/// for what is not among the variables of a grid.
 pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
     let missing = || Error::not_found(format!("field {field} is no attribute of a grid"));
     let shown = view.fields().get(field).ok_or_else(missing)?;

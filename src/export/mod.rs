@@ -1,6 +1,8 @@
-//! Files that other programs open: a view as CSV and other formats, each computed from the view's columns while it is read.
+//! Files that other programs open: a view as CSV and other formats, each computed from the view's columns
+//! while it is read.
 //!
-//! A format says of a view whether there is such a file, and describes the file as a [`Layout`]. It knows neither paths nor FUSE.
+//! A format says of a view whether there is such a file, and describes the file as a [`Layout`]. It knows
+//! neither paths nor FUSE.
 
 pub mod csv;
 pub mod grid;
@@ -78,7 +80,8 @@ impl Format {
         }
     }
 
-    /// Whether the file is among the names that are listed. Looks at names and the schema, and no further than at footers.
+    /// Whether the file is among the names that are listed. Looks at names and the schema, and no further
+    /// than at footers.
     pub fn is_listed(self, view: &View, options: &Options) -> Result<bool> {
         match self {
             Format::Csv => csv::is_listed(view, options.csv_values),
@@ -87,7 +90,8 @@ impl Format {
         }
     }
 
-    /// The bytes of the file one after the other, where finding its length first would take as much work again.
+    /// The bytes of the file one after the other, where finding its length first would take as much work
+    /// again.
     pub fn stream(self, view: &Arc<View>) -> Result<Option<Box<dyn Stream>>> {
         match self {
             Format::Csv => Ok(Some(Box::new(csv::stream(view)?))),

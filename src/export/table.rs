@@ -1,7 +1,8 @@
 //! The cells of a view as a table: a row a cell, a column a field.
 //!
-//! Columns are the dimensions, then the attributes, in the order of the schema. The coordinates of a dense view are repeated in each row.
-//! Where an attribute is enumerated its labels stand in place of the stored indexes.
+//! Columns are the dimensions, then the attributes, in the order of the schema. The coordinates of a dense
+//! view are repeated in each row. Where an attribute is enumerated its labels stand in place of the stored
+//! indexes.
 
 use crate::array::cache::{Keep, Key};
 use crate::array::cells::Cells;
@@ -66,7 +67,8 @@ impl Table {
     }
 }
 
-/// The names of the columns: those of the fields as they are, `__attr` and `__dim_<i>` of anonymous ones, with `_` behind until they are unique.
+/// The names of the columns: those of the fields as they are, `__attr` and `__dim_<i>` of anonymous ones,
+/// with `_` behind until they are unique.
 pub fn names(view: &View) -> Vec<Vec<u8>> {
     let mut taken: HashSet<Vec<u8>> = view.fields().iter().map(|field| field.name.clone()).collect();
     let name = |field: &ViewField| {
@@ -141,13 +143,15 @@ impl Column {
         self.view.is_dense() && matches!(self.stored.role, Role::Dimension(_))
     }
 
-    /// Whether a row of it may be null: it has validity, labels, or is a DATETIME. The coordinates of dense views are never.
+    /// Whether a row of it may be null: it has validity, labels, or is a DATETIME. The coordinates of dense
+    /// views are never.
     pub fn may_be_null(&self) -> bool {
         !self.is_axis()
             && (self.stored.nullable || self.labels.is_some() || self.datatype.kind() == Kind::Datetime)
     }
 
-    /// The cells of the field, which rows repeat if it [is an axis](Column::is_axis). Opens fragments when it is first asked.
+    /// The cells of the field, which rows repeat if it [is an axis](Column::is_axis). Opens fragments when it
+    /// is first asked.
     pub fn cells(&self) -> Result<&Arc<dyn Cells>> {
         if let Some(cells) = self.cells.get() {
             return Ok(cells);
@@ -170,7 +174,8 @@ impl Column {
         }
     }
 
-    /// The most bytes that the values in `rows` may have: of stored ones as many as they have, of labels those of the longest each.
+    /// The most bytes that the values in `rows` may have: of stored ones as many as they have, of labels
+    /// those of the longest each.
     pub fn most_bytes(&self, rows: &Range<u64>) -> Result<u64> {
         let Some(labels) = &self.labels else {
             return self.stored_bytes(rows);
@@ -300,7 +305,8 @@ impl Rows<'_> {
         (index < labels.count()).then_some(index)
     }
 
-    /// The value of row `row`, counted from the first of these, which is a label where the column has any; None for null.
+    /// The value of row `row`, counted from the first of these, which is a label where the column has any;
+    /// None for null.
     pub fn value(&self, row: usize) -> Option<&[u8]> {
         if let Some(valid) = &self.valid
             && valid.get(row).is_none_or(|valid| *valid == 0)

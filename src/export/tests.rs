@@ -1,4 +1,5 @@
-//! Every export of the arrays among the tests' data: as long as it says, and every range of it a part of the whole.
+//! Every export of the arrays among the tests' data: as long as it says, and every range of it a part of the
+//! whole.
 
 use super::*;
 use crate::array::Array;
@@ -29,7 +30,8 @@ impl Numbers {
     }
 }
 
-/// Reads ranges of a file first, then the whole. How many files that were: 1, unless what it is made of cannot be read.
+/// Reads ranges of a file first, then the whole. How many files that were: 1, unless what it is made of
+/// cannot be read.
 fn check(what: &str, layout: impl Fn() -> Result<Layout>, numbers: &mut Numbers) -> u64 {
     match try_check(what, layout, numbers) {
         Ok(()) => 1,

@@ -1,8 +1,10 @@
-//! `raster/<attr>.tif`: an attribute of a dense view as an image, for GDAL, QGIS, ImageMagick, Fiji and what else opens TIFF.
+//! `raster/<attr>.tif`: an attribute of a dense view as an image, for GDAL, QGIS, ImageMagick, Fiji and what
+//! else opens TIFF.
 //!
-//! Little-endian, header first, and behind it the values of the column as they are, with nothing in between: of two dimensions, rows and columns (several
-//! values a cell are samples of a pixel); of three, the first one counts bands, each a plane of its own. A file of less than 2^32 bytes is a
-//! classic TIFF, a longer one a BigTIFF: there offsets and counts have 8 bytes.
+//! Little-endian, header first, and behind it the values of the column as they are, with nothing in between:
+//! of two dimensions, rows and columns (several values a cell are samples of a pixel); of three, the first
+//! one counts bands, each a plane of its own. A file of less than 2^32 bytes is a classic TIFF, a longer one
+//! a BigTIFF: there offsets and counts have 8 bytes.
 //!
 //! An image of 2 rows and 3 columns of UINT16, 1 to 6, without a value for no data, is 204 bytes:
 //!
@@ -24,8 +26,9 @@
 //! 192  01 00 02 00 03 00 04 00 05 00 06 00   values
 //! ```
 //!
-//! Dates and times are the stored integers. Cells that are null hold the attribute's fill value, which is told as that of no data (GDAL_NODATA)
-//! where the rule for `_FillValue` allows it. There is no georeferencing: TileDB has none.
+//! Dates and times are the stored integers. Cells that are null hold the attribute's fill value, which is
+//! told as that of no data (GDAL_NODATA) where the rule for `_FillValue` allows it. There is no
+//! georeferencing: TileDB has none.
 
 use super::{field_names, grid};
 use crate::array::part::Sink;

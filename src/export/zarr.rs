@@ -1,13 +1,16 @@
 //! `array.zarr/`: a dense view as a Zarr group of version 3, for zarr, xarray, dask and tensorstore.
 //!
-//! Not one file but many: `zarr.json` of the group, which repeats those of its arrays, so that a reader opens one file to know all; for each variable of
-//! the [`Grid`] but text `<name>/zarr.json`, and its chunks `<name>/c/<i>/<j>`, uncompressed, in row-major order. Which chunks there are follows from
-//! shape and chunk shape alone, so nothing is made before it is asked for.
+//! Not one file but many: `zarr.json` of the group, which repeats those of its arrays, so that a reader opens
+//! one file to know all; for each variable of the [`Grid`] but text `<name>/zarr.json`, and its chunks
+//! `<name>/c/<i>/<j>`, uncompressed, in row-major order. Which chunks there are follows from shape and chunk
+//! shape alone, so nothing is made before it is asked for.
 //!
-//! A chunk is a box of the view, counted from the region's lower corner: tile extents, put together while it has few cells and halved while it is
-//! large. It need not agree with tiles. Chunks at the upper ends have their full size as well, padded with the fill value. Coordinates are one chunk.
+//! A chunk is a box of the view, counted from the region's lower corner: tile extents, put together while it
+//! has few cells and halved while it is large. It need not agree with tiles. Chunks at the upper ends have
+//! their full size as well, padded with the fill value. Coordinates are one chunk.
 //!
-//! `zarr.json` of INT32 attribute `a` over 5 × 6 cells in tiles of 3 × 4, nullable, is this, without blanks and line breaks:
+//! `zarr.json` of INT32 attribute `a` over 5 × 6 cells in tiles of 3 × 4, nullable, is this, without blanks
+//! and line breaks:
 //!
 //! ```json
 //! {"zarr_format":3,"node_type":"array","shape":[5,6],"data_type":"int32",
@@ -200,7 +203,8 @@ impl<'g> Array<'g> {
         values.saturating_mul(self.variable.datatype.size() as u64)
     }
 
-    /// The chunk of that number along each axis; `NotFound` where there is none. No data is decoded before it is read.
+    /// The chunk of that number along each axis; `NotFound` where there is none. No data is decoded before it
+    /// is read.
     pub fn chunk(&self, numbers: &[u64]) -> Result<Layout> {
         let there = numbers
             .iter()
@@ -250,7 +254,8 @@ impl Chunks {
         }
     }
 
-    /// The chunks of an array of cells of `size` bytes. As long as they are too small, the shortest side that can be longer is doubled.
+    /// The chunks of an array of cells of `size` bytes. As long as they are too small, the shortest side that
+    /// can be longer is doubled.
     fn new(shape: &[u64], extents: &[u64], size: u64) -> Chunks {
         let sides = shape
             .iter()
@@ -350,7 +355,8 @@ impl Source for Chunk {
         }
         let bytes = |sides: &[u64]| sides.last().map_or(0, |side| side.saturating_mul(self.cell));
         let (long, short) = (bytes(&self.sides).max(1), bytes(&self.part));
-        // What each row of the chunk has in the range: which bytes of it, and which of the cells are among them.
+        // What each row of the chunk has in the range: which bytes of it, and which of the cells are among
+        // them.
         let rows = range.start / long..range.end.div_ceil(long);
         let rows = rows.map(|row| {
             let start = row.saturating_mul(long);

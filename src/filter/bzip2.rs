@@ -1,7 +1,7 @@
 //! BZIP2: each part is one bzip2 stream.
 //!
-//! Example: `42 5a 68 31 | 17 72 45 38 50 90 | 00 00 00 00` is the empty stream: `BZh1`, the end marker, and a
-//! checksum over nothing. The stream must end where the part ends.
+//! Example: `42 5a 68 31 | 17 72 45 38 50 90 | 00 00 00 00` is the empty stream: `BZh1`, the end marker, and
+//! a checksum over nothing. The stream must end where the part ends.
 
 use super::stream::{self, Stream};
 use crate::error::Result;

@@ -1,7 +1,7 @@
 //! The chunks of a tile: where each lies, found without decoding any.
 //!
-//! A tile is a count of chunks u64, then for each chunk its original length u32, filtered length u32, metadata length u32, the metadata and
-//! the filtered data. Two chunks of 3 and 1 bytes without any filter:
+//! A tile is a count of chunks u64, then for each chunk its original length u32, filtered length u32,
+//! metadata length u32, the metadata and the filtered data. Two chunks of 3 and 1 bytes without any filter:
 //!
 //! ```text
 //! 02 00 00 00 00 00 00 00   two chunks
@@ -19,7 +19,8 @@ const HEADER: u64 = 12;
 /// The most chunks of a tile: of 64 KiB each they hold 64 GiB.
 const MAX_CHUNKS: u64 = 1 << 20;
 
-/// Bytes read at once while walking from header to header: small chunks share a read, large ones waste little.
+/// Bytes read at once while walking from header to header: small chunks share a read, large ones waste
+/// little.
 const WINDOW: u64 = 512;
 
 /// Where one chunk lies.
@@ -53,9 +54,11 @@ pub struct ChunkIndex {
 }
 
 impl ChunkIndex {
-    /// Walks the chunk headers of the tile in `[start, end)` of `blob`, which must unfilter to `expected` bytes. Reads nothing but headers.
+    /// Walks the chunk headers of the tile in `[start, end)` of `blob`, which must unfilter to `expected`
+    /// bytes. Reads nothing but headers.
     ///
-    /// Fails with `Truncated`, `LimitExceeded` or `Corrupt` where headers do not fill the tile exactly or do not add up to `expected`.
+    /// Fails with `Truncated`, `LimitExceeded` or `Corrupt` where headers do not fill the tile exactly or do
+    /// not add up to `expected`.
     pub fn read(blob: &dyn Blob, start: u64, end: u64, expected: u64) -> Result<ChunkIndex> {
         let mut window = Window {
             blob,
@@ -148,7 +151,8 @@ impl ChunkIndex {
         &self.chunks
     }
 
-    /// The count that the tile states, empty chunks included. 0 marks an offsets tile whose offsets are embedded in the data tile.
+    /// The count that the tile states, empty chunks included. 0 marks an offsets tile whose offsets are
+    /// embedded in the data tile.
     pub fn stored_chunks(&self) -> u64 {
         self.stored_chunks
     }

@@ -42,7 +42,8 @@ impl EncryptionKey {
         Self::make(key, None)
     }
 
-    /// The same, noting that it comes from the file at the absolute path `file`: who may not read that may not see what the key decodes.
+    /// The same, noting that it comes from the file at the absolute path `file`: who may not read that may
+    /// not see what the key decodes.
     pub fn from_file(key: [u8; 32], file: PathBuf) -> Self {
         Self::make(key, Some(file))
     }
@@ -118,8 +119,8 @@ impl TileCodec {
         !self.embeds_offsets && plan::stages(self, 0, None).is_ok_and(|stages| stages.is_empty())
     }
 
-    /// Bytes of memory that decoding a chunk takes, the result among them, when it is of `original` bytes and stored in `stored`. Of
-    /// ordinary chunks, the result alone: the rest is used again and again.
+    /// Bytes of memory that decoding a chunk takes, the result among them, when it is of `original` bytes and
+    /// stored in `stored`. Of ordinary chunks, the result alone: the rest is used again and again.
     pub fn working_memory(&self, original: u64, stored: u64) -> u64 {
         /// Chunks are seldom larger.
         const ORDINARY: u64 = 1 << 20;

@@ -11,7 +11,8 @@
 //! else of the type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no
 //! differences.
 //!
-//! Example: `03 00 00 00 00 00 00 00 | 05 00 00 00 | f8 ff ff ff | 67 00 00 00` is the INT32 values 5, -3, 100.
+//! Example: `03 00 00 00 00 00 00 00 | 05 00 00 00 | f8 ff ff ff | 67 00 00 00` is the INT32 values 5, -3,
+//! 100.
 
 use super::element::{Element, by_width, extend_zeroed};
 use crate::cursor::Cursor;

@@ -1,5 +1,5 @@
-//! DICTIONARY_ENCODING: each string as its place in a list of the distinct ones, with the offsets embedded (see
-//! [`embedded`](super::embedded) for the metadata).
+//! DICTIONARY_ENCODING: each string as its place in a list of the distinct ones, with the offsets embedded
+//! (see [`embedded`](super::embedded) for the metadata).
 //!
 //! | dictionary, in the metadata | type |
 //! |---|---|

@@ -1,8 +1,9 @@
 //! Fixed-width integers as the kernels of the filters see them: little-endian bytes in, little-endian bytes
 //! out.
 //!
-//! Filters compute modulo 2^(8 * width), where signedness makes no difference, so unsigned types serve for all.
-//! Going through arrays of exactly the element's width lets the compiler drop bounds checks and vectorise.
+//! Filters compute modulo 2^(8 * width), where signedness makes no difference, so unsigned types serve for
+//! all. Going through arrays of exactly the element's width lets the compiler drop bounds checks and
+//! vectorise.
 //!
 //! Example: as `u16` elements, the bytes `01 00 02 01 FF` are 1 and 258, with a tail of one byte.
 

@@ -27,13 +27,15 @@ const HEADER: u64 = 34;
 /// The most that a pipeline may take: libtiledb writes 18 to 23 bytes.
 const MAX_PIPELINE: u32 = 64 * 1024;
 
-/// The most bytes of a body that is decoded whole where nothing else is said. What can honestly be larger is read chunk by chunk.
+/// The most bytes of a body that is decoded whole where nothing else is said. What can honestly be larger is
+/// read chunk by chunk.
 pub const MAX_WHOLE: u64 = 16 << 20;
 
 /// The header of a generic tile, and what it takes to decode it.
 #[derive(Debug, Clone)]
 pub struct GenericTile {
-    /// Format version of the library that wrote it; says which filter semantics hold for the data written with it.
+    /// Format version of the library that wrote it; says which filter semantics hold for the data written
+    /// with it.
     pub version: u32,
     /// First byte of the chunks in the file.
     pub data_start: u64,
@@ -48,7 +50,8 @@ pub struct GenericTile {
 }
 
 impl GenericTile {
-    /// Reads the header of the tile at `offset`. `key` is kept for decoding: the header itself is in the clear.
+    /// Reads the header of the tile at `offset`. `key` is kept for decoding: the header itself is in the
+    /// clear.
     pub fn read_header(blob: &dyn Blob, offset: u64, key: Option<&EncryptionKey>) -> Result<GenericTile> {
         Self::parse_header(blob, offset, key)
             .map_err(|e| e.in_part("generic tile header").in_file(blob.display()))

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | repeated: cell, run length | cell size bytes, u16 big-endian |
 //!
-//! The cell is the tile's, even for metadata parts and where a filter before changed the width of the elements.
-//! A run of 0 yields nothing.
+//! The cell is the tile's, even for metadata parts and where a filter before changed the width of the
+//! elements. A run of 0 yields nothing.
 //!
 //! Example: `05 00 00 00 | 00 03 | 06 00 00 00 | 00 01` is the INT32 cells 5, 5, 5, 6.
 

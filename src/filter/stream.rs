@@ -11,13 +11,14 @@ pub(super) trait Stream {
     /// Bytes of input taken so far.
     fn consumed(&self) -> u64;
 
-    /// Decodes from `input` on into the room that `out` has left. Says whether the stream has ended; an error is the
-    /// codec's own message.
+    /// Decodes from `input` on into the room that `out` has left. Says whether the stream has ended; an error
+    /// is the codec's own message.
     fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<bool, String>;
 }
 
-/// Appends the `length` bytes that `stream` makes of `input`, which must hold that one stream and nothing else. `Corrupt` for another length, bytes left
-/// over and what the codec refuses, `Truncated` where the stream does not end.
+/// Appends the `length` bytes that `stream` makes of `input`, which must hold that one stream and nothing
+/// else. `Corrupt` for another length, bytes left over and what the codec refuses, `Truncated` where the
+/// stream does not end.
 pub(super) fn decode<S: Stream>(
     stream: &mut S,
     input: &[u8],

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! Values are taken as integers of their datatype's width; each part starts anew with its first value as it is.
+//! Values are taken as integers of their datatype's width; each part starts anew with its first value as it
+//! is.
 //!
 //! Example: parts `01 00 00 00 | 0c 00 00 00` and the INT32 1, 2, 4 decode to 1, 3, 7.
 

@@ -1,4 +1,5 @@
-//! The unfiltered body of a generic tile, read by ranges, so that one of any size is parsed with little memory.
+//! The unfiltered body of a generic tile, read by ranges, so that one of any size is parsed with little
+//! memory.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
@@ -47,8 +48,8 @@ pub const MAX_VALUE: u64 = 8 << 20;
 /// Bytes that are read ahead.
 const WINDOW: u64 = 16 << 10;
 
-/// A position in a [`Body`], with a window on the bytes that follow. What [`Cursor`] is to a slice: no method panics, and every
-/// failure names the field and its byte offset in the body.
+/// A position in a [`Body`], with a window on the bytes that follow. What [`Cursor`] is to a slice: no method
+/// panics, and every failure names the field and its byte offset in the body.
 pub struct BodyCursor<'a> {
     body: &'a dyn Body,
     size: u64,
@@ -96,7 +97,8 @@ impl<'a> BodyCursor<'a> {
         Ok(())
     }
 
-    /// The next `length` bytes, which take as much memory: for what is known to be short. `Truncated` when fewer are left.
+    /// The next `length` bytes, which take as much memory: for what is known to be short. `Truncated` when
+    /// fewer are left.
     pub fn bytes(&mut self, length: u64, field: &str) -> Result<&[u8]> {
         self.check(length, field)?;
         let wanted = length as usize;
@@ -153,7 +155,8 @@ impl<'a> BodyCursor<'a> {
         Cursor::new(self.bytes(8, field)?).u64(field)
     }
 
-    /// Checks a count that was just read against the bytes left, when each item takes at least `min_size` bytes (at least 1).
+    /// Checks a count that was just read against the bytes left, when each item takes at least `min_size`
+    /// bytes (at least 1).
     pub fn check_count(&self, count: u64, min_size: u64, field: &str) -> Result<()> {
         let left = self.remaining();
         let most = left / min_size.max(1);

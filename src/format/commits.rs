@@ -16,8 +16,9 @@ pub struct ConsolidatedEntry {
 
 /// Parses a `.con` file, in which lines alternate with binary copies of delete files.
 ///
-/// Each line is a path whose last component is a timestamped name (`Corrupt` if not). One that ends in `.del` or `.upd` is
-/// followed, without a line end behind it, by the length (u64) and bytes of that file. The last line may lack its line end.
+/// Each line is a path whose last component is a timestamped name (`Corrupt` if not). One that ends in `.del`
+/// or `.upd` is followed, without a line end behind it, by the length (u64) and bytes of that file. The last
+/// line may lack its line end.
 pub fn parse_consolidated(bytes: &[u8]) -> Result<Vec<ConsolidatedEntry>> {
     read::whole("consolidated commits", bytes, |c| {
         let mut entries = Vec::new();
@@ -62,7 +63,8 @@ pub fn last_component(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
-/// Reduces a path of a vacuum file (relative, with a leading slash, or an absolute URI of wherever the array once lay) to one relative to the array: from `__fragments` or `__meta` on, or else the last component.
+/// Reduces a path of a vacuum file (relative, with a leading slash, or an absolute URI of wherever the array
+/// once lay) to one relative to the array: from `__fragments` or `__meta` on, or else the last component.
 pub fn normalise_path(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
     let path = path.get(..end).unwrap_or(path);
@@ -91,9 +93,10 @@ pub struct ConsolidatedFooter {
 
 /// Parses the index of a `.meta` file's unfiltered body.
 ///
-/// The footers follow the index back to back, in its order, so each one ends where the next begins; offsets have to ascend and lie behind the index.
-/// The file only saves opening those of the fragments, which are always there too. Footers of versions 3 and 4 in it are not to be trusted:
-/// current libraries write them with lists of the wrong length, which may parse as something else.
+/// The footers follow the index back to back, in its order, so each one ends where the next begins; offsets
+/// have to ascend and lie behind the index. The file only saves opening those of the fragments, which are
+/// always there too. Footers of versions 3 and 4 in it are not to be trusted: current libraries write them
+/// with lists of the wrong length, which may parse as something else.
 pub fn parse_consolidated_metadata(body: &dyn Body) -> Result<Vec<ConsolidatedFooter>> {
     BodyCursor::new(body)
         .and_then(|mut c| parse_index(&mut c))

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 /// Deepest nesting of a condition.
 const MAX_DEPTH: u32 = 64;
 
-/// A condition tree. What is stored is the *negation* of the user's delete predicate: cells for which it holds are kept.
+/// A condition tree. What is stored is the *negation* of the user's delete predicate: cells for which it
+/// holds are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
     /// An inner node.
@@ -24,7 +25,8 @@ pub enum Condition {
         op: ConditionOp,
         /// The field's name.
         field: Vec<u8>,
-        /// The constant in the field's type; empty for a null test on a fixed-size field. For IN and NOT_IN all members one after the other.
+        /// The constant in the field's type; empty for a null test on a fixed-size field. For IN and NOT_IN
+        /// all members one after the other.
         value: Vec<u8>,
         /// For IN and NOT_IN: the start of each member in `value`.
         offsets: Vec<u64>,

@@ -130,7 +130,8 @@ impl Datatype {
         }
     }
 
-    /// `bytes` as text in its encoding; None where they are none. UCS-2 and UCS-4 are read as UTF-16 and UTF-32, types that are no text as UTF-8.
+    /// `bytes` as text in its encoding; None where they are none. UCS-2 and UCS-4 are read as UTF-16 and
+    /// UTF-32, types that are no text as UTF-8.
     pub fn text(self, bytes: &[u8]) -> Option<String> {
         match (self.kind(), self.size()) {
             (Kind::Text, 2) => {

@@ -25,8 +25,8 @@ pub struct Enumeration {
 }
 
 impl Enumeration {
-    /// Parses the unfiltered body of a file in `__schema/__enumerations/`. Offsets are checked to be non-decreasing and inside the data.
-    /// `UnsupportedVersion` for an enumeration version other than 0.
+    /// Parses the unfiltered body of a file in `__schema/__enumerations/`. Offsets are checked to be
+    /// non-decreasing and inside the data. `UnsupportedVersion` for an enumeration version other than 0.
     pub fn parse(body: &[u8]) -> Result<Enumeration> {
         read::whole("enumeration", body, Self::parse_body)
     }

@@ -39,7 +39,8 @@ impl GroupDetails {
         Ok(count)
     }
 
-    /// Parses the unfiltered body. `UnsupportedVersion` for versions of groups and members other than 1 and 2.
+    /// Parses the unfiltered body. `UnsupportedVersion` for versions of groups and members other than 1 and
+    /// 2.
     pub fn parse(body: &[u8]) -> Result<GroupDetails> {
         read::whole("group details", body, |c| {
             let version = parse_version(c, "version")?;

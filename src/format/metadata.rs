@@ -35,7 +35,8 @@ const MAX_KEY: u64 = 1 << 20;
 pub struct MetadataRecord {
     /// Arbitrary bytes, mostly UTF-8.
     pub key: Vec<u8>,
-    /// None where the record deletes the key. Type and number of the value's elements, and where in the body it lies.
+    /// None where the record deletes the key. Type and number of the value's elements, and where in the body
+    /// it lies.
     pub value: Option<(Datatype, u32, Range<u64>)>,
 }
 

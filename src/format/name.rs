@@ -11,16 +11,19 @@ pub struct TimestampedName {
     pub uuid: [u8; 32],
     /// The version at the end of the name, where the grammar has one.
     pub version: Option<u32>,
-    /// The version that the grammar implies for locating things: the stated one, 4 for `__t1_t2_uuid`, 2 for `__uuid_t` and `__uuid_t1_t2`.
+    /// The version that the grammar implies for locating things: the stated one, 4 for `__t1_t2_uuid`, 2 for
+    /// `__uuid_t` and `__uuid_t1_t2`.
     pub name_version: u32,
 }
 
 impl TimestampedName {
-    /// Parses the last component of a path, its extension removed (the part after its last `.`). `Corrupt` when it follows none of the grammars.
+    /// Parses the last component of a path, its extension removed (the part after its last `.`). `Corrupt`
+    /// when it follows none of the grammars.
     ///
-    /// `__t1_t2_uuid_v`, `__t1_t2_uuid`, `__uuid_t` and `__uuid_t1_t2` are the grammars. Numbers are decimal without sign and need not be
-    /// padded; a version may be any number, and it is for the caller to refuse those that it does not know. In the last one, the name
-    /// of a consolidated fragment of version 2, only `t2` counts, as both start and end.
+    /// `__t1_t2_uuid_v`, `__t1_t2_uuid`, `__uuid_t` and `__uuid_t1_t2` are the grammars. Numbers are decimal
+    /// without sign and need not be padded; a version may be any number, and it is for the caller to refuse
+    /// those that it does not know. In the last one, the name of a consolidated fragment of version 2, only
+    /// `t2` counts, as both start and end.
     pub fn parse(name: &[u8]) -> Result<TimestampedName> {
         Self::split(name).ok_or_else(|| {
             Error::corrupt(format!(
@@ -85,8 +88,9 @@ pub enum Part {
     Validity,
 }
 
-/// The base name and suffix of a field's file in a fragment whose *name* says `version`: below 8 the raw name, in 8 its encoding, from 9 `index_name`
-/// (`a0`, `d1`). Internal fields pass their fixed base (`__coords`, `t`, `dt`, `dci`) as both. The result may hold any byte: callers check for path separators.
+/// The base name and suffix of a field's file in a fragment whose *name* says `version`: below 8 the raw
+/// name, in 8 its encoding, from 9 `index_name` (`a0`, `d1`). Internal fields pass their fixed base
+/// (`__coords`, `t`, `dt`, `dci`) as both. The result may hold any byte: callers check for path separators.
 pub fn field_file(version: u32, name: &[u8], index_name: &str, part: Part) -> Vec<u8> {
     let mut file = match version {
         0..=7 => name.to_vec(),

@@ -50,7 +50,8 @@ pub enum Filter {
         codec: Codec,
         /// The writer's level; -1 is the codec's default.
         level: i32,
-        /// For `DoubleDelta` and `Delta`, from format version 20 and 19: values are read as this type instead.
+        /// For `DoubleDelta` and `Delta`, from format version 20 and 19: values are read as this type
+        /// instead.
         reinterpret: Option<Datatype>,
     },
     /// Integers stored in fewer bits, by windows.
@@ -107,11 +108,12 @@ pub enum Filter {
 }
 
 impl Pipeline {
-    /// Reads a stored pipeline (max chunk size u32, count u32, then for each filter its number u8, the length of its options u32
-    /// and the options). Advances by the option length whatever the options hold.
+    /// Reads a stored pipeline (max chunk size u32, count u32, then for each filter its number u8, the length
+    /// of its options u32 and the options). Advances by the option length whatever the options hold.
     ///
-    /// A filter that is not known, or whose options are not of a known form, becomes [`Filter::Unknown`]. `Corrupt` when
-    /// a compressor's options name another compressor, `LimitExceeded` for more filters than could be meant.
+    /// A filter that is not known, or whose options are not of a known form, becomes [`Filter::Unknown`].
+    /// `Corrupt` when a compressor's options name another compressor, `LimitExceeded` for more filters than
+    /// could be meant.
     pub fn parse(c: &mut Cursor<'_>) -> Result<Pipeline> {
         let max_chunk_size = c.u32("max_chunk_size")?;
         let count = c.u32("filter_num")?;
@@ -138,8 +140,8 @@ impl Pipeline {
         self.filters.is_empty()
     }
 
-    /// Whether a general compressor is among the filters: gzip, Zstandard, LZ4, run lengths, bzip2 or double delta. Decides
-    /// how version 1 lays out coordinates.
+    /// Whether a general compressor is among the filters: gzip, Zstandard, LZ4, run lengths, bzip2 or double
+    /// delta. Decides how version 1 lays out coordinates.
     pub fn has_compressor(&self) -> bool {
         self.filters.iter().any(|filter| {
             matches!(filter, Filter::Compression { codec, .. } if !matches!(codec, Codec::Dictionary | Codec::Delta))
@@ -179,7 +181,8 @@ impl Codec {
 }
 
 impl Filter {
-    /// The string that TileDB's C API prints for the filter's type, e.g. `BIT_WIDTH_REDUCTION`; `UNKNOWN` for unknown ones.
+    /// The string that TileDB's C API prints for the filter's type, e.g. `BIT_WIDTH_REDUCTION`; `UNKNOWN` for
+    /// unknown ones.
     pub fn name(&self) -> &'static str {
         match self {
             Filter::Noop => "NONE",
@@ -266,7 +269,8 @@ impl Filter {
         })
     }
 
-    /// Reads a compressor's options: compressor u8, level i32, and for the deltas of newer writers a datatype u8.
+    /// Reads a compressor's options: compressor u8, level i32, and for the deltas of newer writers a datatype
+    /// u8.
     fn parse_compressor(codec: Codec, o: &mut Cursor<'_>, id: u8, options: &[u8]) -> Result<Filter> {
         let compresses = read::byte(o, "compressor", |compressor| match compressor {
             0 => Ok(false),

@@ -5,7 +5,8 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use std::cmp::Ordering;
 
-/// `[lo, hi]` of one dimension, each bound the stored bytes: one little-endian value, or the text of a var-sized one.
+/// `[lo, hi]` of one dimension, each bound the stored bytes: one little-endian value, or the text of a
+/// var-sized one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
     /// Lower bound, inclusive.
@@ -18,8 +19,8 @@ pub struct Range {
 pub type Rect = Vec<Range>;
 
 impl Range {
-    /// Reads a stored range: `lo, hi` for a fixed-size dimension; total length u64, length of `lo` u64 and the bytes
-    /// of both for a var-sized one (R-tree and footer, version 5 and later).
+    /// Reads a stored range: `lo, hi` for a fixed-size dimension; total length u64, length of `lo` u64 and
+    /// the bytes of both for a var-sized one (R-tree and footer, version 5 and later).
     pub fn parse(c: &mut Cursor<'_>, datatype: Datatype, cells: CellValNum, field: &str) -> Result<Range> {
         match cells.cell_size(datatype) {
             Some(size) => {
@@ -52,7 +53,8 @@ impl Range {
         compare(datatype, cells, &self.lo, &self.hi)
     }
 
-    /// Fails when the lower bound is above the upper one. Bounds that cannot be compared (NaN) pass: TileDB writes them.
+    /// Fails when the lower bound is above the upper one. Bounds that cannot be compared (NaN) pass: TileDB
+    /// writes them.
     pub(super) fn check(&self, datatype: Datatype, cells: CellValNum) -> Result<()> {
         match self.order(datatype, cells) {
             Some(Ordering::Greater) => Err(Error::corrupt("the lower bound is above the upper one")),
@@ -68,8 +70,9 @@ impl Range {
     }
 }
 
-/// Compares two coordinates in their stored bytes: integers and times as numbers, floats as IEEE 754 does, everything
-/// var-sized or textual bytewise. None for a NaN, and for values of another size than the datatype's.
+/// Compares two coordinates in their stored bytes: integers and times as numbers, floats as IEEE 754 does,
+/// everything var-sized or textual bytewise. None for a NaN, and for values of another size than the
+/// datatype's.
 pub fn compare(datatype: Datatype, cells: CellValNum, a: &[u8], b: &[u8]) -> Option<Ordering> {
     macro_rules! as_numbers {
         ($type:ty) => {{

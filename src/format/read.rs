@@ -32,7 +32,8 @@ pub(super) fn text64(c: &mut Cursor<'_>, field: &str) -> Result<Vec<u8>> {
     Ok(c.bytes(length, field)?.to_vec())
 }
 
-/// Reads a list of u64 offsets behind its length in bytes (u64), which point into `data_size` bytes and never decrease.
+/// Reads a list of u64 offsets behind its length in bytes (u64), which point into `data_size` bytes and never
+/// decrease.
 pub(super) fn offsets(c: &mut Cursor<'_>, data_size: usize, field: &str) -> Result<Vec<u64>> {
     let size = c.u64(field)?;
     if size % 8 != 0 {
@@ -52,7 +53,8 @@ pub(super) fn offsets(c: &mut Cursor<'_>, data_size: usize, field: &str) -> Resu
     Ok(list)
 }
 
-/// Refuses format versions that are not understood: 0, those above [`super::MAX_VERSION`] and those of experimental builds.
+/// Refuses format versions that are not understood: 0, those above [`super::MAX_VERSION`] and those of
+/// experimental builds.
 pub(super) fn check_version(version: u32, offset: u64) -> Result<()> {
     let newest = super::MAX_VERSION;
     let message = match version {
@@ -69,13 +71,14 @@ pub(super) fn check_version(version: u32, offset: u64) -> Result<()> {
         .in_part("`version`"))
 }
 
-/// Whether `name` can be looked up in a directory without leaving it: not empty, not `.` or `..`, no slash, backslash or NUL.
+/// Whether `name` can be looked up in a directory without leaving it: not empty, not `.` or `..`, no slash,
+/// backslash or NUL.
 pub(super) fn is_plain_file_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | b'\\' | 0))
 }
 
-/// Parses all of `body`, the unfiltered body of a generic tile that holds `part`: no byte may be left over. What contradicts itself without
-/// one place being wrong is an error at its first byte.
+/// Parses all of `body`, the unfiltered body of a generic tile that holds `part`: no byte may be left over.
+/// What contradicts itself without one place being wrong is an error at its first byte.
 pub(super) fn whole<T>(
     part: &str,
     body: &[u8],

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-/// Most bytes that the default fill values of one schema below version 6 may take, where the schema does not store them.
+/// Most bytes that the default fill values of one schema below version 6 may take, where the schema does not
+/// store them.
 const MAX_DEFAULT_FILLS: u64 = 1 << 20;
 
 /// An array schema.
@@ -80,7 +81,8 @@ pub struct Attribute {
     pub cell_val_num: CellValNum,
     /// Its pipeline.
     pub filters: Pipeline,
-    /// Value of a cell that was never written: one cell, or for var-sized ones any length. The type's default below version 6.
+    /// Value of a cell that was never written: one cell, or for var-sized ones any length. The type's default
+    /// below version 6.
     pub fill_value: Vec<u8>,
     /// Whether such a cell is valid (not null); false below version 7.
     pub fill_value_valid: bool,
@@ -125,11 +127,13 @@ pub struct EnumerationRef {
 }
 
 impl Schema {
-    /// Parses the unfiltered body of a schema's generic tile. `UnsupportedVersion` above [`super::MAX_VERSION`] (the bytes are not looked at further).
+    /// Parses the unfiltered body of a schema's generic tile. `UnsupportedVersion` above
+    /// [`super::MAX_VERSION`] (the bytes are not looked at further).
     ///
-    /// Everything is checked that the body alone allows: dimensions have a domain with `lo <= hi` and extents above 0, dense arrays
-    /// have dimensions of one integral or time type with extents, and a row-major or column-major order, fixed-size fill values
-    /// are one cell, and no two fields share a name. No byte may be left over.
+    /// Everything is checked that the body alone allows: dimensions have a domain with `lo <= hi` and extents
+    /// above 0, dense arrays have dimensions of one integral or time type with extents, and a row-major or
+    /// column-major order, fixed-size fill values are one cell, and no two fields share a name. No byte may
+    /// be left over.
     pub fn parse(body: &[u8]) -> Result<Schema> {
         read::whole("schema", body, Self::parse_body)
     }
@@ -288,8 +292,9 @@ impl Schema {
         Ok(())
     }
 
-    /// The pipeline of the tiles of dimension `i`: its own, or that of the coordinates where it has none. Schemas below version 5, where dimensions
-    /// have no tiles, give none: newer libraries that write to such an array leave its dimensions unfiltered.
+    /// The pipeline of the tiles of dimension `i`: its own, or that of the coordinates where it has none.
+    /// Schemas below version 5, where dimensions have no tiles, give none: newer libraries that write to such
+    /// an array leave its dimensions unfiltered.
     pub fn dimension_filters(&self, i: usize) -> &Pipeline {
         match self.dimensions.get(i) {
             Some(dimension) if self.version < 5 || !dimension.filters.is_empty() => &dimension.filters,
@@ -545,7 +550,8 @@ fn parse_current_domain(c: &mut Cursor<'_>, dimensions: &[Dimension]) -> Result<
     Ok(Some(rect))
 }
 
-/// The fill value of an attribute that stores none: each value of a cell the datatype's default; one value where var-sized.
+/// The fill value of an attribute that stores none: each value of a cell the datatype's default; one value
+/// where var-sized.
 fn default_fill(datatype: Datatype, cells: CellValNum, budget: &mut u64) -> Result<Vec<u8>> {
     let fill = datatype.default_fill();
     let CellValNum::Fixed(count) = cells else {
@@ -561,7 +567,8 @@ fn default_fill(datatype: Datatype, cells: CellValNum, budget: &mut u64) -> Resu
     Ok(fill.repeat(count as usize))
 }
 
-/// Whether a tile extent is above 0. Integral extents are unsigned: they may exceed the largest number of a signed type.
+/// Whether a tile extent is above 0. Integral extents are unsigned: they may exceed the largest number of a
+/// signed type.
 fn is_positive(datatype: Datatype, extent: &[u8]) -> bool {
     match datatype.kind() {
         Kind::Float => {

@@ -1,4 +1,5 @@
-//! For tests: bytes built field by field as the format describes them, and the hostile changes that every parser has to survive.
+//! For tests: bytes built field by field as the format describes them, and the hostile changes that every
+//! parser has to survive.
 
 use super::datatype::{CellValNum, Datatype};
 use super::schema::Schema;
@@ -74,8 +75,8 @@ pub const ZSTD: (u8, &[u8]) = (2, &[2, 255, 255, 255, 255]);
 /// Run lengths.
 pub const RLE: (u8, &[u8]) = (4, &[4, 255, 255, 255, 255]);
 
-/// Parses `good`, and checks that parsing fails for each proper prefix of it, for a byte more, and for each of its counts made
-/// too large; and that no change of a single byte makes it panic.
+/// Parses `good`, and checks that parsing fails for each proper prefix of it, for a byte more, and for each
+/// of its counts made too large; and that no change of a single byte makes it panic.
 pub fn check_hostile<T: Debug>(good: &Bytes, parse: impl Fn(&[u8]) -> Result<T>) -> T {
     let parsed = parse(&good.bytes).expect("the unchanged bytes");
     for n in 0..good.bytes.len() {

@@ -23,8 +23,9 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    /// Those of a node of type `kind`: what everybody may read whom the kernel lets in. Where it lets everybody in, nobody may read what they
-    /// could not read in the source, which `permissions` tells; `owner` may read everything.
+    /// Those of a node of type `kind`: what everybody may read whom the kernel lets in. Where it lets
+    /// everybody in, nobody may read what they could not read in the source, which `permissions` tells;
+    /// `owner` may read everything.
     pub(super) fn of(
         kind: NodeType,
         permissions: impl FnOnce() -> Permissions,
@@ -74,8 +75,8 @@ impl Mode {
     }
 }
 
-/// How long the kernel may believe permissions that follow those of the source: a change must be seen within one second, and looking
-/// at the source may itself lag behind a little.
+/// How long the kernel may believe permissions that follow those of the source: a change must be seen within
+/// one second, and looking at the source may itself lag behind a little.
 pub(super) const MODE_TTL: Duration = Duration::from_millis(300);
 
 /// The owner of all nodes.
@@ -121,7 +122,8 @@ impl Attributes {
             uid: owner.uid,
             gid: self.mode.gid,
             rdev: 0,
-            // What stdio reads at once: small, so that reading a few bytes decodes one chunk; the kernel reads ahead by itself.
+            // What stdio reads at once: small, so that reading a few bytes decodes one chunk; the kernel
+            // reads ahead by itself.
             blksize: 4096,
             flags: 0,
         }

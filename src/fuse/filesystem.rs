@@ -31,8 +31,8 @@ pub(super) const MAX_NAME: u32 = 255;
 /// Inode numbers are never used for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
 
-/// Called with the name of each operation before it is worked out, inside the guard: what it panics with is what the operation
-/// panics with. For tests, which count requests and inject faults with it.
+/// Called with the name of each operation before it is worked out, inside the guard: what it panics with is
+/// what the operation panics with. For tests, which count requests and inject faults with it.
 pub type Probe = Arc<dyn Fn(&'static str) + Send + Sync>;
 
 /// A [`Tree`] as a FUSE file system. Read only: whatever would change something is EROFS.
@@ -89,8 +89,9 @@ impl FileSystem {
         self
     }
 
-    /// Gives attributes along with names when a directory is read (READDIRPLUS). Not done by default: the kernel asks so for every
-    /// directory that is listed, and the length of a file may take work that a plain `ls` or `find` does not need.
+    /// Gives attributes along with names when a directory is read (READDIRPLUS). Not done by default: the
+    /// kernel asks so for every directory that is listed, and the length of a file may take work that a plain
+    /// `ls` or `find` does not need.
     #[must_use]
     pub fn with_readdirplus(mut self, enabled: bool) -> Self {
         self.readdirplus = enabled;
@@ -136,7 +137,8 @@ impl FileSystem {
         self.inodes.get(number.0).ok_or(Errno::ESTALE)
     }
 
-    /// The node of an inode. ESTALE where there is nothing under its path any more: the kernel then looks the path up anew.
+    /// The node of an inode. ESTALE where there is nothing under its path any more: the kernel then looks the
+    /// path up anew.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Node, Errno> {
         match self.inodes.node(inode) {
             Ok(Some(node)) => Ok(node),
@@ -159,8 +161,8 @@ impl FileSystem {
         self.handles.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    /// What `stat` says of a node, and the state of a file that changes. One whose length cannot be told still stats, as an empty file of no
-    /// state: opening it gives the error.
+    /// What `stat` says of a node, and the state of a file that changes. One whose length cannot be told
+    /// still stats, as an empty file of no state: opening it gives the error.
     fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> (Attributes, Option<State>) {
         let mode = self.mode(node);
         match node {
@@ -277,7 +279,8 @@ impl FileSystem {
                 let node = self.node(&inode)?;
                 let open = handle.and_then(|handle| self.handles.get(handle.0));
                 match (&node, open.as_deref()) {
-                    // The kernel asks so before it reads past the end that it knows of: the end is that of what is open.
+                    // The kernel asks so before it reads past the end that it knows of: the end is that of
+                    // what is open.
                     (Node::File(file), Some(Handle::File(handle))) => Attributes {
                         kind: NodeType::File,
                         size: handle.open.len(),
@@ -305,7 +308,8 @@ impl FileSystem {
         Mode::of(NodeType::File, permissions, self.access, self.owner)
     }
 
-    /// Whether all may read a link who may look it up: it tells a name of the directory, which not all may list.
+    /// Whether all may read a link who may look it up: it tells a name of the directory, which not all may
+    /// list.
     fn may_be_read_by_all(&self, link: &Link) -> bool {
         if self.access != Access::All {
             return true;
@@ -350,7 +354,8 @@ impl FileSystem {
         };
         let open = open.map_err(|error| self.reporter.inside(&inode.path(), &error))?;
         let (paged, flags) = match known {
-            // It has changed since it was looked up: the kernel then looks again, and finds the inode of its present state.
+            // It has changed since it was looked up: the kernel then looks again, and finds the inode of its
+            // present state.
             Some(version) if version != open.version() => return Err(Errno::ESTALE),
             Some(_) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             None if file.freshness() == Freshness::Listing => return Err(Errno::ESTALE),
@@ -362,14 +367,16 @@ impl FileSystem {
         Ok((FuseHandle(handle), flags))
     }
 
-    /// How a file just opened at `state` (version, length) goes through the page cache: whether at all, and the flags to answer with.
+    /// How a file just opened at `state` (version, length) goes through the page cache: whether at all, and
+    /// the flags to answer with.
     fn caching(&self, inode: &Inode, file: &dyn File, state: (u64, u64)) -> (bool, FopenFlags) {
         let freshness = file.freshness();
         inode.pages(|pages| {
-            // Of a file that was never opened the kernel has none. To have it drop them all the same would take those away that another, who
-            // opens it at this moment, has read by then.
+            // Of a file that was never opened the kernel has none. To have it drop them all the same would
+            // take those away that another, who opens it at this moment, has read by then.
             let same = pages.state.is_none_or(|known| known == state);
-            // The pages belong to all who have the file open. One who has it open in another state goes around them.
+            // The pages belong to all who have the file open. One who has it open in another state goes
+            // around them.
             let other_state = freshness != Freshness::Live && pages.users > 0 && !same;
             if self.direct_mmap && (freshness == Freshness::Live || other_state) {
                 return (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
@@ -434,7 +441,8 @@ impl FileSystem {
         Ok((FuseHandle(handle), flags))
     }
 
-    /// Passes the entries from `offset` on to `add`, until that says that the answer is full: 0 is `.`, 1 is `..`, the listing begins at 2.
+    /// Passes the entries from `offset` on to `add`, until that says that the answer is full: 0 is `.`, 1 is
+    /// `..`, the listing begins at 2.
     pub(super) fn do_readdir(
         &self,
         handle: FuseHandle,
@@ -535,7 +543,8 @@ impl FileSystem {
     }
 }
 
-/// How long the kernel may believe which inode a name leads to: that of a state, as long as the file is in it.
+/// How long the kernel may believe which inode a name leads to: that of a state, as long as the file is in
+/// it.
 fn of_name(node: &Node, state: Option<State>) -> Duration {
     match (node, state) {
         (Node::File(file), Some(_)) => ttl(file.freshness()),

@@ -29,8 +29,8 @@ impl Reporter {
         self.errors.record(path, error);
     }
 
-    /// Reports an error met inside a file or directory that exists, and gives the errno that says so: never ENOENT, which would
-    /// deny the file.
+    /// Reports an error met inside a file or directory that exists, and gives the errno that says so: never
+    /// ENOENT, which would deny the file.
     pub(super) fn inside(&self, path: &str, error: &Error) -> Errno {
         self.report(path, error);
         match error.errno() {
@@ -50,7 +50,8 @@ impl Reporter {
         path: impl Fn() -> String,
         operation: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // Unwind safe: all shared state is behind locks that recover from poisoning, and holds no half-made changes.
+        // Unwind safe: all shared state is behind locks that recover from poisoning, and holds no half-made
+        // changes.
         catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
             let error = Error::new(
                 ErrorKind::Internal,

@@ -1,13 +1,15 @@
 //! The inodes that the kernel remembers.
 //!
-//! An entry lives from the first answer that names it until the kernel has forgotten it as often as it was named, so the table is
-//! as large as the kernel's own, which keeps what it has seen as long as it has memory to spare. So an entry is little more than a name: the
-//! node, and with it all that was read of an array, is held for the [`HELD`] that were used last only, and looked up again by its
-//! path when it is wanted. Numbers are a hash of the path: the same from one mount to the next.
+//! An entry lives from the first answer that names it until the kernel has forgotten it as often as it was
+//! named, so the table is as large as the kernel's own, which keeps what it has seen as long as it has memory
+//! to spare. So an entry is little more than a name: the node, and with it all that was read of an array, is
+//! held for the [`HELD`] that were used last only, and looked up again by its path when it is wanted. Numbers
+//! are a hash of the path: the same from one mount to the next.
 //!
-//! Linux keeps length and pages of a file by its inode, and does not say which descriptor a `fstat` is of. So a file that changes has an inode of
-//! its own for each state ([`State`]), so that what is open keeps its length and its pages. The first that the kernel knows has the number of the
-//! path, as directories and files that never change do, and others a hash of path and state.
+//! Linux keeps length and pages of a file by its inode, and does not say which descriptor a `fstat` is of. So
+//! a file that changes has an inode of its own for each state ([`State`]), so that what is open keeps its
+//! length and its pages. The first that the kernel knows has the number of the path, as directories and files
+//! that never change do, and others a hash of path and state.
 
 use crate::error::Result;
 use crate::stats::Stats;
@@ -171,7 +173,8 @@ pub(super) struct Inodes {
     slots: RwLock<Slots>,
     /// The number that a file which changes was last told under, by that of its path, where it is another.
     newest: Mutex<HashMap<u64, u64>>,
-    /// Those whose nodes are held, in the order in which they may be let go; some have been forgotten meanwhile.
+    /// Those whose nodes are held, in the order in which they may be let go; some have been forgotten
+    /// meanwhile.
     held: Mutex<VecDeque<Weak<Inode>>>,
     /// How many that may be: [`HELD`], but for tests.
     pub(super) most_held: usize,
@@ -199,7 +202,8 @@ impl Inodes {
         slots.get(&number).map(|slot| slot.inode.clone())
     }
 
-    /// The number that `name` in `parent` has, or would get; of a file that changes, that of the state that was told last.
+    /// The number that `name` in `parent` has, or would get; of a file that changes, that of the state that
+    /// was told last.
     pub(super) fn number_of(&self, parent: &Inode, name: &OsStr) -> u64 {
         let hash = hash(parent.hash, name);
         if let Some(newest) = lock(&self.newest).get(&spread(hash)) {
@@ -212,7 +216,8 @@ impl Inodes {
         }
     }
 
-    /// The inode of `node`, which is `name` in `parent`, counting that the kernel is told of it once more. `state` for a file that changes.
+    /// The inode of `node`, which is `name` in `parent`, counting that the kernel is told of it once more.
+    /// `state` for a file that changes.
     pub(super) fn remember(
         &self,
         parent: &Arc<Inode>,
@@ -251,7 +256,8 @@ impl Inodes {
         inode
     }
 
-    /// The node of `inode`, looked up again by its path where it is not held. None where there is nothing under that path any more.
+    /// The node of `inode`, looked up again by its path where it is not held. None where there is nothing
+    /// under that path any more.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Option<Node>> {
         let mut way = Vec::new();
         let mut at = inode;
@@ -278,7 +284,8 @@ impl Inodes {
         Ok(Some(node))
     }
 
-    /// Puts a node that was just looked up into its inode, and lets go of those that were not wanted for longest.
+    /// Puts a node that was just looked up into its inode, and lets go of those that were not wanted for
+    /// longest.
     fn hold(&self, inode: &Arc<Inode>, node: Node) {
         // What nodes hold is freed without holding up the others.
         let old = lock(&inode.node).replace(node);
@@ -357,7 +364,8 @@ fn spread(hash: u64) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The number of `name` in `parent`, in the state `version` if it has states: a hash, or the next number that nothing else has.
+/// The number of `name` in `parent`, in the state `version` if it has states: a hash, or the next number that
+/// nothing else has.
 fn place(slots: &Slots, parent: &Inode, name: &OsStr, version: Option<u64>, hash: u64) -> u64 {
     let is_it = |slot: &Slot| slot.inode.is(parent, name) && slot.inode.version() == version;
     let mut number = spread(hash);

@@ -1,5 +1,5 @@
-//! Random sequences of requests, answered by the file system and by a model of what it should answer. No kernel takes part, so that every inode
-//! number, lookup count and handle can be looked at.
+//! Random sequences of requests, answered by the file system and by a model of what it should answer. No
+//! kernel takes part, so that every inode number, lookup count and handle can be looked at.
 
 use super::filesystem::{FileSystem, Found};
 use super::handles::Handle;
@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
 
-/// What there is, by path: the bytes of a file, None for a directory. Names that begin with `d` are those of directories.
+/// What there is, by path: the bytes of a file, None for a directory. Names that begin with `d` are those of
+/// directories.
 #[derive(Default)]
 struct World(Mutex<BTreeMap<String, Option<Arc<Vec<u8>>>>>);
 
@@ -157,7 +158,8 @@ impl Random {
     }
 }
 
-/// A directory that is open: its path, and `.`, `..` and the names as they were when it was last read from the start.
+/// A directory that is open: its path, and `.`, `..` and the names as they were when it was last read from
+/// the start.
 type OpenDirectory = (String, Option<Vec<String>>);
 
 /// The kernel, as far as a file system can tell.

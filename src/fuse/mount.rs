@@ -1,7 +1,7 @@
 //! Attaching a file system to a directory and detaching it.
 //!
-//! The mounting is done here and not by `fuser`, which when a session ends unmounts whatever is then mounted at the place: that may
-//! already be the next mount.
+//! The mounting is done here and not by `fuser`, which when a session ends unmounts whatever is then mounted
+//! at the place: that may already be the next mount.
 
 use super::filesystem::{FileSystem, MAX_REQUEST};
 use super::mountinfo::{self, MountEntry};
@@ -29,7 +29,8 @@ pub const SUBTYPE: &str = "tiledbfs";
 
 const DEVICE: &str = "/dev/fuse";
 
-/// The most requests of the largest size that the kernel reads ahead. It reads as much around a page of a mapping that is touched at random.
+/// The most requests of the largest size that the kernel reads ahead. It reads as much around a page of a
+/// mapping that is touched at random.
 const READ_AHEAD_MOST: usize = 4;
 
 /// How long [`Mounted`]'s drop waits for the session's threads, which go on while files are open.
@@ -114,7 +115,8 @@ impl Ended {
         self.0.1.notify_all();
     }
 
-    /// Waits until the session has ended: unmounted by whomever, and all its files closed. The error is that which ended it otherwise.
+    /// Waits until the session has ended: unmounted by whomever, and all its files closed. The error is that
+    /// which ended it otherwise.
     pub fn wait(&self) -> Result<()> {
         let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -206,8 +208,8 @@ impl Mounted {
         self.ended.clone()
     }
 
-    /// Takes it out of the tree of files at once. Where files are still open they can be read on until they are closed, as long as
-    /// this process lives. Nothing happens when somebody has unmounted it already.
+    /// Takes it out of the tree of files at once. Where files are still open they can be read on until they
+    /// are closed, as long as this process lives. Nothing happens when somebody has unmounted it already.
     pub fn unmount(&mut self) -> Result<()> {
         if !self.is_uppermost()? {
             return Ok(());
@@ -221,8 +223,9 @@ impl Mounted {
 }
 
 impl Mounted {
-    /// Unmounts for good, as a program does that is told to end: waits a little for open files to be closed; then whoever still has some gets an
-    /// error, also where an answer to them hangs in the source. Users other than root leave them to the end of the process.
+    /// Unmounts for good, as a program does that is told to end: waits a little for open files to be closed;
+    /// then whoever still has some gets an error, also where an answer to them hangs in the source. Users
+    /// other than root leave them to the end of the process.
     pub fn end(&mut self) -> Result<()> {
         let end = Instant::now().checked_add(GRACE);
         let path = self.entry.mount_point.clone();
@@ -250,7 +253,8 @@ impl Mounted {
         if !table.contains(&self.entry) {
             return Ok(false);
         }
-        // While the connection stands, nothing else has the device number; later the whole entry may be that of another mount, which lives.
+        // While the connection stands, nothing else has the device number; later the whole entry may be that
+        // of another mount, which lives.
         if !self.is_connected() && !is_dead(path) {
             return Ok(false);
         }
@@ -294,14 +298,15 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether what is mounted at `mountpoint` is a FUSE file system that nobody serves any more. One that does not answer is not dead.
+/// Whether what is mounted at `mountpoint` is a FUSE file system that nobody serves any more. One that does
+/// not answer is not dead.
 pub fn is_dead(mountpoint: &Path) -> bool {
     let Ok(path) = CString::new(mountpoint.as_os_str().as_bytes()) else {
         return false;
     };
     let (sender, receiver) = channel();
-    // Not on this thread, which must not wait for an answer that may never come. Extended attributes, because no answer about these takes a look at
-    // the source.
+    // Not on this thread, which must not wait for an answer that may never come. Extended attributes, because
+    // no answer about these takes a look at the source.
     let ask = move || {
         // SAFETY: the path is a C string that lives through the call, and no memory is given to be filled.
         let answer = unsafe { libc::llistxattr(path.as_ptr(), std::ptr::null_mut(), 0) };
@@ -312,8 +317,9 @@ pub fn is_dead(mountpoint: &Path) -> bool {
     receiver.recv_timeout(Duration::from_secs(1)) == Ok(true)
 }
 
-/// Unmounts what is mounted at `path`, which must be absolute and free of symbolic links; `lazy` does so even while files are open.
-/// Users other than root go through fusermount3. The error kind is `Io(EBUSY)` when it is in use.
+/// Unmounts what is mounted at `path`, which must be absolute and free of symbolic links; `lazy` does so even
+/// while files are open. Users other than root go through fusermount3. The error kind is `Io(EBUSY)` when it
+/// is in use.
 pub fn unmount_path(path: &Path, lazy: bool) -> Result<()> {
     let mut flags = MntFlags::UMOUNT_NOFOLLOW;
     flags.set(MntFlags::MNT_DETACH, lazy);
@@ -536,13 +542,14 @@ fn escape(name: &OsStr) -> OsString {
     OsString::from_vec(out)
 }
 
-/// How far the kernel should read ahead of a sequential reader, in bytes: threads decode what is ahead at the same time, a request each.
-/// Readers who say that they are sequential, as `cat` does, get twice as much.
+/// How far the kernel should read ahead of a sequential reader, in bytes: threads decode what is ahead at the
+/// same time, a request each. Readers who say that they are sequential, as `cat` does, get twice as much.
 fn read_ahead(threads: usize) -> usize {
     MAX_REQUEST as usize * (threads / 2).clamp(1, READ_AHEAD_MOST)
 }
 
-/// Lets the kernel read `bytes` ahead in the file system on `device`. Takes root; sequential reads are slower without.
+/// Lets the kernel read `bytes` ahead in the file system on `device`. Takes root; sequential reads are slower
+/// without.
 fn raise_read_ahead((major, minor): (u32, u32), bytes: usize) {
     let path: PathBuf = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb").into();
     if let Err(error) = fs::write(&path, (bytes >> 10).to_string()) {

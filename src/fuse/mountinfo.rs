@@ -25,12 +25,14 @@ pub fn mounts() -> io::Result<Vec<MountEntry>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
 }
 
-/// What is mounted at exactly `path`, the uppermost if several are. `path` must be absolute and free of symbolic links.
+/// What is mounted at exactly `path`, the uppermost if several are. `path` must be absolute and free of
+/// symbolic links.
 pub fn mounted_at(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.mount_point == path))
 }
 
-/// The mount that `path` lies in, by its name alone: the file system is not asked. `path` must be absolute and free of symbolic links.
+/// The mount that `path` lies in, by its name alone: the file system is not asked. `path` must be absolute
+/// and free of symbolic links.
 pub fn mounted_above(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?
         .into_iter()
@@ -46,7 +48,8 @@ fn parse(table: &[u8]) -> Vec<MountEntry> {
         .collect()
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: the fields before the dash vary in number.
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: the fields before the
+/// dash vary in number.
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = number(fields.next()?)?;

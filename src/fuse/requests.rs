@@ -1,5 +1,5 @@
-//! The kernel's requests, each worked out inside [`FileSystem::guard`] and answered outside it, so that it is answered whatever
-//! happens.
+//! The kernel's requests, each worked out inside [`FileSystem::guard`] and answered outside it, so that it is
+//! answered whatever happens.
 
 use super::attributes::{Attributes, Mode, absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
@@ -274,7 +274,8 @@ impl Filesystem for FileSystem {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self.guard("getxattr", ino, || {
-            // `ls -l` has the kernel ask for access lists and labels. It asks no more once it hears that there are none here.
+            // `ls -l` has the kernel ask for access lists and labels. It asks no more once it hears that
+            // there are none here.
             if !name.as_bytes().starts_with(b"user.") {
                 return Err(Errno::EOPNOTSUPP);
             }
@@ -331,7 +332,8 @@ impl Filesystem for FileSystem {
         reply.error(self.refuse("poll", ino, Errno::ENOSYS));
     }
 
-    // From here on: what would change something. The kernel refuses most of it by itself, because the mount is read only.
+    // From here on: what would change something. The kernel refuses most of it by itself, because the mount
+    // is read only.
 
     fn setattr(
         &self,

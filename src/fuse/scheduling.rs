@@ -1,17 +1,20 @@
 //! How the threads that answer requests are woken.
 //!
-//! A thread that is woken for a request takes the processor from another that is no more entitled to it. That is right where somebody waits for
-//! the answer. A sequential reader does not: the kernel asks ahead of it, and while it copies what it has, it would lose its processor to
-//! the thread that decodes what it will want later, with another processor idle soon after. So threads that answer such requests are
-//! woken as those of `SCHED_BATCH`, which wait for an idle processor or for their turn.
+//! A thread that is woken for a request takes the processor from another that is no more entitled to it. That
+//! is right where somebody waits for the answer. A sequential reader does not: the kernel asks ahead of it,
+//! and while it copies what it has, it would lose its processor to the thread that decodes what it will want
+//! later, with another processor idle soon after. So threads that answer such requests are woken as those of
+//! `SCHED_BATCH`, which wait for an idle processor or for their turn.
 
 use std::cell::Cell;
 
-/// Reads of at least this many bytes are for the kernel's read-ahead, whose window has this size unless it is raised.
+/// Reads of at least this many bytes are for the kernel's read-ahead, whose window has this size unless it is
+/// raised.
 const AHEAD: u32 = 128 << 10;
 
 thread_local! {
-    /// Whether this thread is under `SCHED_BATCH`. None where the policy was chosen for this program, or cannot be changed: it stays.
+    /// Whether this thread is under `SCHED_BATCH`. None where the policy was chosen for this program, or
+    /// cannot be changed: it stays.
     static BATCH: Cell<Option<bool>> = Cell::new(has_usual_policy().then_some(false));
 }
 
@@ -20,7 +23,8 @@ fn has_usual_policy() -> bool {
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
 }
 
-/// Notes that this thread has answered a read of `size` bytes: what it is woken for next is probably such a one, too.
+/// Notes that this thread has answered a read of `size` bytes: what it is woken for next is probably such a
+/// one, too.
 pub(super) fn after_read(size: u32) {
     set_batch(size >= AHEAD);
 }

@@ -1,7 +1,8 @@
-//! Open files as parts of known length, one after the other: bytes, cells of a field, text that is made when it is read.
+//! Open files as parts of known length, one after the other: bytes, cells of a field, text that is made when
+//! it is read.
 //!
-//! To read is to find the part and to fill the range. What a part is made of is its own affair ([`Source`]): the cells of a column as they are
-//! or through a small function, the segments of a document ([`segments`]).
+//! To read is to find the part and to fill the range. What a part is made of is its own affair ([`Source`]):
+//! the cells of a column as they are or through a small function, the segments of a document ([`segments`]).
 
 pub mod segments;
 
@@ -97,7 +98,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The file that `parts` make. `version` differs between two states of it. `LimitExceeded` for more than 2^64 bytes.
+    /// The file that `parts` make. `version` differs between two states of it. `LimitExceeded` for more than
+    /// 2^64 bytes.
     pub fn new(version: u64, parts: Vec<Box<dyn Source>>) -> Result<Layout> {
         let mut end = 0u64;
         let ends = parts.iter().map(|part| {
@@ -128,7 +130,8 @@ impl Layout {
         self.version
     }
 
-    /// The bytes in `range`, cut at the end of the file. `scratch` is memory that the answer may be put together in; what it held is lost.
+    /// The bytes in `range`, cut at the end of the file. `scratch` is memory that the answer may be put
+    /// together in; what it held is lost.
     pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let len = self.len();
         let range = range.start.min(len)..range.end.min(len);

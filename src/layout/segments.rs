@@ -1,7 +1,7 @@
 //! Documents that may be large, as a sequence of segments, each rendered when it is read.
 //!
-//! Of a segment nothing is kept but its length, so that the length of the document is exact and a read renders only what it
-//! covers. The text goes through the cache, as decoded chunks do.
+//! Of a segment nothing is kept but its length, so that the length of the document is exact and a read
+//! renders only what it covers. The text goes through the cache, as decoded chunks do.
 
 use super::Source;
 use crate::array::cache::{Item, Keep, Key, Lengths};
@@ -21,8 +21,8 @@ const MOST: u64 = 4 << 30;
 
 /// A document as a sequence of parts, each of a number of items that can be rendered on their own.
 pub trait Parts: Send + Sync {
-    /// Appends the text of the items in `items` of part `part`, with what stands before the first and after the last of them. Always
-    /// the same bytes. A part without items is asked for the items 0 to 0 of it.
+    /// Appends the text of the items in `items` of part `part`, with what stands before the first and after
+    /// the last of them. Always the same bytes. A part without items is asked for the items 0 to 0 of it.
     fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 }
 
@@ -62,7 +62,8 @@ impl Cutter {
         self.counts.push(0);
     }
 
-    /// Adds `count` items to the part, each of about `bytes` bytes of text. Fails where that is far beyond what a document may have.
+    /// Adds `count` items to the part, each of about `bytes` bytes of text. Fails where that is far beyond
+    /// what a document may have.
     pub fn items(&mut self, count: u64, bytes: u64) -> Result<()> {
         let bytes = bytes.max(1);
         self.total = self.total.saturating_add(count.saturating_mul(bytes));
@@ -155,7 +156,8 @@ impl Segments {
         Ok(text)
     }
 
-    /// Where each segment ends in the text, and a hash of it. Renders all of them, one after the other on each core.
+    /// Where each segment ends in the text, and a hash of it. Renders all of them, one after the other on
+    /// each core.
     pub fn measure(&self) -> Result<Lengths> {
         /// Fewer segments than this are not worth a thread.
         const EACH: usize = 4;
@@ -232,7 +234,8 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// What `segments` have, which were measured as `lengths`. `object` names the document in the cache, in this state.
+    /// What `segments` have, which were measured as `lengths`. `object` names the document in the cache, in
+    /// this state.
     pub fn new(engine: Arc<Engine>, segments: Segments, lengths: Arc<Lengths>, object: u64) -> Self {
         Rendered {
             engine,
@@ -313,7 +316,8 @@ mod tests {
         ))
     }
 
-    /// Parts of these numbers of items, each part in brackets, each item its number and commas up to a length of its own.
+    /// Parts of these numbers of items, each part in brackets, each item its number and commas up to a length
+    /// of its own.
     struct Numbers(Vec<u64>);
 
     impl Parts for Numbers {

@@ -1,4 +1,5 @@
-//! Who may read what is in a source: permissions of files, and of all that lies on the way to them, as sets of users.
+//! Who may read what is in a source: permissions of files, and of all that lies on the way to them, as sets
+//! of users.
 
 /// What somebody wants to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +12,8 @@ pub enum Want {
     List,
 }
 
-/// Whether the classes of users may do something with one file, which is that of user `uid` and group `gid`. A user counts in the
-/// first class that fits.
+/// Whether the classes of users may do something with one file, which is that of user `uid` and group `gid`.
+/// A user counts in the first class that fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Classes {
     /// Who owns it.
@@ -87,7 +88,8 @@ impl Audience {
         self.limits.first().map(|classes| classes.gid)
     }
 
-    /// Whether all members of group `gid` are in it, `owner` aside. Members of it may be in any other group as well or not.
+    /// Whether all members of group `gid` are in it, `owner` aside. Members of it may be in any other group
+    /// as well or not.
     pub fn has_group(&self, gid: u32, owner: u32) -> bool {
         let passes = |c: &Classes| {
             let as_member = c.group && (c.gid == gid || c.others);
@@ -96,7 +98,8 @@ impl Audience {
         !self.nobody && self.limits.iter().all(passes)
     }
 
-    /// Whether all who are not members of group `gid` are in it, `owner` aside. They may be in any other group or not.
+    /// Whether all who are not members of group `gid` are in it, `owner` aside. They may be in any other
+    /// group or not.
     pub fn has_others(&self, gid: u32, owner: u32) -> bool {
         let passes = |c: &Classes| {
             let as_other = c.others && (c.gid == gid || c.group);

@@ -14,12 +14,13 @@ use std::time::Duration;
 const MOST: usize = 256;
 const SHARE: u64 = 4;
 
-/// How often a call that met a lack of descriptors is tried again, and how long to wait in between: others may be about to close some.
+/// How often a call that met a lack of descriptors is tried again, and how long to wait in between: others
+/// may be about to close some.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A [`Storage`] that keeps the files open which never change once they exist. Where the process may open no more it lets go of these and
-/// tries again.
+/// A [`Storage`] that keeps the files open which never change once they exist. Where the process may open no
+/// more it lets go of these and tries again.
 pub struct KeptFiles {
     inner: Arc<dyn Storage>,
     files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
@@ -40,7 +41,8 @@ impl KeptFiles {
         }
     }
 
-    /// Opens a file that never changes once it exists, or finds it still open. One that has changed nevertheless is opened anew.
+    /// Opens a file that never changes once it exists, or finds it still open. One that has changed
+    /// nevertheless is opened anew.
     pub fn open_kept(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         let known = self.files().get(path).cloned();
         if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {

@@ -1,7 +1,8 @@
 //! Local files, read with `pread`.
 //!
-//! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would give SIGBUS; one that is written to is an
-//! error as well, so that old and new bytes are never mixed. A file that is replaced or deleted stays readable through the handle.
+//! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would
+//! give SIGBUS; one that is written to is an error as well, so that old and new bytes are never mixed. A file
+//! that is replaced or deleted stays readable through the handle.
 
 use super::kept::is_out_of_descriptors;
 use super::permissions::Permissions;
@@ -29,8 +30,8 @@ pub struct LocalStorage {
 }
 
 impl LocalStorage {
-    /// The tree below `root`, which may itself be reached through symbolic links. Links inside that lead out of it are treated as
-    /// missing unless `follow_symlinks`.
+    /// The tree below `root`, which may itself be reached through symbolic links. Links inside that lead out
+    /// of it are treated as missing unless `follow_symlinks`.
     pub fn new(root: &Path, follow_symlinks: bool, stats: Arc<Stats>) -> Result<Self> {
         let place = |e: io::Error| Error::io(&e).in_file(root.display());
         let root = fs::canonicalize(root).map_err(place)?;
@@ -66,8 +67,8 @@ impl LocalStorage {
         }
     }
 
-    /// Opens `path` unless it leads out of the tree. A path without links cannot, which the kernel tells at once; one with links is
-    /// resolved component by component, as every path is by kernels before 5.6.
+    /// Opens `path` unless it leads out of the tree. A path without links cannot, which the kernel tells at
+    /// once; one with links is resolved component by component, as every path is by kernels before 5.6.
     fn open_inside(&self, path: &Path, flags: OFlag) -> Result<File> {
         let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
         if plain && !self.follow_symlinks {

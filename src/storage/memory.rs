@@ -52,8 +52,8 @@ impl MemoryStorage {
         Ok(storage)
     }
 
-    /// Puts a file at `path`, in place of what was there, and makes the directories above it. A path that is not names one after the other
-    /// as Linux allows them, or that leads through a file, is passed over.
+    /// Puts a file at `path`, in place of what was there, and makes the directories above it. A path that is
+    /// not names one after the other as Linux allows them, or that leads through a file, is passed over.
     pub fn insert(&mut self, path: &Path, bytes: impl Into<Arc<[u8]>>) {
         self.put(path, Some(bytes.into()));
     }

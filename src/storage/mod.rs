@@ -1,6 +1,7 @@
 //! Listing directories and reading byte ranges of a source. Knows nothing of TileDB.
 //!
-//! [`Storage`] is the one door to the data, so that an object store can be a second backend. Paths are relative to the root of the source; the empty path is the root.
+//! [`Storage`] is the one door to the data, so that an object store can be a second backend. Paths are
+//! relative to the root of the source; the empty path is the root.
 
 pub mod audience;
 mod kept;
@@ -53,11 +54,12 @@ pub struct Metadata {
 
 /// A source of files.
 pub trait Storage: Send + Sync {
-    /// The names in a directory, in byte order. Names that are neither a file nor a directory, and links that may not be followed, are left out.
+    /// The names in a directory, in byte order. Names that are neither a file nor a directory, and links that
+    /// may not be followed, are left out.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
 
-    /// Fails while the root is not there, or is another than the one that was opened: what else says that nothing is there then says
-    /// nothing of the source.
+    /// Fails while the root is not there, or is another than the one that was opened: what else says that
+    /// nothing is there then says nothing of the source.
     fn check_root(&self) -> Result<()> {
         Ok(())
     }
@@ -77,8 +79,8 @@ pub trait Storage: Send + Sync {
     /// The path as messages should show it.
     fn display(&self, path: &Path) -> String;
 
-    /// Which users could do with `path` what is wanted, without this program: for mounts that other users may enter. An absolute
-    /// path is one of the local machine. Nobody, where the backend cannot tell.
+    /// Which users could do with `path` what is wanted, without this program: for mounts that other users may
+    /// enter. An absolute path is one of the local machine. Nobody, where the backend cannot tell.
     fn audience(&self, path: &Path, want: Want) -> Audience {
         let (_, _) = (path, want);
         Audience::nobody()
@@ -96,7 +98,8 @@ pub trait Blob: Send + Sync {
     /// The path as messages should show it.
     fn display(&self) -> &str;
 
-    /// What differs between two files, and between two states of one, as [`Metadata::version`]; all 0 where files never change.
+    /// What differs between two files, and between two states of one, as [`Metadata::version`]; all 0 where
+    /// files never change.
     fn version(&self) -> (u64, u64, u64) {
         (0, 0, 0)
     }
@@ -111,7 +114,8 @@ pub trait Blob: Send + Sync {
         self.len() == 0
     }
 
-    /// `size` bytes at `offset` in new memory, allocated only after the length has been checked against the file.
+    /// `size` bytes at `offset` in new memory, allocated only after the length has been checked against the
+    /// file.
     fn read(&self, offset: u64, size: u64) -> Result<Vec<u8>> {
         let end = offset.checked_add(size).filter(|&end| end <= self.len());
         let Some(length) = end.and(usize::try_from(size).ok()) else {
@@ -131,7 +135,8 @@ pub trait Blob: Send + Sync {
 
 const LITTLE: [u8; 1024] = [0; 1024];
 
-/// `rest` below `base`, in memory of the right size from the start: paths are joined for every file that is looked at.
+/// `rest` below `base`, in memory of the right size from the start: paths are joined for every file that is
+/// looked at.
 pub fn join(base: &Path, rest: &Path) -> PathBuf {
     let length = base.as_os_str().len().saturating_add(rest.as_os_str().len());
     let mut joined = PathBuf::with_capacity(length.saturating_add(1));

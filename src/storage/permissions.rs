@@ -1,4 +1,5 @@
-//! Permissions of local files: mode bits, POSIX access control lists, and those of every directory on the way.
+//! Permissions of local files: mode bits, POSIX access control lists, and those of every directory on the
+//! way.
 
 use super::audience::{Audience, Classes, Want};
 use std::collections::HashMap;
@@ -42,8 +43,8 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    /// Who may do what is wanted with the absolute path `path`, by all that is on the way to it. A directory that does not exist is
-    /// no obstacle; a file that does not exist nobody may read.
+    /// Who may do what is wanted with the absolute path `path`, by all that is on the way to it. A directory
+    /// that does not exist is no obstacle; a file that does not exist nobody may read.
     pub(super) fn audience(&self, path: &Path, want: Want) -> Audience {
         self.trace(path, want).unwrap_or_else(Audience::nobody)
     }
@@ -147,7 +148,8 @@ impl Permissions {
         }
     }
 
-    /// Whether `device` is a FUSE file system that the kernel lets only its mounter into: its mode bits say nothing of others.
+    /// Whether `device` is a FUSE file system that the kernel lets only its mounter into: its mode bits say
+    /// nothing of others.
     fn is_private(&self, device: u64) -> bool {
         let mut private = self.private.lock().unwrap_or_else(PoisonError::into_inner);
         match private.get(&device) {
@@ -203,7 +205,8 @@ struct AccessList {
 }
 
 impl AccessList {
-    /// Version, then entries of tag, permissions and id, all little-endian (`linux/posix_acl_xattr.h`). None for what is none.
+    /// Version, then entries of tag, permissions and id, all little-endian (`linux/posix_acl_xattr.h`). None
+    /// for what is none.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, entries) = bytes.split_first_chunk::<4>()?;
         if u32::from_le_bytes(*version) != 2 || !entries.len().is_multiple_of(8) {
@@ -230,8 +233,8 @@ impl AccessList {
         })
     }
 
-    /// Puts the list's own permissions in place of the mode's, whose group bits are the mask here. False when one of the users or groups that
-    /// it names lacks `bits`: these may be anybody.
+    /// Puts the list's own permissions in place of the mode's, whose group bits are the mask here. False when
+    /// one of the users or groups that it names lacks `bits`: these may be anybody.
     fn apply(&self, bits: u32, classes: &mut Classes) -> bool {
         classes.group = self.group & self.mask & bits == bits;
         classes.others = self.others & bits == bits;
@@ -239,7 +242,8 @@ impl AccessList {
     }
 }
 
-/// The access control list of `path`, which is no link: None when that cannot be told, `Some(None)` when there is none.
+/// The access control list of `path`, which is no link: None when that cannot be told, `Some(None)` when
+/// there is none.
 fn access_list(path: &Path) -> Option<Option<AccessList>> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut value = [0_u8; 4096];
@@ -347,7 +351,8 @@ mod tests {
             let known = list.unwrap().apply(4, &mut classes);
             (known, classes.owner, classes.group, classes.others)
         };
-        // user::rw-, user:7:r--, group::---, mask::r--, other::r--: the mode is 0644, and still the group may not read.
+        // user::rw-, user:7:r--, group::---, mask::r--, other::r--: the mode is 0644, and still the group may
+        // not read.
         let entries = [(1, 6), (2, 4), (4, 0), (0x10, 4), (0x20, 4)];
         assert_eq!(applied(list(&entries), 0o644), (true, true, false, true));
         // A user who is kept out by name.

@@ -102,7 +102,8 @@ impl ArrayDirectory {
         !view.and_then(|view| view.is_mostly_empty()).unwrap_or(false)
     }
 
-    /// What is in it: [`CHILDREN`], in `at/` [`PAST`], or of an array that is too old to be read the first of these, which says so.
+    /// What is in it: [`CHILDREN`], in `at/` [`PAST`], or of an array that is too old to be read the first of
+    /// these, which says so.
     fn children(&self) -> &'static [(&'static str, NodeType)] {
         let legacy = |listing: &ArrayListing| {
             listing
@@ -307,7 +308,8 @@ impl Names for SchemaFiles {
 
     fn node(&self, listing: &Arc<ArrayListing>, index: usize) -> Result<Option<Node>> {
         Ok(listing.schemas.get(index).map(|file| {
-            // An array of an old version that is deleted and created anew has another schema under the same name.
+            // An array of an old version that is deleted and created anew has another schema under the same
+            // name.
             let freshness = if file.name == LEGACY_SCHEMA {
                 Freshness::Listing
             } else {

@@ -1,4 +1,5 @@
-//! `columns/`: the fields of a fragment as files of bytes, with and without NumPy headers, whole and tile by tile.
+//! `columns/`: the fields of a fragment as files of bytes, with and without NumPy headers, whole and tile by
+//! tile.
 
 use super::directory::{NamedDirectory, Names, fixed_listing};
 use super::json::schema::pipeline_json;
@@ -250,7 +251,8 @@ impl File for ColumnFile {
     }
 }
 
-/// `tiles/`: `<n>.data.bin` and its like. Names are computed, so that a million tiles cost nothing until they are asked for.
+/// `tiles/`: `<n>.data.bin` and its like. Names are computed, so that a million tiles cost nothing until they
+/// are asked for.
 struct TilesDirectory {
     column: Column,
     contents: Vec<Content>,

@@ -20,11 +20,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The most bytes of a condition, unfiltered: those of 100,000 numbers that are to be deleted.
 const MAX_CONDITION: u64 = 2 << 20;
 
-/// The document, made one entry after the other on each core. A file that cannot be decoded is in it with the reason.
+/// The document, made one entry after the other on each core. A file that cannot be decoded is in it with the
+/// reason.
 pub fn commits_json(array: &Array) -> Result<Content> {
     let errors: Arc<AtomicBool> = Arc::default();
     let listing = array.listing()?;
-    // Constants of conditions are shown in the types of the current schema's fields; without a schema, as bytes.
+    // Constants of conditions are shown in the types of the current schema's fields; without a schema, as
+    // bytes.
     let schema = array.latest_schema().ok();
     errors.store(schema.is_none(), Ordering::Relaxed);
     let text = render_objects(&listing.commits, |commit| {

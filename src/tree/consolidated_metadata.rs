@@ -1,6 +1,8 @@
-//! `consolidated_metadata.json`: every consolidated fragment metadata file of an array, decoded and held against the fragments' own footers.
+//! `consolidated_metadata.json`: every consolidated fragment metadata file of an array, decoded and held
+//! against the fragments' own footers.
 //!
-//! Such a file saves readers from opening each fragment. Nothing else here uses it, so one that is wrong does no harm; it is shown as it is.
+//! Such a file saves readers from opening each fragment. Nothing else here uses it, so one that is wrong does
+//! no harm; it is shown as it is.
 
 use super::document::Content;
 use super::json::consolidated_metadata::{
@@ -50,8 +52,8 @@ pub fn consolidated_metadata(array: &Arc<Array>) -> Result<Content> {
     Ok(content.with_errors(errors))
 }
 
-/// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is passed over, with a line in the log, and
-/// noted in `errors`.
+/// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is passed
+/// over, with a line in the log, and noted in `errors`.
 pub fn repeated_names<'a>(
     array: &Array,
     paths: impl Iterator<Item = &'a Path>,

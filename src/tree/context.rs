@@ -34,8 +34,8 @@ pub struct Context {
     pub exports: export::Options,
 }
 
-/// The way from the root of the tree down to a node: what keeps groups that contain themselves, and links to directories above, from making an
-/// endless tree.
+/// The way from the root of the tree down to a node: what keeps groups that contain themselves, and links to
+/// directories above, from making an endless tree.
 #[derive(Clone, Default)]
 pub struct Ancestors {
     /// The directories, as the storage identifies them.
@@ -44,8 +44,8 @@ pub struct Ancestors {
     jumps: usize,
 }
 
-/// How often a way may do that. Groups whose members are groups elsewhere, and symbolic links between directories, can name one directory by
-/// ways without number; the nesting of directories cannot.
+/// How often a way may do that. Groups whose members are groups elsewhere, and symbolic links between
+/// directories, can name one directory by ways without number; the nesting of directories cannot.
 const MAX_JUMPS: usize = 3;
 
 impl Ancestors {
@@ -62,7 +62,8 @@ impl Ancestors {
         })
     }
 
-    /// The same for a member that is not a directory in the group's own, or is for the second time; None when there were too many of these.
+    /// The same for a member that is not a directory in the group's own, or is for the second time; None when
+    /// there were too many of these.
     pub fn jump(&self) -> Option<Ancestors> {
         (self.jumps < MAX_JUMPS).then(|| Ancestors {
             identities: self.identities.clone(),
@@ -99,8 +100,8 @@ impl Context {
         })
     }
 
-    /// The node for the directory at `path` of the source, a child of the last one of `above`; None where it is one of these, or a symbolic link
-    /// behind too many others.
+    /// The node for the directory at `path` of the source, a child of the last one of `above`; None where it
+    /// is one of these, or a symbolic link behind too many others.
     pub fn child(self: &Arc<Self>, path: &Path, above: &Ancestors) -> Result<Option<Node>> {
         if !self.engine.storage.is_link(path) {
             return self.object(path, above);
@@ -164,7 +165,8 @@ fn shared<T>(all: &Mutex<HashMap<PathBuf, Weak<T>>>, path: &Path, make: impl FnO
     made
 }
 
-/// A plain directory: the arrays, groups and directories in it. What a child is gets decided when it is looked up, so that listing many costs one `readdir`.
+/// A plain directory: the arrays, groups and directories in it. What a child is gets decided when it is
+/// looked up, so that listing many costs one `readdir`.
 struct PlainDirectory {
     context: Arc<Context>,
     path: PathBuf,

@@ -142,7 +142,8 @@ impl<N: Names> Directory for NamedDirectory<N> {
     }
 }
 
-/// A directory that is known to be there and could not be looked at: `error` is what everything in it gives, until it is looked up again.
+/// A directory that is known to be there and could not be looked at: `error` is what everything in it gives,
+/// until it is looked up again.
 pub fn unreadable(error: Error) -> Node {
     Node::Directory(Arc::new(Unreadable(error)))
 }

@@ -1,7 +1,8 @@
 //! Files whose content is made: JSON and the files of `.tiledbfs`.
 //!
-//! What is small, or made of what may change at any time, is made at once and held while it is open. What may be large is
-//! [`Segments`], of which each is made when it is read. What was measured is remembered in the engine, by document and state.
+//! What is small, or made of what may change at any time, is made at once and held while it is open. What may
+//! be large is [`Segments`], of which each is made when it is read. What was measured is remembered in the
+//! engine, by document and state.
 
 use super::node::{File, Freshness, Node, OpenFile, Stat};
 use crate::array::cache::Lengths;
@@ -47,7 +48,8 @@ impl Content {
         }
     }
 
-    /// The same; `errors` tells, once all of it was made, whether it shows errors, which may pass although the state stays the same.
+    /// The same; `errors` tells, once all of it was made, whether it shows errors, which may pass although
+    /// the state stays the same.
     #[must_use]
     pub fn with_errors(self, errors: Arc<AtomicBool>) -> Content {
         Content { errors, ..self }
@@ -69,8 +71,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// A file node whose content is what `render` gives. `state` names the state of what that is made from, at little cost: equal numbers mean
-    /// equal content. Where it gives None, nothing is remembered.
+    /// A file node whose content is what `render` gives. `state` names the state of what that is made from,
+    /// at little cost: equal numbers mean equal content. Where it gives None, nothing is remembered.
     pub fn node<S, R>(self, state: S, render: R) -> Node
     where
         S: Fn() -> Option<u64> + Send + Sync + 'static,
@@ -112,8 +114,8 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<Content>> Made<S, R> {
             .recall(self.number("lengths", (self.state)()?))
     }
 
-    /// Makes and measures it, unless `known` is what was measured of the present state. That is remembered, and text is kept for who opens it
-    /// next, which mostly is who asked.
+    /// Makes and measures it, unless `known` is what was measured of the present state. That is remembered,
+    /// and text is kept for who opens it next, which mostly is who asked.
     fn make(&self, known: Option<Arc<Lengths>>) -> Result<(Form, Arc<Lengths>)> {
         let engine = &self.document.engine;
         let state = (self.state)();

@@ -12,7 +12,8 @@ const KEPT: usize = 1000;
 /// A cause is logged once in this time, in milliseconds.
 const SILENCE: u64 = 1000;
 
-/// A bounded list of errors, each cause a line of JSON: one missing file fails thousands of others, and takes one line.
+/// A bounded list of errors, each cause a line of JSON: one missing file fails thousands of others, and takes
+/// one line.
 #[derive(Debug, Default)]
 pub struct ErrorLog {
     state: Mutex<State>,
@@ -42,7 +43,8 @@ struct Cause {
 }
 
 impl ErrorLog {
-    /// Notes that `error` was met while serving the virtual file `path` (relative to the root of the tree), and logs it.
+    /// Notes that `error` was met while serving the virtual file `path` (relative to the root of the tree),
+    /// and logs it.
     pub fn record(&self, path: &str, error: &Error) {
         let now = now();
         // What names no file of the source is about the virtual one.
@@ -86,7 +88,8 @@ impl ErrorLog {
         log::log!(level, "{path}: {error}");
     }
 
-    /// All lines, the cause that was seen last at the end, and a number that is another one whenever they differ.
+    /// All lines, the cause that was seen last at the end, and a number that is another one whenever they
+    /// differ.
     pub fn snapshot(&self) -> (Vec<u8>, u64) {
         let state = self.state();
         let mut causes: Vec<&Cause> = state.causes.values().collect();
@@ -115,8 +118,8 @@ impl ErrorLog {
 }
 
 impl State {
-    /// Makes room: forgets one cause of the file that has most, the one that was seen longest ago, so that one damaged file does not
-    /// drive out the others.
+    /// Makes room: forgets one cause of the file that has most, the one that was seen longest ago, so that
+    /// one damaged file does not drive out the others.
     fn forget_one(&mut self) {
         let mut of_file: HashMap<Option<&str>, u64> = HashMap::new();
         for cause in self.causes.values() {

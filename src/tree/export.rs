@@ -11,7 +11,8 @@ use crate::layout::{Layout, Stream};
 use crate::view::View;
 use std::sync::Arc;
 
-/// What beside the view `shown` is called `name`; None where there is none. Where it cannot be told whether there is one, it is there, and fails.
+/// What beside the view `shown` is called `name`; None where there is none. Where it cannot be told whether
+/// there is one, it is there, and fails.
 pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let of = shown.clone();
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {

@@ -273,7 +273,8 @@ fn statistics(info: &FragmentInfo) -> Result<Value> {
     let FragmentMetadata::Footer(footer, _) = &info.metadata else {
         return Ok(json::statistics::statistics_json(&fields, info.dense, None));
     };
-    // A newer library that writes into an array of version 11 leaves an offset in the footer, but that version has no statistics.
+    // A newer library that writes into an array of version 11 leaves an offset in the footer, but that
+    // version has no statistics.
     let offset = footer
         .offsets
         .fragment_statistics

@@ -10,7 +10,8 @@ use crate::format::body::Body;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Large files that are held open, so that deleting them does not matter to whoever reads. Of very many, some are opened when they are read.
+/// Large files that are held open, so that deleting them does not matter to whoever reads. Of very many, some
+/// are opened when they are read.
 const HELD: usize = 256;
 
 /// The document that the files at `paths`, oldest first, make together.

@@ -20,7 +20,8 @@ pub enum Node {
     Link(Arc<Link>),
 }
 
-/// A symbolic link to another name in the directory that it is in. It is never listed, so that everything is met once.
+/// A symbolic link to another name in the directory that it is in. It is never listed, so that everything is
+/// met once.
 pub struct Link {
     /// That name.
     pub target: OsString,
@@ -44,7 +45,8 @@ pub enum NodeType {
 pub enum Freshness {
     /// For ever: it belongs to a committed fragment or a schema.
     Immutable,
-    /// Until somebody writes to the array: listings and what is derived from them. To be looked at anew within a second.
+    /// Until somebody writes to the array: listings and what is derived from them. To be looked at anew
+    /// within a second.
     Listing,
     /// It changes by itself (`.tiledbfs`): to be looked at anew every time.
     Live,
@@ -141,8 +143,8 @@ pub trait File: Send + Sync {
         self.open()
     }
 
-    /// Its bytes from the first to the last, for who wants all of them and need not know how many there are; None where finding that takes little
-    /// work.
+    /// Its bytes from the first to the last, for who wants all of them and need not know how many there are;
+    /// None where finding that takes little work.
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
         Ok(None)
     }
@@ -163,7 +165,8 @@ pub trait File: Send + Sync {
 pub struct Stat {
     /// Its exact length in bytes.
     pub len: u64,
-    /// Differs between two states of a file that changes; equal numbers mean equal bytes. 0 where states are not told apart.
+    /// Differs between two states of a file that changes; equal numbers mean equal bytes. 0 where states are
+    /// not told apart.
     pub version: u64,
 }
 
@@ -177,7 +180,8 @@ pub trait OpenFile: Send + Sync {
         0
     }
 
-    /// The bytes from `offset` on: exactly `size` of them, or those up to the end of the file. `scratch` is memory that the answer may be put together in; what it held is lost.
+    /// The bytes from `offset` on: exactly `size` of them, or those up to the end of the file. `scratch` is
+    /// memory that the answer may be put together in; what it held is lost.
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>>;
 
     /// Whether it holds nothing.
@@ -242,7 +246,8 @@ impl Node {
         }
     }
 
-    /// Walks down `path` (components separated by `/`), following links; None where a component does not exist.
+    /// Walks down `path` (components separated by `/`), following links; None where a component does not
+    /// exist.
     pub fn find(&self, path: &str) -> Result<Option<Node>> {
         let mut node = self.clone();
         for name in path.split('/').filter(|name| !name.is_empty()) {

@@ -56,7 +56,8 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// The same, known to come from within the array: what `key` was needed for, nobody sees who may not read the file that it is in.
+    /// The same, known to come from within the array: what `key` was needed for, nobody sees who may not read
+    /// the file that it is in.
     pub fn of_array(array: &'a Array) -> Self {
         Self::new(&array.engine)
             .search(&array.path)
@@ -165,7 +166,8 @@ pub fn of_fragment(fragment: &Fragment) -> Permissions {
     }
 }
 
-/// `node` with permissions of its own, worked out whenever they are asked for; nobody has any when that fails.
+/// `node` with permissions of its own, worked out whenever they are asked for; nobody has any when that
+/// fails.
 pub fn restricted(node: Node, permissions: impl Fn() -> Result<Permissions> + Send + Sync + 'static) -> Node {
     match node {
         Node::Directory(inner) => Node::Directory(Arc::new(Restricted { inner, permissions })),

@@ -10,10 +10,11 @@ use crate::names;
 use crate::view::DimRange;
 use std::cmp::Ordering;
 
-/// The part of an array's domain that a name in `subarray/` stands for: a range a dimension, in the schema's order. None for all of it.
+/// The part of an array's domain that a name in `subarray/` stands for: a range a dimension, in the schema's
+/// order. None for all of it.
 ///
-/// A bound that is left out is open, and so is one of a sparse array that leaves nothing out: what selects the same is equal, however it is
-/// written. The error is the reason why there is no such directory.
+/// A bound that is left out is open, and so is one of a sparse array that leaves nothing out: what selects
+/// the same is equal, however it is written. The error is the reason why there is no such directory.
 pub fn parse(name: &[u8], schema: &Schema) -> Result<Option<Vec<DimRange>>, String> {
     let mut ranges = Vec::new();
     for ((i, dimension), text) in schema.dimensions.iter().enumerate().zip(texts(name, schema)?) {
@@ -132,7 +133,8 @@ fn float(text: &[u8], datatype: Datatype) -> Option<Vec<u8>> {
     }
 }
 
-/// An integer, or of dates what ISO 8601 writes; None also for one that the type does not hold. What a date leaves open stays in `allowed` as far as it can.
+/// An integer, or of dates what ISO 8601 writes; None also for one that the type does not hold. What a date
+/// leaves open stays in `allowed` as far as it can.
 fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let (least, most) = match allowed {
@@ -163,12 +165,14 @@ fn number(datatype: Datatype, bytes: &[u8]) -> i128 {
     i128::from_le_bytes(wide)
 }
 
-/// The first coordinate of a datetime dimension that is not before `span`, and the last that is not after it. None for other types.
+/// The first coordinate of a datetime dimension that is not before `span`, and the last that is not after it.
+/// None for other types.
 fn in_units(span: Span, datatype: Datatype) -> Option<(i128, i128)> {
     Some((floor(span.first - 1, datatype)? + 1, floor(span.last, datatype)?))
 }
 
-/// The last coordinate of a datetime dimension that is not after an instant, which is in attoseconds since the Unix epoch.
+/// The last coordinate of a datetime dimension that is not after an instant, which is in attoseconds since
+/// the Unix epoch.
 fn floor(instant: i128, datatype: Datatype) -> Option<i128> {
     let unit = match datatype {
         Datatype::DatetimeYear | Datatype::DatetimeMonth => {

@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// Bound of the decoded-chunk cache, in bytes.
     pub cache_size: u64,
-    /// Keys of encrypted arrays. A key counts for the array at its path (relative to the source, empty for the source itself) and for all below; where several
-    /// do, the longest path wins.
+    /// Keys of encrypted arrays. A key counts for the array at its path (relative to the source, empty for
+    /// the source itself) and for all below; where several do, the longest path wins.
     pub keys: Vec<(PathBuf, EncryptionKey)>,
     /// Whether symbolic links that lead out of the source are followed.
     pub follow_symlinks: bool,
@@ -73,8 +73,9 @@ impl Tree {
         }
     }
 
-    /// Opens an array, a group or a plain directory. Reads no more than it needs to tell which: `NotFound` when there is nothing, `InvalidInput` for a
-    /// file, `UnsupportedVersion` for a single array of a version that is too new. For a directory without any array see [`Tree::is_bare`].
+    /// Opens an array, a group or a plain directory. Reads no more than it needs to tell which: `NotFound`
+    /// when there is nothing, `InvalidInput` for a file, `UnsupportedVersion` for a single array of a version
+    /// that is too new. For a directory without any array see [`Tree::is_bare`].
     pub fn open(source: &Path, options: &Options) -> Result<Tree> {
         let place = |e: Error| e.in_file(source.display());
         let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
@@ -90,8 +91,8 @@ impl Tree {
         Self::over(Arc::new(storage), root_path, options, stats).map_err(place)
     }
 
-    /// The same over any storage. `root_path` is its own absolute path, which absolute URIs of group members are compared with;
-    /// `options.follow_symlinks` is the storage's affair.
+    /// The same over any storage. `root_path` is its own absolute path, which absolute URIs of group members
+    /// are compared with; `options.follow_symlinks` is the storage's affair.
     pub fn over(
         storage: Arc<dyn Storage>,
         root_path: PathBuf,
@@ -148,7 +149,8 @@ impl Tree {
         })
     }
 
-    /// Whether there is no array and no group in the source, at any depth; None where a short look does not tell.
+    /// Whether there is no array and no group in the source, at any depth; None where a short look does not
+    /// tell.
     pub fn is_bare(&self) -> Option<bool> {
         let Node::Directory(root) = self.root.clone() else {
             return Some(false);
@@ -201,8 +203,8 @@ fn warn_of_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
 /// How long [`Tree::is_bare`] looks, and into how many directories.
 const LOOK: (Duration, usize) = (Duration::from_millis(300), 10_000);
 
-/// Whether neither `root` nor a directory below it is an array or a group; None where `until` or [`LOOK`] came before the answer. Those nearest to
-/// the root are looked at first.
+/// Whether neither `root` nor a directory below it is an array or a group; None where `until` or [`LOOK`]
+/// came before the answer. Those nearest to the root are looked at first.
 fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
     let mut waiting = VecDeque::from([root]);
     let mut seen = 1;
@@ -268,7 +270,8 @@ impl Directory for RootDirectory {
     }
 }
 
-/// `.tiledbfs/`. Errors tell names and values, and counters what is read: these are for the user who mounted it alone.
+/// `.tiledbfs/`. Errors tell names and values, and counters what is read: these are for the user who mounted
+/// it alone.
 fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::time::now();
     let names = ["version", "stats.json", "errors.jsonl", "work.json"].map(|name| (name, NodeType::File));
@@ -310,7 +313,8 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     restricted(directory, || Ok(Permissions::everybody()))
 }
 
-/// What takes long just now as JSON: an array of `path`, `what`, `done`, `of`, and `since`, in milliseconds since the Unix epoch.
+/// What takes long just now as JSON: an array of `path`, `what`, `done`, `of`, and `since`, in milliseconds
+/// since the Unix epoch.
 fn work_json(work: &Work) -> Vec<u8> {
     super::json::render_objects(&work.long(), |job| {
         [
@@ -323,7 +327,8 @@ fn work_json(work: &Work) -> Vec<u8> {
     })
 }
 
-/// The counters as JSON, padded to a length that does not change, so that what `stat` says holds when the file is read a moment later.
+/// The counters as JSON, padded to a length that does not change, so that what `stat` says holds when the
+/// file is read a moment later.
 fn stats_json(stats: &Stats) -> Vec<u8> {
     const LENGTH: usize = 2048;
     let counters = stats

@@ -15,12 +15,14 @@ const MILLISECOND: i128 = SECOND / 1000;
 /// The longest year that is read has this many digits, so that all fits in 128 bits.
 const YEAR_DIGITS: usize = 9;
 
-/// The range of time that a name in `at/` stands for: one time for everything up to it, or `T1..T2`, either of which may be left out. A start
-/// that is left out is 0, an end `u64::MAX`, which says as in TileDB that it is the moment of reading.
+/// The range of time that a name in `at/` stands for: one time for everything up to it, or `T1..T2`, either
+/// of which may be left out. A start that is left out is 0, an end `u64::MAX`, which says as in TileDB that
+/// it is the moment of reading.
 ///
-/// A time is milliseconds since the Unix epoch, or the beginning of a time of RFC 3339, in UTC where no offset says otherwise. Parts that are
-/// missing are as small as they can be in a start, as large in an end or a lone time. What is before 1970 counts as its first millisecond.
-/// The error is the reason why there is no such directory.
+/// A time is milliseconds since the Unix epoch, or the beginning of a time of RFC 3339, in UTC where no
+/// offset says otherwise. Parts that are missing are as small as they can be in a start, as large in an end
+/// or a lone time. What is before 1970 counts as its first millisecond. The error is the reason why there is
+/// no such directory.
 pub fn parse(name: &str) -> Result<TimeRange, String> {
     match name.split_once("..") {
         None => Ok(TimeRange::until(end(name)?)),
@@ -38,7 +40,8 @@ pub fn parse(name: &str) -> Result<TimeRange, String> {
     }
 }
 
-/// An instant in milliseconds since the Unix epoch as a name in `at/`: `2025-02-04T00:00:00.000Z`, or beyond the year 9999 the milliseconds.
+/// An instant in milliseconds since the Unix epoch as a name in `at/`: `2025-02-04T00:00:00.000Z`, or beyond
+/// the year 9999 the milliseconds.
 pub fn name(instant: u64) -> String {
     let (days, of_day) = (instant / 86_400_000, instant % 86_400_000);
     let (year, month, day) = date_from_days(days as i64);
@@ -75,7 +78,8 @@ fn milliseconds(text: &str, round: impl Fn(Span) -> i128) -> Result<u64, String>
     Ok(u64::try_from(round(span).max(0)).unwrap_or(u64::MAX))
 }
 
-/// What the text of a time leaves open: from its first to its last instant, both in, in attoseconds since the Unix epoch.
+/// What the text of a time leaves open: from its first to its last instant, both in, in attoseconds since the
+/// Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     /// With every missing part as small as it can be.
@@ -85,8 +89,9 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Reads `YYYY-MM[-DD[Thh[:mm[:ss[.fraction]]][offset]]]`, with or without colons, `T` and `Z` in either case or `T` a space, as RFC 3339
-    /// allows. Years may have a sign and more digits. None for anything else, and for what neither calendar nor clock have.
+    /// Reads `YYYY-MM[-DD[Thh[:mm[:ss[.fraction]]][offset]]]`, with or without colons, `T` and `Z` in either
+    /// case or `T` a space, as RFC 3339 allows. Years may have a sign and more digits. None for anything
+    /// else, and for what neither calendar nor clock have.
     pub(super) fn parse(text: &str) -> Option<Span> {
         let mut rest = Text(text);
         let year = rest.year()?;

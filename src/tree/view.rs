@@ -105,8 +105,8 @@ impl Shown {
         })
     }
 
-    /// When it was last written to, in milliseconds: the newest of its commits' stamps, and of the times of change of the directories that they
-    /// are in, so that back-dated writes and vacuums count too.
+    /// When it was last written to, in milliseconds: the newest of its commits' stamps, and of the times of
+    /// change of the directories that they are in, so that back-dated writes and vacuums count too.
     pub fn mtime(&self) -> u64 {
         self.moment
             .snapshot()

@@ -1,9 +1,10 @@
-//! Looking at everything in a tree without a mount, within bounds, and checking what must hold whatever the source holds. For tests and
-//! fuzzing.
+//! Looking at everything in a tree without a mount, within bounds, and checking what must hold whatever the
+//! source holds. For tests and fuzzing.
 //!
-//! Checked of directories: that names are plain components of paths and differ, that each leads to a node of the kind listed, that the
-//! listing ends where it says. Of files: that the length before opening, after opening and that of the bytes read are one, that reads at any
-//! offset are parts of the whole. Of errors: that they name a file and are not bugs ([`ErrorKind::Internal`]).
+//! Checked of directories: that names are plain components of paths and differ, that each leads to a node of
+//! the kind listed, that the listing ends where it says. Of files: that the length before opening, after
+//! opening and that of the bytes read are one, that reads at any offset are parts of the whole. Of errors:
+//! that they name a file and are not bugs ([`ErrorKind::Internal`]).
 
 use super::node::{Directory, File, Freshness, Node, OpenFile};
 use crate::error::{Error, ErrorKind, Result};
@@ -240,7 +241,8 @@ impl Walker<'_> {
                 self.wrong(path, format!("bytes at {offset}, behind the end"));
             }
         }
-        // Of a file too long for the limits, the end too; whether that can be decoded is another matter than its beginning.
+        // Of a file too long for the limits, the end too; whether that can be decoded is another matter than
+        // its beginning.
         if len > read
             && let Ok(piece) = open.read(len - 1, 10, &mut scratch)
             && piece.len() != 1

@@ -1,4 +1,5 @@
-//! `array.zarr/`: a dense view as a Zarr group. The names of chunks are computed from the grid of chunks, one directory a dimension.
+//! `array.zarr/`: a dense view as a Zarr group. The names of chunks are computed from the grid of chunks, one
+//! directory a dimension.
 
 use super::document::{Content, Document};
 use super::export::{ExportFile, Made};

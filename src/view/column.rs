@@ -1,8 +1,9 @@
 //! The cells of a field of a view as seekable bytes, made of runs of cells that its merge puts together.
 //!
-//! Where fixed-size cells lie is plain. Var-sized ones are found by checkpoints: one pass over their lengths, by all threads, cuts the cells
-//! into blocks and notes where each begins. From then on a byte is found by a search among blocks and one in the lengths of its block. Both are in
-//! the cache, and made again where it let go of them.
+//! Where fixed-size cells lie is plain. Var-sized ones are found by checkpoints: one pass over their lengths,
+//! by all threads, cuts the cells into blocks and notes where each begins. From then on a byte is found by a
+//! search among blocks and one in the lengths of its block. Both are in the cache, and made again where it
+//! let go of them.
 
 use super::parallel;
 use crate::array::Array;
@@ -17,7 +18,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Puts runs of cells of one field of a view together, in the view's order. Ranges lie within the cells that there are.
+/// Puts runs of cells of one field of a view together, in the view's order. Ranges lie within the cells that
+/// there are.
 pub(super) trait Runs: Send + Sync {
     /// How many cells there are.
     fn count(&self) -> u64;
@@ -31,7 +33,8 @@ pub(super) trait Runs: Send + Sync {
     /// Appends the values of var-sized cells, one after the other.
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Appends some bytes of one cell, fixed-size or var-sized, which may be too long to be put together whole.
+    /// Appends some bytes of one cell, fixed-size or var-sized, which may be too long to be put together
+    /// whole.
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
     /// Appends a byte of validity a cell.
@@ -44,7 +47,8 @@ const LONG: u64 = 64 << 10;
 /// Cells of a block, where there are fewer than 2^32 in all.
 const BLOCK_CELLS: u64 = 1 << 14;
 
-/// Blocks that the cells are cut into before those are cut that hold very much: with more cells, blocks have more of them.
+/// Blocks that the cells are cut into before those are cut that hold very much: with more cells, blocks have
+/// more of them.
 const BLOCKS: u64 = 1 << 18;
 
 /// Bytes of values from which on a block is closed.
@@ -66,7 +70,8 @@ pub(super) struct RunCells<R> {
     sequence: Sequence,
 }
 
-/// Where blocks of var-sized cells begin: first cell and first byte of each, and behind the last one how many cells and bytes there are.
+/// Where blocks of var-sized cells begin: first cell and first byte of each, and behind the last one how many
+/// cells and bytes there are.
 struct Blocks(Arc<Vec<u8>>);
 
 /// One block of var-sized cells.
@@ -79,8 +84,8 @@ struct Block {
 }
 
 impl<R: Runs> RunCells<R> {
-    /// The cells of `array` that `runs` puts together, of `cell_size` bytes each (None: var-sized). `object` names the field and its state in the cache, see
-    /// [`Engine::number`].
+    /// The cells of `array` that `runs` puts together, of `cell_size` bytes each (None: var-sized). `object`
+    /// names the field and its state in the cache, see [`Engine::number`].
     pub(super) fn new(runs: R, cell_size: Option<u64>, array: &Array, object: u64) -> Self {
         RunCells {
             runs,
@@ -249,7 +254,8 @@ impl<R: Runs> RunCells<R> {
         Ok(())
     }
 
-    /// Appends `bytes`, which are not none, of the values of a block. Of a long cell that is not wanted whole, no more than is wanted is read.
+    /// Appends `bytes`, which are not none, of the values of a block. Of a long cell that is not wanted
+    /// whole, no more than is wanted is read.
     fn read_block(&self, block: &Block, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let entries = block.entries();
         let begins_by = |byte: u64| entries.partition_point(|start| u64::from_le_bytes(*start) <= byte);

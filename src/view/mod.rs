@@ -1,7 +1,9 @@
-//! An array as TileDB reads it: the fragments that are visible in a range of time merged, deletes carried out, whole or a part of it.
+//! An array as TileDB reads it: the fragments that are visible in a range of time merged, deletes carried
+//! out, whole or a part of it.
 //!
-//! A program begins with [`Array::open`] and [`Array::at`] (`reading`). A [`View`] says which cells there are and in which order; [`View::open`] gives the cells of one field. Dense
-//! views (`dense`) are row-major boxes; sparse ones (`sparse`) are in the array's global order.
+//! A program begins with [`Array::open`] and [`Array::at`] (`reading`). A [`View`] says which cells there are
+//! and in which order; [`View::open`] gives the cells of one field. Dense views (`dense`) are row-major
+//! boxes; sparse ones (`sparse`) are in the array's global order.
 //!
 //! ```
 //! use tiledbfs::array::{Array, time::TimeRange};
@@ -52,8 +54,9 @@ use crate::format::schema::Schema;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A range along one dimension, both ends in, each the stored bytes of a value. An open end (None) of a dense view is that of what its fragments
-/// cover; of a sparse one it does not restrict. A range whose lower end is above its upper one holds nothing.
+/// A range along one dimension, both ends in, each the stored bytes of a value. An open end (None) of a dense
+/// view is that of what its fragments cover; of a sparse one it does not restrict. A range whose lower end is
+/// above its upper one holds nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct DimRange {
     /// Lower end.
@@ -119,7 +122,8 @@ impl ViewField {
     }
 }
 
-/// An array, or a part of it, as a reader sees it in a range of time. Cheap to make: fragments are opened when something of them is asked.
+/// An array, or a part of it, as a reader sees it in a range of time. Cheap to make: fragments are opened
+/// when something of them is asked.
 pub struct View {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
@@ -139,8 +143,9 @@ enum Merge {
 }
 
 impl View {
-    /// What a reader sees in `array` at `times` (None: up to now), of `subarray` (None: all of it; one range a dimension, in the schema's order, which
-    /// the caller has held against the domain). Reads names and the schema alone.
+    /// What a reader sees in `array` at `times` (None: up to now), of `subarray` (None: all of it; one range
+    /// a dimension, in the schema's order, which the caller has held against the domain). Reads names and the
+    /// schema alone.
     pub fn new(array: Arc<Array>, times: Option<TimeRange>, subarray: Option<Vec<DimRange>>) -> Result<View> {
         let snapshot = array.snapshot(times)?;
         let schema_file = array.schema_file(&snapshot)?;
@@ -221,7 +226,8 @@ impl View {
         self.state
     }
 
-    /// The box that a dense view covers: what was asked for, or else what its fragments cover. None where nothing is visible, and of sparse ones.
+    /// The box that a dense view covers: what was asked for, or else what its fragments cover. None where
+    /// nothing is visible, and of sparse ones.
     pub fn region(&self) -> Result<Option<Rect>> {
         match &self.merge {
             Merge::Dense(dense) => dense.region(),
@@ -245,8 +251,8 @@ impl View {
         }
     }
 
-    /// Whether footers alone tell that it has at most `most` cells. Of a dense view they tell how many it has; of a sparse one how many its
-    /// fragments have, of which it may show fewer.
+    /// Whether footers alone tell that it has at most `most` cells. Of a dense view they tell how many it
+    /// has; of a sparse one how many its fragments have, of which it may show fewer.
     pub fn has_at_most(&self, most: u64) -> Result<bool> {
         match &self.merge {
             Merge::Dense(dense) => {
@@ -271,8 +277,8 @@ impl View {
         }
     }
 
-    /// Whether it is a dense view of more than 2^26 cells, and of more than 64 times those that its fragments store. Looks at fragments only where
-    /// the domain has so many.
+    /// Whether it is a dense view of more than 2^26 cells, and of more than 64 times those that its fragments
+    /// store. Looks at fragments only where the domain has so many.
     pub fn is_mostly_empty(&self) -> Result<bool> {
         const MANY: u64 = 1 << 26;
         let Merge::Dense(dense) = &self.merge else {
@@ -284,8 +290,8 @@ impl View {
             }))
     }
 
-    /// For each field, whether a single fragment wrote all of its cells, so that none has the fill value because nobody wrote it. True of all fields of
-    /// sparse views. Looks at fragments' metadata.
+    /// For each field, whether a single fragment wrote all of its cells, so that none has the fill value
+    /// because nobody wrote it. True of all fields of sparse views. Looks at fragments' metadata.
     pub fn written(&self) -> Result<Vec<bool>> {
         match &self.merge {
             Merge::Dense(dense) => dense.written().map(<[bool]>::to_vec),
@@ -293,8 +299,8 @@ impl View {
         }
     }
 
-    /// The cells of field `field`, an index into [`View::fields`]. Those of a dimension of a dense view are the coordinates along its axis, once
-    /// each. `NotFound` for an index out of bounds.
+    /// The cells of field `field`, an index into [`View::fields`]. Those of a dimension of a dense view are
+    /// the coordinates along its axis, once each. `NotFound` for an index out of bounds.
     pub fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
         match &self.merge {
             Merge::Dense(dense) => dense.open(field),
@@ -302,8 +308,9 @@ impl View {
         }
     }
 
-    /// The cells of attribute `field` of a dense view in a box of its region, in row-major order: from index `first` on (0 is the region's lower
-    /// end), of lengths `shape` along each dimension. `NotFound` for what is no attribute of a dense view.
+    /// The cells of attribute `field` of a dense view in a box of its region, in row-major order: from index
+    /// `first` on (0 is the region's lower end), of lengths `shape` along each dimension. `NotFound` for what
+    /// is no attribute of a dense view.
     pub fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
         match &self.merge {
             Merge::Dense(dense) => dense.open_box(field, first, shape),

@@ -6,7 +6,8 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, available_parallelism, scope};
 
-/// Threads that help others at the moment, in the whole process: one a processor at most, however many wait for results.
+/// Threads that help others at the moment, in the whole process: one a processor at most, however many wait
+/// for results.
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
 /// A right to run one more thread; given back when dropped.
@@ -32,8 +33,9 @@ pub(crate) fn threads() -> u64 {
     available_parallelism().map_or(1, NonZeroUsize::get) as u64
 }
 
-/// What `part` makes of each number below `count`, in their order. The caller's thread works too, so that there is always one; where one of them
-/// fails the others stop soon. Nothing is waited for but the parts themselves, which therefore may wait for whatever it likes.
+/// What `part` makes of each number below `count`, in their order. The caller's thread works too, so that
+/// there is always one; where one of them fails the others stop soon. Nothing is waited for but the parts
+/// themselves, which therefore may wait for whatever it likes.
 pub(crate) fn each<T, E>(
     count: u64,
     part: impl Fn(u64) -> std::result::Result<T, E> + Sync,

@@ -20,8 +20,9 @@ use std::sync::Arc;
 const CACHE: u64 = 256 << 20;
 
 impl Array {
-    /// The array in a local directory, not encrypted, with a cache of 256 MiB. Who wants another cache, storage or a key makes an [`Engine`]
-    /// and calls [`Array::new`]. Reads nothing of the array yet; `NotFound` where there is no such directory.
+    /// The array in a local directory, not encrypted, with a cache of 256 MiB. Who wants another cache,
+    /// storage or a key makes an [`Engine`] and calls [`Array::new`]. Reads nothing of the array yet;
+    /// `NotFound` where there is no such directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Array>> {
         let stats = Arc::new(Stats::default());
         let storage = LocalStorage::new(path.as_ref(), false, stats.clone())?;
@@ -29,7 +30,8 @@ impl Array {
         Ok(Arc::new(Array::new(Arc::new(engine), PathBuf::new())))
     }
 
-    /// The array as a reader sees it who asks for what was stamped in `times`. A range that has no end ends now.
+    /// The array as a reader sees it who asks for what was stamped in `times`. A range that has no end ends
+    /// now.
     pub fn at(self: &Arc<Self>, times: TimeRange) -> ViewBuilder {
         ViewBuilder {
             array: self.clone(),
@@ -56,7 +58,8 @@ impl ViewBuilder {
         }
     }
 
-    /// The view, of the state that the array has now. `InvalidInput` for ranges that do not fit the dimensions or leave the domain.
+    /// The view, of the state that the array has now. `InvalidInput` for ranges that do not fit the
+    /// dimensions or leave the domain.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
         if let Some(ranges) = &self.subarray {
@@ -108,9 +111,10 @@ impl View {
         self.open(self.index(field)?)
     }
 
-    /// The values of cells `cells` of a field of fixed-size cells, several a cell one after the other. Cells of a dense view are counted in
-    /// row-major order, those of a sparse one in the global order; a dimension of a dense view has its coordinates once each. Values of null cells are there
-    /// too. `InvalidInput` where `T` is not what the field holds, or cells lie beyond the end.
+    /// The values of cells `cells` of a field of fixed-size cells, several a cell one after the other. Cells
+    /// of a dense view are counted in row-major order, those of a sparse one in the global order; a dimension
+    /// of a dense view has its coordinates once each. Values of null cells are there too. `InvalidInput`
+    /// where `T` is not what the field holds, or cells lie beyond the end.
     pub fn read<T: Value>(&self, field: &str, cells: Range<u64>) -> Result<Vec<T>> {
         let index = self.index(field)?;
         let refuse = |what: String| Err(Error::new(ErrorKind::InvalidInput, format!("{field:?} {what}")));

@@ -27,8 +27,9 @@ pub struct Origin {
 }
 
 impl View {
-    /// Where each of some runs of cells is from; None where metadata does not tell. Where fragments are merged whose cells are not counted by merging
-    /// them, that is all tiles that take part. Always the same in one state.
+    /// Where each of some runs of cells is from; None where metadata does not tell. Where fragments are
+    /// merged whose cells are not counted by merging them, that is all tiles that take part. Always the same
+    /// in one state.
     pub fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
         match &self.merge {
             Merge::Dense(dense) => dense.origins(runs),

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Gives the mounted group a member whose schema cannot be read, and reads that. One at a time, since one cause is logged once.
+/// Gives the mounted group a member whose schema cannot be read, and reads that. One at a time, since one
+/// cause is logged once.
 fn provoke(place: &Place) {
     let name = format!("broken{}", fs::read_dir(place.path("group")).unwrap().count());
     let schema = place.path("group").join(&name).join("__schema");

@@ -310,7 +310,8 @@ impl TestMount {
     }
 }
 
-/// Breaks the connection of the FUSE file system mounted at `path`, as the kernel's control file system lets root do.
+/// Breaks the connection of the FUSE file system mounted at `path`, as the kernel's control file system lets
+/// root do.
 pub fn abort(path: &Path) {
     let control = tempfile::tempdir().unwrap();
     let succeeds = |command: &mut Command| command.status().unwrap().success();

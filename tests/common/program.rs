@@ -8,7 +8,8 @@ pub fn program() -> Command {
     with_signals(env!("CARGO_BIN_EXE_tiledbfs"))
 }
 
-/// Runs `program` with signals as a terminal leaves them: whoever runs the tests may have some ignored, which processes inherit.
+/// Runs `program` with signals as a terminal leaves them: whoever runs the tests may have some ignored, which
+/// processes inherit.
 pub fn with_signals(program: &str) -> Command {
     let mut command = Command::new(program);
     let reset = || {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use tiledbfs::check::{Level, Options, Problem, Tally, check};
 use tiledbfs::filter::EncryptionKey;
 
-/// The problems in the source at `path`, with the key of that place in [`KEYS`]; notes and what is unchecked left out.
+/// The problems in the source at `path`, with the key of that place in [`KEYS`]; notes and what is unchecked
+/// left out.
 pub fn problems(path: &Path, key: usize) -> Vec<Problem> {
     let mut found = findings(path, key);
     found.retain(|problem| problem.level == Level::Problem);

@@ -60,8 +60,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u64> {
     )))
 }
 
-/// Offsets at which a structure begins or ends, as far as they can be told from the bytes alone: the fields of generic tiles and footers, chunks
-/// and their headers.
+/// Offsets at which a structure begins or ends, as far as they can be told from the bytes alone: the fields
+/// of generic tiles and footers, chunks and their headers.
 pub fn edges(path: &Path, bytes: &[u8]) -> Vec<usize> {
     let mut edges = vec![0, 1, bytes.len().saturating_sub(1), bytes.len() / 2];
     let name = path

@@ -63,7 +63,8 @@ fn place_of_chunk(pipeline: &Pipeline, encrypted: bool) -> Place {
     }
 }
 
-/// How the chunks of the files of values are filtered, for arrays with one schema: by the start of the file's name.
+/// How the chunks of the files of values are filtered, for arrays with one schema: by the start of the file's
+/// name.
 pub struct Pipelines {
     files: Vec<(String, Place)>,
     /// Whether the array is.
@@ -222,8 +223,8 @@ pub fn place(mutation: &Mutation, intact: &[u8], pipelines: &Pipelines) -> Place
     }
 }
 
-/// Whether something in the format tells of a mutation, so that what it changed may fail to read but not read as anything else: a checksum, or
-/// the length of a file.
+/// Whether something in the format tells of a mutation, so that what it changed may fail to read but not read
+/// as anything else: a checksum, or the length of a file.
 pub fn is_told(mutation: &Mutation, place: Place) -> bool {
     match mutation.kind {
         Kind::BitFlip | Kind::Count => place == Place::Checked,

@@ -1,5 +1,5 @@
-//! Every call on every kind of path, held against what a file system of the kernel answers that is mounted read only: a tmpfs with
-//! copies of the same files.
+//! Every call on every kind of path, held against what a file system of the kernel answers that is mounted
+//! read only: a tmpfs with copies of the same files.
 //!
 //! Run as root, which no permission keeps from trying.
 
@@ -171,7 +171,8 @@ fn a_long_listing_asks_for_labels_and_access_lists_once() {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 201);
     }
-    // `ls` takes "not supported" for an answer about the whole file system: once for labels, once for access lists.
+    // `ls` takes "not supported" for an answer about the whole file system: once for labels, once for access
+    // lists.
     let asked = mount.requests.of("getxattr");
     assert!(asked <= 2 * 3, "{asked} times");
     println!(

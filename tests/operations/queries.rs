@@ -43,7 +43,8 @@ pub fn read_direct(on: &On, offset: i64, len: usize, shift: usize) -> Answer {
     Ok(read)
 }
 
-/// Copies the whole file out with `copy`, which moves at most as many bytes as it is told between two descriptors, and compares.
+/// Copies the whole file out with `copy`, which moves at most as many bytes as it is told between two
+/// descriptors, and compares.
 pub fn copy_out(on: &On, copy: impl Fn(RawFd, RawFd, usize) -> isize) -> Answer {
     let from = open(on.path, libc::O_RDONLY)?;
     let target = on.outside.join("copy");

@@ -183,7 +183,8 @@ impl Both {
         answers
     }
 
-    /// Runs a table on every path and returns what differs: by call, mount's answer and reference's, the kinds of path.
+    /// Runs a table on every path and returns what differs: by call, mount's answer and reference's, the
+    /// kinds of path.
     pub fn differences(
         &self,
         table: &[(&'static str, Call)],

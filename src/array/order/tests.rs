@@ -466,7 +466,8 @@ fn tiles_whose_number_overflows_are_those_of_libtiledb() {
     });
     schema.dimensions[0].tile_extent = Some(number(9e37));
     let order = GlobalOrder::new(&schema).unwrap();
-    // From 0 on the distance to the lower bound is infinite, or nearly so; what is infinite is in the first tile.
+    // From 0 on the distance to the lower bound is infinite, or nearly so; what is infinite is in the first
+    // tile.
     let cells = [f32::MIN, -2.6e38, 1e38, f32::MAX, -2.4e38, 0.0].map(|v| vec![number(v)]);
     let found = orders(&schema, &order, &cells);
     assert!(found.iter().all(|o| o[..] == [Ordering::Less; 5]), "{found:?}");

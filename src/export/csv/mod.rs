@@ -7,9 +7,10 @@
 //! 3,2.0,"",1970-01-01
 //! ```
 //!
-//! Null is nothing between the commas, empty text is `""` ([`text`]). Nothing is padded, so that where a row lies is known only when all before it
-//! were written once. That is done once a state, by all threads; the place of every 1,024th row is remembered, or of more where rows are
-//! long. A read renders the rows from there on.
+//! Null is nothing between the commas, empty text is `""` ([`text`]). Nothing is padded, so that where a row
+//! lies is known only when all before it were written once. That is done once a state, by all threads; the
+//! place of every 1,024th row is remembered, or of more where rows are long. A read renders the rows from
+//! there on.
 
 pub mod text;
 
@@ -292,7 +293,8 @@ impl Writer {
         Ok(())
     }
 
-    /// So many of `rows` from the first on that not too much is read at once, one at least, and about how many bytes that is.
+    /// So many of `rows` from the first on that not too much is read at once, one at least, and about how
+    /// many bytes that is.
     fn few(&self, rows: Range<u64>) -> Result<(Range<u64>, u64)> {
         let mut rows = rows.start..rows.end.min(rows.start.saturating_add(BLOCK_ROWS));
         loop {

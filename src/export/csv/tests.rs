@@ -133,7 +133,8 @@ fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
     let body = Body::new(&view).unwrap();
     assert_eq!(body.blocks.rows, [1024, 2048, 2190]);
     assert_eq!(first.len(), whole.len() as u64);
-    // Where nothing of it is cached but the places of rows, the last rows take no more than the tiles that they lie in.
+    // Where nothing of it is cached but the places of rows, the last rows take no more than the tiles that
+    // they lie in.
     let other = Array::open(data("sample/weather")).unwrap();
     let other = Arc::new(other.at(TimeRange::ALL).open().unwrap());
     let array = other.array();

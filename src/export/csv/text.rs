@@ -80,8 +80,8 @@ impl Form {
     }
 }
 
-/// Appends text, in quotes where it needs them: where it is empty, which tells it from null, holds a comma, a quote or an end of line, or begins or
-/// ends with a blank or a tab.
+/// Appends text, in quotes where it needs them: where it is empty, which tells it from null, holds a comma, a
+/// quote or an end of line, or begins or ends with a blank or a tab.
 pub fn text(text: &[u8], out: &mut Vec<u8>) {
     let blank = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b' ' | b'\t'));
     let special = |byte: &u8| matches!(byte, b',' | b'"' | b'\r' | b'\n');
@@ -167,8 +167,8 @@ fn float64(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a date, or a date and a time of day with as many digits behind the second as the unit has. Years have four digits at least, the sign
-/// counted, as NumPy prints them.
+/// Appends a date, or a date and a time of day with as many digits behind the second as the unit has. Years
+/// have four digits at least, the sign counted, as NumPy prints them.
 fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
     use Datatype::*;
     if count == NOT_A_TIME {

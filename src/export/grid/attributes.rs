@@ -39,7 +39,8 @@ pub(super) fn units(datatype: Datatype) -> Attributes {
     ]
 }
 
-/// `flag_values` and `flag_meanings` of an attribute whose values are labelled with text. None of both where there are more than an attribute holds.
+/// `flag_values` and `flag_meanings` of an attribute whose values are labelled with text. None of both where
+/// there are more than an attribute holds.
 pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> Result<Attributes> {
     let Some(name) = &attribute.enumeration else {
         return Ok(Attributes::new());

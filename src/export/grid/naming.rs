@@ -7,10 +7,11 @@ use unicode_normalization::UnicodeNormalization;
 /// The names that a grid is to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Naming {
-    /// Those of the directories of columns, but for `zarr.json`, which becomes `%7Aarr.json`. Text is left out.
+    /// Those of the directories of columns, but for `zarr.json`, which becomes `%7Aarr.json`. Text is left
+    /// out.
     Zarr,
-    /// Those of the directories of columns, as far as netCDF knows them: with `_` in front of what may not be first, in Unicode's composed form
-    /// (NFC), control characters and a blank at the end percent-encoded.
+    /// Those of the directories of columns, as far as netCDF knows them: with `_` in front of what may not be
+    /// first, in Unicode's composed form (NFC), control characters and a blank at the end percent-encoded.
     NetCdf,
 }
 

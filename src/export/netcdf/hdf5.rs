@@ -1,4 +1,5 @@
-//! What of HDF5 a file of contiguous data sets needs: superblock, object headers of version 2, their messages, one global heap.
+//! What of HDF5 a file of contiguous data sets needs: superblock, object headers of version 2, their
+//! messages, one global heap.
 //!
 //! All integers are little-endian, addresses and lengths have 8 bytes.
 

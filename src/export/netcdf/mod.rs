@@ -1,7 +1,9 @@
-//! `array.nc`: NetCDF-4, that is HDF5 with contiguous data sets, so that everything before the data follows from schema, region and metadata.
+//! `array.nc`: NetCDF-4, that is HDF5 with contiguous data sets, so that everything before the data follows
+//! from schema, region and metadata.
 //!
-//! In order: superblock, the root's object header, the object headers of dimensions without coordinates and of variables, a global heap, and the data of
-//! the variables in the order of the [`Grid`]. Headers and data begin at multiples of 8, the first data at one of 64.
+//! In order: superblock, the root's object header, the object headers of dimensions without coordinates and
+//! of variables, a global heap, and the data of the variables in the order of the [`Grid`]. Headers and data
+//! begin at multiples of 8, the first data at one of 64.
 #![doc = include_str!("example.md")]
 
 mod hdf5;
@@ -32,7 +34,8 @@ const MAX_DIMENSIONS: usize = 65_534;
 /// What data may take: a file has at most 2^63 - 1 bytes, and headers far less than 2^32.
 const MAX_DATA: u64 = (1 << 63) - (1 << 32);
 
-/// Why a view has no `array.nc`; None where it has one. Looks at the schema, and at fragments' metadata for the region.
+/// Why a view has no `array.nc`; None where it has one. Looks at the schema, and at fragments' metadata for
+/// the region.
 pub fn absent(view: &View) -> Result<Option<String>> {
     if let Some(reason) = grid::absent(view)? {
         return Ok(Some(reason));
@@ -71,7 +74,8 @@ pub fn absent(view: &View) -> Result<Option<String>> {
     })
 }
 
-/// The file of a view for which [`absent`] has no reason. Its length is known from metadata; data is decoded when it is read.
+/// The file of a view for which [`absent`] has no reason. Its length is known from metadata; data is decoded
+/// when it is read.
 pub fn layout(view: &Arc<View>) -> Result<Layout> {
     let grid = Grid::of(view, Naming::NetCdf)?;
     let array = view.array();
@@ -291,7 +295,8 @@ fn data_set(grid: &Grid, variable: &Variable, address: u64, numbers: &[usize], h
     messages
 }
 
-/// The values of a variable as a part of a file. Opened when they are first read: most readers want few of many.
+/// The values of a variable as a part of a file. Opened when they are first read: most readers want few of
+/// many.
 struct Values {
     view: Arc<View>,
     grid: Arc<Grid>,

@@ -1,4 +1,5 @@
-//! Numbers of a few bits one after the other, each with its least bit first, as pages have levels, booleans and indexes.
+//! Numbers of a few bits one after the other, each with its least bit first, as pages have levels, booleans
+//! and indexes.
 
 /// Appends numbers to bytes.
 pub(super) struct Bits<'a> {

@@ -1,7 +1,8 @@
 //! The footer: FileMetaData, whose length does not depend on the statistics in it.
 //!
-//! It is as long as it would be with the longest statistics that the leaves may have, so that the length of the file needs no look at
-//! the metadata of tiles. What statistics leave of that is taken up by a pair of key and value.
+//! It is as long as it would be with the longest statistics that the leaves may have, so that the length of
+//! the file needs no look at the metadata of tiles. What statistics leave of that is taken up by a pair of
+//! key and value.
 
 use super::leaf::{Leaf, Logical, Physical, Shape, TimeUnit};
 use super::plan::{Chunk, Plan};
@@ -203,7 +204,8 @@ fn schema(writer: &mut Writer, leaf: &Leaf) {
     });
 }
 
-/// The converted type, by which programs go that are older than logical types. None for timestamps: there it would be one in UTC.
+/// The converted type, by which programs go that are older than logical types. None for timestamps: there it
+/// would be one in UTC.
 fn converted(logical: Logical) -> Option<i32> {
     Some(match logical {
         Logical::String => 0,

@@ -66,7 +66,8 @@ pub(super) enum Encoding {
     Scaled(i64),
     /// A u32 length and bytes; of fixed-size text without the NULs at its end, where `strip`.
     Bytes { strip: bool },
-    /// Stored indexes into a dictionary page of `labels` entries: `width` bits each. Null where there is no such label.
+    /// Stored indexes into a dictionary page of `labels` entries: `width` bits each. Null where there is no
+    /// such label.
     Index { labels: u64, width: u8 },
     /// Stored indexes in place of which are the numbers that they stand for, None where those are null.
     Label(Vec<Option<u64>>),
@@ -83,7 +84,8 @@ pub(super) struct Leaf {
     pub encoding: Encoding,
     /// Type of a stored value.
     pub stored: Datatype,
-    /// Bytes of a stored value; of text with a fixed number of characters, of all of them. None for var-sized text.
+    /// Bytes of a stored value; of text with a fixed number of characters, of all of them. None for var-sized
+    /// text.
     pub size: Option<u64>,
     /// Whether cells have validity.
     pub nullable: bool,
@@ -178,7 +180,8 @@ impl Leaf {
         leaf
     }
 
-    /// Coordinates of an axis are never null: where a date of them does not fit, they are the stored integers.
+    /// Coordinates of an axis are never null: where a date of them does not fit, they are the stored
+    /// integers.
     fn fit(&mut self, bounds: Option<&Bounds>) {
         let fits = bounds.is_none_or(|bounds| {
             [&bounds.lo, &bounds.hi]
@@ -192,7 +195,8 @@ impl Leaf {
         self.odd = false;
     }
 
-    /// Labels in place of stored indexes. Those of several numbers have no place in a column: the index is shown, null where it has no label.
+    /// Labels in place of stored indexes. Those of several numbers have no place in a column: the index is
+    /// shown, null where it has no label.
     pub(super) fn enumerate<'a>(
         &mut self,
         datatype: Datatype,
@@ -274,7 +278,8 @@ impl Leaf {
         matches!(self.encoding, Encoding::Index { .. })
     }
 
-    /// Bytes of the values of a page of `entries` values, none of which is null; of text with `bytes` bytes in all.
+    /// Bytes of the values of a page of `entries` values, none of which is null; of text with `bytes` bytes
+    /// in all.
     pub(super) fn values_len(&self, entries: u64, bytes: u64) -> u64 {
         match (&self.encoding, self.bits()) {
             (Encoding::Index { width, .. }, _) => {
@@ -290,7 +295,8 @@ impl Leaf {
         }
     }
 
-    /// The value that is stored as `stored`, in as many low bits as pages have; None where it is null. Not for bytes.
+    /// The value that is stored as `stored`, in as many low bits as pages have; None where it is null. Not
+    /// for bytes.
     pub(super) fn value(&self, stored: &[u8]) -> Option<u64> {
         let mut out = None;
         self.each(stored, |value| out = value);

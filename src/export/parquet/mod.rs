@@ -4,10 +4,12 @@
 //! PAR1, row groups, footer (FileMetaData in Thrift's compact protocol), its length as u32, PAR1
 //! ```
 //!
-//! A row group has a column chunk for each [leaf](leaf), a column chunk one [data page](page) of version 1, and before it a dictionary page if the
-//! field is enumerated and its labels are text. Nothing is compressed. Where everything lies follows from the number of cells ([`plan`]), and of
-//! var-sized ones from their offsets: the values of a page are followed by zeros up to what it would take if nothing were null, and the
-//! [footer](footer) by padding up to what it would take with the longest [statistics](statistics). Readers take as many values as the levels say.
+//! A row group has a column chunk for each [leaf](leaf), a column chunk one [data page](page) of version 1,
+//! and before it a dictionary page if the field is enumerated and its labels are text. Nothing is compressed.
+//! Where everything lies follows from the number of cells ([`plan`]), and of var-sized ones from their
+//! offsets: the values of a page are followed by zeros up to what it would take if nothing were null, and the
+//! [footer](footer) by padding up to what it would take with the longest [statistics](statistics). Readers
+//! take as many values as the levels say.
 //!
 #![doc = include_str!("example.md")]
 
@@ -35,7 +37,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// Why there is no `table.parquet`; None where there is one. Looks at metadata alone unless there are very many cells.
+/// Why there is no `table.parquet`; None where there is one. Looks at metadata alone unless there are very
+/// many cells.
 pub fn absent(view: &View) -> Result<Option<String>> {
     let group = plan::rows_of_group(view)?;
     let most = group.saturating_mul(plan::GROUPS);
@@ -54,7 +57,8 @@ pub fn is_listed(view: &View) -> Result<bool> {
     Ok(known || view.has_at_most(MANY)?)
 }
 
-/// The file. Its length follows from metadata, unless cells are var-sized: that takes their offsets, once for each state of the view.
+/// The file. Its length follows from metadata, unless cells are var-sized: that takes their offsets, once for
+/// each state of the view.
 pub fn layout(view: &Arc<View>) -> Result<Layout> {
     let table = Table::new(view)?;
     let leaves = leaves(&table)?;

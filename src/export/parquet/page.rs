@@ -5,9 +5,10 @@
 //! data page: header, [repetition levels], [definition levels], values, slack
 //! ```
 //!
-//! A page has *entries*: a value each of a row or of an element of a LIST, and one for an empty or a null LIST. Levels say which of them are
-//! null; the values of the others follow each other. So a value is found through an index of how many there are before every so many
-//! rows, which is made when it is needed and then in the cache.
+//! A page has *entries*: a value each of a row or of an element of a LIST, and one for an empty or a null
+//! LIST. Levels say which of them are null; the values of the others follow each other. So a value is found
+//! through an index of how many there are before every so many rows, which is made when it is needed and then
+//! in the cache.
 
 use super::bits::Bits;
 use super::leaf::{Encoding, Leaf, Shape};
@@ -51,8 +52,8 @@ impl Amount {
         Some(Amount { entries, values })
     }
 
-    /// How much there is of a leaf of var-sized cells in some rows of its column: one pass over the offsets, and over validity where a null LIST takes
-    /// another number of entries than its elements.
+    /// How much there is of a leaf of var-sized cells in some rows of its column: one pass over the offsets,
+    /// and over validity where a null LIST takes another number of entries than its elements.
     pub(super) fn measure(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Amount> {
         let size = leaf.size.unwrap_or(1);
         if leaf.shape != Shape::Any {
@@ -299,7 +300,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    // -- levels -----------------------------------------------------------------------------------------------------
+    // -- levels
+    // -----------------------------------------------------------------------------------------------------
 
     /// Appends bytes of packed levels.
     fn levels(&self, range: Range<u64>, bits: u64, level: Level, out: &mut Vec<u8>) -> Result<()> {
@@ -385,7 +387,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    // -- values -----------------------------------------------------------------------------------------------------
+    // -- values
+    // -----------------------------------------------------------------------------------------------------
 
     /// Appends bytes of values that are all there and as they are stored.
     fn copy(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
@@ -501,7 +504,8 @@ impl Page<'_> {
         }))
     }
 
-    /// Hands the entries in `entries` of a page of as many values a row to `take`, each with its number from the first of these.
+    /// Hands the entries in `entries` of a page of as many values a row to `take`, each with its number from
+    /// the first of these.
     fn values(&self, entries: Range<u64>, mut take: impl FnMut(u64, Option<u64>)) -> Result<()> {
         if entries.start >= entries.end {
             return Ok(());
@@ -575,7 +579,8 @@ impl Page<'_> {
         }
     }
 
-    // -- text -------------------------------------------------------------------------------------------------------
+    // -- text
+    // -------------------------------------------------------------------------------------------------------
 
     /// Appends bytes of texts with their lengths, up to the last one that is not null.
     fn texts(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
@@ -612,7 +617,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Appends what is in `range` of some texts, each with its place in the page, its first byte in the column, and its length.
+    /// Appends what is in `range` of some texts, each with its place in the page, its first byte in the
+    /// column, and its length.
     fn some_texts(&self, texts: &[(u64, u64, u64)], range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         // Of a long one, which is here alone, no more is read than is wanted.
         let inside = |place: u64, len: u64| {
@@ -645,7 +651,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Where the bytes of the texts in some rows are, and how many of them are shown, None where the text is null.
+    /// Where the bytes of the texts in some rows are, and how many of them are shown, None where the text is
+    /// null.
     fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
         let Some(size) = self.leaf.size else {
             let cells = cells(self.column, 1, rows)?;
@@ -683,7 +690,8 @@ impl Page<'_> {
         Ok(out)
     }
 
-    // -- the index --------------------------------------------------------------------------------------------------
+    // -- the index
+    // --------------------------------------------------------------------------------------------------
 
     /// The rows, or the entries where each row has as many, of the blocks from number `block` on.
     fn blocks(&self, block: usize) -> impl Iterator<Item = Range<u64>> {

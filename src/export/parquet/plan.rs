@@ -29,8 +29,8 @@ pub(super) struct Plan {
     pub rows: u64,
     /// Rows of a row group, but for the last.
     group: u64,
-    /// How much there is of each leaf in a row group, and bytes of its data page: in all row groups but the last, and in the last. None where that depends
-    /// on the data.
+    /// How much there is of each leaf in a row group, and bytes of its data page: in all row groups but the
+    /// last, and in the last. None where that depends on the data.
     fixed: Vec<Option<[(Amount, u64); 2]>>,
     /// How much there is of each leaf in each row group, where that depends on the data.
     var: Vec<Option<Vec<Amount>>>,
@@ -69,7 +69,8 @@ impl Chunk {
     }
 }
 
-/// Rows of a row group of a view, as far as that does not depend on the data: as many as make whole slabs of tiles, and pages that are not too long.
+/// Rows of a row group of a view, as far as that does not depend on the data: as many as make whole slabs of
+/// tiles, and pages that are not too long.
 pub(super) fn rows_of_group(view: &View) -> Result<u64> {
     // Labels are short beside what is meant here.
     let fields = view.fields().iter();
@@ -119,8 +120,8 @@ fn page_len(leaf: &Leaf, amount: Amount) -> u64 {
 }
 
 impl Plan {
-    /// Divides a table up. Reads no values, and nothing but metadata unless cells are var-sized. `LimitExceeded` where the format has no
-    /// numbers for what there is.
+    /// Divides a table up. Reads no values, and nothing but metadata unless cells are var-sized.
+    /// `LimitExceeded` where the format has no numbers for what there is.
     pub(super) fn make(table: &Table, leaves: &[Leaf]) -> Result<Plan> {
         let rows = table.rows()?;
         let mut group = rows_of_group(table.view())?;
@@ -233,7 +234,8 @@ impl Plan {
         Ok(var)
     }
 
-    /// How much there is of text in each row group, where row groups are of whole tiles, whose bytes metadata tells. None where they are not.
+    /// How much there is of text in each row group, where row groups are of whole tiles, whose bytes metadata
+    /// tells. None where they are not.
     fn of_tiles(&self, column: &Column, origins: &[Option<Origin>]) -> Result<Option<Vec<Amount>>> {
         let mut amounts = Vec::new();
         for (number, origin) in (0..self.groups()).zip(origins) {

@@ -1,12 +1,12 @@
 //! Bounds and null counts of column chunks, where they can be trusted.
 //!
-//! They come from the metadata of all tiles that touch a row group, so that they are wide rather than wrong. There are none where a tile has none, or
-//! none that can be believed:
+//! They come from the metadata of all tiles that touch a row group, so that they are wide rather than wrong.
+//! There are none where a tile has none, or none that can be believed:
 //!
-//! - Minima and maxima of floats start anew behind a NaN. The sum of a tile tells whether there is one, unless there are infinities too: those make it
-//!   the greatest number, whatever comes before and after.
-//! - Leaves that may have nulls have bounds only together with the exact number of nulls. That of tiles is exact where all of their cells are in the
-//!   row group, and where it is 0.
+//! - Minima and maxima of floats start anew behind a NaN. The sum of a tile tells whether there is one,
+//!   unless there are infinities too: those make it the greatest number, whatever comes before and after.
+//! - Leaves that may have nulls have bounds only together with the exact number of nulls. That of tiles is
+//!   exact where all of their cells are in the row group, and where it is 0.
 //! - Cells that nobody may have written have the fill value.
 //! - A date that is no time, or does not fit, is null: then the bounds do not tell how many there are.
 
@@ -109,8 +109,8 @@ impl Value {
     }
 }
 
-/// A bound of texts of which none is below (or above) `text`, where all from a NUL on counts for nothing: at most `most` bytes that are below (or above) all
-/// of them. None where there is no such bound.
+/// A bound of texts of which none is below (or above) `text`, where all from a NUL on counts for nothing: at
+/// most `most` bytes that are below (or above) all of them. None where there is no such bound.
 fn text_bound(text: &[u8], most: usize, least: bool) -> Option<Vec<u8>> {
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     let bound = text.get(..end.min(most))?;
@@ -230,7 +230,8 @@ impl Lists {
     }
 }
 
-/// Whether a bound of a tile, if it is a float, is so far from infinity that a sum which is so as well is that of all values, none of which is NaN.
+/// Whether a bound of a tile, if it is a float, is so far from infinity that a sum which is so as well is
+/// that of all values, none of which is NaN.
 fn is_ordinary(value: &Value, sums: Option<&[u64]>, tile: usize) -> bool {
     const MOST: f64 = 1e300;
     let Value::Float(value) = value else {
@@ -343,7 +344,8 @@ impl All {
     }
 }
 
-/// The field of a view in a fragment; None where it has none, or one whose cells are var-sized on one side only.
+/// The field of a view in a fragment; None where it has none, or one whose cells are var-sized on one side
+/// only.
 pub(super) fn stored<'a>(info: &'a FragmentInfo, wanted: &ViewField) -> Option<&'a Field> {
     let found = info.fields.iter().find(|field| match (wanted.role, field.role) {
         (Role::Dimension(i), Stored::Dimension(j) | Stored::ZippedDimension(j)) => i == j,

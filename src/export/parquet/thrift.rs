@@ -1,7 +1,8 @@
 //! Thrift's compact protocol, as far as Parquet's metadata takes it.
 //!
-//! A struct is its fields in ascending order of their numbers and a zero byte. A field begins with a byte: the distance to the number of the field before it, at
-//! most 15, and the type. Integers are zigzag varints, text is a varint of its length and its bytes.
+//! A struct is its fields in ascending order of their numbers and a zero byte. A field begins with a byte:
+//! the distance to the number of the field before it, at most 15, and the type. Integers are zigzag varints,
+//! text is a varint of its length and its bytes.
 
 /// Types of fields and of the elements of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +20,8 @@ pub enum Type {
     Struct = 12,
 }
 
-/// Appends `value` as a varint: seven bits a byte, least first, the highest bit of all bytes but the last one set.
+/// Appends `value` as a varint: seven bits a byte, least first, the highest bit of all bytes but the last one
+/// set.
 pub fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

@@ -1,7 +1,9 @@
-//! Bounding boxes as they are stored: the minimum bounding rectangles (MBRs) of tiles, and the R-tree over them.
+//! Bounding boxes as they are stored: the minimum bounding rectangles (MBRs) of tiles, and the R-tree over
+//! them.
 //!
-//! A fragment of a million tiles has a million boxes, so they stay the bytes that were stored; what is kept is where they lie. A box is a range
-//! for each dimension: `lo, hi` of a fixed-size one; of a var-sized one the total length u64, the length of `lo` u64 and the bytes of both.
+//! A fragment of a million tiles has a million boxes, so they stay the bytes that were stored; what is kept
+//! is where they lie. A box is a range for each dimension: `lo, hi` of a fixed-size one; of a var-sized one
+//! the total length u64, the length of `lo` u64 and the bytes of both.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
@@ -86,8 +88,8 @@ impl Boxes {
         self.count == 0
     }
 
-    /// Where box `index` begins: exactly, or for var-sized ones that of the last before which a place is kept, and how many boxes
-    /// before `index` that is.
+    /// Where box `index` begins: exactly, or for var-sized ones that of the last before which a place is
+    /// kept, and how many boxes before `index` that is.
     fn start(&self, index: u64) -> (u64, u64) {
         match self.stride {
             Some(stride) => (
@@ -106,7 +108,8 @@ impl Boxes {
         }
     }
 
-    /// About how many bytes the boxes before `index` take up; exact for the first of every block and where all are of one size.
+    /// About how many bytes the boxes before `index` take up; exact for the first of every block and where
+    /// all are of one size.
     pub fn bytes_before(&self, index: u64) -> u64 {
         self.start(index).0.saturating_sub(self.place.start)
     }
@@ -276,7 +279,8 @@ pub struct RTree {
 }
 
 impl RTree {
-    /// Parses an R-tree of a fragment of `version`; below 5 the dimension count and datatype are stored with it.
+    /// Parses an R-tree of a fragment of `version`; below 5 the dimension count and datatype are stored with
+    /// it.
     ///
     /// Levels have to shrink from the leaves to one root by the fanout, and there are at most 64.
     pub fn parse(body: &dyn Body, version: u32, schema: &Schema) -> Result<RTree> {

@@ -48,7 +48,8 @@ pub struct Footer {
     pub slots: Slots,
 }
 
-/// Offsets into the metadata file of the generic tiles that hold each section; lists by slot, empty where the version lacks them.
+/// Offsets into the metadata file of the generic tiles that hold each section; lists by slot, empty where the
+/// version lacks them.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[allow(missing_docs)]
 pub struct SectionOffsets {
@@ -92,11 +93,13 @@ pub struct FooterPosition {
 }
 
 impl Footer {
-    /// Finds the footer in a metadata file of `file_size` bytes whose last eight bytes are `last_word` (shorter files are
-    /// `Truncated`). `name_version` is the version in the fragment's name. From version 10, and with a var-sized dimension, the last word holds the length;
-    /// otherwise it follows from the schema. The schema is only needed below version 10: pass None when the name says 10 or more.
+    /// Finds the footer in a metadata file of `file_size` bytes whose last eight bytes are `last_word`
+    /// (shorter files are `Truncated`). `name_version` is the version in the fragment's name. From version
+    /// 10, and with a var-sized dimension, the last word holds the length; otherwise it follows from the
+    /// schema. The schema is only needed below version 10: pass None when the name says 10 or more.
     ///
-    /// `InvalidInput` for versions without a footer, and for one below 10 without a schema; `UnsupportedVersion` for those that are not understood.
+    /// `InvalidInput` for versions without a footer, and for one below 10 without a schema;
+    /// `UnsupportedVersion` for those that are not understood.
     pub fn locate(
         name_version: u32,
         schema: Option<&Schema>,
@@ -145,16 +148,19 @@ impl Footer {
 
     /// Reads only what stands before the non-empty domain, which takes no schema.
     ///
-    /// `Corrupt` when the schema's name could lead out of the directory of schemas, `UnsupportedVersion` for versions that are not understood.
+    /// `Corrupt` when the schema's name could lead out of the directory of schemas, `UnsupportedVersion` for
+    /// versions that are not understood.
     pub fn peek(c: &mut Cursor<'_>) -> Result<FooterFront> {
         FooterFront::parse(c).map_err(|e| e.in_part("footer"))
     }
 
-    /// Parses one footer with the fragment's own schema. Leaves the cursor behind it. `exact` says that the cursor holds this footer and nothing else, which
-    /// is the case everywhere but in consolidated fragment metadata. Checks counts, tile numbers and section offsets as far as the footer alone allows.
+    /// Parses one footer with the fragment's own schema. Leaves the cursor behind it. `exact` says that the
+    /// cursor holds this footer and nothing else, which is the case everywhere but in consolidated fragment
+    /// metadata. Checks counts, tile numbers and section offsets as far as the footer alone allows.
     ///
-    /// Where the non-empty domain is marked as null, whether dummy bytes stand in its place shows only in the number of bytes that are left;
-    /// without `exact` the first reading that works is taken. Where the section offsets may point is for [`Footer::check_sections`].
+    /// Where the non-empty domain is marked as null, whether dummy bytes stand in its place shows only in the
+    /// number of bytes that are left; without `exact` the first reading that works is taken. Where the
+    /// section offsets may point is for [`Footer::check_sections`].
     pub fn parse(c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
         Self::parse_body(c, schema, exact).map_err(|e| e.in_part("footer"))
     }
@@ -186,8 +192,8 @@ impl Footer {
         front.parse_rest(c, None, schema, exact)
     }
 
-    /// Checks that every section lies before `end`, the offset of the footer in the metadata file. Offset 0 in the list of a field
-    /// that has no such section passes.
+    /// Checks that every section lies before `end`, the offset of the footer in the metadata file. Offset 0
+    /// in the list of a field that has no such section passes.
     pub fn check_sections(&self, end: u64) -> Result<()> {
         let o = &self.offsets;
         let lists: [(&str, &[u64]); 13] = [
@@ -369,9 +375,9 @@ impl OptionalSection {
     }
 }
 
-/// Parses the version and the schema's name.
-/// Bounds have to be in order, and the box of a dense fragment has to begin inside the array's domain, where its tiles are counted from. It may end
-/// beyond it: consolidation once rounded up to whole tiles.
+/// Parses the version and the schema's name. Bounds have to be in order, and the box of a dense fragment has
+/// to begin inside the array's domain, where its tiles are counted from. It may end beyond it: consolidation
+/// once rounded up to whole tiles.
 fn check_domain(domain: &Rect, dense: bool, schema: &Schema) -> Result<()> {
     schema.check_rect(domain)?;
     if !dense {

@@ -8,7 +8,8 @@ use crate::format::range::Rect;
 use crate::format::read;
 use crate::format::schema::Schema;
 
-/// The whole metadata of a fragment of version 1 or 2. Lists are indexed by attribute, the last one being the coordinates where there is one more.
+/// The whole metadata of a fragment of version 1 or 2. Lists are indexed by attribute, the last one being the
+/// coordinates where there is one more.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub struct LegacyMetadata {

@@ -39,7 +39,8 @@ impl MinMax {
         })
     }
 
-    /// The bytes of tile `tile`, given the cell size of a fixed-size field (None: var-sized). None where the tile has no entry.
+    /// The bytes of tile `tile`, given the cell size of a fixed-size field (None: var-sized). None where the
+    /// tile has no entry.
     pub fn tile(&self, tile: u64, cell_size: Option<u64>) -> Option<&[u8]> {
         let tile = usize::try_from(tile).ok()?;
         if let Some(size) = cell_size {
@@ -56,7 +57,8 @@ impl MinMax {
     }
 }
 
-/// Parses a list of u64: tile offsets, var offsets, var sizes, validity offsets, null counts, and sums (whose eight bytes the caller interprets).
+/// Parses a list of u64: tile offsets, var offsets, var sizes, validity offsets, null counts, and sums (whose
+/// eight bytes the caller interprets).
 pub fn parse_u64_list(body: &[u8]) -> Result<Vec<u64>> {
     read::whole("list of tiles", body, |c| {
         let count = c.u64("count")?;
@@ -64,8 +66,8 @@ pub fn parse_u64_list(body: &[u8]) -> Result<Vec<u64>> {
     })
 }
 
-/// Checks the tile offsets of one file: as many as there are `tiles`, never decreasing, none beyond the `file_size` bytes
-/// of the file. An empty list, as a field without that file has, passes.
+/// Checks the tile offsets of one file: as many as there are `tiles`, never decreasing, none beyond the
+/// `file_size` bytes of the file. An empty list, as a field without that file has, passes.
 pub fn check_tile_offsets(offsets: &[u64], tiles: u64, file_size: u64) -> Result<()> {
     if !offsets.is_empty() && offsets.len() as u64 != tiles {
         let message = format!("offsets of {} tiles in a fragment of {tiles}", offsets.len());

@@ -45,7 +45,8 @@ pub enum CommitContent {
 pub struct ConsolidatedCommit {
     /// The commit's path relative to the array, as written.
     pub path: Vec<u8>,
-    /// The condition of an embedded delete or update file, and the values that an update assigns; or why there is none.
+    /// The condition of an embedded delete or update file, and the values that an update assigns; or why
+    /// there is none.
     pub condition: Option<Result<StoredCondition, String>>,
 }
 

@@ -12,8 +12,8 @@ use std::ops::Range;
 /// The most bytes of a name.
 const MAX_NAME: u64 = 1 << 20;
 
-/// The enumeration with the unfiltered body `body`, its values in the order of the indexes that stand for them. What
-/// [`Enumeration::parse`](crate::format::enumeration::Enumeration::parse) refuses is refused here.
+/// The enumeration with the unfiltered body `body`, its values in the order of the indexes that stand for
+/// them. What [`Enumeration::parse`](crate::format::enumeration::Enumeration::parse) refuses is refused here.
 pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
     let mut c = BodyCursor::new(&body)?;
     let version = c.u32("version")?;

@@ -37,7 +37,8 @@ pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, g
     })
 }
 
-/// What is known of a footer whose array is encrypted with a key that was not given: the rest, for which it takes the schema, is null.
+/// What is known of a footer whose array is encrypted with a key that was not given: the rest, for which it
+/// takes the schema, is null.
 pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Value {
     let mut footer = json!({
         "format_version": front.version,

@@ -1,4 +1,5 @@
-//! Lists of values that may be too long to be rendered at once: the items in any range of a list, read from the body that holds them.
+//! Lists of values that may be too long to be rendered at once: the items in any range of a list, read from
+//! the body that holds them.
 
 use super::render::line;
 use super::value;
@@ -31,12 +32,14 @@ pub struct ValueList {
 enum Place {
     /// One after the other, each of so many bytes; the last may be shorter.
     Stride(u64),
-    /// Each where the u64 in the list that starts at this byte says, counted from the start of `data`; up to where the next one starts.
+    /// Each where the u64 in the list that starts at this byte says, counted from the start of `data`; up to
+    /// where the next one starts.
     Starts(u64),
 }
 
 impl ValueList {
-    /// Cells of a fixed size one after the other in `data`. What is left at the end, shorter than a cell, is shown in hexadecimal.
+    /// Cells of a fixed size one after the other in `data`. What is left at the end, shorter than a cell, is
+    /// shown in hexadecimal.
     pub fn fixed(datatype: Datatype, values: u32, data: Range<u64>) -> Result<ValueList> {
         let size = data.end.saturating_sub(data.start);
         let stride = u64::from(values).saturating_mul(datatype.size() as u64).max(1);
@@ -52,7 +55,8 @@ impl ValueList {
         })
     }
 
-    /// `count` var-sized cells in `data`, whose starts are a list of u64 at byte `starts`. A cell that does not lie in the data is null.
+    /// `count` var-sized cells in `data`, whose starts are a list of u64 at byte `starts`. A cell that does
+    /// not lie in the data is null.
     pub fn var(
         body: &dyn Body,
         datatype: Datatype,
@@ -112,7 +116,8 @@ impl ValueList {
         }
     }
 
-    /// Appends the items in `items`, with the bracket before the first and the one after the last. The array is at nesting `depth`.
+    /// Appends the items in `items`, with the bracket before the first and the one after the last. The array
+    /// is at nesting `depth`.
     pub fn write(&self, body: &dyn Body, items: Range<u64>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
         if items.start == 0 {
             out.push(b'[');
@@ -212,8 +217,8 @@ impl ValueList {
         })
     }
 
-    /// Hands each of `items` to `visit`: its number, where it lies in the body if it does, and where the last of those that are
-    /// known ends.
+    /// Hands each of `items` to `visit`: its number, where it lies in the body if it does, and where the last
+    /// of those that are known ends.
     fn each(
         &self,
         body: &dyn Body,

@@ -1,6 +1,7 @@
 //! `metadata.json`: the key-value pairs of an array or group.
 //!
-//! An object of `{"datatype", "value_num", "value"}` by key, ordered by the keys' bytes. A key that is not UTF-8 is percent-encoded.
+//! An object of `{"datatype", "value_num", "value"}` by key, ordered by the keys' bytes. A key that is not
+//! UTF-8 is percent-encoded.
 
 use super::list::ValueList;
 use super::render;
@@ -32,8 +33,8 @@ struct Place {
     data: Range<u64>,
 }
 
-/// The pairs that are left once the records of several files, oldest file first, have been replayed: each record replaces or deletes the
-/// value of its key. The values stay where they are.
+/// The pairs that are left once the records of several files, oldest file first, have been replayed: each
+/// record replaces or deletes the value of its key. The values stay where they are.
 #[derive(Debug, Default)]
 pub struct Pairs {
     pairs: BTreeMap<Vec<u8>, Place>,

@@ -1,8 +1,8 @@
 //! The decoded structures as JSON, by the rules of the tree's interface.
 //!
-//! One file for each document. Most are a pure function from structs to a [`serde_json::Value`] that [`render()`] writes out; those that may be
-//! large are [`Parts`](crate::layout::segments::Parts), which write the same text item by item. Objects have all their keys, in a fixed order: what is
-//! missing is null.
+//! One file for each document. Most are a pure function from structs to a [`serde_json::Value`] that
+//! [`render()`] writes out; those that may be large are [`Parts`](crate::layout::segments::Parts), which
+//! write the same text item by item. Objects have all their keys, in a fixed order: what is missing is null.
 
 pub mod commits;
 pub mod condition;

@@ -14,8 +14,9 @@ pub fn render(value: &Value) -> Vec<u8> {
     out
 }
 
-/// What [`render`] gives for an array of the objects whose members `make` makes of `items`; there must be some of each. Works on all cores,
-/// since making them may take reading a file, and never holds more than the text.
+/// What [`render`] gives for an array of the objects whose members `make` makes of `items`; there must be
+/// some of each. Works on all cores, since making them may take reading a file, and never holds more than the
+/// text.
 pub fn render_objects<T: Sync, const N: usize>(
     items: &[T],
     make: impl Fn(&T) -> [(&'static str, Value); N] + Sync,

@@ -1,7 +1,8 @@
 //! `rtree.json`: the R-tree over the minimum bounding rectangles (MBRs) of a sparse fragment's tiles.
 //!
-//! An object of the fanout and of the levels, root first, each an array of MBRs `[[lo, hi], …]` by dimension. A dense fragment has no levels;
-//! versions 1 and 2, which have no tree, have no fanout and their MBRs as the only level.
+//! An object of the fanout and of the levels, root first, each an array of MBRs `[[lo, hi], …]` by dimension.
+//! A dense fragment has no levels; versions 1 and 2, which have no tree, have no fanout and their MBRs as the
+//! only level.
 
 use super::render::{self, line};
 use super::value;

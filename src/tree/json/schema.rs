@@ -95,7 +95,8 @@ fn filter_json(filter: &Filter) -> Value {
     Value::Object(out)
 }
 
-/// A dimension with the pipeline that its tiles go through: the coordinates' where it has none of its own. Before version 5 it has no tiles.
+/// A dimension with the pipeline that its tiles go through: the coordinates' where it has none of its own.
+/// Before version 5 it has no tiles.
 fn dimension_json(schema: &Schema, index: usize) -> Value {
     let Some(dimension) = schema.dimensions.get(index) else {
         return Value::Null;

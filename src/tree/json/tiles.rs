@@ -1,6 +1,7 @@
 //! `tiles.json`: what the metadata of a fragment says of each tile, field by field.
 //!
-//! For each field an object of lists with an entry for each tile, null where the version or the field has none.
+//! For each field an object of lists with an entry for each tile, null where the version or the field has
+//! none.
 
 use super::fields::StoredField;
 use super::list::ValueList;
@@ -183,7 +184,8 @@ fn find_numbers(datatype: Datatype, body: &dyn Body) -> Result<ValueList> {
     ValueList::fixed(datatype, 1, values)
 }
 
-/// A list of minima or maxima: bytes of the fixed part and of the var part, u64 each, then both. None where there is none.
+/// A list of minima or maxima: bytes of the fixed part and of the var part, u64 each, then both. None where
+/// there is none.
 fn find_bounds(field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>> {
     let mut c = BodyCursor::new(body)?;
     let (fixed, var) = (c.u64("fixed_size")?, c.u64("var_size")?);

@@ -196,7 +196,8 @@ fn write_text(out: &mut Vec<u8>, datatype: Datatype, bytes: &[u8]) {
     }
 }
 
-/// Whether the text of [`cell`] is a scalar or bytes in hexadecimal, which arrays are written on one line with.
+/// Whether the text of [`cell`] is a scalar or bytes in hexadecimal, which arrays are written on one line
+/// with.
 pub fn is_atom(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> bool {
     let size = datatype.size();
     match cell_val_num {

@@ -22,7 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Files of fragments that are open at the same time for one reader.
 const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// More bytes of chunks than this that lie side by side do not pass: those at the beginning would be gone when the next row comes.
+/// More bytes of chunks than this that lie side by side do not pass: those at the beginning would be gone
+/// when the next row comes.
 const PASSING_BAND: u64 = 1 << 20;
 
 /// An attribute, over the region of a view.
@@ -55,7 +56,8 @@ enum Shape {
     Points(Points),
 }
 
-/// Where the bytes of a var-sized cell are, counted over all values of the fragment: its layer, and the first byte. The fill value has no layer.
+/// Where the bytes of a var-sized cell are, counted over all values of the fragment: its layer, and the first
+/// byte. The fill value has no layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     layer: Option<usize>,
@@ -63,7 +65,8 @@ struct Place {
 }
 
 impl DenseRuns {
-    /// `attribute` of the cells in the array of this shape that begins at `origin`; the product of the shape is `count`.
+    /// `attribute` of the cells in the array of this shape that begins at `origin`; the product of the shape
+    /// is `count`.
     pub(super) fn new(
         stack: Arc<Stack>,
         schema: &Schema,
@@ -103,7 +106,8 @@ impl DenseRuns {
         }
     }
 
-    /// Calls `each` with what `cells` are copied from, a layer or the fill value, where `content` is wanted. What comes later is newer.
+    /// Calls `each` with what `cells` are copied from, a layer or the fill value, where `content` is wanted.
+    /// What comes later is newer.
     fn plans(
         &self,
         cells: &Range<u64>,
@@ -442,7 +446,8 @@ impl Runs for DenseRuns {
     }
 }
 
-/// Bytes of values between two runs that are rather read than begun anew behind, and those that are best read at once.
+/// Bytes of values between two runs that are rather read than begun anew behind, and those that are best read
+/// at once.
 const GAP: u64 = 4 << 10;
 const WINDOW: u64 = 256 << 10;
 

@@ -1,5 +1,5 @@
-//! Copying boxes of cells from where a fragment has them to where a reader gets them: where they lie, in which order they are best read, and how
-//! much at once.
+//! Copying boxes of cells from where a fragment has them to where a reader gets them: where they lie, in
+//! which order they are best read, and how much at once.
 
 use super::space::{Area, Space};
 use crate::array::cache::Keep;
@@ -14,7 +14,8 @@ use std::ops::Range;
 /// Where the cells of a dense fragment lie in its files.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    /// Along each dimension: the number in the array of its first tile, how many tiles it has, and cells of a tile.
+    /// Along each dimension: the number in the array of its first tile, how many tiles it has, and cells of a
+    /// tile.
     axes: Vec<(u64, u64, u64)>,
     /// Cells from one to the next along each dimension, inside a tile.
     strides: Vec<u64>,
@@ -139,7 +140,8 @@ struct Side {
 /// The runs of cells to be copied, in the order of the source.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// Those of a box: where it begins in the source and where it goes to, and its sides, the one that is slowest in the source first.
+    /// Those of a box: where it begins in the source and where it goes to, and its sides, the one that is
+    /// slowest in the source first.
     #[allow(private_interfaces)]
     Box(u64, u64, Vec<Side>),
     /// Single cells: where each is in the source and where it goes to.
@@ -215,8 +217,9 @@ impl Plan {
         }
     }
 
-    /// Calls `each` with the runs of one window of the source after the other, and with the cells that the window is of: so many as are best read
-    /// at once, all of one tile. `size`: bytes that a cell takes there.
+    /// Calls `each` with the runs of one window of the source after the other, and with the cells that the
+    /// window is of: so many as are best read at once, all of one tile. `size`: bytes that a cell takes
+    /// there.
     pub(super) fn windows(
         &self,
         size: u64,
@@ -261,7 +264,8 @@ impl Plan {
     }
 }
 
-/// Bytes of a window: what most chunks have, so that it is a part of one, and nothing is copied to put it together.
+/// Bytes of a window: what most chunks have, so that it is a part of one, and nothing is copied to put it
+/// together.
 const WINDOW: u64 = 64 << 10;
 
 /// Bytes between two runs that are rather read than begun anew behind.
@@ -270,7 +274,8 @@ const GAP: u64 = 4 << 10;
 /// The most runs of a window.
 const RUNS: usize = 4096;
 
-/// The bytes in `range` of a column, whose chunks are of use as long as `keep` says. Fails where there are fewer.
+/// The bytes in `range` of a column, whose chunks are of use as long as `keep` says. Fails where there are
+/// fewer.
 pub(super) fn read<'s>(
     column: &OpenColumn,
     range: Range<u64>,
@@ -289,7 +294,8 @@ pub(super) fn read<'s>(
     }
 }
 
-/// Copies cells of `size` bytes that lie one behind the other in `from` into `to`, to cell `first` and those `step` apart from there on.
+/// Copies cells of `size` bytes that lie one behind the other in `from` into `to`, to cell `first` and those
+/// `step` apart from there on.
 pub(super) fn scatter(size: usize, from: &[u8], to: &mut [u8], first: usize, step: usize) {
     fn by<const N: usize>(from: &[u8], to: &mut [u8], first: usize, step: usize) {
         let places = to.as_chunks_mut::<N>().0.get_mut(first..).unwrap_or_default();
@@ -329,7 +335,8 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// The cells of a fragment of 2 by 3 tiles of 4 by 5 cells that begins in tile (1, 2), in the order in which they are stored.
+    /// The cells of a fragment of 2 by 3 tiles of 4 by 5 cells that begins in tile (1, 2), in the order in
+    /// which they are stored.
     fn stored(column_tiles: bool, column_cells: bool) -> HashMap<(u64, u64), u64> {
         let order = |column: bool, rows: u64, columns: u64| -> Vec<(u64, u64)> {
             match column {

@@ -1,7 +1,8 @@
-//! Dense views: boxes of cells in row-major order, each cell the newest fragment's that covers it and has the attribute.
+//! Dense views: boxes of cells in row-major order, each cell the newest fragment's that covers it and has the
+//! attribute.
 //!
-//! A run of cells is cut into boxes ([`space`]), these by tiles, these by fragments ([`overlay`]), and each part is copied from where its fragment
-//! has it ([`copy`], [`attribute`]).
+//! A run of cells is cut into boxes ([`space`]), these by tiles, these by fragments ([`overlay`]), and each
+//! part is copied from where its fragment has it ([`copy`], [`attribute`]).
 
 mod attribute;
 mod axis;
@@ -43,7 +44,8 @@ pub(super) struct Dense {
 /// The cells that a view covers.
 #[derive(Debug, Clone)]
 struct Region {
-    /// First and last index along each dimension, the wrong way round where there are none; None where nothing says what they are.
+    /// First and last index along each dimension, the wrong way round where there are none; None where
+    /// nothing says what they are.
     ends: Vec<Option<(u64, u64)>>,
     /// The length of each axis.
     shape: Vec<u64>,

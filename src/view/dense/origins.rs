@@ -89,7 +89,8 @@ impl Dense {
         })
     }
 
-    /// The numbers of the tiles that `area` touches of a fragment that covers `covered`; None where they are more than `most` runs.
+    /// The numbers of the tiles that `area` touches of a fragment that covers `covered`; None where they are
+    /// more than `most` runs.
     fn tiles(&self, area: &Area, covered: &Area, schema: &Schema, most: usize) -> Option<Vec<Range<u64>>> {
         let stack = self.stack().ok()?;
         // First and last tile along each dimension, and how many there are; the slowest dimension first.

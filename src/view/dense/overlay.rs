@@ -1,8 +1,8 @@
 //! Which fragment each cell of a dense array is from.
 //!
-//! A cell is the newest fragment's whose non-empty domain has it, of those that have the attribute. There is one exception, which libtiledb makes for
-//! speed: in a tile where what a fragment covers is covered by a newer one, the older one is not looked at, also where the newer one lacks
-//! the attribute.
+//! A cell is the newest fragment's whose non-empty domain has it, of those that have the attribute. There is
+//! one exception, which libtiledb makes for speed: in a tile where what a fragment covers is covered by a
+//! newer one, the older one is not looked at, also where the newer one lacks the attribute.
 
 use super::space::Area;
 use std::ops::Range;
@@ -41,11 +41,13 @@ pub(super) struct Parts {
     pub(super) boxes: Vec<Part>,
     /// The layers of whole boxes that they are from, newest first.
     pub(super) whole: Vec<usize>,
-    /// Layers that set single cells, oldest first, each with how many of the layers of whole boxes are newer and hide what they cover.
+    /// Layers that set single cells, oldest first, each with how many of the layers of whole boxes are newer
+    /// and hide what they cover.
     pub(super) points: Vec<(usize, usize)>,
 }
 
-/// The layers of an array, oldest first, and a tree of boxes around them by which those that touch a tile are found.
+/// The layers of an array, oldest first, and a tree of boxes around them by which those that touch a tile are
+/// found.
 #[derive(Debug)]
 pub(super) struct Overlay {
     layers: Vec<Layer>,
@@ -107,7 +109,8 @@ impl Overlay {
         self.search(area, |_| true)
     }
 
-    /// Calls `each` with the layers whose boxes touch `area`, in any order, until it says that it has seen enough; whether it did.
+    /// Calls `each` with the layers whose boxes touch `area`, in any order, until it says that it has seen
+    /// enough; whether it did.
     fn search(&self, area: &Area, mut each: impl FnMut(usize) -> bool) -> bool {
         let mut waiting: Vec<usize> = self.nodes.len().checked_sub(1).into_iter().collect();
         while let Some(node) = waiting.pop().and_then(|number| self.nodes.get(number)) {
@@ -132,7 +135,8 @@ impl Overlay {
         self.layers.get(layer).map(|layer| &layer.area)
     }
 
-    /// Who the cells of `wanted` are from, which lies in `tile`: all cells of a tile of the array. `held` says what each layer has of the attribute.
+    /// Who the cells of `wanted` are from, which lies in `tile`: all cells of a tile of the array. `held`
+    /// says what each layer has of the attribute.
     pub(super) fn parts(&self, tile: &Area, wanted: &Area, held: impl Fn(usize) -> Held) -> Parts {
         // What newer fragments without the attribute cover of the tile, none within another.
         let mut hiding: Vec<Area> = Vec::new();
@@ -248,7 +252,8 @@ fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Nod
     let below = if part.len() <= LEAF {
         Below::Layers(start..start + part.len())
     } else {
-        // By the middles of their boxes, along the dimension where these are farthest apart for the size of the boxes.
+        // By the middles of their boxes, along the dimension where these are farthest apart for the size of
+        // the boxes.
         let middle = |number: usize, axis: usize| {
             let ends = area_of(number).and_then(|area| area.0.get(axis));
             ends.map_or(0, |(first, last)| first + (last - first) / 2)
@@ -308,7 +313,8 @@ mod tests {
         })
     }
 
-    /// The rule as it is stated: drop fragments that a newer one covers in the tile, then take the newest that has the cell and the attribute.
+    /// The rule as it is stated: drop fragments that a newer one covers in the tile, then take the newest
+    /// that has the cell and the attribute.
     fn expected(layers: &[Layer], tile: &Area, held: &[Held], place: &[u64]) -> Option<usize> {
         let covered: Vec<Option<Area>> = layers.iter().map(|layer| layer.area.common(tile)).collect();
         let kept = |number: usize| {
@@ -413,7 +419,8 @@ mod tests {
         assert!(Overlay::new(Vec::new()).touching(&domain).is_empty());
     }
 
-    /// Ten thousand single cells in one tile are no more work than their number, and a fragment over all of it hides older ones.
+    /// Ten thousand single cells in one tile are no more work than their number, and a fragment over all of
+    /// it hides older ones.
     #[test]
     fn many_fragments_in_one_tile_are_told_apart_quickly() {
         let tile = Area(vec![(0, 999), (0, 999)]);

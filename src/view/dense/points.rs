@@ -87,7 +87,8 @@ impl Points {
         indexes.collect()
     }
 
-    /// The cells in `wanted` that none of `hiding` has: which of the fragment each is, and where in `target` it goes to.
+    /// The cells in `wanted` that none of `hiding` has: which of the fragment each is, and where in `target`
+    /// it goes to.
     pub(super) fn within(
         &self,
         space: &Space,

@@ -1,7 +1,7 @@
 //! Boxes of cells in a domain of integers, and the tiles that they touch.
 //!
-//! Cells are counted from the lower end of the domain along each dimension, in unsigned numbers, so that signed, unsigned and temporal
-//! dimensions are alike, and domains of all of 64 bits too.
+//! Cells are counted from the lower end of the domain along each dimension, in unsigned numbers, so that
+//! signed, unsigned and temporal dimensions are alike, and domains of all of 64 bits too.
 
 use crate::array::geometry::{integer, mask};
 use crate::error::{Error, Result};
@@ -106,8 +106,9 @@ impl Space {
         ends.collect::<Result<_>>().map(Area)
     }
 
-    /// Calls `each` with every tile that `area` touches: all cells of the tile. In row-major order, but that along the last dimension it begins
-    /// `turn` 2^32nds of the way, so that those who read neighbouring rows at the same time do not wait for each other at every tile.
+    /// Calls `each` with every tile that `area` touches: all cells of the tile. In row-major order, but that
+    /// along the last dimension it begins `turn` 2^32nds of the way, so that those who read neighbouring rows
+    /// at the same time do not wait for each other at every tile.
     pub(super) fn tiles(
         &self,
         area: &Area,
@@ -209,15 +210,16 @@ impl Area {
     }
 }
 
-/// Cuts a run of cells of an array of this shape, in row-major order, into boxes of indexes in the array: two less one a dimension at the most.
-/// The product of the shape fits into 64 bits.
+/// Cuts a run of cells of an array of this shape, in row-major order, into boxes of indexes in the array: two
+/// less one a dimension at the most. The product of the shape fits into 64 bits.
 pub(super) fn boxes(shape: &[u64], run: Range<u64>) -> Vec<Area> {
     let mut out = Vec::new();
     cut(shape, run, &mut Vec::with_capacity(shape.len()), &mut out);
     out
 }
 
-/// Appends the boxes of a run of cells of what is left of an array where the indexes along the first dimensions are those `above`.
+/// Appends the boxes of a run of cells of what is left of an array where the indexes along the first
+/// dimensions are those `above`.
 fn cut(shape: &[u64], run: Range<u64>, above: &mut Vec<(u64, u64)>, out: &mut Vec<Area>) {
     let Some((_, inner)) = shape.split_first().filter(|_| !run.is_empty()) else {
         return;

@@ -54,7 +54,8 @@ impl Slot {
 const TOGETHER: usize = 64;
 
 impl Stack {
-    /// Reads what the metadata of `fragments`, oldest first, says of where they lie. One that cannot be read is an error: nobody knows what it hides.
+    /// Reads what the metadata of `fragments`, oldest first, says of where they lie. One that cannot be read
+    /// is an error: nobody knows what it hides.
     pub(super) fn new(array: Arc<Array>, schema: &Schema, fragments: Vec<Arc<Fragment>>) -> Result<Stack> {
         let space = Space::new(schema)?;
         let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(TOGETHER).collect();

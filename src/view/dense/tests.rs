@@ -1,5 +1,5 @@
-//! Arrays written here, fragment by fragment, and read as views: against a model that paints cell after cell as the rule says, without any
-//! library that writes such arrays.
+//! Arrays written here, fragment by fragment, and read as views: against a model that paints cell after cell
+//! as the rule says, without any library that writes such arrays.
 
 use super::super::testing::{Files, Numbers, Parts, UUID, generic, open, read, tile};
 use super::super::{DimRange, View};
@@ -140,7 +140,8 @@ impl Writer {
         self.storage.insert(Path::new(&path), generic(&design.bytes()));
     }
 
-    /// Writes a fragment of the cells of `area`, or where `cells` are given those alone, with the schema of that stamp.
+    /// Writes a fragment of the cells of `area`, or where `cells` are given those alone, with the schema of
+    /// that stamp.
     fn fragment(
         &mut self,
         stamp: usize,

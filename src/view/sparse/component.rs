@@ -1,4 +1,5 @@
-//! Fragments whose cells interleave in the global order, and the plan by which their merge is entered anywhere.
+//! Fragments whose cells interleave in the global order, and the plan by which their merge is entered
+//! anywhere.
 
 use super::input::Input;
 use super::merge::{Member, Merge, Rules, Sorted, Stop, Unsorted};
@@ -16,13 +17,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Cells of the view between two checkpoints, at least.
 const BLOCK: u64 = if cfg!(test) { 8 } else { 1 << 16 };
 
-/// The same for each member, for which a checkpoint holds a rank: at most one 64th of what the coordinates of the cells between take.
+/// The same for each member, for which a checkpoint holds a rank: at most one 64th of what the coordinates of
+/// the cells between take.
 const BLOCK_OF_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
 
 /// Candidates below which a merge is not worth several threads.
 const SMALL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
 
-/// Cells of a fragment that follow each other in the view too. How many: up to the next run, or the end of the block.
+/// Cells of a fragment that follow each other in the view too. How many: up to the next run, or the end of
+/// the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     /// The first cell of the fragment.
@@ -43,8 +46,9 @@ pub(super) struct Block {
     pub runs: Runs,
 }
 
-/// Runs, in pieces as large as most chunks: in the cache both take each other's place, and what one leaves has to fit the other. Blocks in one
-/// piece of a MiB made the memory of a mount with a full cache of 256 MiB half as much again.
+/// Runs, in pieces as large as most chunks: in the cache both take each other's place, and what one leaves
+/// has to fit the other. Blocks in one piece of a MiB made the memory of a mount with a full cache of 256 MiB
+/// half as much again.
 #[derive(Default)]
 pub(super) struct Runs(Vec<Vec<Run>>);
 
@@ -89,7 +93,8 @@ impl Block {
         self.runs.memory()
     }
 
-    /// The pieces of the cells in `cells`, counted in the component: member, first cell of the fragment, and how many.
+    /// The pieces of the cells in `cells`, counted in the component: member, first cell of the fragment, and
+    /// how many.
     pub(super) fn pieces(&self, cells: Range<u64>) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
         let from = cells.start.saturating_sub(self.cell);
         let to = cells.end.saturating_sub(self.cell).min(self.count);
@@ -152,7 +157,8 @@ pub(super) struct Component<K> {
 }
 
 impl<K: Key + 'static> Component<K> {
-    /// The component of `inputs`, of `known` cells where footers tell; `object` names its blocks in the cache.
+    /// The component of `inputs`, of `known` cells where footers tell; `object` names its blocks in the
+    /// cache.
     pub(super) fn new(inputs: Vec<Arc<Input>>, known: Option<u64>, object: u64) -> Self {
         Component {
             inputs,
@@ -181,8 +187,9 @@ impl<K: Key + 'static> Component<K> {
         self.known.is_some()
     }
 
-    /// The ranks of the candidates that some cells are made of, with their member; those of others may be among them. Decodes nothing that counting the
-    /// cells, or telling whether those of a single fragment are in order, did not.
+    /// The ranks of the candidates that some cells are made of, with their member; those of others may be
+    /// among them. Decodes nothing that counting the cells, or telling whether those of a single fragment are
+    /// in order, did not.
     pub(super) fn ranks(
         &self,
         engine: &Engine,
@@ -249,8 +256,8 @@ impl<K: Key + 'static> Component<K> {
         engine.cache.made(key, memory, Keep::Staying, load)
     }
 
-    /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. That of very large ones is
-    /// believed: it would take all of their coordinates to tell.
+    /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. That of
+    /// very large ones is believed: it would take all of their coordinates to tell.
     fn is_in_order(&self, rules: &Rules, input: &Input) -> Result<bool> {
         const LARGE: u64 = 1 << 22;
         if let Some(known) = self.in_order.get() {
@@ -409,7 +416,8 @@ fn checkpoints<K: Key>(
     }
     let parts = parallel::each(bounds.len() as u64 - 1, |number| {
         let number = number as usize;
-        // Candidates that the view leaves out may have misled the search for a part's ends, if they are in another order.
+        // Candidates that the view leaves out may have misled the search for a part's ends, if they are in
+        // another order.
         let below = number.checked_sub(1);
         let between = [below.and_then(|below| keys.get(below)), keys.get(number)];
         match bounds.get(number..number + 2) {
@@ -437,8 +445,8 @@ fn checkpoints<K: Key>(
     Ok(all)
 }
 
-/// Keys that cut the candidates into about `parts` equal parts, none of which divides the cells of a place; and the ranks at which each cuts the
-/// members.
+/// Keys that cut the candidates into about `parts` equal parts, none of which divides the cells of a place;
+/// and the ranks at which each cuts the members.
 fn splits<K: Key>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(Vec<K>, Vec<Vec<u64>>)> {
     /// Keys that are looked at for each part.
     const SAMPLES: u64 = 16;

@@ -128,15 +128,16 @@ impl Gather {
         Ok(places)
     }
 
-    /// Lets `read` read cells of one fragment at a time, as few times as that can be done without reading much that is not wanted, and `take` take the cells of
-    /// each place from the first cell that was read.
+    /// Lets `read` read cells of one fragment at a time, as few times as that can be done without reading
+    /// much that is not wanted, and `take` take the cells of each place from the first cell that was read.
     fn by_fragment<T>(
         &self,
         places: &[Place],
         mut read: impl FnMut(Option<&FragmentCells>, Range<u64>) -> Result<T>,
         mut take: impl FnMut(&Place, &T, u64) -> Result<()>,
     ) -> Result<()> {
-        // A stable sort keeps the order of places within each fragment, in which cells ascend unless they had to be sorted.
+        // A stable sort keeps the order of places within each fragment, in which cells ascend unless they had
+        // to be sorted.
         let mut order: Vec<usize> = (0..places.len()).collect();
         let key = |i: &usize| places.get(*i).map(|place| (place.input, place.first));
         if places.len() > 1 {
@@ -167,7 +168,8 @@ impl Gather {
         Ok(())
     }
 
-    /// Reads entries of `size` bytes each of `content`; `fill` is that of cells that a fragment has nothing of.
+    /// Reads entries of `size` bytes each of `content`; `fill` is that of cells that a fragment has nothing
+    /// of.
     fn entries(
         &self,
         cells: Range<u64>,

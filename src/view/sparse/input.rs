@@ -1,4 +1,5 @@
-//! What a fragment brings into a merge: which of its cells are candidates, when each was written, and which are deleted.
+//! What a fragment brings into a merge: which of its cells are candidates, when each was written, and which
+//! are deleted.
 
 use super::deletes::Deletes;
 use super::ranges::{Inside, Ranges};
@@ -16,7 +17,8 @@ use std::sync::Arc;
 
 /// A fragment that takes part in a sparse view.
 ///
-/// Its candidates are the cells of the tiles that may hold some of the view; they are counted by *rank*, from 0 on.
+/// Its candidates are the cells of the tiles that may hold some of the view; they are counted by *rank*, from
+/// 0 on.
 pub(super) struct Input {
     /// Its place in reading order.
     pub index: usize,
@@ -48,7 +50,8 @@ struct Candidates {
     inside: bool,
 }
 
-/// Some candidates in the order in which they are merged, without those that the view leaves out before it merges.
+/// Some candidates in the order in which they are merged, without those that the view leaves out before it
+/// merges.
 #[derive(Clone)]
 pub(super) struct Window<K> {
     /// Their keys.
@@ -90,7 +93,8 @@ impl<K> Window<K> {
 }
 
 impl Input {
-    /// What the fragment `info`, number `index` in reading order, brings into the view of `array` at `times`, inside `ranges`.
+    /// What the fragment `info`, number `index` in reading order, brings into the view of `array` at `times`,
+    /// inside `ranges`.
     pub(super) fn new(
         index: usize,
         info: Arc<FragmentInfo>,
@@ -160,7 +164,8 @@ impl Input {
         self.info.name.timestamps.0
     }
 
-    /// The runs of cells of the fragment that have the ranks in `ranks`, which are those of candidates: the first cell of each and how many.
+    /// The runs of cells of the fragment that have the ranks in `ranks`, which are those of candidates: the
+    /// first cell of each and how many.
     pub(super) fn cells(&self, ranks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self
             .candidates
@@ -266,8 +271,9 @@ impl Input {
         Ok(keys.pop())
     }
 
-    /// Whether its cells are merged in the order in which they are stored, whatever that is: writers sort the bytes of strings as signed numbers, readers as
-    /// unsigned ones, and what libtiledb makes of that is the merge of the sequences as they lie.
+    /// Whether its cells are merged in the order in which they are stored, whatever that is: writers sort the
+    /// bytes of strings as signed numbers, readers as unsigned ones, and what libtiledb makes of that is the
+    /// merge of the sequences as they lie.
     pub(super) fn merges_as_it_lies(&self) -> bool {
         self.signed_strings
     }
@@ -333,8 +339,8 @@ impl Values {
     }
 }
 
-/// Whether coordinates of strings have bytes of 0x80 and more, as far as the fragment's box tells: those are the greatest or the least, depending on who
-/// compares them.
+/// Whether coordinates of strings have bytes of 0x80 and more, as far as the fragment's box tells: those are
+/// the greatest or the least, depending on who compares them.
 fn has_signed_strings(info: &FragmentInfo) -> bool {
     let domain = info.non_empty_domain().into_iter().flatten();
     let mut strings = info.schema.dimensions.iter().zip(domain);

@@ -24,8 +24,9 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Whether the cells of a window, and before them one of this key and time, are in the order of a merge: places ascend, and of one place the newest
-    /// comes first. Libraries that wrote format version 15 consolidated the cells of one place in any order.
+    /// Whether the cells of a window, and before them one of this key and time, are in the order of a merge:
+    /// places ascend, and of one place the newest comes first. Libraries that wrote format version 15
+    /// consolidated the cells of one place in any order.
     fn continues<K: Key>(&self, last: Option<&(K, u64)>, window: &Window<K>) -> bool {
         let time = |i: usize| window.times.get(i).copied().unwrap_or(0);
         let last = last.map(|(key, time)| (key, *time));
@@ -74,7 +75,8 @@ impl<K: Key> Sorted<K> {
         input.count().saturating_mul(each)
     }
 
-    /// Sorts the candidates of `input`. `LimitExceeded` where they take, with those of `others` that are sorted too, more memory than windows may.
+    /// Sorts the candidates of `input`. `LimitExceeded` where they take, with those of `others` that are
+    /// sorted too, more memory than windows may.
     pub(super) fn new(input: &Input, others: &[Member<K>], rules: &Rules) -> Result<Sorted<K>> {
         let sorted = others.iter().filter(|member| member.sorted.is_some());
         let others = sorted.fold(0u64, |sum, member| {
@@ -100,7 +102,8 @@ impl<K: Key> Sorted<K> {
             }
             rank = window.end;
         }
-        // Stable; of one place the newest comes first, as where fragments are consolidated. Duplicates stay in stored order.
+        // Stable; of one place the newest comes first, as where fragments are consolidated. Duplicates stay
+        // in stored order.
         all.sort_by(|a, b| {
             let newest_first = match rules.duplicates {
                 true => Ordering::Equal,
@@ -220,7 +223,8 @@ pub(super) struct Merge<'a, K> {
 }
 
 impl<'a, K: Key> Merge<'a, K> {
-    /// A merge of ranks `from[i]..to[i]` of each member, whose keys are `between` two where those are given. A member with others is not sorted.
+    /// A merge of ranks `from[i]..to[i]` of each member, whose keys are `between` two where those are given.
+    /// A member with others is not sorted.
     pub(super) fn new(
         rules: &'a Rules,
         members: &'a [Member<K>],
@@ -268,7 +272,8 @@ impl<'a, K: Key> Merge<'a, K> {
         self.cursors.iter().map(rank).collect()
     }
 
-    /// Whether the next candidate is at another place than the one before it, so that a merge may begin with it.
+    /// Whether the next candidate is at another place than the one before it, so that a merge may begin with
+    /// it.
     pub(super) fn is_at_new_place(&self) -> bool {
         let key = self.heap.first().and_then(|&top| self.head(top));
         self.rules.duplicates || key.is_none() || key != self.place.as_ref()
@@ -320,7 +325,8 @@ impl<'a, K: Key> Merge<'a, K> {
         }
     }
 
-    /// Whether the next candidate of member `a` comes before that of `b`: by place, then newest first. With duplicates times play no part.
+    /// Whether the next candidate of member `a` comes before that of `b`: by place, then newest first. With
+    /// duplicates times play no part.
     fn precedes(&self, a: u32, b: u32) -> bool {
         let by_place = self.head(a).cmp(&self.head(b));
         let order = by_place
@@ -401,7 +407,8 @@ impl<'a, K: Key> Merge<'a, K> {
                 self.seen.push((mark, top));
                 true
             }
-            // A fragment that was written at once may hold a place several times, if its writer was told not to look. Readers return all of them.
+            // A fragment that was written at once may hold a place several times, if its writer was told not
+            // to look. Readers return all of them.
             Some(&(_, newest)) => {
                 let member = self.members.get(top as usize);
                 newest == top && !self.shared && member.is_some_and(|m| !m.input.has_timestamps())

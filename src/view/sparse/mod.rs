@@ -1,12 +1,13 @@
-//! Sparse views: the cells of visible fragments in the array's global order, of each place the newest, deletes carried out.
+//! Sparse views: the cells of visible fragments in the array's global order, of each place the newest,
+//! deletes carried out.
 //!
 //! ```text
 //! fragment ──► Input: candidates by rank, ──► Merge: k-way, by keys ──► Component: checkpoints, ──► Gather: the values of a field,
 //!              windows of keys, marks          of the global order       blocks of runs              run by run
 //! ```
 //!
-//! Fragments whose intervals in the global order do not overlap are components of their own: there is nothing to merge, and where nothing was deleted or cut either,
-//! footers tell how many cells there are.
+//! Fragments whose intervals in the global order do not overlap are components of their own: there is nothing
+//! to merge, and where nothing was deleted or cut either, footers tell how many cells there are.
 
 mod component;
 mod deletes;
@@ -40,7 +41,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The files of more fragments are not held open, and their chunks stay in the cache while others take their turn.
+/// The files of more fragments are not held open, and their chunks stay in the cache while others take their
+/// turn.
 const HELD: usize = 64;
 
 /// The fragments of a sparse array merged.
@@ -360,7 +362,8 @@ fn interval<K: Key>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> 
     order.interval(domain)
 }
 
-/// How many cells a component has, where footers tell: all of its fragments', unless some are left out or several may be at one place.
+/// How many cells a component has, where footers tell: all of its fragments', unless some are left out or
+/// several may be at one place.
 fn known_count(rules: &Rules, members: &[Arc<Input>]) -> Option<u64> {
     let whole = members.iter().all(|input| input.is_whole());
     let once = rules.duplicates || members.iter().all(|input| !input.has_timestamps()) && !overlap(members);

@@ -1,5 +1,6 @@
-//! Sparse arrays written here, fragment by fragment, and read as views: against a model that collects all cells in a hash map and sorts what is
-//! left with a comparator that follows the rule step by step, without keys, windows, heaps or checkpoints.
+//! Sparse arrays written here, fragment by fragment, and read as views: against a model that collects all
+//! cells in a hash map and sorts what is left with a comparator that follows the rule step by step, without
+//! keys, windows, heaps or checkpoints.
 
 use super::super::testing::{Files, Numbers, Parts, UUID, generic, open, read, tile};
 use super::super::{DimRange, View};

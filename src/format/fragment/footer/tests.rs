@@ -30,7 +30,8 @@ impl Shape {
             .u8(u8::from(self.dense))
     }
 
-    /// Everything behind the non-empty domain but the optional sections. The lists count up from 1000, through all of them.
+    /// Everything behind the non-empty domain but the optional sections. The lists count up from 1000,
+    /// through all of them.
     fn rest(self, front: Bytes) -> Bytes {
         let v = self.version;
         let optional = usize::from(self.timestamps) + 2 * usize::from(self.deletes);
