@@ -278,7 +278,7 @@ fn a_bar_where_there_is_a_terminal() {
     };
     let shown = on_terminal(&format!("cp -r weather {}", place.name("a")));
     assert!(shown.contains("[###") && shown.contains("% "), "{shown:?}");
-    assert!(shown.contains(" KiB), 0 there already"), "{shown:?}");
+    assert!(shown.contains("iB), 0 there already"), "{shown:?}");
     let quiet = on_terminal(&format!("cp -qr weather {}", place.name("b")));
     assert_eq!(quiet, "");
     let shown = on_terminal("check .");
