@@ -101,6 +101,10 @@
 //! whole is shared with helping threads, at most one a processor in the whole process
 //! (`src/view/parallel.rs`).
 //!
+//! **Work ends when nobody waits for it.** The kernel lets a process that was killed wait for its answer, and
+//! tells us nothing. So who asks is remembered, and what takes long looks now and then whether all of them
+//! have been killed ([`array::work`]).
+//!
 //! **Large documents are made piece by piece.** What grows with the data (`tiles.json`, `rtree.json`,
 //! metadata, enumerations, consolidated fragment metadata) is cut into segments ([`layout::segments`]). One
 //! pass tells how long each is; a read renders those that it covers, and their text is in the cache like any
