@@ -6,18 +6,20 @@ use crate::array::Array;
 use crate::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Arrays below `directory`.
-fn arrays(directory: &Path, found: &mut Vec<PathBuf>) {
-    let is = |name: &str| directory.join(name).exists();
-    if is("__schema") || is("__array_schema.tdb") {
-        found.push(directory.to_path_buf());
-    }
-    for entry in directory.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            arrays(&path, found);
+/// The arrays among the tests' data, those within arrays too, in an order that is always the same.
+pub(super) fn arrays() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")];
+    while let Some(directory) = waiting.pop() {
+        let is = |name: &str| directory.join(name).exists();
+        if is("__schema") || is("__array_schema.tdb") {
+            found.push(directory.clone());
         }
+        let entries = directory.read_dir().unwrap().map(|entry| entry.unwrap().path());
+        waiting.extend(entries.filter(|path| path.is_dir()));
     }
+    found.sort();
+    found
 }
 
 /// Numbers that follow from a seed.
@@ -70,14 +72,9 @@ fn try_check(what: &str, layout: impl Fn() -> Result<Layout>, numbers: &mut Numb
 
 #[test]
 fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
-    let mut found = Vec::new();
-    arrays(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"),
-        &mut found,
-    );
     let options = Options::default();
     let (mut files, mut numbers) = ([0; 3], Numbers(5));
-    for path in found {
+    for path in arrays() {
         let Ok(view) = Array::open(&path).and_then(|array| View::new(array, None, None)) else {
             continue;
         };

@@ -77,8 +77,7 @@ impl Shown {
                 _ => Err(error),
             }
         });
-        let view = view.map_err(|error| place(error, &self.place()))?;
-        let view = self.views.shared(view);
+        let view = self.views.shared(self.placed(view)?);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let before = latest.replace(view.clone());
         drop(latest);

@@ -7,13 +7,10 @@ Each is read by tifffile, whole and mapped into memory, by rasterio, and where i
 last line is `N passed, N failed`, counting pairs of an image and a reader.
 """
 
-import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 
@@ -23,7 +20,7 @@ import tifffile
 from PIL import Image
 
 import names
-from grids import IMAGED, opened, within
+from grids import IMAGED, compare_all, within
 from view_files import Differs, load, same
 from views import chosen
 
@@ -53,6 +50,10 @@ class Images:
         except Exception as error:  # noqa: BLE001 - readers raise anything
             text = str(error) if isinstance(error, Differs) else f"{type(error).__name__}: {error}"
             self.failures.append(f"{label} in {reader}: {text}")
+
+    def seen(self):
+        """What was compared, in words."""
+        return f"{self.images} images"
 
     def view(self, array, view, blob):
         """Compares the images of a view, and which there are."""
@@ -200,31 +201,5 @@ def equal(got, want):
     same("values", got.tobytes(), want.tobytes())
 
 
-def main():
-    """Compares a family."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--family")
-    which.add_argument("--source")
-    parser.add_argument("--all", action="store_true", help="every view, and not `data/` alone")
-    parser.add_argument("--array", help="only arrays whose name contains this")
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="with --all, `data` and part N of M of the rest: N/M")
-    args = parser.parse_args()
-    start = time.time()
-    with opened(args.family, args.source) as grids:
-        images = Images(grids)
-        for array in grids.arrays():
-            if args.array and args.array not in array:
-                continue
-            for view, blob in grids.views(array, args.all):
-                if chosen(args.share, array, view["path"]):
-                    images.view(array, view, blob)
-    for line in images.failures[:400]:
-        print("FAIL " + line[:600])
-    print(f"{images.images} images compared in {time.time() - start:.0f} s")
-    print(f"{images.pairs} passed, {len(images.failures)} failed")
-    sys.exit(1 if images.failures or not images.pairs else 0)
-
-
 if __name__ == "__main__":
-    main()
+    compare_all(__doc__, Images)

@@ -7,12 +7,9 @@ Each array of a group is read by zarr (with consolidated metadata and without), 
 tensorstore. The last line is `N passed, N failed`, counting pairs of an array and a reader.
 """
 
-import argparse
 import base64
 import os
 import struct
-import sys
-import time
 import warnings
 
 import dask.array
@@ -21,9 +18,8 @@ import tensorstore
 import xarray
 import zarr
 
-from grids import NOT_A_TIME, opened
+from grids import NOT_A_TIME, compare_all
 from view_files import Differs, load, read, same
-from views import chosen
 
 CHUNK_CELLS, CHUNK_BYTES = 1 << 16, 64 << 20
 """Whole extents are put together below, and halved above."""
@@ -88,6 +84,10 @@ class Groups:
         except Exception as error:  # noqa: BLE001 - readers raise anything
             text = str(error) if isinstance(error, Differs) else f"{type(error).__name__}: {error}"
             self.failures.append(f"{label} in {reader}: {text}")
+
+    def seen(self):
+        """What was compared, in words."""
+        return f"{self.groups} groups of {self.arrays} arrays and {self.chunks} chunks"
 
     def view(self, array, view, blob):
         """Compares the group of a view, or that there is none."""
@@ -242,31 +242,5 @@ def decoded(variable):
     return floats
 
 
-def main():
-    """Compares a family."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--family")
-    which.add_argument("--source")
-    parser.add_argument("--all", action="store_true", help="every view, and not `data/` alone")
-    parser.add_argument("--array", help="only arrays whose name contains this")
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="with --all, `data` and part N of M of the rest: N/M")
-    args = parser.parse_args()
-    start = time.time()
-    with opened(args.family, args.source) as grids:
-        groups = Groups(grids)
-        for array in grids.arrays():
-            if args.array and args.array not in array:
-                continue
-            for view, blob in grids.views(array, args.all):
-                if chosen(args.share, array, view["path"]):
-                    groups.view(array, view, blob)
-    for line in groups.failures[:400]:
-        print("FAIL " + line[:600])
-    print(f"{groups.groups} groups of {groups.arrays} arrays and {groups.chunks} chunks compared in {time.time() - start:.0f} s")
-    print(f"{groups.pairs} passed, {len(groups.failures)} failed")
-    sys.exit(1 if groups.failures or not groups.pairs else 0)
-
-
 if __name__ == "__main__":
-    main()
+    compare_all(__doc__, Groups)

@@ -1,10 +1,13 @@
 """What a dense view is as a grid: the variables that `array.zarr/` and rasters must have. Made from libtiledb's answers in a family of views, or, where there
 are none, from columns and documents of the same mount, which other tests compare with libtiledb."""
 
+import argparse
 import contextlib
 import json
 import os
+import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from capi import Lib, np_type
 from facts import TEXT_BYTES, TEXT_WIDE, Facts
 from mount import mounted
 from view_files import Differs, load, read
+from views import chosen
 
 NOT_A_TIME = -(2**63)
 FAMILY_KEY = b"0123456789abcdeF0123456789abcdeF"
@@ -316,3 +320,29 @@ def metadata(view):
         plain = lambda v: v if text else words.get(v, float(np.float32(v)) if short else v)  # noqa: E731
         found[names.encode(key)] = [plain(v) for v in value] if isinstance(value, list) else plain(value)
     return found
+
+
+def compare_all(description, make):
+    """The command line of a comparison of what is made of grids: `make(grids)` has `view(array, view, blob)`, and counts `pairs` and `failures`."""
+    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--family")
+    which.add_argument("--source")
+    parser.add_argument("--all", action="store_true", help="every view, and not `data/` alone")
+    parser.add_argument("--array", help="only arrays whose name contains this")
+    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="with --all, `data` and part N of M of the rest: N/M")
+    args = parser.parse_args()
+    start = time.time()
+    with opened(args.family, args.source) as grids:
+        comparison = make(grids)
+        for array in grids.arrays():
+            if args.array and args.array not in array:
+                continue
+            for view, blob in grids.views(array, args.all):
+                if chosen(args.share, array, view["path"]):
+                    comparison.view(array, view, blob)
+    for line in comparison.failures[:400]:
+        print("FAIL " + line[:600])
+    print(f"{comparison.seen()} compared in {time.time() - start:.0f} s")
+    print(f"{comparison.pairs} passed, {len(comparison.failures)} failed")
+    sys.exit(1 if comparison.failures or not comparison.pairs else 0)

@@ -3,6 +3,7 @@
 use super::*;
 use crate::array::Array;
 use crate::array::time::TimeRange;
+use crate::export::tests::arrays;
 use crate::export::{Format, Options};
 use crate::view::DimRange;
 use std::path::{Path, PathBuf};
@@ -63,24 +64,10 @@ fn parse(mut text: &[u8]) -> Vec<Vec<Option<Vec<u8>>>> {
     rows
 }
 
-/// All arrays below a directory.
-fn arrays(path: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(path).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_name() == "__schema" || entry.file_name() == "__array_schema.tdb" {
-            found.push(path.to_path_buf());
-        } else if entry.file_type().unwrap().is_dir() {
-            arrays(&entry.path(), found);
-        }
-    }
-}
-
 #[test]
 fn any_range_of_any_file_is_that_of_the_whole() {
-    let mut found = Vec::new();
-    arrays(&data(""), &mut found);
     let mut read = 0;
-    for path in found {
+    for path in arrays() {
         let Ok(view) = view(&path) else { continue };
         let layout = match layout(&view) {
             Ok(layout) => layout,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::array::Array;
 use crate::array::time::TimeRange;
-use std::path::{Path, PathBuf};
+use crate::export::tests::arrays;
 
 /// The file that the documentation of this module shows.
 fn example() -> Vec<u8> {
@@ -52,31 +52,10 @@ fn the_file_is_the_one_that_is_shown() {
     assert!(shown == format!("{dump}```\n"), "\n{dump}");
 }
 
-/// The dense arrays below a directory.
-fn arrays(below: &Path, out: &mut Vec<PathBuf>) {
-    let mut entries: Vec<_> = std::fs::read_dir(below)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
-    entries.sort();
-    for path in entries.into_iter().filter(|path| path.is_dir()) {
-        if path.join("__schema").is_dir() || path.join("__array_schema.tdb").is_file() {
-            out.push(path);
-        } else {
-            arrays(&path, out);
-        }
-    }
-}
-
 #[test]
 fn length_and_header_decode_nothing() {
-    let mut paths = Vec::new();
-    arrays(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"),
-        &mut paths,
-    );
     let mut files = 0;
-    for path in paths {
+    for path in arrays() {
         let array = Array::open(&path).unwrap();
         let Ok(view) = array.at(TimeRange::ALL).open() else {
             continue;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::array::Array;
 use crate::array::time::TimeRange;
+use crate::export::tests::arrays;
 use crate::format::datatype::Datatype;
 use crate::view::DimRange;
 use leaf::{Encoding, Logical, Physical, Shape};
@@ -39,20 +40,6 @@ fn the_file_is_the_one_that_is_shown() {
     assert!(shown == dump, "\n{dump}");
 }
 
-/// The arrays below a directory.
-fn arrays(below: &Path, out: &mut Vec<PathBuf>) {
-    let entries = std::fs::read_dir(below).unwrap();
-    let mut entries: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
-    entries.sort();
-    for path in entries.into_iter().filter(|path| path.is_dir()) {
-        if path.join("__schema").is_dir() || path.join("__array_schema.tdb").is_file() {
-            out.push(path);
-        } else {
-            arrays(&path, out);
-        }
-    }
-}
-
 /// A number below `end`, at random.
 fn below(seed: &mut u64, end: u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -61,10 +48,8 @@ fn below(seed: &mut u64, end: u64) -> u64 {
 
 #[test]
 fn files_are_as_long_as_they_say_whatever_is_read_first() {
-    let mut paths = Vec::new();
-    arrays(&data(), &mut paths);
     let (mut files, mut groups, mut seed) = (0, 0, 7);
-    for path in paths {
+    for path in arrays() {
         let array = Array::open(&path).unwrap();
         let Ok(whole_view) = array.at(TimeRange::ALL).open() else {
             continue;
@@ -110,10 +95,8 @@ fn files_are_as_long_as_they_say_whatever_is_read_first() {
 
 #[test]
 fn the_length_of_fixed_size_fields_decodes_nothing() {
-    let mut paths = Vec::new();
-    arrays(&data(), &mut paths);
     let mut files = 0;
-    for path in paths {
+    for path in arrays() {
         let array = Array::open(&path).unwrap();
         let Ok(view) = array.at(TimeRange::ALL).open() else {
             continue;
