@@ -52,6 +52,16 @@ counters! {
     open_handles,
     /// Gauge: files of the source that are kept open between reads.
     kept_files,
+    /// Requests to an object store for a page of a listing.
+    list_requests,
+    /// Requests to an object store for bytes of an object.
+    get_requests,
+    /// Requests to an object store for the properties of an object.
+    head_requests,
+    /// Requests to an object store that failed in a way that is tried again.
+    retries,
+    /// Bytes of objects that were fetched.
+    bytes_fetched,
 }
 
 /// One counter, safe to change from any thread.

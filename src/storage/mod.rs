@@ -4,10 +4,18 @@
 //! relative to the root of the source; the empty path is the root.
 
 pub mod audience;
+#[cfg(feature = "remote")]
+pub mod disk_cache;
 mod kept;
 mod local;
+#[cfg(feature = "remote")]
+pub mod location;
 mod memory;
 mod permissions;
+#[cfg(feature = "remote")]
+pub mod remote;
+#[cfg(feature = "remote")]
+pub mod remote_http;
 mod tail;
 pub use audience::{Audience, Want};
 pub use kept::KeptFiles;
