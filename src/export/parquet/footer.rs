@@ -55,35 +55,31 @@ pub(super) fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
     let mut empty = Writer::default();
     group(&mut empty, leaves.len(), &Totals::default(), 0, |_| ());
     let group_len = empty.bytes().len() as u64;
-    // Bytes of each with the numbers in it of one byte, and whether one of them is a count of nulls.
-    let chunks = leaves.iter().map(|leaf| {
-        (
-            longest_chunk(leaf),
-            longest(leaf).is_some_and(|s| s.nulls.is_some()),
-        )
+    let groups = plan.groups();
+    let ordinal = i16::MAX.cast_unsigned().into();
+    let groups_len = (0..groups).map(|number| {
+        let totals = Totals::of(plan, number);
+        group_len.saturating_add(more([totals.bytes, totals.rows, totals.start, totals.bytes, ordinal]))
     });
-    let chunks: Vec<(u64, bool)> = chunks.collect();
-    (0..plan.groups()).fold(ends, |len, number| {
-        let (mut bytes, mut all) = (0u64, group_len);
-        let rows = plan.rows_of(number);
-        let rows = rows.end.saturating_sub(rows.start);
-        for (chunk, (shortest, nulls)) in plan.chunks(leaves, number).zip(&chunks) {
-            bytes = bytes.saturating_add(chunk.len());
-            let numbers = [
-                chunk.amount.entries,
-                chunk.len(),
-                chunk.len(),
-                chunk.data(),
-                chunk.dictionary.map_or(0, |_| chunk.start),
-                if *nulls { rows } else { 0 },
-            ];
-            all = all.saturating_add(*shortest).saturating_add(more(numbers));
-        }
-        let start = plan.start_of(number);
-        let ordinal = i16::MAX.cast_unsigned().into();
-        all = all.saturating_add(more([bytes, rows, start, bytes, ordinal]));
-        len.saturating_add(all)
-    })
+    let chunks_len = leaves.iter().enumerate().map(|(i, leaf)| {
+        let shortest = longest_chunk(leaf).saturating_mul(groups);
+        let nulls = longest(leaf).is_some_and(|longest| longest.nulls.is_some());
+        let numbers = plan.kinds(i).into_iter().map(|(number, times)| {
+            let (amount, page) = plan.page(i, leaf, number);
+            let rows = plan.rows_of(number);
+            let rows = rows.end.saturating_sub(rows.start);
+            let len = page.saturating_add(plan.dictionary(i).unwrap_or(0));
+            let nulls = if nulls { rows } else { 0 };
+            more([amount.entries, len, len, nulls]).saturating_mul(times)
+        });
+        numbers.fold(shortest, u64::saturating_add)
+    });
+    // Where pages begin: one byte more from each of these places on.
+    let longer = (6..63).step_by(7).map(|bit| plan.pages_from(leaves, 1 << bit));
+    groups_len
+        .chain(chunks_len)
+        .chain(longer)
+        .fold(ends, u64::saturating_add)
 }
 
 /// Bytes of integers beyond one each.
@@ -115,7 +111,7 @@ pub(super) fn render(
     front(&mut writer, leaves, plan.rows);
     writer.list(4, Type::Struct, plan.groups() as usize);
     for number in 0..plan.groups() {
-        let totals = Totals::of(leaves, plan, number);
+        let totals = Totals::of(plan, number);
         group(&mut writer, leaves.len(), &totals, number, |writer| {
             for chunk in plan.chunks(leaves, number) {
                 if let Some(leaf) = leaves.get(chunk.leaf) {
@@ -250,14 +246,14 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(leaves: &[Leaf], plan: &Plan, number: u64) -> Totals {
+    fn of(plan: &Plan, number: u64) -> Totals {
         let rows = plan.rows_of(number);
-        let bytes = plan
-            .chunks(leaves, number)
-            .fold(0u64, |bytes, chunk| bytes.saturating_add(chunk.len()));
+        let start = plan.start_of(number);
         Totals {
-            start: plan.start_of(number),
-            bytes,
+            start,
+            bytes: plan
+                .start_of(number.saturating_add(1))
+                .saturating_sub(start),
             rows: rows.end.saturating_sub(rows.start),
         }
     }

@@ -22,6 +22,12 @@ const PAGE: u64 = 1 << 30;
 /// The magic bytes at the beginning of the file, and at its end.
 pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 
+#[cfg(test)]
+thread_local! {
+    /// How often the length of a page was asked for.
+    pub(super) static PAGES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// How a file is divided up.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
@@ -165,18 +171,26 @@ impl Plan {
             group /= 2;
         }
         plan.place(leaves);
+        if i64::try_from(plan.end()).is_err() {
+            return Err(Error::limit("a file of 2^63 bytes and more"));
+        }
         if plan.footer > i32::MAX as u64 {
             return Err(Error::limit(format!("a footer of {} bytes", plan.footer)));
         }
         Ok(plan)
     }
 
-    /// One whose leaves have as much as `amount` says in as many rows, without dictionaries.
+    /// One whose leaves have as much as `amount` says in as many rows, where that depends on the data, and
+    /// dictionaries of 30 bytes.
     #[cfg(test)]
     pub(super) fn of(leaves: &[Leaf], rows: u64, group: u64, amount: impl Fn(u64) -> Amount) -> Plan {
         let mut plan = Plan {
             rows,
             group,
+            dictionaries: leaves
+                .iter()
+                .map(|leaf| leaf.has_dictionary().then_some(30))
+                .collect(),
             ..Plan::default()
         };
         let groups = (0..plan.groups()).map(|number| plan.rows_of(number));
@@ -186,27 +200,89 @@ impl Plan {
         plan
     }
 
-    /// Finds where everything begins.
+    /// Finds where everything begins. Goes through the leaves once, and through row groups for what depends on
+    /// the data: there may be a thousand of each.
     fn place(&mut self, leaves: &[Leaf]) {
         let rows_of = |number| {
             let rows = self.rows_of(number);
             rows.end.saturating_sub(rows.start)
         };
-        let [full, last] = [0, self.groups().saturating_sub(1)].map(rows_of);
+        let last = self.groups().saturating_sub(1);
+        let [full, short] = [0, last].map(rows_of);
         let fixed = leaves.iter().map(|leaf| {
             let of = |rows| Some((Amount::of(leaf, rows)?, page_len(leaf, Amount::of(leaf, rows)?)));
-            Some([of(full)?, of(last)?])
+            Some([of(full)?, of(short)?])
         });
         self.fixed = fixed.collect();
-        let mut start = MAGIC.len() as u64;
-        self.starts.push(start);
+        let dictionaries = self.dictionaries.iter().flatten();
+        let dictionaries = dictionaries.fold(0u64, |len, dictionary| len.saturating_add(*dictionary));
+        let (fixed, var): (Vec<_>, Vec<_>) = leaves
+            .iter()
+            .enumerate()
+            .partition(|(i, _)| self.fixed.get(*i).is_some_and(Option::is_some));
+        let pages = |leaves: &[(usize, &Leaf)], number| {
+            let pages = leaves.iter().map(|(i, leaf)| self.page(*i, leaf, number).1);
+            pages.fold(0u64, u64::saturating_add)
+        };
+        let [full, short] = [0, last].map(|number| pages(&fixed, number).saturating_add(dictionaries));
+        let mut starts = vec![MAGIC.len() as u64];
         for number in 0..self.groups() {
-            for chunk in self.chunks(leaves, number) {
-                start = chunk.start.saturating_add(chunk.len());
-            }
-            self.starts.push(start);
+            let fixed = if number == last { short } else { full };
+            let len = fixed.saturating_add(pages(&var, number));
+            starts.push(starts.last().copied().unwrap_or(0).saturating_add(len));
         }
+        self.starts = starts;
         self.footer = footer::len(leaves, self);
+    }
+
+    /// How much there is of a leaf in a row group, and bytes of its data page.
+    pub(super) fn page(&self, i: usize, leaf: &Leaf, number: u64) -> (Amount, u64) {
+        #[cfg(test)]
+        PAGES.set(PAGES.get() + 1);
+        let is_last = number.saturating_add(1) == self.groups();
+        match self.fixed.get(i).and_then(Option::as_ref) {
+            Some([_, last]) if is_last => *last,
+            Some([full, _]) => *full,
+            None => {
+                let amounts = self.var.get(i).and_then(Option::as_ref);
+                let amount = amounts.and_then(|amounts| amounts.get(number as usize).copied());
+                let amount = amount.unwrap_or_default();
+                (amount, page_len(leaf, amount))
+            }
+        }
+    }
+
+    /// Bytes of the dictionary page of a leaf; None where it has none.
+    pub(super) fn dictionary(&self, i: usize) -> Option<u64> {
+        self.dictionaries.get(i).copied().flatten()
+    }
+
+    /// Row groups of which each stands for as many, itself included: what a leaf has in them differs in
+    /// nothing but its place.
+    pub(super) fn kinds(&self, i: usize) -> Vec<(u64, u64)> {
+        let Some(last) = self.groups().checked_sub(1) else {
+            return Vec::new();
+        };
+        match self.fixed.get(i) {
+            Some(Some(_)) => vec![(0, last), (last, 1)],
+            _ => (0..=last).map(|number| (number, 1)).collect(),
+        }
+    }
+
+    /// How many pages, dictionaries too, begin at byte `position` of the file or behind it.
+    pub(super) fn pages_from(&self, leaves: &[Leaf], position: u64) -> u64 {
+        if position >= self.end() {
+            return 0;
+        }
+        let number = self.group_at(position);
+        let here = self.chunks(leaves, number).map(|chunk| {
+            let dictionary = chunk.dictionary.is_some() && chunk.start >= position;
+            u64::from(dictionary) + u64::from(chunk.data() >= position)
+        });
+        let each = leaves.len().saturating_add(self.dictionaries.iter().flatten().count());
+        let later = self.groups().saturating_sub(number.saturating_add(1));
+        here.sum::<u64>()
+            .saturating_add(later.saturating_mul(each as u64))
     }
 
     /// How much there is of leaves of var-sized cells in each row group.
@@ -294,24 +370,13 @@ impl Plan {
 
     /// The column chunks of a row group.
     pub(super) fn chunks<'a>(&'a self, leaves: &'a [Leaf], number: u64) -> impl Iterator<Item = Chunk> + 'a {
-        let is_last = number.saturating_add(1) == self.groups();
         let mut start = self.start_of(number);
         leaves.iter().enumerate().map(move |(i, leaf)| {
-            let fixed = self.fixed.get(i).and_then(Option::as_ref);
-            let (amount, page) = match fixed {
-                Some([_, last]) if is_last => *last,
-                Some([full, _]) => *full,
-                None => {
-                    let amounts = self.var.get(i).and_then(Option::as_ref);
-                    let amount = amounts.and_then(|amounts| amounts.get(number as usize).copied());
-                    let amount = amount.unwrap_or_default();
-                    (amount, page_len(leaf, amount))
-                }
-            };
+            let (amount, page) = self.page(i, leaf, number);
             let chunk = Chunk {
                 leaf: i,
                 start,
-                dictionary: self.dictionaries.get(i).copied().flatten(),
+                dictionary: self.dictionary(i),
                 page,
                 amount,
             };

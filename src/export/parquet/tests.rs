@@ -188,8 +188,18 @@ fn a_footer_is_as_long_as_it_was_said_to_be() {
         size: None,
         ..leaf_of(Datatype::StringAscii)
     };
-    let leaves = [leaf_of(Datatype::Int32), leaf_of(Datatype::DatetimeMs), text];
-    for rows in [0, 1, 63, 64, 127, 128, 5000, 9000] {
+    let mut labelled = leaf_of(Datatype::Int8);
+    let labels: [&[u8]; 2] = [b"a", b"b"];
+    labelled.enumerate(Datatype::StringUtf8, CellValNum::Var, 2, |i| {
+        labels.get(i).copied()
+    });
+    let leaves = [
+        leaf_of(Datatype::Int32),
+        labelled,
+        leaf_of(Datatype::DatetimeMs),
+        text,
+    ];
+    for rows in [0, 1, 63, 64, 127, 128, 5000, 9000, 1 << 17] {
         for length in 0..300 {
             let name = "x".repeat(length);
             let leaves: Vec<Leaf> = leaves
@@ -222,4 +232,17 @@ fn a_footer_is_as_long_as_it_was_said_to_be() {
             }
         }
     }
+}
+
+#[test]
+fn the_length_of_very_many_columns_is_a_formula() {
+    let leaves = vec![leaf_of(Datatype::Int32); 1000];
+    let before = plan::PAGES.get();
+    let plan = Plan::of(&leaves, 10_000 * 40, 40, |_| page::Amount::default());
+    assert_eq!(plan.groups(), 10_000);
+    // Some of each column, and none of each row group.
+    let asked = plan::PAGES.get() - before;
+    assert!(asked < 20 * 1000, "{asked} pages of ten million");
+    let footer = footer::render(&leaves, &plan, |_, _| None).unwrap();
+    assert_eq!(footer.len() as u64, plan.footer);
 }
