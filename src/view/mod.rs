@@ -34,7 +34,7 @@ pub(crate) mod parallel;
 mod reading;
 mod sparse;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tiles;
 
 pub use reading::{Value, ViewBuilder};

@@ -10,7 +10,7 @@ use crate::storage::MemoryStorage;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) const UUID: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const UUID: &str = "0123456789abcdef0123456789abcdef";
 
 /// Numbers that follow from a seed.
 pub(super) struct Numbers(pub(super) u64);
@@ -47,7 +47,7 @@ pub(super) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> 
     out.bytes
 }
 
-pub(super) fn generic(body: &[u8]) -> Vec<u8> {
+pub(crate) fn generic(body: &[u8]) -> Vec<u8> {
     let pipeline = Bytes::default().pipeline(&[]).bytes;
     let tile = tile(&[], body, 1 << 16);
     let out = Bytes::default()
@@ -164,7 +164,7 @@ impl Parts {
 }
 
 /// The array at the top of `storage`.
-pub(super) fn open(storage: &MemoryStorage) -> (Arc<Array>, Arc<Stats>) {
+pub(crate) fn open(storage: &MemoryStorage) -> (Arc<Array>, Arc<Stats>) {
     let stats: Arc<Stats> = Arc::default();
     let engine = Engine::new(Arc::new(storage.clone()), 64 << 20, Vec::new(), stats.clone());
     (Arc::new(Array::new(Arc::new(engine), PathBuf::new())), stats)

@@ -59,7 +59,13 @@ pub(super) fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
     let ordinal = i16::MAX.cast_unsigned().into();
     let groups_len = (0..groups).map(|number| {
         let totals = Totals::of(plan, number);
-        group_len.saturating_add(more([totals.bytes, totals.rows, totals.start, totals.bytes, ordinal]))
+        group_len.saturating_add(more([
+            totals.bytes,
+            totals.rows,
+            totals.start,
+            totals.bytes,
+            ordinal,
+        ]))
     });
     let chunks_len = leaves.iter().enumerate().map(|(i, leaf)| {
         let shortest = longest_chunk(leaf).saturating_mul(groups);
@@ -251,9 +257,7 @@ impl Totals {
         let start = plan.start_of(number);
         Totals {
             start,
-            bytes: plan
-                .start_of(number.saturating_add(1))
-                .saturating_sub(start),
+            bytes: plan.start_of(number.saturating_add(1)).saturating_sub(start),
             rows: rows.end.saturating_sub(rows.start),
         }
     }

@@ -10,6 +10,9 @@
 //! through an index of how many there are before every so many rows, which is made when it is needed and then
 //! in the cache.
 
+mod levels;
+mod text;
+
 use super::bits::Bits;
 use super::leaf::{Encoding, Leaf, Shape};
 use super::thrift::{Writer, varint, varint_len};
@@ -18,6 +21,7 @@ use crate::array::column::Content;
 use crate::array::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::table::Column;
+use levels::Level;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,9 +31,6 @@ const BLOCK: u64 = if cfg!(test) { 16 } else { 4096 };
 
 /// Values that are read at once.
 const TOGETHER: u64 = if cfg!(test) { 100 } else { 1 << 16 };
-
-/// Bytes of text that are read at once.
-const TEXT: u64 = if cfg!(test) { 100 } else { 1 << 20 };
 
 /// How much there is in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -197,13 +198,6 @@ impl Part {
     }
 }
 
-/// Which of the levels of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Repetition,
-    Definition,
-}
-
 /// A data page.
 pub(super) struct Page<'a> {
     pub leaf: &'a Leaf,
@@ -299,96 +293,6 @@ impl Page<'_> {
         }
         Ok(())
     }
-
-    // -- levels
-    // -----------------------------------------------------------------------------------------------------
-
-    /// Appends bytes of packed levels.
-    fn levels(&self, range: Range<u64>, bits: u64, level: Level, out: &mut Vec<u8>) -> Result<()> {
-        let eights = range.start / bits..range.end.div_ceil(bits);
-        let entries = eights.start.saturating_mul(8)..eights.end.saturating_mul(8);
-        let mut bytes = Vec::new();
-        let mut packed = Bits::new(&mut bytes);
-        let last = entries.end.min(self.amount.entries);
-        let take = |level: u8| packed.push(u64::from(level), bits);
-        match (self.leaf.shape, level) {
-            (Shape::Any, _) => self.list_levels(entries.start..last, level, take)?,
-            (_, Level::Repetition) => {
-                let count = self.values_a_row();
-                let levels = (entries.start..last).map(|entry| u8::from(entry % count != 0));
-                levels.for_each(take);
-            }
-            (_, Level::Definition) => self.definitions(entries.start..last, take)?,
-        }
-        packed.finish();
-        bytes.resize(
-            eights.end.saturating_sub(eights.start).saturating_mul(bits) as usize,
-            0,
-        );
-        let skip = range.start.saturating_sub(eights.start.saturating_mul(bits)) as usize;
-        let wanted = range.end.saturating_sub(range.start) as usize;
-        out.extend_from_slice(bytes.get(skip..skip.saturating_add(wanted)).unwrap_or_default());
-        Ok(())
-    }
-
-    /// Hands the definition levels of entries to `take`, where each row has as many.
-    fn definitions(&self, entries: Range<u64>, mut take: impl FnMut(u8)) -> Result<()> {
-        let most = self.leaf.most_definition();
-        let mut entry = entries.start;
-        while entry < entries.end {
-            let end = entry.saturating_add(TOGETHER).min(entries.end);
-            self.presence(entry..end, |present| {
-                take(most.saturating_sub(u8::from(!present)))
-            })?;
-            entry = end;
-        }
-        Ok(())
-    }
-
-    /// Hands the levels of entries of LISTs of any length to `take`.
-    fn list_levels(&self, entries: Range<u64>, level: Level, mut take: impl FnMut(u8)) -> Result<()> {
-        let most = self.leaf.most_definition();
-        let empty = u8::from(self.leaf.outer_optional());
-        let index = self.index()?;
-        let block = index.partition_point(|place| place.entries <= entries.start);
-        let block = block.saturating_sub(1);
-        let mut at = index.get(block).map_or(0, |place| place.entries);
-        for rows in self.blocks(block) {
-            for (elements, valid) in cells(self.column, self.size(), rows)? {
-                if at >= entries.end {
-                    return Ok(());
-                }
-                let count = elements.end.saturating_sub(elements.start);
-                if !valid || count == 0 {
-                    if at >= entries.start {
-                        take(match level {
-                            Level::Definition if valid => empty,
-                            _ => 0,
-                        });
-                    }
-                    at = at.saturating_add(1);
-                    continue;
-                }
-                let from = entries.start.saturating_sub(at).min(count);
-                let to = entries.end.saturating_sub(at).min(count);
-                match level {
-                    Level::Repetition => (from..to).for_each(|i| take(u8::from(i > 0))),
-                    Level::Definition if self.leaf.odd => {
-                        let wanted = elements.start.saturating_add(from)..elements.start.saturating_add(to);
-                        self.stream(wanted, |value| {
-                            take(most.saturating_sub(u8::from(value.is_none())));
-                        })?;
-                    }
-                    Level::Definition => (from..to).for_each(|_| take(most)),
-                }
-                at = at.saturating_add(count);
-            }
-        }
-        Ok(())
-    }
-
-    // -- values
-    // -----------------------------------------------------------------------------------------------------
 
     /// Appends bytes of values that are all there and as they are stored.
     fn copy(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
@@ -578,120 +482,6 @@ impl Page<'_> {
             _ => 1,
         }
     }
-
-    // -- text
-    // -------------------------------------------------------------------------------------------------------
-
-    /// Appends bytes of texts with their lengths, up to the last one that is not null.
-    fn texts(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let index = self.index()?;
-        let end = range.end.min(index.last().map_or(0, |place| place.values));
-        let block = index.partition_point(|place| place.values <= range.start);
-        let block = block.saturating_sub(1);
-        let mut at = index.get(block).map_or(0, |place| place.values);
-        for rows in self.blocks(block) {
-            if at >= end {
-                break;
-            }
-            // Those that are wanted, each with its place in the page.
-            let mut wanted: Vec<(u64, u64, u64)> = Vec::new();
-            for (bytes, len) in self.text_cells(rows)? {
-                let Some(len) = len else { continue };
-                let next = at.saturating_add(len).saturating_add(4);
-                if next > range.start && at < end {
-                    wanted.push((at, bytes.start, len));
-                }
-                at = next;
-            }
-            let mut rest = &*wanted;
-            while let Some(&(_, start, _)) = rest.first() {
-                let near = |&(_, first, len): &(u64, u64, u64)| {
-                    first.saturating_add(len).saturating_sub(start) <= TEXT
-                };
-                let together = rest.partition_point(near).max(1);
-                let (some, others) = rest.split_at_checked(together).unwrap_or((rest, &[]));
-                self.some_texts(some, range.start..end, out)?;
-                rest = others;
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends what is in `range` of some texts, each with its place in the page, its first byte in the
-    /// column, and its length.
-    fn some_texts(&self, texts: &[(u64, u64, u64)], range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        // Of a long one, which is here alone, no more is read than is wanted.
-        let inside = |place: u64, len: u64| {
-            let first = place.saturating_add(4);
-            range.start.saturating_sub(first).min(len)..range.end.saturating_sub(first).min(len)
-        };
-        let (Some(first), Some(last)) = (texts.first(), texts.last()) else {
-            return Ok(());
-        };
-        let start = first.1.saturating_add(inside(first.0, first.2).start);
-        let end = last.1.saturating_add(inside(last.0, last.2).end);
-        let mut scratch = Vec::new();
-        let bytes = start..end.max(start);
-        let piece = self.column.cells()?.read(Content::Data, bytes, &mut scratch)?;
-        for &(place, at, len) in texts {
-            let head = (len as u32).to_le_bytes();
-            let of_head = range.start.saturating_sub(place).min(4)..range.end.saturating_sub(place).min(4);
-            out.extend_from_slice(
-                head.get(of_head.start as usize..of_head.end as usize)
-                    .unwrap_or_default(),
-            );
-            let wanted = inside(place, len);
-            let from = at.saturating_add(wanted.start).saturating_sub(start) as usize;
-            let to = at.saturating_add(wanted.end).saturating_sub(start) as usize;
-            let text = piece.get(from..to);
-            out.extend_from_slice(text.ok_or_else(|| {
-                Error::new(ErrorKind::Internal, "fewer bytes of text than there should be")
-            })?);
-        }
-        Ok(())
-    }
-
-    /// Where the bytes of the texts in some rows are, and how many of them are shown, None where the text is
-    /// null.
-    fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
-        let Some(size) = self.leaf.size else {
-            let cells = cells(self.column, 1, rows)?;
-            let cells = cells.into_iter().map(|(bytes, valid)| {
-                let len = bytes.end.saturating_sub(bytes.start);
-                (bytes, valid.then_some(len))
-            });
-            return Ok(cells.collect());
-        };
-        let valid = validity(self.column, rows.clone())?;
-        let strip = matches!(self.leaf.encoding, Encoding::Bytes { strip: true });
-        let step = (TEXT / size.max(1)).max(1);
-        let (mut out, mut scratch) = (Vec::new(), Vec::new());
-        let null = |row: u64| {
-            let place = row.saturating_sub(rows.start) as usize;
-            valid.as_ref().is_some_and(|valid| valid.get(place) == Some(&0))
-        };
-        let mut row = rows.start;
-        while row < rows.end {
-            let end = row.saturating_add(step).min(rows.end);
-            let mut lens = vec![size; end.saturating_sub(row) as usize];
-            if strip {
-                let stored = self.column.cells()?.values(row..end, &mut scratch)?;
-                let texts = stored.chunks_exact((size as usize).max(1));
-                for (len, text) in lens.iter_mut().zip(texts) {
-                    *len = self.leaf.text_len(text);
-                }
-            }
-            for (row, len) in (row..end).zip(lens) {
-                let start = row.saturating_mul(size);
-                out.push((start..start.saturating_add(size), (!null(row)).then_some(len)));
-            }
-            row = end;
-        }
-        Ok(out)
-    }
-
-    // -- the index
-    // --------------------------------------------------------------------------------------------------
 
     /// The rows, or the entries where each row has as many, of the blocks from number `block` on.
     fn blocks(&self, block: usize) -> impl Iterator<Item = Range<u64>> {

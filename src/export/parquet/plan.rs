@@ -17,7 +17,7 @@ const ROWS: u64 = if cfg!(test) { 40 } else { 1 << 20 };
 pub(super) const GROUPS: u64 = i16::MAX as u64;
 
 /// The most bytes of a page, and the most entries, while it has more than one row.
-const PAGE: u64 = 1 << 30;
+const PAGE: u64 = if cfg!(test) { 1 << 14 } else { 1 << 30 };
 
 /// The magic bytes at the beginning of the file, and at its end.
 pub(super) const MAGIC: &[u8; 4] = b"PAR1";
@@ -279,7 +279,9 @@ impl Plan {
             let dictionary = chunk.dictionary.is_some() && chunk.start >= position;
             u64::from(dictionary) + u64::from(chunk.data() >= position)
         });
-        let each = leaves.len().saturating_add(self.dictionaries.iter().flatten().count());
+        let each = leaves
+            .len()
+            .saturating_add(self.dictionaries.iter().flatten().count());
         let later = self.groups().saturating_sub(number.saturating_add(1));
         here.sum::<u64>()
             .saturating_add(later.saturating_mul(each as u64))

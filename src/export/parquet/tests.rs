@@ -3,7 +3,10 @@ use crate::array::Array;
 use crate::array::time::TimeRange;
 use crate::export::tests::arrays;
 use crate::format::datatype::Datatype;
+use crate::format::testing::Bytes;
+use crate::storage::MemoryStorage;
 use crate::view::DimRange;
+use crate::view::testing::{UUID, generic, open};
 use leaf::{Encoding, Logical, Physical, Shape};
 use std::path::{Path, PathBuf};
 
@@ -245,4 +248,54 @@ fn the_length_of_very_many_columns_is_a_formula() {
     assert!(asked < 20 * 1000, "{asked} pages of ten million");
     let footer = footer::render(&leaves, &plan, |_, _| None).unwrap();
     assert_eq!(footer.len() as u64, plan.footer);
+}
+
+/// A dense array of 100 cells that nobody wrote: all have the fill value, a text of 512 bytes.
+fn of_long_text(cell_val_num: u32) -> Arc<View> {
+    let none = |bytes: Bytes| bytes.pipeline(&[]).pipeline(&[]).pipeline(&[]);
+    let schema = none(Bytes::default().u32(22).u8(0).u8(0).u8(0).u8(0).u64(10)).u32(1);
+    let schema = schema.text32("d").u8(Datatype::Int32 as u8).u32(1).pipeline(&[]);
+    let schema = schema.u64(8).u32(1).u32(100).u8(0).u32(10).u32(1);
+    let schema = schema
+        .text32("a")
+        .u8(Datatype::StringAscii as u8)
+        .u32(cell_val_num);
+    let schema = schema.pipeline(&[]).u64(512).raw(&[b'x'; 512]);
+    let schema = schema.u8(0).u8(0).u8(0).text32("").u32(0).u32(0).u32(0).u8(1);
+    let mut storage = MemoryStorage::new();
+    let path = format!("__schema/__1_1_{UUID}");
+    storage.insert(Path::new(&path), generic(&schema.bytes));
+    let all = DimRange::from(1_i32..=100);
+    Arc::new(View::new(open(&storage).0, None, Some(vec![all])).unwrap())
+}
+
+#[test]
+fn row_groups_are_halved_until_no_page_is_too_long() {
+    // The length of fixed-size cells is known before any row group is; that of others is measured.
+    for (cell_val_num, at_first) in [(512, 20), (u32::MAX, 40)] {
+        let view = of_long_text(cell_val_num);
+        assert_eq!(plan::rows_of_group(&view).unwrap(), at_first);
+        let table = Table::new(&view).unwrap();
+        let leaves = leaves(&table).unwrap();
+        let plan = Plan::make(&table, &leaves).unwrap();
+        assert_eq!((plan.groups(), plan.rows_of(4)), (5, 80..100));
+        let file = layout(&view).unwrap();
+        let chunks: Vec<_> = (0..5).flat_map(|group| plan.chunks(&leaves, group)).collect();
+        assert!(chunks.iter().all(|chunk| chunk.page <= 1 << 14));
+        let text = chunks.iter().filter(|chunk| chunk.leaf == 1);
+        assert!(text.clone().all(|chunk| chunk.page > 20 * 512));
+        // The last letters of a page, and the first bytes of the next one.
+        let end = text.clone().next().unwrap();
+        let end = end.start + end.len();
+        let piece = file.read(end - 3..end + 2, &mut Vec::new()).unwrap().to_vec();
+        assert_eq!(piece, b"xxx\x15\x00");
+        // A length between two texts.
+        let page = text.last().unwrap();
+        let second = page.data() + page.page - 19 * 516;
+        let piece = file
+            .read(second - 1..second + 5, &mut Vec::new())
+            .unwrap()
+            .to_vec();
+        assert_eq!(piece, b"x\0\x02\0\0x");
+    }
 }

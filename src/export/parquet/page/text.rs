@@ -1,0 +1,120 @@
+//! Values of text and other bytes: each with its length before it.
+
+use super::super::leaf::Encoding;
+use super::{Page, cells, validity};
+use crate::array::column::Content;
+use crate::error::{Error, ErrorKind, Result};
+use std::ops::Range;
+
+/// Bytes of text that are read at once.
+const TEXT: u64 = if cfg!(test) { 100 } else { 1 << 20 };
+
+impl Page<'_> {
+    /// Appends bytes of texts with their lengths, up to the last one that is not null.
+    pub(super) fn texts(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let index = self.index()?;
+        let end = range.end.min(index.last().map_or(0, |place| place.values));
+        let block = index.partition_point(|place| place.values <= range.start);
+        let block = block.saturating_sub(1);
+        let mut at = index.get(block).map_or(0, |place| place.values);
+        for rows in self.blocks(block) {
+            if at >= end {
+                break;
+            }
+            // Those that are wanted, each with its place in the page.
+            let mut wanted: Vec<(u64, u64, u64)> = Vec::new();
+            for (bytes, len) in self.text_cells(rows)? {
+                let Some(len) = len else { continue };
+                let next = at.saturating_add(len).saturating_add(4);
+                if next > range.start && at < end {
+                    wanted.push((at, bytes.start, len));
+                }
+                at = next;
+            }
+            let mut rest = &*wanted;
+            while let Some(&(_, start, _)) = rest.first() {
+                let near = |&(_, first, len): &(u64, u64, u64)| {
+                    first.saturating_add(len).saturating_sub(start) <= TEXT
+                };
+                let together = rest.partition_point(near).max(1);
+                let (some, others) = rest.split_at_checked(together).unwrap_or((rest, &[]));
+                self.some_texts(some, range.start..end, out)?;
+                rest = others;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what is in `range` of some texts, each with its place in the page, its first byte in the
+    /// column, and its length.
+    fn some_texts(&self, texts: &[(u64, u64, u64)], range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        // Of a long one, which is here alone, no more is read than is wanted.
+        let inside = |place: u64, len: u64| {
+            let first = place.saturating_add(4);
+            range.start.saturating_sub(first).min(len)..range.end.saturating_sub(first).min(len)
+        };
+        let (Some(first), Some(last)) = (texts.first(), texts.last()) else {
+            return Ok(());
+        };
+        let start = first.1.saturating_add(inside(first.0, first.2).start);
+        let end = last.1.saturating_add(inside(last.0, last.2).end);
+        let mut scratch = Vec::new();
+        let bytes = start..end.max(start);
+        let piece = self.column.cells()?.read(Content::Data, bytes, &mut scratch)?;
+        for &(place, at, len) in texts {
+            let head = (len as u32).to_le_bytes();
+            let of_head = range.start.saturating_sub(place).min(4)..range.end.saturating_sub(place).min(4);
+            out.extend_from_slice(
+                head.get(of_head.start as usize..of_head.end as usize)
+                    .unwrap_or_default(),
+            );
+            let wanted = inside(place, len);
+            let from = at.saturating_add(wanted.start).saturating_sub(start) as usize;
+            let to = at.saturating_add(wanted.end).saturating_sub(start) as usize;
+            let text = piece.get(from..to);
+            out.extend_from_slice(text.ok_or_else(|| {
+                Error::new(ErrorKind::Internal, "fewer bytes of text than there should be")
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Where the bytes of the texts in some rows are, and how many of them are shown, None where the text is
+    /// null.
+    pub(super) fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
+        let Some(size) = self.leaf.size else {
+            let cells = cells(self.column, 1, rows)?;
+            let cells = cells.into_iter().map(|(bytes, valid)| {
+                let len = bytes.end.saturating_sub(bytes.start);
+                (bytes, valid.then_some(len))
+            });
+            return Ok(cells.collect());
+        };
+        let valid = validity(self.column, rows.clone())?;
+        let strip = matches!(self.leaf.encoding, Encoding::Bytes { strip: true });
+        let step = (TEXT / size.max(1)).max(1);
+        let (mut out, mut scratch) = (Vec::new(), Vec::new());
+        let null = |row: u64| {
+            let place = row.saturating_sub(rows.start) as usize;
+            valid.as_ref().is_some_and(|valid| valid.get(place) == Some(&0))
+        };
+        let mut row = rows.start;
+        while row < rows.end {
+            let end = row.saturating_add(step).min(rows.end);
+            let mut lens = vec![size; end.saturating_sub(row) as usize];
+            if strip {
+                let stored = self.column.cells()?.values(row..end, &mut scratch)?;
+                let texts = stored.chunks_exact((size as usize).max(1));
+                for (len, text) in lens.iter_mut().zip(texts) {
+                    *len = self.leaf.text_len(text);
+                }
+            }
+            for (row, len) in (row..end).zip(lens) {
+                let start = row.saturating_mul(size);
+                out.push((start..start.saturating_add(size), (!null(row)).then_some(len)));
+            }
+            row = end;
+        }
+        Ok(out)
+    }
+}
