@@ -1,35 +1,185 @@
-//! What SOURCE means: a directory of this machine, or a URL that leads into an object store.
+//! What SOURCE means: a directory of this machine, or a prefix in an object store.
+//!
+//! A URL with a user, a password or a query is refused, because `ps` and `/proc/mounts` show SOURCE to
+//! everybody: credentials are in the environment or in files.
 
-use super::remote::{Store, client_options, retries};
-use super::remote_http::Counting;
 use crate::error::{Error, ErrorKind, Result};
-use crate::stats::Stats;
-use object_store::aws::AmazonS3Builder;
-use std::sync::Arc;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-/// Whether `source` is a URL.
-pub fn is_url(source: &str) -> bool {
-    source.starts_with("s3://")
+/// What SOURCE is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A path of this machine, as it was given.
+    Local(PathBuf),
+    /// A URL of an object store or a web server, without a slash at its end.
+    Remote(String),
 }
 
-/// What the URL `source` leads to, with what the environment says.
-pub fn open(source: &str, stats: Arc<Stats>) -> Result<Store> {
-    let wrong = |message: String| Error::new(ErrorKind::InvalidInput, message).in_file(source);
-    let rest = source.strip_prefix("s3://").unwrap_or_default();
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    let store = AmazonS3Builder::from_env()
-        .with_bucket_name(bucket)
-        .with_client_options(client_options())
-        .with_retry(retries())
-        .with_http_connector(Counting::new(stats))
-        .build()
-        .map_err(|e| wrong(e.to_string()))?;
-    let store = Arc::new(store);
-    Ok(Store {
-        objects: store.clone(),
-        pages: Some(store),
-        prefix: object_store::path::Path::parse(prefix).map_err(|e| wrong(e.to_string()))?,
-        url: source.trim_end_matches('/').to_owned(),
-        public: false,
-    })
+/// The schemes of object stores.
+const SCHEMES: [&str; 11] = [
+    "s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https",
+];
+
+impl Location {
+    /// What an argument means. `file://` is a path of this machine; what follows is not percent-encoded, as
+    /// TileDB has it.
+    pub fn parse(argument: &OsStr) -> Result<Location> {
+        let bytes = argument.as_bytes();
+        if let Some(path) = bytes.strip_prefix(b"file://") {
+            return Ok(Location::Local(OsStr::from_bytes(path).into()));
+        }
+        let Some((scheme, rest)) = split_scheme(bytes) else {
+            return Ok(Location::Local(argument.into()));
+        };
+        let refuse = |shown: String, why: &str| {
+            Err(Error::new(ErrorKind::InvalidInput, why.to_owned()).in_file(shown))
+        };
+        if !SCHEMES.contains(&scheme.as_str()) {
+            // A directory may be called like this.
+            return match Path::new(argument).exists() {
+                true => Ok(Location::Local(argument.into())),
+                false => refuse(
+                    format!("{scheme}://"),
+                    "neither a path nor an object store that is known: s3, gs, az, abfss, https, http",
+                ),
+            };
+        }
+        let Ok(rest) = std::str::from_utf8(rest) else {
+            return refuse(format!("{scheme}://"), "the URL is not text in UTF-8");
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let authority = authority
+            .split_once('?')
+            .map_or(authority, |(authority, _)| authority);
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        // In Azure's URLs the container stands there.
+        let is_azure = ["az", "azure", "adl", "abfs", "abfss"].contains(&scheme.as_str());
+        let shown = |path: &str| {
+            let path = path.split_once('?').map_or(path, |(path, _)| path);
+            match user {
+                Some(user) if is_azure && !user.contains(':') => format!("{scheme}://{user}@{host}/{path}"),
+                _ => format!("{scheme}://{host}/{path}"),
+            }
+        };
+        if user.is_some_and(|user| !is_azure || user.contains(':')) {
+            return refuse(
+                shown(path),
+                "a URL with a user or a password is not taken, because `ps` and /proc/mounts would show it: \
+                 give credentials by the environment",
+            );
+        }
+        if rest.contains('?') {
+            return refuse(
+                shown(path),
+                "a URL with a query (presigned, SAS) is not taken, because `ps` and /proc/mounts would show it: \
+                 give credentials by the environment",
+            );
+        }
+        if host.is_empty() {
+            return refuse(format!("{scheme}:///{path}"), "the URL names no bucket");
+        }
+        let scheme = if scheme == "gcs" { "gs" } else { &scheme };
+        let rest = rest.trim_end_matches('/');
+        Ok(Location::Remote(format!("{scheme}://{rest}")))
+    }
+
+    /// Whether an argument is a URL of an object store, right or wrong.
+    pub fn is_remote(argument: &OsStr) -> bool {
+        split_scheme(argument.as_bytes()).is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.as_str()))
+    }
+}
+
+/// The scheme of a URL, in lower case, and what stands behind the two slashes.
+fn split_scheme(bytes: &[u8]) -> Option<(String, &[u8])> {
+    let at = bytes.windows(3).position(|window| window == b"://")?;
+    let (scheme, rest) = bytes.split_at_checked(at)?;
+    let is_scheme = scheme.first()?.is_ascii_alphabetic()
+        && scheme
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
+    let scheme = String::from_utf8_lossy(scheme).to_ascii_lowercase();
+    is_scheme.then_some((scheme, rest.get(3..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Location> {
+        Location::parse(OsStr::new(text))
+    }
+
+    #[test]
+    fn paths_and_urls() {
+        for (argument, path) in [
+            ("a/b", "a/b"),
+            ("/s3:/b", "/s3:/b"),
+            ("file:///a%20b", "/a%20b"),
+            ("./s3://bucket/a", "./s3://bucket/a"),
+            ("s3:bucket", "s3:bucket"),
+            ("://", "://"),
+        ] {
+            assert_eq!(
+                parse(argument).unwrap(),
+                Location::Local(path.into()),
+                "{argument}"
+            );
+        }
+        for (argument, url) in [
+            ("s3://bucket", "s3://bucket"),
+            ("s3://bucket/", "s3://bucket"),
+            ("S3://Bucket/a b/%20#c//", "s3://Bucket/a b/%20#c"),
+            ("gcs://b/c", "gs://b/c"),
+            ("az://container/a", "az://container/a"),
+            (
+                "abfss://c@account.dfs.core.windows.net/a",
+                "abfss://c@account.dfs.core.windows.net/a",
+            ),
+            ("https://example.com:8080/a@b:c", "https://example.com:8080/a@b:c"),
+            ("http://[::1]:80/a", "http://[::1]:80/a"),
+        ] {
+            assert_eq!(
+                parse(argument).unwrap(),
+                Location::Remote(url.into()),
+                "{argument}"
+            );
+            assert!(Location::is_remote(OsStr::new(argument)));
+        }
+        let bytes = OsStr::from_bytes(b"/a\xff");
+        assert_eq!(Location::parse(bytes).unwrap(), Location::Local(bytes.into()));
+    }
+
+    #[test]
+    fn secrets_in_a_url_are_refused_and_not_shown() {
+        for argument in [
+            "s3://key:hidden@bucket/a",
+            "s3://hidden@bucket/a",
+            "https://hidden:hidden@example.com/a",
+            "https://example.com/a?X-Amz-Signature=hidden",
+            "https://example.com?sig=hidden/a",
+            "az://container:hidden@account/a",
+            "abfss://c@account/a?sv=hidden",
+            "s3://key:hid@den@bucket/a?hidden",
+        ] {
+            let error = parse(argument).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            let message = error.to_string();
+            assert!(!message.contains("hid"), "{argument}: {message}");
+            assert!(message.contains("by the environment"), "{argument}: {message}");
+        }
+        for (argument, part) in [
+            ("hdfs://a/b", "neither a path"),
+            ("s3:///a", "no bucket"),
+            ("s3://", "no bucket"),
+        ] {
+            let message = parse(argument).unwrap_err().to_string();
+            assert!(message.contains(part), "{argument}: {message}");
+        }
+        assert!(Location::parse(OsStr::from_bytes(b"s3://b/\xff")).is_err());
+    }
 }

@@ -5,10 +5,11 @@
 
 pub mod audience;
 #[cfg(feature = "remote")]
+mod aws_profile;
+#[cfg(feature = "remote")]
 pub mod disk_cache;
 mod kept;
 mod local;
-#[cfg(feature = "remote")]
 pub mod location;
 mod memory;
 mod permissions;
@@ -16,6 +17,10 @@ mod permissions;
 pub mod remote;
 #[cfg(feature = "remote")]
 pub mod remote_http;
+#[cfg(feature = "remote")]
+mod runtime;
+#[cfg(feature = "remote")]
+pub mod store;
 mod tail;
 pub use audience::{Audience, Want};
 pub use kept::KeptFiles;

@@ -2,13 +2,14 @@
 
 use super::Storage;
 use super::disk_cache::DiskCache;
+use super::remote_http::Failures;
 use crate::error::Result;
 use crate::stats::Stats;
 use object_store::list::PaginatedListStore;
 use object_store::path::Path as Key;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a URL leads to.
 pub struct Store {
@@ -20,8 +21,12 @@ pub struct Store {
     pub prefix: Key,
     /// The URL as messages show it: without a slash at the end, and without anything that is secret.
     pub url: String,
-    /// Whether everybody may read it: it is read without credentials.
-    pub public: bool,
+    /// Whether it is read without credentials, so that everybody may.
+    pub unsigned: bool,
+    /// When the first answer must be there, so that a mount of nothing fails soon.
+    pub open_until: Instant,
+    /// What went wrong with requests.
+    pub failures: Arc<Failures>,
 }
 
 /// How a store is read.

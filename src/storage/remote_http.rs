@@ -1,24 +1,43 @@
-//! Counts the requests that leave for a store.
+//! Counts the requests that leave for a store, and remembers what went wrong last.
 
-use crate::stats::Stats;
+use crate::stats::{Counter, Stats};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
 };
+use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What requests to a store failed with.
+#[derive(Debug, Default)]
+pub struct Failures {
+    last: Mutex<Option<String>>,
+}
+
+impl Failures {
+    /// What went wrong last with a request that is tried again.
+    pub fn last(&self) -> Option<String> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, what: String) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+    }
+}
 
 /// Connects as `object_store` does, and counts requests and those that failed in a way that is tried again.
 #[derive(Debug)]
 pub struct Counting {
     stats: Arc<Stats>,
+    failures: Arc<Failures>,
 }
 
 impl Counting {
-    /// Counts in `stats`.
-    pub fn new(stats: Arc<Stats>) -> Self {
-        Counting { stats }
+    /// Counts in `stats`, and notes in `failures`.
+    pub fn new(stats: Arc<Stats>, failures: Arc<Failures>) -> Self {
+        Counting { stats, failures }
     }
 }
 
@@ -27,6 +46,7 @@ impl HttpConnector for Counting {
         Ok(HttpClient::new(Counted {
             client: ReqwestConnector::default().connect(options)?,
             stats: self.stats.clone(),
+            failures: self.failures.clone(),
         }))
     }
 }
@@ -35,17 +55,21 @@ impl HttpConnector for Counting {
 struct Counted {
     client: HttpClient,
     stats: Arc<Stats>,
+    failures: Arc<Failures>,
 }
 
-/// What a request asks for.
-fn counter<'a>(request: &HttpRequest, stats: &'a Stats) -> &'a crate::stats::Counter {
+/// What a request asks for. None where it is no request to a store, but for credentials: those for objects have a
+/// range or an ETag.
+fn counter<'a>(request: &HttpRequest, stats: &'a Stats) -> Option<&'a Counter> {
     let query = request.uri().query().unwrap_or_default();
     let lists = |key: &str| query.split('&').any(|pair| pair.starts_with(key));
+    let has = |header: &str| request.headers().contains_key(header);
     match request.method().as_str() {
-        "HEAD" => &stats.head_requests,
-        "PROPFIND" => &stats.list_requests,
-        _ if lists("list-type=") || lists("comp=list") => &stats.list_requests,
-        _ => &stats.get_requests,
+        "HEAD" => Some(&stats.head_requests),
+        "PROPFIND" => Some(&stats.list_requests),
+        "GET" if lists("list-type=") || lists("comp=list") => Some(&stats.list_requests),
+        "GET" if has("range") || has("if-match") => Some(&stats.get_requests),
+        _ => None,
     }
 }
 
@@ -59,19 +83,77 @@ impl HttpService for Counted {
         Self: 'b,
     {
         Box::pin(async move {
-            counter(&request, &self.stats).add(1);
+            let counter = counter(&request, &self.stats);
+            if let Some(counter) = counter {
+                counter.add(1);
+            }
             let response = self.client.execute(request).await;
-            let again = match &response {
+            let failure = match &response {
                 Ok(response) => {
                     let status = response.status();
-                    status.is_server_error() || matches!(status.as_u16(), 408 | 429)
+                    let again = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
+                    again.then(|| format!("the store answers {status}"))
                 }
-                Err(_) => true,
+                Err(error) => Some(innermost(error)),
             };
-            if again {
+            if let (Some(failure), Some(_)) = (failure, counter) {
                 self.stats.retries.add(1);
+                log::debug!("a request failed: {failure}");
+                self.failures.note(failure);
             }
             response
         })
+    }
+}
+
+/// What an error is caused by.
+fn innermost(error: &HttpError) -> String {
+    let mut error: &dyn Error = error;
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::client::HttpRequestBody;
+
+    #[test]
+    fn requests_are_counted_by_what_they_ask_for() {
+        for (method, uri, header, wanted) in [
+            ("GET", "http://h/b?list-type=2&prefix=a", None, "list_requests"),
+            (
+                "GET",
+                "http://h/c?restype=container&comp=list",
+                None,
+                "list_requests",
+            ),
+            ("PROPFIND", "http://h/d", None, "list_requests"),
+            ("HEAD", "http://h/b/k", None, "head_requests"),
+            ("GET", "http://h/b/k", Some("range"), "get_requests"),
+            ("GET", "http://h/b/k", Some("if-match"), "get_requests"),
+            ("GET", "http://h/latest/meta-data", None, ""),
+            ("PUT", "http://h/latest/api/token", None, ""),
+            ("POST", "http://h/token", None, ""),
+        ] {
+            let stats = Stats::default();
+            let mut request = HttpRequest::new(HttpRequestBody::empty());
+            *request.method_mut() = method.parse().unwrap();
+            *request.uri_mut() = uri.parse().unwrap();
+            if let Some(header) = header {
+                request.headers_mut().insert(header, "x".parse().unwrap());
+            }
+            if let Some(counter) = counter(&request, &stats) {
+                counter.add(1);
+            }
+            let counted: Vec<_> = stats.snapshot().into_iter().filter(|(_, n)| *n > 0).collect();
+            let wanted: Vec<_> = Some((wanted, 1))
+                .filter(|(name, _)| !name.is_empty())
+                .into_iter()
+                .collect();
+            assert_eq!(counted, wanted, "{method} {uri}");
+        }
     }
 }

@@ -1,0 +1,22 @@
+//! The threads that wait for the network.
+
+use crate::error::{Error, Result};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use tokio::runtime::{Builder, Runtime};
+
+/// What runs requests to object stores: two threads, started when the first source is opened.
+pub(super) fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("network")
+        .enable_all()
+        .build()
+        .map_err(|error| Error::io(&error))?;
+    Ok(RUNTIME.get_or_init(|| runtime))
+}
