@@ -38,7 +38,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
 use crate::stats::{Counter, Stats};
-use crate::storage::LocalStorage;
+use crate::storage::{LocalStorage, Storage};
 use std::collections::HashSet;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,25 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
     let stats: Arc<Stats> = Arc::default();
     let storage = LocalStorage::new(source, options.follow_symlinks, stats.clone())?;
     let root = storage.root().to_path_buf();
-    let engine = Engine::new(Arc::new(storage), options.cache_size, options.keys.clone(), stats);
+    check_over(Arc::new(storage), root, stats, options, report, tally)
+}
+
+/// The same over any storage. `root` is its own absolute path, which absolute URIs of group members are compared
+/// with; `options.follow_symlinks` is the storage's affair.
+pub fn check_over(
+    storage: Arc<dyn Storage>,
+    root: PathBuf,
+    stats: Arc<Stats>,
+    options: &Options,
+    report: Report,
+    tally: Arc<Tally>,
+) -> Result<Vec<PathBuf>> {
+    let nothing = {
+        let source = storage.display(Path::new(""));
+        let message = "not TileDB: there is no array or group in it, at any depth";
+        move || Error::new(ErrorKind::InvalidInput, message).in_file(source)
+    };
+    let engine = Engine::new(storage, options.cache_size, options.keys.clone(), stats);
     let top = PathBuf::new();
     let objects = |tally: &Tally| tally.arrays.get().saturating_add(tally.groups.get());
     let before = objects(&tally);
@@ -122,7 +140,7 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
         }
     });
     if objects(&checker.tally) == before {
-        return Err(nothing("there is no array or group in it, at any depth"));
+        return Err(nothing());
     }
     let unmatched = mem::take(&mut *checker.unmatched());
     Ok(unmatched)

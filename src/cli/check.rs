@@ -1,11 +1,14 @@
 //! `tiledbfs check`: decodes everything, and lists what is wrong.
 
 use super::output::{Failures, progress_bar};
-use super::{Failure, SourceArgs, check_source, logging, show_path};
-use crate::check::{Level, Options, Problem, Tally, check};
+use super::source::{check_source, check_tree};
+use super::{Failure, SourceArgs, logging, show_path};
+use crate::check::{Level, Options, Problem, Tally};
 use crate::error::ErrorKind;
+use crate::storage::location::Location;
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, ProgressBar};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,19 +44,22 @@ Examples:
 pub(super) struct CheckArgs {
     /// Arrays, groups, or directories that hold any of these at any depth
     #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath)]
-    sources: Vec<PathBuf>,
+    sources: Vec<OsString>,
     /// Write findings as JSON, one object a line
     #[arg(long)]
     json: bool,
     /// No progress bar and no summary on stderr
     #[arg(short, long)]
     quiet: bool,
-    /// Threads that decode [default: one for each core]
+    /// Threads that decode [default: one for each core; 16 where a SOURCE is in an object store]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     #[command(flatten)]
     source_args: SourceArgs,
 }
+
+/// Threads that decode where most of them wait for the network.
+const REMOTE_THREADS: usize = 16;
 
 /// Time between two pictures of the progress bar.
 const FRAME: Duration = Duration::from_millis(100);
@@ -76,22 +82,33 @@ struct Output {
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     logging::to_stderr();
     let could_not = |failure: Failure| Failure { code: 2, ..failure };
-    let source_options = args.source_args.options().map_err(could_not)?;
-    let default = || std::thread::available_parallelism().map_or(2, usize::from);
-    let options = Options {
-        cache_size: source_options.cache_size,
-        keys: source_options.keys,
-        follow_symlinks: source_options.follow_symlinks,
-        threads: args.threads.map_or_else(default, usize::from),
-    };
+    let open_options = args.source_args.options().map_err(could_not)?;
     let mut failures = Failures::default();
     let mut sources = Vec::new();
     for argument in &args.sources {
         match check_source(argument) {
-            Ok(source) => sources.push((show_path(argument), source)),
+            Ok(source) => sources.push((show_path(Path::new(argument)), source)),
             Err(failure) => failures.add(failure),
         }
     }
+    let local: Vec<PathBuf> = sources
+        .iter()
+        .filter_map(|(_, source)| match source {
+            Location::Local(path) => Some(path.clone()),
+            Location::Remote(_) => None,
+        })
+        .collect();
+    let cores = || std::thread::available_parallelism().map_or(2, usize::from);
+    let default = || match local.len() < sources.len() {
+        true => cores().max(REMOTE_THREADS),
+        false => cores(),
+    };
+    let options = Options {
+        cache_size: open_options.tree.cache_size,
+        keys: open_options.tree.keys.clone(),
+        follow_symlinks: open_options.tree.follow_symlinks,
+        threads: args.threads.map_or_else(default, usize::from),
+    };
     let output = Arc::new(Output {
         json: args.json,
         several: args.sources.len() > 1,
@@ -107,17 +124,13 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     });
     let tally: Arc<Tally> = Arc::default();
     let started = Instant::now();
-    let progress = Progress::start(
-        sources.iter().map(|(_, source)| source.clone()).collect(),
-        &tally,
-        &output,
-    );
+    let progress = Progress::start(local, &tally, &output);
     let mut checked = 0;
     let mut unmatched_keys: Vec<PathBuf> = options.keys.iter().map(|(path, _)| path.clone()).collect();
     for (shown, source) in sources {
         let (of_source, shown_again) = (output.clone(), shown.clone());
         let report = Box::new(move |problem| of_source.write(&shown_again, &problem));
-        match check(&source, &options, report, tally.clone()) {
+        match check_tree(&source, &open_options, &options, report, tally.clone()) {
             Ok(unmatched) => {
                 checked += 1;
                 // A key counts in each SOURCE, and is of use if it is so in one.

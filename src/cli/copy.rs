@@ -545,6 +545,8 @@ mod tests {
                     cache_size: 1,
                     key_file: Vec::new(),
                     follow_symlinks: false,
+                    #[cfg(feature = "remote")]
+                    remote: Default::default(),
                 },
                 at: None,
             },

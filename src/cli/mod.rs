@@ -17,20 +17,20 @@ pub mod mount_options;
 pub mod options;
 mod output;
 mod paths;
+mod source;
 mod times;
 mod unmount;
 
-use crate::error::{Error, ErrorKind};
 use crate::format::MAX_VERSION;
 use crate::fuse::{SUBTYPE, mountinfo};
-use crate::tree::{Options, Tree};
+use crate::tree::Options;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
+
+use source::OpenOptions;
 
 /// Mounts TileDB arrays and shows them as plain files.
 #[derive(Debug, Parser)]
@@ -50,6 +50,7 @@ Examples:
   tiledbfs info my_array                 what it is, on one screen
   tiledbfs cp -r my_array/schemas /tmp
   tiledbfs check ~/arrays                look for damage
+  tiledbfs mount s3://bucket/arrays /mnt/arrays
 
 Run `tiledbfs help COMMAND` for the options of a command.";
 
@@ -98,6 +99,9 @@ struct SourceArgs {
     /// Follow symbolic links in SOURCE that lead out of it
     #[arg(long)]
     follow_symlinks: bool,
+    #[cfg(feature = "remote")]
+    #[command(flatten)]
+    remote: source::RemoteArgs,
 }
 
 /// How SOURCE is opened to be looked at.
@@ -261,45 +265,32 @@ fn raise_file_limit() {
 
 impl SourceArgs {
     /// The options that the tree is opened with.
-    fn options(&self) -> Result<Options, Failure> {
-        Ok(Options {
-            cache_size: self.cache_size,
-            keys: options::read_keys(&self.key_file)?,
-            follow_symlinks: self.follow_symlinks,
-            ..Options::default()
+    fn options(&self) -> Result<OpenOptions, Failure> {
+        Ok(OpenOptions {
+            tree: Options {
+                cache_size: self.cache_size,
+                keys: options::read_keys(&self.key_file)?,
+                follow_symlinks: self.follow_symlinks,
+                ..Options::default()
+            },
+            #[cfg(feature = "remote")]
+            remote: self.remote.clone(),
         })
     }
 }
 
 impl TreeArgs {
     /// The options that the tree is opened with.
-    fn options(&self) -> Result<Options, Failure> {
-        let options = self.source.options()?;
-        Ok(Options {
-            at: self.at,
-            ..options
-        })
+    fn options(&self) -> Result<OpenOptions, Failure> {
+        let mut options = self.source.options()?;
+        options.tree.at = self.at;
+        Ok(options)
     }
 }
 
 /// A path as it is shown in messages.
 fn show_path(path: &Path) -> String {
     mountinfo::printable(path.as_os_str())
-}
-
-/// The absolute path of SOURCE, which may be a `file://` URI, without symbolic links.
-fn check_source(source: &Path) -> Result<PathBuf, Failure> {
-    let source = paths::local_path(source);
-    // The path of a dead mount can be resolved: only a look at it tells.
-    let checked = fs::canonicalize(source).and_then(|path| fs::metadata(&path).map(|_| path));
-    checked.map_err(|error| {
-        let name = show_path(source);
-        Failure::new(match error.raw_os_error() {
-            Some(libc::ENOENT) => format!("{name}: no such file or directory"),
-            Some(libc::ENOTCONN) => stale(source),
-            _ => format!("{name}: {error}"),
-        })
-    })
 }
 
 /// What is in the way when a path answers ENOTCONN: a mount whose daemon has died.
@@ -321,40 +312,6 @@ fn stale(path: &Path) -> String {
         Some(mount) => format!("{cause}; run `umount {}`", show_path(&mount.mount_point)),
         None => cause,
     }
-}
-
-/// Opens SOURCE, or says why not.
-fn open_tree(source: &Path, options: &Options) -> Result<Tree, Failure> {
-    let opened = catch_unwind(AssertUnwindSafe(|| Tree::open(source, options)));
-    let opened = opened.unwrap_or_else(|panic| {
-        let message = crate::fuse::panic_message(&*panic);
-        Err(Error::new(
-            ErrorKind::Internal,
-            format!("internal error: {message}"),
-        ))
-    });
-    if let Ok(tree) = &opened
-        && tree.is_bare() == Some(true)
-    {
-        log::warn!(
-            "{}: there is no array or group in it, at any depth",
-            show_path(source)
-        );
-    }
-    opened.map_err(|error| {
-        let place = match error.file() {
-            // The error says the rest of the place itself.
-            Some(file) if Path::new(file).starts_with(source) => String::new(),
-            _ => format!("{}: ", show_path(source)),
-        };
-        Failure::new(match error.kind() {
-            ErrorKind::NotFound => format!("{}: no such file or directory", show_path(source)),
-            ErrorKind::UnsupportedVersion => {
-                format!("{place}{error}; this program reads TileDB format versions 1 to {MAX_VERSION}")
-            }
-            _ => format!("{place}{error}"),
-        })
-    })
 }
 
 #[cfg(test)]

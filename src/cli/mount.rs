@@ -1,18 +1,21 @@
 //! `tiledbfs mount`.
 
 use super::mount_options::MountFlags;
-use super::{Failure, TreeArgs, check_source, daemon, logging, open_tree, paths, show_path, stale};
+use super::source::{check_source, open_tree};
+use super::{Failure, TreeArgs, daemon, logging, show_path, stale};
 use crate::error::Result as LibraryResult;
 use crate::export;
+#[cfg(feature = "remote")]
+use crate::fuse::Access;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
-use crate::tree::Options;
-use crate::tree::Tree;
+use crate::storage::location::Location;
+use crate::tree::{Options, Tree};
 use clap::Args;
 use nix::mount::MsFlags;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +41,8 @@ Mount options (-o, separated by commas):
   remount            set noexec and noatime of what is mounted anew
   ro, nosuid, nodev, default_permissions
                      always on; rw is warned about
-  nofail             do nothing, with success, where SOURCE does not exist
+  nofail             do nothing, with success, where a local SOURCE does not
+                     exist
   defaults, auto, noauto, user, _netdev, uid=, gid=, x-*, dev, suid
                      and the like are passed over, for /etc/fstab
 In a value, a comma is written \\, or between double quotes.
@@ -49,14 +53,17 @@ Examples:
   tiledbfs mount secret /mnt/a --key-file key.bin
   tiledbfs mount ~/arrays /mnt/a --key-file one=1.hex --key-file two=2.hex
   tiledbfs mount my_array /mnt/a -f     in the foreground; ^C unmounts
+  tiledbfs mount s3://bucket/arrays /mnt/a -o anonymous,region=us-east-1
 
 In /etc/fstab:
-  /data/arrays  /mnt/arrays  fuse.tiledbfs  ro,allow_other,nofail  0 0";
+  /data/arrays  /mnt/arrays  fuse.tiledbfs  ro,allow_other,nofail  0 0
+  s3://bucket/arrays  /mnt/s3  fuse.tiledbfs  _netdev,profile=reader  0 0";
 
 #[derive(Debug, Args)]
 pub(super) struct MountArgs {
-    /// An array, a group, or a directory that holds any of these at any depth
-    source: PathBuf,
+    /// An array, a group, or a directory that holds any of these at any depth; or a URL of such: s3://, gs://,
+    /// az://, abfss://, https://
+    source: OsString,
     /// An empty directory
     mountpoint: PathBuf,
     /// Stay in the foreground; SIGINT, SIGTERM, SIGQUIT and SIGHUP (but not with `nohup`) unmount
@@ -78,9 +85,14 @@ pub(super) struct MountArgs {
     /// copy trees
     #[arg(long)]
     hide_exports: bool,
-    /// Threads that answer requests [default: one for each core, 2 to 16]
+    /// Threads that answer requests [default: one for each core, 2 to 16; 32 for object stores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// Which permissions all files lack when SOURCE is in an object store: with 022 other users may read with
+    /// the credentials of this mount (needs allow_other)
+    #[cfg(feature = "remote")]
+    #[arg(long, value_name = "MODE", value_parser = parse_umask)]
+    umask: Option<u32>,
     #[command(flatten)]
     log_args: logging::LogArgs,
     /// Do all but mount.
@@ -97,6 +109,16 @@ pub(super) struct MountArgs {
     pub(super) flags: MountFlags,
 }
 
+/// A umask in octal digits.
+#[cfg(feature = "remote")]
+fn parse_umask(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "give up to three octal digits".to_owned())
+}
+
+/// Threads that answer requests where each may wait for the network.
+const REMOTE_THREADS: usize = 32;
+
 /// Runs the subcommand, given with the command line `arguments`; in the foreground until it is unmounted.
 pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
     if args.flags.remount {
@@ -105,7 +127,10 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
     }
     if args.flags.no_fail && is_missing(&args.source) {
         logging::start(&args.log_args)?;
-        log::warn!("{}: no such file or directory", show_path(&args.source));
+        log::warn!(
+            "{}: no such file or directory",
+            show_path(Path::new(&args.source))
+        );
         return Ok(());
     }
     if args.fake {
@@ -141,8 +166,12 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
     }
 }
 
-fn is_missing(path: &Path) -> bool {
-    fs::metadata(paths::local_path(path)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+/// Whether SOURCE is a path of this machine at which there is nothing.
+fn is_missing(source: &OsStr) -> bool {
+    let Ok(Location::Local(path)) = Location::parse(source) else {
+        return false;
+    };
+    fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Tells systemd, if it has started this process and waits to hear of it.
@@ -161,7 +190,7 @@ enum Event {
 /// Where a mount is to be, and what it is to show. No other process of this program mounts there as long as
 /// it lives.
 struct Prepared {
-    source: PathBuf,
+    source: Location,
     mountpoint: PathBuf,
     tree: Tree,
     _lock: Option<File>,
@@ -176,15 +205,22 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
     // Held until it is mounted: two that start at once would both find the place free.
     let _lock = lock_mountpoint(&args.mountpoint)?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
-    check_nesting(&source, &mountpoint)?;
-    let options = Options {
+    if let Location::Local(source) = &source {
+        check_nesting(source, &mountpoint)?;
+    }
+    let mut options = args.source_args.options()?;
+    options.tree = Options {
         show_at: args.show_at,
         exports: export::Options {
             hide: args.hide_exports,
             csv_values: args.csv_values,
         },
-        ..args.source_args.options()?
+        ..options.tree
     };
+    #[cfg(feature = "remote")]
+    if let Some(umask) = args.umask {
+        options.remote.shared = is_shared(umask, &source, args.flags.access)?;
+    }
     let tree = open_tree(&source, &options)?;
     Ok(Prepared {
         source,
@@ -192,6 +228,20 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
         tree,
         _lock,
     })
+}
+
+/// Whether a umask lets other users read.
+#[cfg(feature = "remote")]
+fn is_shared(umask: u32, source: &Location, access: Access) -> Result<bool, Failure> {
+    let shared = umask & 0o004 == 0;
+    match (source, access) {
+        (Location::Local(_), _) => Err(Failure::usage(
+            "`umask` is for object stores: the modes of a local SOURCE are those of its files",
+        )),
+        (_, Access::All) => Ok(shared),
+        _ if shared => Err(Failure::usage("`umask` lets nobody in without `-o allow_other`")),
+        _ => Ok(false),
+    }
 }
 
 /// Checks, opens and mounts.
@@ -204,11 +254,19 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
     } = prepare(args)?;
     let flags = &args.flags;
     let defaults = MountOptions::default();
+    let default_threads = match &source {
+        Location::Local(_) => defaults.threads,
+        Location::Remote(_) => REMOTE_THREADS,
+    };
+    let name = match source {
+        Location::Local(path) => path.into_os_string(),
+        Location::Remote(url) => url.into(),
+    };
     let options = MountOptions {
-        fs_name: flags.fs_name.clone().unwrap_or_else(|| source.into_os_string()),
+        fs_name: flags.fs_name.clone().unwrap_or(name),
         subtype: flags.subtype.clone(),
         access: flags.access,
-        threads: args.threads.map_or(defaults.threads, usize::from),
+        threads: args.threads.map_or(default_threads, usize::from),
         no_exec: flags.no_exec,
         no_atime: flags.no_atime,
         auto_unmount: flags.auto_unmount,

@@ -1,13 +1,15 @@
 //! How the SOURCE and the PATHs of a command line are understood.
 //!
-//! SOURCE is a directory of this machine, PATH one in its tree. Both may be given as one: then the part that
-//! exists on the machine is SOURCE. `.` and `..` are resolved by name. A name with `*`, `?` or `[` that is
+//! SOURCE is a directory of this machine or a URL, PATH one in its tree. Both may be given as one: then the part
+//! that exists on the machine, or that there are keys below, is SOURCE. `.` and `..` are resolved by name. A name with `*`, `?` or `[` that is
 //! not there stands for all that it matches.
 
 use super::output::{Failures, Stop};
-use super::{Failure, check_source, open_tree, show_path};
+use super::source::{OpenOptions, check_source, open_tree, open_within};
+use super::{Failure, show_path};
+use crate::storage::location::Location;
 use crate::tree::node::follow;
-use crate::tree::{Node, Options, is_object};
+use crate::tree::{Node, Tree, is_object};
 use glob::{MatchOptions, Pattern};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -22,8 +24,8 @@ const MATCHING: MatchOptions = MatchOptions {
     require_literal_leading_dot: true,
 };
 
-/// A directory of this machine, from an argument that may be a URI.
-pub fn local_path(argument: &Path) -> &Path {
+/// A directory of this machine, from an argument that may be a `file://` URI.
+fn local_path(argument: &Path) -> &Path {
     // As TileDB has it: what follows is a path and is not percent-encoded.
     match argument.as_os_str().as_bytes().strip_prefix(b"file://") {
         Some(path) => Path::new(OsStr::from_bytes(path)),
@@ -40,12 +42,30 @@ struct Request {
     shown: bool,
     /// The names of each PATH, some of which may be patterns.
     paths: Vec<Vec<OsString>>,
+    /// Whether SOURCE is a URL that may be longer than what there is.
+    beyond: bool,
 }
 
 /// What is asked for by SOURCE and PATHs: SOURCE itself where there are none. Where SOURCE holds a path, so
 /// does each of the others.
 fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure> {
-    let (at, names) = split(source);
+    let is_url = |argument: &OsStr| Location::is_remote(argument);
+    // What there is of a URL is found out when it is opened.
+    let beyond = is_url(source) && paths.iter().all(|path| is_url(path));
+    let (at, names) = match is_url(source) {
+        true => (source.into(), Vec::new()),
+        false => split(source),
+    };
+    if beyond {
+        let all = iter::once(source).chain(paths.iter().map(OsString::as_os_str));
+        let request = |argument: &OsStr| Request {
+            source: argument.into(),
+            shown: false,
+            paths: vec![Vec::new()],
+            beyond,
+        };
+        return Ok(all.map(request).collect());
+    }
     if names.is_empty() {
         let paths: Result<Vec<_>, _> = paths.iter().map(|path| names_of(path)).collect();
         let paths = Some(paths?).filter(|paths| !paths.is_empty());
@@ -53,6 +73,7 @@ fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure>
             source: at,
             shown: false,
             paths: paths.unwrap_or_else(|| vec![names]),
+            beyond,
         }]);
     }
     let mut requests: Vec<Request> = Vec::new();
@@ -64,6 +85,7 @@ fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure>
                 source: at,
                 shown: true,
                 paths: vec![names],
+                beyond,
             }),
         }
     }
@@ -88,16 +110,13 @@ pub struct Found<'a> {
 pub fn visit(
     source: &OsStr,
     paths: &[OsString],
-    options: &Options,
+    options: &OpenOptions,
     mut each: impl FnMut(Found<'_>, &mut Failures) -> Result<(), Stop>,
 ) -> Result<(), Failure> {
     let mut failures = Failures::default();
     for request in requests(source, paths)? {
-        let opened = check_source(or_here(&request.source)).and_then(|source| {
-            let tree = open_tree(&source, options)?;
-            Ok((source, tree))
-        });
-        let (source, tree) = match opened {
+        let opened = open(request, options);
+        let (source, tree, request) = match opened {
             Ok(opened) => opened,
             Err(failure) => {
                 failures.add(failure);
@@ -143,6 +162,27 @@ pub fn visit(
     failures.result()
 }
 
+/// Opens what a request is about. Gives the path or URL of it, and the request with what was found out of it.
+fn open(mut request: Request, options: &OpenOptions) -> Result<(PathBuf, Tree, Request), Failure> {
+    match check_source(request.source.as_os_str())? {
+        Location::Remote(url) if request.beyond => {
+            let (tree, part, names) = open_within(&url, options)?;
+            request.source = part.into();
+            request.shown = !names.is_empty();
+            request.paths = vec![names];
+            Ok((request.source.clone(), tree, request))
+        }
+        location => {
+            let tree = open_tree(&location, options)?;
+            let source = match location {
+                Location::Local(path) => path,
+                Location::Remote(url) => url.into(),
+            };
+            Ok((source, tree, request))
+        }
+    }
+}
+
 /// A failure at a path of the tree.
 pub fn failed(path: &OsStr, what: impl Display) -> Failure {
     Failure::new(format!("{}: {what}", show_path(or_here(Path::new(path)))))
@@ -172,7 +212,7 @@ fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
 }
 
 /// A path, or the working directory where it is empty.
-fn or_here(path: &Path) -> &Path {
+pub fn or_here(path: &Path) -> &Path {
     match path.as_os_str().is_empty() {
         true => Path::new("."),
         false => path,
@@ -204,6 +244,12 @@ fn names_of(path: &OsStr) -> Result<Vec<OsString>, Failure> {
         }
     }
     Ok(names)
+}
+
+/// Whether a name may stand for others.
+#[cfg(feature = "remote")]
+pub fn is_pattern(name: &str) -> bool {
+    pattern(OsStr::new(name)).is_some()
 }
 
 /// The pattern that a name is, if it is one.

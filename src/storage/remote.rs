@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a URL leads to.
+#[derive(Clone)]
 pub struct Store {
     /// The objects.
     pub objects: Arc<dyn ObjectStore>,
@@ -30,6 +31,7 @@ pub struct Store {
 }
 
 /// How a store is read.
+#[derive(Clone)]
 pub struct RemoteSettings {
     /// For how long a listing is taken as it is; None: for ever.
     pub refresh: Option<Duration>,

@@ -30,4 +30,4 @@ pub use node::{
     Attributes, Directory, Entry, File, Freshness, Link, Listing, Node, NodeType, OpenFile, Piece, Stat,
 };
 pub use permissions::Permissions;
-pub use root::{OWN_DIRECTORY, Options, Tree, is_object};
+pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};

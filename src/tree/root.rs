@@ -165,11 +165,13 @@ impl Tree {
 
 /// Whether there is an array or a group at `path` itself.
 pub fn is_object(path: &Path) -> bool {
-    let stats: Arc<Stats> = Arc::default();
-    let Ok(storage) = LocalStorage::new(path, false, stats.clone()) else {
-        return false;
-    };
-    let engine = Engine::new(Arc::new(storage), 1, Vec::new(), stats);
+    let storage = LocalStorage::new(path, false, Arc::default());
+    storage.is_ok_and(|storage| is_object_in(Arc::new(storage)))
+}
+
+/// Whether there is an array or a group at the root of `storage`.
+pub fn is_object_in(storage: Arc<dyn Storage>) -> bool {
+    let engine = Engine::new(storage, 1, Vec::new(), Arc::default());
     matches!(
         classify(&engine, Path::new("")),
         Ok(ObjectKind::Array | ObjectKind::Group)

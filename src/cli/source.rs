@@ -1,0 +1,365 @@
+//! How SOURCE is found and opened: a directory of this machine, or a prefix of an object store.
+
+use super::{Failure, paths, show_path, stale};
+use crate::check;
+use crate::error::{Error, ErrorKind};
+use crate::format::MAX_VERSION;
+#[cfg(feature = "remote")]
+use crate::stats::Stats;
+use crate::storage::location::Location;
+#[cfg(feature = "remote")]
+use crate::storage::{
+    Storage,
+    disk_cache::DiskCache,
+    remote::{RemoteSettings, RemoteStorage, Store},
+    store::{self, StoreOptions},
+};
+#[cfg(feature = "remote")]
+use crate::tree::is_object_in;
+use crate::tree::{Options, Tree};
+#[cfg(feature = "remote")]
+use clap::Args;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+#[cfg(feature = "remote")]
+use std::time::Duration;
+
+/// How a source in an object store is opened. Credentials are never arguments: `ps` shows those.
+#[cfg(feature = "remote")]
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Object stores")]
+pub(super) struct RemoteArgs {
+    /// Read without credentials, as from a public bucket
+    #[arg(long)]
+    anonymous: bool,
+    /// The profile of AWS whose keys, region and endpoint are used [default: AWS_PROFILE]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Where the store answers, for stores that speak the language of S3, GCS or Azure
+    #[arg(long, value_name = "URL", value_parser = parse_endpoint)]
+    endpoint_url: Option<String>,
+    /// The region of an S3 bucket [default: AWS_REGION, the profile's, or asked for]
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
+    /// Pay for what is read from an S3 bucket whose owner does not
+    #[arg(long)]
+    requester_pays: bool,
+    /// Ask for BUCKET.HOST/KEY instead of HOST/BUCKET/KEY
+    #[arg(long)]
+    virtual_hosted_style: bool,
+    /// Certificates in PEM that are trusted beside those of the system
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
+    /// For how long a listing is taken as it is; 0: for ever
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    refresh: u32,
+    /// Keep what was fetched in DIR, for other mounts and later ones
+    #[arg(long, value_name = "DIR")]
+    disk_cache: Option<PathBuf>,
+    /// Bound of what is kept in DIR, with a suffix as for --cache-size
+    #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = super::options::parse_size)]
+    disk_cache_size: u64,
+    /// Whether all users may use the credentials: a umask of the mount.
+    #[arg(skip)]
+    pub(super) shared: bool,
+}
+
+/// An endpoint, which may hold no secret.
+#[cfg(feature = "remote")]
+fn parse_endpoint(text: &str) -> Result<String, String> {
+    let is_url = text.starts_with("http://") || text.starts_with("https://");
+    match is_url && !text.contains(['@', '?']) {
+        true => Ok(text.trim_end_matches('/').to_owned()),
+        false => Err("give http://HOST or https://HOST, without a user or a query".to_owned()),
+    }
+}
+
+/// How SOURCE is opened.
+#[derive(Debug)]
+pub(super) struct OpenOptions {
+    pub(super) tree: Options,
+    #[cfg(feature = "remote")]
+    pub(super) remote: RemoteArgs,
+}
+
+impl OpenOptions {
+    /// The same without a bound on exports, for who reads one from its first byte to its last.
+    pub(super) fn without_bounds(mut self) -> Self {
+        self.tree = self.tree.without_bounds();
+        self
+    }
+}
+
+/// What SOURCE is: the absolute path of a local one, which may be a `file://` URI, without symbolic links.
+pub(super) fn check_source(source: &OsStr) -> Result<Location, Failure> {
+    let path = match Location::parse(source).map_err(|error| Failure::new(error.to_string()))? {
+        Location::Local(path) => path,
+        remote => return Ok(remote),
+    };
+    let path = paths::or_here(&path);
+    // The path of a dead mount can be resolved: only a look at it tells.
+    let checked = fs::canonicalize(path).and_then(|path| fs::metadata(&path).map(|_| path));
+    checked.map(Location::Local).map_err(|error| {
+        let name = show_path(path);
+        Failure::new(match error.raw_os_error() {
+            Some(libc::ENOENT) => format!("{name}: no such file or directory"),
+            Some(libc::ENOTCONN) => stale(path),
+            _ => format!("{name}: {error}"),
+        })
+    })
+}
+
+/// Opens SOURCE, or says why not.
+pub(super) fn open_tree(source: &Location, options: &OpenOptions) -> Result<Tree, Failure> {
+    match source {
+        Location::Local(path) => {
+            let tree = guarded(|| Tree::open(path, &options.tree)).map_err(|error| refused(path, &error))?;
+            if tree.is_bare() == Some(true) {
+                log::warn!(
+                    "{}: there is no array or group in it, at any depth",
+                    show_path(path)
+                );
+            }
+            Ok(tree)
+        }
+        Location::Remote(url) => open_remote(url, options),
+    }
+}
+
+/// Checks SOURCE, as [`check::check`] does.
+pub(super) fn check_tree(
+    source: &Location,
+    open_options: &OpenOptions,
+    options: &check::Options,
+    report: check::Report,
+    tally: Arc<check::Tally>,
+) -> crate::Result<Vec<PathBuf>> {
+    match source {
+        Location::Local(path) => check::check(path, options, report, tally),
+        #[cfg(feature = "remote")]
+        Location::Remote(url) => {
+            let Listed { url, storage, stats } = open_options.remote.open(url)?;
+            check::check_over(storage, url.into(), stats, options, report, tally)
+        }
+        #[cfg(not(feature = "remote"))]
+        Location::Remote(_) => {
+            let _ = open_options;
+            Err(without_stores())
+        }
+    }
+}
+
+/// Turns a panic into an error.
+fn guarded<T>(open: impl FnOnce() -> crate::Result<T>) -> crate::Result<T> {
+    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|panic| {
+        let message = crate::fuse::panic_message(&*panic);
+        Err(Error::new(
+            ErrorKind::Internal,
+            format!("internal error: {message}"),
+        ))
+    })
+}
+
+/// Why SOURCE could not be opened.
+fn refused(source: &Path, error: &Error) -> Failure {
+    let place = match error.file() {
+        // The error says the rest of the place itself.
+        Some(file) if Path::new(file).starts_with(source) => String::new(),
+        _ => format!("{}: ", show_path(source)),
+    };
+    Failure::new(match error.kind() {
+        ErrorKind::NotFound if !Location::is_remote(source.as_os_str()) => {
+            format!("{}: no such file or directory", show_path(source))
+        }
+        ErrorKind::UnsupportedVersion => {
+            format!("{place}{error}; this program reads TileDB format versions 1 to {MAX_VERSION}")
+        }
+        _ => format!("{place}{error}"),
+    })
+}
+
+/// Why nothing is read from object stores.
+#[cfg(not(feature = "remote"))]
+fn without_stores() -> Error {
+    Error::unsupported("this program was built without object stores (the feature `remote`)")
+}
+
+#[cfg(not(feature = "remote"))]
+fn open_remote(url: &str, _: &OpenOptions) -> Result<Tree, Failure> {
+    Err(refused(Path::new(url), &without_stores()))
+}
+
+/// What is refused as a whole has no part that is there.
+#[cfg(not(feature = "remote"))]
+pub(super) fn open_within(
+    url: &str,
+    options: &OpenOptions,
+) -> Result<(Tree, String, Vec<OsString>), Failure> {
+    open_remote(url, options).map(|tree| (tree, url.to_owned(), Vec::new()))
+}
+
+/// Opens `url` itself.
+#[cfg(feature = "remote")]
+fn open_remote(url: &str, options: &OpenOptions) -> Result<Tree, Failure> {
+    let opened = guarded(|| options.remote.open(url)?.tree(options));
+    opened.map_err(|error| refused(Path::new(url), &error))
+}
+
+/// Opens the part of `url` that there are keys below. Gives that part, and the names behind it, which can only be in
+/// its tree; none where the whole is there, or what is there is no array or group either.
+#[cfg(feature = "remote")]
+pub(super) fn open_within(
+    url: &str,
+    options: &OpenOptions,
+) -> Result<(Tree, String, Vec<OsString>), Failure> {
+    let (mut part, mut names) = (url.to_owned(), Vec::new());
+    let opened = guarded(|| {
+        // No key is looked for below a pattern.
+        while paths::is_pattern(last_of(&part)) && shorten(&mut part, &mut names) {}
+        let mut store = options.remote.store(&part)?;
+        loop {
+            match store.list() {
+                Ok(opened) => {
+                    let first: Option<&OsString> = names.last();
+                    let fits = first.is_none_or(|name| paths::is_pattern(&name.to_string_lossy()));
+                    if !fits && !is_object_in(opened.storage.clone()) {
+                        break;
+                    }
+                    names.reverse();
+                    return opened.tree(options);
+                }
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Err(_) => {}
+            }
+            if !shorten(&mut part, &mut names) {
+                break;
+            }
+            store.shorten(&part);
+        }
+        Err(Error::not_found("not found: no key is below it"))
+    });
+    let tree = opened.map_err(|error| refused(Path::new(url), &error))?;
+    Ok((tree, part, names))
+}
+
+#[cfg(feature = "remote")]
+fn last_of(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or_default()
+}
+
+/// Moves the last component of a URL to `names`; not its bucket.
+#[cfg(feature = "remote")]
+fn shorten(part: &mut String, names: &mut Vec<OsString>) -> bool {
+    let start = part.find("://").map_or(0, |at| at.saturating_add(3));
+    let Some((rest, last)) = part.get(start..).and_then(|rest| rest.rsplit_once('/')) else {
+        return false;
+    };
+    names.push(last.into());
+    let length = start.saturating_add(rest.len());
+    part.truncate(length);
+    true
+}
+
+/// A prefix of a store, which may hold nothing.
+#[cfg(feature = "remote")]
+struct Remote {
+    store: Store,
+    settings: RemoteSettings,
+}
+
+/// A prefix that holds something.
+#[cfg(feature = "remote")]
+struct Listed {
+    url: String,
+    storage: Arc<dyn Storage>,
+    stats: Arc<Stats>,
+}
+
+#[cfg(feature = "remote")]
+impl RemoteArgs {
+    /// The store that `url` leads to.
+    fn store(&self, url: &str) -> crate::Result<Remote> {
+        let stats: Arc<Stats> = Arc::default();
+        let disk_cache = self.disk_cache.as_ref().map(|directory| {
+            let opened = DiskCache::open(directory, self.disk_cache_size);
+            opened.map_err(|error| Error::io(&error).in_file(directory.display()))
+        });
+        let settings = RemoteSettings {
+            refresh: (self.refresh > 0).then(|| Duration::from_secs(self.refresh.into())),
+            disk_cache: disk_cache.transpose()?.map(Arc::new),
+            stats: stats.clone(),
+        };
+        let options = StoreOptions {
+            anonymous: self.anonymous,
+            profile: self.profile.clone(),
+            endpoint_url: self.endpoint_url.clone(),
+            region: self.region.clone(),
+            requester_pays: self.requester_pays,
+            virtual_hosted_style: self.virtual_hosted_style,
+            ca_bundle: self.ca_bundle.clone(),
+        };
+        let mut store = store::open(url, &options, stats)?;
+        store.unsigned |= self.shared;
+        Ok(Remote { store, settings })
+    }
+
+    fn open(&self, url: &str) -> crate::Result<Listed> {
+        self.store(url)?.list()
+    }
+}
+
+#[cfg(feature = "remote")]
+impl Remote {
+    fn list(&self) -> crate::Result<Listed> {
+        Ok(Listed {
+            url: self.store.url.clone(),
+            storage: RemoteStorage::open(self.store.clone(), self.settings.clone())?,
+            stats: self.settings.stats.clone(),
+        })
+    }
+
+    /// Goes up by one component, to `url`.
+    fn shorten(&mut self, url: &str) {
+        let prefix = self.store.prefix.as_ref();
+        let above = prefix.rsplit_once('/').map_or("", |(above, _)| above);
+        // A part of what is a key is one.
+        if let Ok(above) = object_store::path::Path::parse(above) {
+            self.store.prefix = above;
+        }
+        self.store.url = url.to_owned();
+    }
+}
+
+#[cfg(feature = "remote")]
+impl Listed {
+    fn tree(self, options: &OpenOptions) -> crate::Result<Tree> {
+        Tree::over(self.storage, PathBuf::from(self.url), &options.tree, self.stats)
+    }
+}
+
+#[cfg(all(test, feature = "remote"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shortened_down_to_its_bucket() {
+        let (mut part, mut names) = ("s3://b/a/x y/z".to_owned(), Vec::new());
+        let mut parts = Vec::new();
+        while shorten(&mut part, &mut names) {
+            parts.push(part.clone());
+        }
+        assert_eq!(parts, ["s3://b/a/x y", "s3://b/a", "s3://b"]);
+        assert_eq!(names, ["z", "x y", "a"]);
+    }
+
+    #[test]
+    fn endpoints_hold_no_secret() {
+        assert_eq!(parse_endpoint("http://h:1/").unwrap(), "http://h:1");
+        for text in ["h:1", "ftp://h", "https://k:s@h", "https://h?k=s"] {
+            assert!(parse_endpoint(text).is_err(), "{text}");
+        }
+    }
+}
