@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from
-//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`]). The columns of a
+//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`], [`asker`]). The columns of a
 //! fragment go from `array` to `layout` directly.
 //!
 //! | module | knows | must not know |
@@ -137,6 +137,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod array;
+pub mod asker;
 pub mod calendar;
 pub mod check;
 #[cfg(feature = "mount")]

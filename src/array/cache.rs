@@ -14,6 +14,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::chunk::ChunkIndex;
 use crate::stats::Stats;
+use crate::storage::Budget;
 use lru::LruCache;
 use std::any::Any;
 use std::collections::HashMap;
@@ -466,6 +467,20 @@ impl ChunkCache {
         {
             self.stats.cache_evictions.add(1);
         }
+    }
+}
+
+impl Budget for ChunkCache {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn take(&self, bytes: u64) {
+        std::mem::forget(self.borrow(bytes));
+    }
+
+    fn give_back(&self, bytes: u64) {
+        drop(Borrowed { cache: self, bytes });
     }
 }
 

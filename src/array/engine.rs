@@ -32,7 +32,7 @@ pub struct Engine {
     /// The files.
     pub storage: Arc<dyn Storage>,
     /// Decoded chunks.
-    pub cache: ChunkCache,
+    pub cache: Arc<ChunkCache>,
     /// Counters.
     pub stats: Arc<Stats>,
     /// What takes long just now.
@@ -57,9 +57,11 @@ impl Engine {
         stats: Arc<Stats>,
     ) -> Self {
         let files = Arc::new(KeptFiles::new(storage, stats.clone()));
+        let cache = Arc::new(ChunkCache::new(cache_size, stats.clone()));
+        files.share(cache.clone());
         Engine {
             storage: files.clone(),
-            cache: ChunkCache::new(cache_size, stats.clone()),
+            cache,
             stats,
             work: Work::default(),
             keys,

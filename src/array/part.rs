@@ -21,6 +21,9 @@ thread_local! {
     static STORED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// Tiles of at most this many bytes as stored are read as a whole where the storage fetches them.
+const FETCHED_WHOLE: u64 = 4 << 20;
+
 /// Above this much, the room for stored chunks is given back.
 const STORED_KEPT: usize = 1 << 20;
 
@@ -100,6 +103,10 @@ impl PartFile {
             chunk: Key::INDEX,
         };
         let item = self.engine.cache.get(key, estimate, Keep::Staying, || {
+            // Where each read is a request, the walk from chunk to chunk would be many.
+            if extent.end - extent.start <= FETCHED_WHOLE {
+                self.blob.will_read(extent.clone());
+            }
             let index = ChunkIndex::read(&*self.blob, extent.start, extent.end, size)
                 .map_err(|e| self.place(tile, e))?;
             self.engine.stats.tiles_opened.add(1);

@@ -6,12 +6,12 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::read_generic_tile_within;
 use crate::format::predecessor::Predecessor;
 use crate::format::schema::Schema;
-use crate::storage::Blob;
+use crate::storage::{Blob, TRUSTED};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The file in the array's directory that held its schema before version 10.
 pub const LEGACY_SCHEMA: &str = "__array_schema.tdb";
@@ -22,9 +22,6 @@ pub const SCHEMA_DIRECTORY: &str = "__schema";
 /// The most bytes of a schema, unfiltered: those of 100,000 attributes. It is in memory as long as the array
 /// is.
 const MAX_SCHEMA: u64 = 4 << 20;
-
-/// How long a schema is taken as it is, without a look at its file.
-const TRUSTED: Duration = Duration::from_millis(100);
 
 /// A schema, and the state of the file that it was parsed from: an array may be deleted and created anew.
 struct Known {

@@ -3,17 +3,11 @@
 use super::engine::Engine;
 use super::time::now;
 use crate::error::{ErrorKind, Result};
+use crate::storage::TRUSTED;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How long what was read is taken as it is, without a look at the directories.
-const TRUSTED: Duration = Duration::from_millis(100);
-
-/// Directories that changed this recently may change again without their modification time showing it, in
-/// milliseconds.
-const RACY: u64 = 2000;
+use std::time::Instant;
 
 /// A value that follows from some directories of the source.
 pub struct Watched<T> {
@@ -63,7 +57,10 @@ impl<T> Watched<T> {
         *known = Some(Known {
             value: value.clone(),
             stamp,
-            settled: newest.saturating_add(RACY) < read_at,
+            settled: engine.storage.racy_for().is_none_or(|racy| {
+                let racy = u64::try_from(racy.as_millis()).unwrap_or(u64::MAX);
+                newest.saturating_add(racy) < read_at
+            }),
             checked,
         });
         Ok(value)
@@ -89,6 +86,7 @@ impl<T> Watched<T> {
 
     /// The state of the directories, and the newest of their modification times.
     fn stamp(&self, engine: &Engine) -> Result<(Stamp, u64)> {
+        engine.storage.will_list(&self.directories);
         let first = self.directories.first().map(PathBuf::as_path);
         let mut newest = 0;
         let mut look = |path: &Path| match engine.storage.metadata(path) {

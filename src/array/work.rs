@@ -1,10 +1,9 @@
 //! What takes long just now, for those who wait for it, and only as long as somebody does.
 
 use super::time::now;
+use crate::asker::{asker, is_killed};
 use crate::error::{Error, ErrorKind, Result};
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -14,23 +13,6 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether somebody still waits, in milliseconds.
 const LOOK: u64 = 100;
-
-thread_local! {
-    static ASKER: Cell<u32> = const { Cell::new(0) };
-}
-
-/// The thread that this one works for, by its number in the system; 0 where nobody is known.
-pub fn asker() -> u32 {
-    ASKER.get()
-}
-
-/// Works for the thread `asker`.
-pub fn asked_by<T>(asker: u32, work: impl FnOnce() -> T) -> T {
-    let before = ASKER.replace(asker);
-    let result = work();
-    ASKER.set(before);
-    result
-}
 
 /// Who waits, by what they wait for.
 type Askers = Arc<Mutex<HashMap<u64, Vec<u32>>>>;
@@ -80,20 +62,6 @@ impl Job {
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
-}
-
-/// Whether a thread has been killed, and only waits for an answer before it ends. The kernel lets it wait,
-/// without a word to us: it tells who asks for its signals.
-fn is_killed(thread: u32) -> bool {
-    if thread == 0 {
-        return false;
-    }
-    let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
-        return true;
-    };
-    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
-    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    pending.is_some_and(|mask| mask >> (libc::SIGKILL - 1) & 1 == 1)
 }
 
 impl Drop for Job {
@@ -176,6 +144,7 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asker::asked_by;
 
     #[test]
     fn what_takes_long_is_shown_until_it_is_done() {

@@ -34,6 +34,7 @@ impl Reporter {
     pub(super) fn inside(&self, path: &str, error: &Error) -> Errno {
         self.report(path, error);
         match error.errno() {
+            errno if error.kind() == ErrorKind::Abandoned => Errno::from_i32(errno),
             libc::ENOENT | libc::ENOTDIR | libc::EINVAL | libc::EINTR | libc::EAGAIN => Errno::EIO,
             // It is the source's connection that is broken; of this mount it would say that nobody serves it.
             libc::ENOTCONN | libc::ECONNABORTED => Errno::EIO,

@@ -6,7 +6,7 @@ use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use super::scheduling;
-use crate::array::work::asked_by;
+use crate::asker::asked_by;
 use crate::tree::{Node, NodeType};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,

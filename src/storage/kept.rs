@@ -1,6 +1,6 @@
 //! A source some of whose files are kept open.
 
-use super::{Audience, Blob, DirEntry, Metadata, Storage, Want};
+use super::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use lru::LruCache;
@@ -124,6 +124,22 @@ impl Storage for KeptFiles {
 
     fn audience(&self, path: &Path, want: Want) -> Audience {
         self.inner.audience(path, want)
+    }
+
+    fn racy_for(&self) -> Option<Duration> {
+        self.inner.racy_for()
+    }
+
+    fn will_list(&self, directories: &[PathBuf]) {
+        self.inner.will_list(directories);
+    }
+
+    fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
+        self.inner.will_read_tails(files, bytes);
+    }
+
+    fn share(&self, budget: Arc<dyn Budget>) {
+        self.inner.share(budget);
     }
 }
 

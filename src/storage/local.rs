@@ -178,6 +178,7 @@ impl Storage for LocalStorage {
             entry_type,
             len: metadata.len(),
             mtime: u64::try_from(milliseconds).unwrap_or(0),
+            identity: version(&metadata).0,
             version: version(&metadata),
         })
     }

@@ -8,7 +8,11 @@ pub mod audience;
 mod aws_profile;
 #[cfg(feature = "remote")]
 pub mod disk_cache;
+#[cfg(feature = "remote")]
+mod flight;
 mod kept;
+#[cfg(feature = "remote")]
+mod listing_cache;
 mod local;
 pub mod location;
 mod memory;
@@ -16,12 +20,16 @@ mod permissions;
 #[cfg(feature = "remote")]
 pub mod remote;
 #[cfg(feature = "remote")]
+mod remote_blob;
+#[cfg(feature = "remote")]
 pub mod remote_http;
 #[cfg(feature = "remote")]
 mod runtime;
 #[cfg(feature = "remote")]
 pub mod store;
 mod tail;
+#[cfg(all(test, feature = "remote"))]
+pub(crate) mod testing;
 pub use audience::{Audience, Want};
 pub use kept::KeptFiles;
 pub use local::LocalStorage;
@@ -30,8 +38,10 @@ pub use tail::Tail;
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a path of the source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +71,26 @@ pub struct Metadata {
     pub len: u64,
     /// Modification time in milliseconds since the Unix epoch.
     pub mtime: u64,
+    /// Names the file or directory, whatever path leads to it.
+    pub identity: u64,
     /// Differs between two states of a path whose content differs, as far as the backend can tell.
     pub version: (u64, u64, u64),
+}
+
+/// For how long what was found of a source is taken as it is, without another look. A storage may answer that
+/// look from what it knows.
+pub const TRUSTED: Duration = Duration::from_millis(100);
+
+/// Memory with a bound, in which a storage counts what it holds.
+pub trait Budget: Send + Sync {
+    /// The bound in bytes.
+    fn capacity(&self) -> u64;
+
+    /// Counts `bytes` more bytes, for which others may lose their place.
+    fn take(&self, bytes: u64);
+
+    /// Counts `bytes` bytes less.
+    fn give_back(&self, bytes: u64);
 }
 
 /// A source of files.
@@ -98,6 +126,27 @@ pub trait Storage: Send + Sync {
         let (_, _) = (path, want);
         Audience::nobody()
     }
+
+    /// For how long after its modification time a directory may change again without its version showing it;
+    /// None where every change shows.
+    fn racy_for(&self) -> Option<Duration> {
+        Some(Duration::from_secs(2))
+    }
+
+    /// These directories will be looked at soon, those that there are.
+    fn will_list(&self, directories: &[PathBuf]) {
+        let _ = directories;
+    }
+
+    /// The last `bytes` bytes of these files will be read soon.
+    fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
+        let (_, _) = (files, bytes);
+    }
+
+    /// Has bytes that are held for later reads count in `budget`.
+    fn share(&self, budget: Arc<dyn Budget>) {
+        let _ = budget;
+    }
 }
 
 /// An open file of the source: immutable bytes at offsets.
@@ -107,6 +156,11 @@ pub trait Blob: Send + Sync {
 
     /// Fills `out` with the bytes at `offset`. `Truncated` when the file ends before.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
+
+    /// These bytes will be read soon.
+    fn will_read(&self, range: Range<u64>) {
+        let _ = range;
+    }
 
     /// The path as messages should show it.
     fn display(&self) -> &str;

@@ -1,6 +1,7 @@
 //! Permissions of local files: mode bits, POSIX access control lists, and those of every directory on the
 //! way.
 
+use super::TRUSTED;
 use super::audience::{Audience, Classes, Want};
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
@@ -9,10 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How long what was found is taken as it is.
-const TRUSTED: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// Paths remembered.
 const REMEMBERED: usize = 1 << 16;

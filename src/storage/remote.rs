@@ -1,14 +1,34 @@
 //! Objects of a store as a source.
+//!
+//! What is asked of names, lengths and times is answered from listings ([`super::listing_cache`]); bytes are
+//! fetched by ranges ([`super::remote_blob`]). Whoever asks waits in their own thread for what tasks of one
+//! runtime do.
+//!
+//! | the store says | error |
+//! |---|---|
+//! | 404 of a key | `NotFound`, and the listing that had it is forgotten |
+//! | 401, 403, and 400 for credentials that are over | `Io(EACCES)` |
+//! | 412; ETag or length other than listed | `Corrupt`, and the listing is forgotten |
+//! | 408, 429, 5xx, connection lost, body cut | tried again for 30 s ([`retries`]), then `Io(EIO)` |
+//! | another range than asked for, 301, all else | `Io(EIO)` |
 
-use super::Storage;
 use super::disk_cache::DiskCache;
+use super::listing_cache::{Child, File, ListingCache, Object, Page, join};
+use super::remote_blob::{Fetcher, RemoteBlob, RemoteFile};
 use super::remote_http::Failures;
-use crate::error::Result;
+use super::runtime::runtime;
+use super::{Audience, Blob, Budget, DirEntry, EntryType, Metadata, Storage, Want};
+use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
-use object_store::list::PaginatedListStore;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as Key;
-use object_store::{ClientOptions, ObjectStore, RetryConfig};
-use std::sync::Arc;
+use object_store::{ClientOptions, ListResult, ObjectMeta, ObjectStore, RetryConfig};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// What a URL leads to.
@@ -41,18 +61,7 @@ pub struct RemoteSettings {
     pub stats: Arc<Stats>,
 }
 
-/// A source in an object store.
-pub struct RemoteStorage {}
-
-impl RemoteStorage {
-    /// The source that `store` leads to. Lists it: `NotFound` where nothing is there.
-    pub fn open(store: Store, settings: RemoteSettings) -> Result<Arc<dyn Storage>> {
-        let (_, _) = (store, settings);
-        Err(crate::error::Error::unsupported("to come"))
-    }
-}
-
-/// How often what failed is tried again: 100 ms and more in between, 30 s in all.
+/// How often what failed is tried again: after 100 ms and more, for 30 s in all.
 pub fn retries() -> RetryConfig {
     let mut retries = RetryConfig {
         max_retries: 12,
@@ -71,3 +80,333 @@ pub fn client_options() -> ClientOptions {
         .with_read_timeout(Duration::from_secs(15))
         .with_connect_timeout(Duration::from_secs(5))
 }
+
+/// What of an error of the store is told of, without what that says of the request.
+pub(super) fn convert(error: object_store::Error) -> Error {
+    use object_store::Error as E;
+    const OVER: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "InvalidToken"];
+    let refused = |what: &str| Error::new(ErrorKind::Io(libc::EACCES), what);
+    match &error {
+        E::NotFound { .. } => Error::not_found("the store has no such object"),
+        E::PermissionDenied { .. } => refused(
+            "the store refuses these credentials (403): others are needed, or none (`-o anonymous`) where it is public",
+        ),
+        E::Unauthenticated { .. } => refused("the store wants credentials (401)"),
+        E::Precondition { .. } | E::NotModified { .. } => changed(),
+        E::InvalidPath { source } => Error::unsupported(format!("a key that is no path: {source}")),
+        _ => {
+            let text = chain(&error);
+            if OVER.iter().any(|over| text.contains(over)) {
+                return refused("the credentials for the store have expired");
+            }
+            Error::new(ErrorKind::Io(libc::EIO), text)
+        }
+    }
+}
+
+/// What has changed since it was opened.
+pub(super) fn changed() -> Error {
+    Error::corrupt("the file has changed since it was opened")
+}
+
+/// An error and its causes, each said once.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Milliseconds since the Unix epoch; 0 before it.
+fn milliseconds(object: &ObjectMeta) -> u64 {
+    u64::try_from(object.last_modified.timestamp_millis()).unwrap_or(0)
+}
+
+/// The listings of a store, page by page.
+pub(super) struct Pages {
+    objects: Arc<dyn ObjectStore>,
+    pages: Option<Arc<dyn PaginatedListStore>>,
+    prefix: Key,
+    /// At most so many requests at once.
+    most: tokio::sync::Semaphore,
+}
+
+/// Listings, and reads of little, that are under way at once.
+const MOST_LITTLE: usize = 64;
+
+impl Pages {
+    pub(super) fn new(store: &Store) -> Self {
+        Pages {
+            objects: store.objects.clone(),
+            pages: store.pages.clone(),
+            prefix: store.prefix.clone(),
+            most: tokio::sync::Semaphore::new(MOST_LITTLE),
+        }
+    }
+
+    /// The key of `path`, or the prefix of what is below it.
+    fn key(&self, path: &str) -> String {
+        join(self.prefix.as_ref(), path).trim_end_matches('/').to_owned()
+    }
+
+    /// A page of all that is below the directory `path` (empty: of everything), however deep, in byte order.
+    /// None where the store has no such listing.
+    pub(super) async fn flat(&self, path: &str, next: Option<String>) -> Result<Option<Page>> {
+        match &self.pages {
+            Some(pages) => self.page(&**pages, path, next, false).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A page of the names in the directory `path`.
+    pub(super) async fn names(&self, path: &str, next: Option<String>) -> Result<Page> {
+        if let Some(pages) = &self.pages {
+            return self.page(&**pages, path, next, true).await;
+        }
+        let _permit = self.most.acquire().await;
+        let key = Key::parse(self.key(path)).map_err(|e| convert(e.into()))?;
+        match self.objects.list_with_delimiter(Some(&key)).await {
+            Ok(listed) => Ok(self.shown(listed, None)),
+            // A store with directories knows that there is none.
+            Err(object_store::Error::NotFound { .. }) => Ok(Page::default()),
+            Err(e) => Err(convert(e)),
+        }
+    }
+
+    async fn page(
+        &self,
+        pages: &dyn PaginatedListStore,
+        path: &str,
+        next: Option<String>,
+        names: bool,
+    ) -> Result<Page> {
+        let _permit = self.most.acquire().await;
+        let key = self.key(path);
+        let prefix = (!key.is_empty()).then(|| format!("{key}/"));
+        let options = PaginatedListOptions {
+            delimiter: names.then_some("/".into()),
+            page_token: next,
+            ..PaginatedListOptions::default()
+        };
+        let listed = pages
+            .list_paginated(prefix.as_deref(), options)
+            .await
+            .map_err(convert)?;
+        Ok(self.shown(listed.result, listed.page_token))
+    }
+
+    fn shown(&self, listed: ListResult, next: Option<String>) -> Page {
+        let prefix = self.prefix.as_ref();
+        let below = |key: &Key| match prefix {
+            "" => Some(key.to_string()),
+            _ => Some(key.as_ref().strip_prefix(prefix)?.strip_prefix('/')?.to_owned()),
+        };
+        let objects = listed.objects.into_iter().filter_map(|object| {
+            Some(Object {
+                path: below(&object.location)?,
+                len: object.size,
+                mtime: milliseconds(&object),
+                etag: object.e_tag,
+            })
+        });
+        Page {
+            objects: objects.collect(),
+            directories: listed.common_prefixes.iter().filter_map(below).collect(),
+            next,
+        }
+    }
+}
+
+/// A source in an object store.
+pub struct RemoteStorage {
+    listings: Arc<ListingCache>,
+    fetcher: Arc<Fetcher>,
+    prefix: Key,
+    url: String,
+    unsigned: bool,
+    /// Those that somebody holds, by path.
+    files: Mutex<HashMap<String, Weak<RemoteFile>>>,
+}
+
+impl Drop for RemoteStorage {
+    fn drop(&mut self) {
+        self.fetcher.clear();
+    }
+}
+
+impl RemoteStorage {
+    /// The source that `store` leads to. Lists it: `NotFound` where nothing is there.
+    pub fn open(store: Store, settings: RemoteSettings) -> Result<Arc<dyn Storage>> {
+        let runtime = runtime()?.handle();
+        let pages = Arc::new(Pages::new(&store));
+        let listings = Arc::new(ListingCache::new(pages, runtime.clone(), settings.refresh));
+        let fetcher = Fetcher::new(
+            store.objects,
+            runtime.clone(),
+            listings.clone(),
+            settings.disk_cache,
+            settings.stats,
+        );
+        let storage = RemoteStorage {
+            listings,
+            fetcher: Arc::new(fetcher),
+            prefix: store.prefix,
+            url: store.url,
+            unsigned: store.unsigned,
+            files: Mutex::default(),
+        };
+        storage.first_look(store.open_until, &store.failures)?;
+        Ok(Arc::new(storage))
+    }
+
+    /// Lists the top, which must be done by `until`.
+    fn first_look(&self, until: Instant, failures: &Failures) -> Result<()> {
+        let (sender, answer) = channel();
+        let listings = self.listings.clone();
+        thread::spawn(move || sender.send(listings.directory("").map(drop)));
+        let left = until.saturating_duration_since(Instant::now());
+        answer.recv_timeout(left).unwrap_or_else(|_| {
+            let cause = failures.last();
+            let cause = cause.unwrap_or_else(|| "the store does not answer".to_owned());
+            Err(Error::new(ErrorKind::Io(libc::EIO), cause))
+        })
+    }
+
+    /// What the listing has at `path`; None where there is nothing.
+    fn find(&self, path: &Path) -> Result<Child> {
+        let missing = || Error::not_found("no such file or directory");
+        let path = text(path).ok_or_else(missing)?;
+        match path {
+            "" => Ok(Child::Directory),
+            _ => self.listings.child(path)?.ok_or_else(missing),
+        }
+    }
+
+    fn place(&self, path: &Path) -> impl Fn(Error) -> Error {
+        let display = self.display(path);
+        move |e| e.in_file(&display)
+    }
+
+    /// The file at `path`, which the listing has as `listed`.
+    fn file(&self, path: &str, listed: Arc<File>) -> Result<Arc<RemoteFile>> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = files.get(path).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|known| known.is_of(&listed)) {
+            return Ok(known);
+        }
+        let key = Key::parse(join(self.prefix.as_ref(), path)).map_err(|e| convert(e.into()))?;
+        if files.len().is_power_of_two() {
+            files.retain(|_, file| file.strong_count() > 0);
+        }
+        let url = join(&self.url, path);
+        let file = Arc::new(RemoteFile::new(
+            self.fetcher.clone(),
+            path.to_owned(),
+            key,
+            url,
+            listed,
+        ));
+        files.insert(path.to_owned(), Arc::downgrade(&file));
+        Ok(file)
+    }
+}
+
+/// A path as a listing has it; None for what no key can be.
+fn text(path: &Path) -> Option<&str> {
+    path.to_str().map(|path| path.trim_end_matches('/'))
+}
+
+impl Storage for RemoteStorage {
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        let place = self.place(path);
+        let missing = || Error::not_found("no such directory");
+        let directory = text(path).ok_or_else(missing).map_err(&place)?;
+        let directory = self.listings.directory(directory).map_err(&place)?;
+        let directory = directory.ok_or_else(missing).map_err(&place)?;
+        let entries = directory.children.iter().map(|(name, child)| DirEntry {
+            name: OsString::from(&**name),
+            entry_type: match child {
+                Child::File(_) => EntryType::File,
+                Child::Directory => EntryType::Directory,
+            },
+            linked: false,
+        });
+        Ok(entries.collect())
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        let place = self.place(path);
+        match self.find(path).map_err(&place)? {
+            Child::File(file) => Ok(file.metadata()),
+            Child::Directory => {
+                let directory = self.listings.directory(text(path).unwrap_or_default());
+                let directory = directory.map_err(&place)?;
+                let missing = || place(Error::not_found("no such file or directory"));
+                directory
+                    .map(|directory| directory.metadata())
+                    .ok_or_else(missing)
+            }
+        }
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+        let place = self.place(path);
+        match self.find(path).map_err(&place)? {
+            Child::File(listed) => {
+                let file = self
+                    .file(text(path).unwrap_or_default(), listed)
+                    .map_err(&place)?;
+                Ok(Arc::new(RemoteBlob::new(file, self.display(path))))
+            }
+            Child::Directory => Err(place(Error::corrupt("not a regular file"))),
+        }
+    }
+
+    fn display(&self, path: &Path) -> String {
+        match path.as_os_str().is_empty() {
+            true => self.url.clone(),
+            false => path.display().to_string(),
+        }
+    }
+
+    fn audience(&self, _: &Path, _: Want) -> Audience {
+        match self.unsigned {
+            true => Audience::everybody(),
+            false => Audience::nobody(),
+        }
+    }
+
+    fn racy_for(&self) -> Option<Duration> {
+        None
+    }
+
+    fn will_list(&self, directories: &[PathBuf]) {
+        let paths = directories.iter().filter_map(|path| text(path));
+        self.listings.will_list(paths);
+    }
+
+    fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
+        for path in files.iter().filter_map(|path| text(path)) {
+            // What cannot be hinted at tells why when it is read.
+            let Some(listed) = self.listings.peek(path) else {
+                continue;
+            };
+            if let Ok(file) = self.file(path, listed) {
+                file.will_read_tail(bytes);
+            }
+        }
+    }
+
+    fn share(&self, budget: Arc<dyn Budget>) {
+        self.fetcher.share(budget);
+    }
+}
+
+#[cfg(test)]
+mod tests;

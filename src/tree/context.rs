@@ -115,7 +115,7 @@ impl Context {
     /// The node for the directory at `path` of the source; None where it is one of `above`.
     pub fn object(self: &Arc<Self>, path: &Path, above: &Ancestors) -> Result<Option<Node>> {
         let metadata = self.engine.storage.metadata(path)?;
-        let Some(above) = above.with(metadata.version.0) else {
+        let Some(above) = above.with(metadata.identity) else {
             log::info!(
                 "{}: passed over: it contains itself",
                 self.engine.storage.display(path)

@@ -1,6 +1,6 @@
 //! Work that is the same for many parts of a view, done by several threads.
 
-use crate::array::work;
+use crate::asker;
 use crate::error::{Error, ErrorKind};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -62,14 +62,14 @@ where
         }
         Ok(done)
     };
-    let (threads, asker) = (threads(), work::asker());
+    let (threads, asker) = (threads(), asker::asker());
     let mut all = scope(|scope| {
         let helpers: Vec<_> = (1..count.min(threads))
             .map_while(|_| Permit::take())
             .filter_map(|permit| {
                 let help = || {
                     let _permit = permit;
-                    work::asked_by(asker, run)
+                    asker::asked_by(asker, run)
                 };
                 Builder::new().name("view".into()).spawn_scoped(scope, help).ok()
             })

@@ -1,0 +1,154 @@
+//! Work on the network that several threads wait for, and of which each may give up waiting.
+
+use crate::asker::{asker, is_interrupted};
+use crate::error::{Error, ErrorKind, Result};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// How often a thread that waits looks whether it still should.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A result that is on its way.
+pub(super) struct Flight<T> {
+    state: Mutex<State<T>>,
+    done: Condvar,
+}
+
+struct State<T> {
+    result: Option<Result<T>>,
+    /// Threads that wait for it.
+    waiting: usize,
+    /// Ends the work; none where it goes on although nobody waits.
+    task: Option<AbortHandle>,
+}
+
+impl<T: Clone> Flight<T> {
+    /// One that has just begun.
+    pub(super) fn new() -> Self {
+        Flight {
+            state: Mutex::new(State {
+                result: None,
+                waiting: 0,
+                task: None,
+            }),
+            done: Condvar::new(),
+        }
+    }
+
+    /// One that has arrived.
+    pub(super) fn arrived(value: T) -> Self {
+        let flight = Flight::new();
+        flight.finish(Ok(value));
+        flight
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `task` be ended once all who waited have given up.
+    pub(super) fn ends_with_the_last(&self, task: AbortHandle) {
+        self.state().task = Some(task);
+    }
+
+    /// Gives the result to all who wait, and to those who come later.
+    pub(super) fn finish(&self, result: Result<T>) {
+        self.state().result.get_or_insert(result);
+        self.done.notify_all();
+    }
+
+    /// Waits for the result. `Abandoned` where whoever this thread works for has a signal to handle; and for
+    /// all others where the last one who waited gave up, and `given_up` was called.
+    pub(super) fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
+        let asker = asker();
+        let mut state = self.state();
+        state.waiting += 1;
+        let result = loop {
+            if let Some(result) = &state.result {
+                break result.clone();
+            }
+            let (locked, waited) = self
+                .done
+                .wait_timeout(state, LOOK)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = locked;
+            if waited.timed_out() && asker != 0 && state.result.is_none() {
+                drop(state);
+                let interrupted = is_interrupted(asker);
+                state = self.state();
+                if interrupted && state.result.is_none() {
+                    break Err(abandoned());
+                }
+            }
+        };
+        state.waiting = state.waiting.saturating_sub(1);
+        if state.waiting == 0
+            && state.result.is_none()
+            && let Some(task) = state.task.take()
+        {
+            state.result = Some(Err(abandoned()));
+            drop(state);
+            task.abort();
+            given_up();
+            self.done.notify_all();
+        }
+        result
+    }
+}
+
+fn abandoned() -> Error {
+    Error::new(ErrorKind::Abandoned, "nobody waits for it any more")
+}
+
+/// Whether `error` means that others gave up, not this thread: then it is to be tried again.
+pub(super) fn is_of_others(error: &Error) -> bool {
+    error.kind() == ErrorKind::Abandoned && !is_interrupted(asker())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn all_who_wait_get_the_result_and_those_who_come_later() {
+        let flight = Arc::new(Flight::new());
+        let waiting: Vec<_> = (0..3)
+            .map(|_| flight.clone())
+            .map(|flight| std::thread::spawn(move || flight.wait(|| ())))
+            .collect();
+        flight.finish(Ok(7));
+        for thread in waiting {
+            assert_eq!(thread.join().unwrap().unwrap(), 7);
+        }
+        assert_eq!(flight.wait(|| ()).unwrap(), 7);
+    }
+
+    #[test]
+    fn the_last_who_gives_up_ends_the_work() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .unwrap();
+        let flight: Flight<u8> = Flight::new();
+        let task = runtime.spawn(async { tokio::time::sleep(Duration::from_secs(1000)).await });
+        flight.ends_with_the_last(task.abort_handle());
+        // A process that has ended and was waited for is nobody.
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let given_up = AtomicBool::new(false);
+        let error = crate::asker::asked_by(ended.id(), || {
+            flight
+                .wait(|| given_up.store(true, Ordering::Relaxed))
+                .unwrap_err()
+        });
+        assert_eq!(error.errno(), libc::EINTR);
+        assert!(given_up.load(Ordering::Relaxed));
+        assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+        // Who comes now is not interrupted, and knows that it was others.
+        assert!(is_of_others(&flight.wait(|| ()).unwrap_err()));
+    }
+}

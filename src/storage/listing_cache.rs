@@ -1,0 +1,525 @@
+//! What is known of the names in an object store, until when, and how more becomes known.
+//!
+//! A prefix is listed flat as long as that is cheap: one page of a thousand keys tells all that is below it,
+//! with lengths, times and ETags. Where there is more, the names in the directory itself are listed, and each
+//! directory in it when somebody asks for it; but a directory with few keys for each name in it is listed flat
+//! to its end, for the sake of the lengths.
+
+use super::flight::{Flight, is_of_others};
+use super::remote::Pages;
+use super::{EntryType, Metadata};
+use crate::error::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Keys for each name in a directory up to which it is listed flat although one page does not do.
+const FLAT: usize = 8;
+
+/// An object, as a listing has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Object {
+    /// Its path below the source, with slashes.
+    pub(super) path: String,
+    pub(super) len: u64,
+    /// Milliseconds since the Unix epoch.
+    pub(super) mtime: u64,
+    pub(super) etag: Option<String>,
+}
+
+/// What a page of a listing has.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) objects: Vec<Object>,
+    /// Paths of the directories, where these are listed.
+    pub(super) directories: Vec<String>,
+    /// Asks for the next page, where there is one.
+    pub(super) next: Option<String>,
+}
+
+/// What a name in a directory is.
+#[derive(Debug, Clone)]
+pub(super) enum Child {
+    File(Arc<File>),
+    Directory,
+}
+
+/// A file of the source.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) len: u64,
+    pub(super) mtime: u64,
+    pub(super) etag: Option<String>,
+    /// Path, length, and ETag or time.
+    pub(super) version: (u64, u64, u64),
+}
+
+impl File {
+    pub(super) fn metadata(&self) -> Metadata {
+        Metadata {
+            entry_type: EntryType::File,
+            len: self.len,
+            mtime: self.mtime,
+            identity: self.version.0,
+            version: self.version,
+        }
+    }
+}
+
+/// The names in a directory.
+pub(super) struct Directory {
+    /// In byte order.
+    pub(super) children: BTreeMap<Box<str>, Child>,
+    identity: u64,
+    /// A hash over names, lengths and ETags.
+    version: u64,
+    mtime: u64,
+    /// By which listing they are known.
+    listing: Arc<Listing>,
+}
+
+impl Directory {
+    pub(super) fn metadata(&self) -> Metadata {
+        Metadata {
+            entry_type: EntryType::Directory,
+            len: 0,
+            mtime: self.mtime,
+            identity: self.identity,
+            version: (self.identity, self.version, 0),
+        }
+    }
+
+    /// Whether nothing is there any more: a store has no empty directories.
+    fn is_gone(&self) -> bool {
+        self.children.is_empty()
+    }
+}
+
+/// A listing that was made.
+struct Listing {
+    /// Of what directory.
+    path: String,
+    /// Whether it went on below that.
+    depth: Depth,
+    made: Instant,
+    /// It is known to be out of date.
+    forgotten: AtomicBool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// Not known yet: whatever a first page says.
+    Unknown,
+    /// All that is below.
+    Flat,
+    /// Only the names in the directory.
+    Names,
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A directory of which the names come in one after the other.
+#[derive(Default)]
+struct Growing {
+    children: BTreeMap<Box<str>, Child>,
+    /// The newest of all objects below it.
+    mtime: u64,
+}
+
+/// Directories made of the keys of a flat listing.
+struct Tree {
+    /// Without a slash at its end.
+    root: String,
+    directories: HashMap<String, Growing>,
+}
+
+/// `path` as parent and last component.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// `name` in the directory `path`.
+pub(super) fn join(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        _ => format!("{path}/{name}"),
+    }
+}
+
+/// Whether `path` is `above` or lies below it.
+fn is_within(path: &str, above: &str) -> bool {
+    above.is_empty()
+        || path
+            .strip_prefix(above)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Tree {
+    fn new(root: &str) -> Tree {
+        Tree {
+            root: root.to_owned(),
+            directories: HashMap::from([(root.to_owned(), Growing::default())]),
+        }
+    }
+
+    fn directory(&mut self, path: &str) -> &mut Growing {
+        if !self.directories.contains_key(path) {
+            let (parent, name) = split(path);
+            // A directory wins over a file of its name, which is a marker of no bytes.
+            self.directory(parent)
+                .children
+                .insert(name.into(), Child::Directory);
+        }
+        self.directories.entry(path.to_owned()).or_default()
+    }
+
+    fn add(&mut self, page: Page) {
+        for object in page.objects {
+            // The marker of the directory itself comes as an object of its name.
+            if object.path == self.root || !is_within(&object.path, &self.root) {
+                continue;
+            }
+            let (parent, name) = split(&object.path);
+            let version = (
+                hash(&object.path),
+                object.len,
+                object.etag.as_ref().map_or(object.mtime, hash),
+            );
+            let file = Child::File(Arc::new(File {
+                len: object.len,
+                mtime: object.mtime,
+                etag: object.etag,
+                version,
+            }));
+            let directory = self.directory(parent);
+            directory.mtime = directory.mtime.max(object.mtime);
+            directory.children.entry(name.into()).or_insert(file);
+        }
+        for path in page.directories {
+            if path != self.root && is_within(&path, &self.root) {
+                let (parent, name) = split(&path);
+                self.directory(parent)
+                    .children
+                    .insert(name.into(), Child::Directory);
+            }
+        }
+    }
+
+    /// Those within `root` as of `listing`.
+    fn finish(self, listing: &Arc<Listing>) -> impl Iterator<Item = (String, Arc<Directory>)> {
+        let mut mtimes: HashMap<String, u64> = HashMap::new();
+        for (path, directory) in &self.directories {
+            let mut above = path.as_str();
+            loop {
+                let newest = mtimes.entry(above.to_owned()).or_default();
+                *newest = (*newest).max(directory.mtime);
+                if above == self.root || above.is_empty() {
+                    break;
+                }
+                above = split(above).0;
+            }
+        }
+        self.directories.into_iter().map(move |(path, directory)| {
+            let mut hasher = DefaultHasher::new();
+            for (name, child) in &directory.children {
+                name.hash(&mut hasher);
+                match child {
+                    Child::File(file) => file.version.hash(&mut hasher),
+                    Child::Directory => 0_u8.hash(&mut hasher),
+                }
+            }
+            let made = Directory {
+                identity: hash(&path),
+                version: hasher.finish(),
+                mtime: mtimes.get(&path).copied().unwrap_or(0),
+                children: directory.children,
+                listing: listing.clone(),
+            };
+            (path, Arc::new(made))
+        })
+    }
+}
+
+/// What is known.
+pub(super) struct ListingCache {
+    pages: Arc<Pages>,
+    runtime: tokio::runtime::Handle,
+    refresh: Option<Duration>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By path.
+    directories: HashMap<String, Arc<Directory>>,
+    /// By path.
+    under_way: HashMap<String, Arc<Flight<()>>>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the state says of a directory.
+enum Known {
+    Here(Arc<Directory>),
+    Absent,
+    /// This is to be listed first.
+    Unknown(String, Depth),
+}
+
+impl ListingCache {
+    /// Nothing is known; what becomes known of `pages` holds for `refresh`, or for ever.
+    pub(super) fn new(pages: Arc<Pages>, runtime: tokio::runtime::Handle, refresh: Option<Duration>) -> Self {
+        ListingCache {
+            pages,
+            runtime,
+            refresh,
+            state: Arc::default(),
+        }
+    }
+
+    fn is_fresh(&self, directory: &Directory) -> bool {
+        let listing = &directory.listing;
+        !listing.forgotten.load(Ordering::Relaxed)
+            && self
+                .refresh
+                .is_none_or(|refresh| listing.made.elapsed() < refresh)
+    }
+
+    fn known(&self, state: &State, path: &str) -> Known {
+        if let Some(known) = state.directories.get(path) {
+            if !self.is_fresh(known) {
+                return Known::Unknown(known.listing.path.clone(), known.listing.depth);
+            }
+            return match known.is_gone() && !path.is_empty() {
+                true => Known::Absent,
+                false => Known::Here(known.clone()),
+            };
+        }
+        if path.is_empty() {
+            return Known::Unknown(String::new(), Depth::Unknown);
+        }
+        let (parent, name) = split(path);
+        match self.known(state, parent) {
+            Known::Here(parent) => match parent.children.get(name) {
+                Some(Child::Directory) => Known::Unknown(path.to_owned(), Depth::Unknown),
+                Some(Child::File(_)) | None => Known::Absent,
+            },
+            other => other,
+        }
+    }
+
+    /// The directory at `path`; None where there is none.
+    pub(super) fn directory(&self, path: &str) -> Result<Option<Arc<Directory>>> {
+        loop {
+            let flight = {
+                let mut state = lock(&self.state);
+                match self.known(&state, path) {
+                    Known::Here(directory) => return Ok(Some(directory)),
+                    Known::Absent => return Ok(None),
+                    Known::Unknown(path, depth) => self.load(&mut state, path, depth),
+                }
+            };
+            match flight.wait(|| ()) {
+                Err(e) if is_of_others(&e) => {}
+                result => result?,
+            }
+        }
+    }
+
+    /// What is at `path`, which is not the source itself.
+    pub(super) fn child(&self, path: &str) -> Result<Option<Child>> {
+        let (parent, name) = split(path);
+        let directory = self.directory(parent)?;
+        Ok(directory.and_then(|directory| directory.children.get(name).cloned()))
+    }
+
+    /// What is known of the file at `path` without a request, however old that is; None where nothing is.
+    pub(super) fn peek(&self, path: &str) -> Option<Arc<File>> {
+        let (parent, name) = split(path);
+        match lock(&self.state).directories.get(parent)?.children.get(name)? {
+            Child::File(file) => Some(file.clone()),
+            Child::Directory => None,
+        }
+    }
+
+    /// Begins to list those of `paths` that are not known, where it is known that they exist.
+    pub(super) fn will_list<'p>(&self, paths: impl Iterator<Item = &'p str>) {
+        let mut state = lock(&self.state);
+        for path in paths {
+            if let Known::Unknown(path, depth) = self.known(&state, path) {
+                self.load(&mut state, path, depth);
+            }
+        }
+    }
+
+    /// Has what lies at `path` be listed anew when it is asked for next.
+    pub(super) fn forget(&self, path: &str) {
+        let state = lock(&self.state);
+        let mut above = path;
+        loop {
+            if let Some(directory) = state.directories.get(above) {
+                directory.listing.forgotten.store(true, Ordering::Relaxed);
+                return;
+            }
+            if above.is_empty() {
+                return;
+            }
+            above = split(above).0;
+        }
+    }
+
+    /// Begins to list `path`, unless somebody does.
+    fn load(&self, state: &mut State, path: String, depth: Depth) -> Arc<Flight<()>> {
+        if let Some(flight) = state.under_way.get(&path) {
+            return flight.clone();
+        }
+        let flight = Arc::new(Flight::new());
+        state.under_way.insert(path.clone(), flight.clone());
+        let (pages, shared, done) = (self.pages.clone(), self.state.clone(), flight.clone());
+        self.runtime.spawn(async move {
+            let made = Instant::now();
+            let result = list(&pages, &path, depth).await;
+            let mut state = lock(&shared);
+            state.under_way.remove(&path);
+            let result = result.and_then(|listed| state.take(&path, made, listed));
+            drop(state);
+            done.finish(result);
+        });
+        flight
+    }
+}
+
+/// What was listed at once.
+struct Listed {
+    /// The directory, in the depth given.
+    tree: Tree,
+    depth: Depth,
+    /// Directories in it of which all is known besides.
+    complete: Vec<Tree>,
+}
+
+impl State {
+    fn take(&mut self, path: &str, made: Instant, listed: Listed) -> Result<()> {
+        let empty = |tree: &Tree| tree.directories.values().all(|d| d.children.is_empty());
+        if path.is_empty() && empty(&listed.tree) {
+            return Err(match self.directories.is_empty() {
+                true => Error::not_found("not found: there is no key below it"),
+                false => Error::new(ErrorKind::Io(libc::EIO), "nothing is left of the source"),
+            });
+        }
+        // What the listing before it said of directories below.
+        self.directories
+            .retain(|below, directory| below == path || directory.listing.path != path);
+        let depths = listed.complete.into_iter().map(|tree| (tree, Depth::Flat));
+        for (tree, depth) in depths.chain([(listed.tree, listed.depth)]) {
+            let listing = Arc::new(Listing {
+                path: tree.root.clone(),
+                depth,
+                made,
+                forgotten: AtomicBool::new(false),
+            });
+            match depth {
+                Depth::Flat => self.directories.extend(tree.finish(&listing)),
+                _ => {
+                    let root = tree.root.clone();
+                    let own = tree.finish(&listing).filter(|(path, _)| *path == root);
+                    self.directories.extend(own);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lists the directory `path`.
+async fn list(pages: &Pages, path: &str, depth: Depth) -> Result<Listed> {
+    let mut complete = Vec::new();
+    if depth != Depth::Names {
+        match pages.flat(path, None).await {
+            Ok(Some(first)) => {
+                let (flat, some) = split_page(path, &first);
+                if first.next.is_none() || flat {
+                    return list_flat(pages, path, first).await;
+                }
+                complete = some;
+            }
+            Ok(None) => {}
+            // One key that no path can name spoils a whole page: it may be out of the way of the names.
+            Err(e) if e.kind() == ErrorKind::Unsupported => log::info!("{path:?}: listed by name: {e}"),
+            Err(e) => return Err(e),
+        }
+    }
+    let mut tree = Tree::new(path);
+    let mut next = None;
+    loop {
+        let mut page = pages.names(path, next).await?;
+        next = page.next.take();
+        tree.add(page);
+        if next.is_none() {
+            return Ok(Listed {
+                tree,
+                depth: Depth::Names,
+                complete,
+            });
+        }
+    }
+}
+
+async fn list_flat(pages: &Pages, path: &str, first: Page) -> Result<Listed> {
+    let mut tree = Tree::new(path);
+    let mut page = first;
+    loop {
+        let next = page.next.take();
+        tree.add(page);
+        let Some(next) = next else {
+            return Ok(Listed {
+                tree,
+                depth: Depth::Flat,
+                complete: Vec::new(),
+            });
+        };
+        page = pages.flat(path, Some(next)).await?.unwrap_or_default();
+    }
+}
+
+/// Whether a directory with this first page is to be listed flat to its end; and the directories in it that the
+/// page has whole.
+fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
+    let mut trees: BTreeMap<&str, Tree> = BTreeMap::new();
+    let mut names = 0_usize;
+    let mut last = "";
+    for object in &page.objects {
+        let below = match path {
+            "" => Some(object.path.as_str()),
+            _ => object
+                .path
+                .strip_prefix(path)
+                .and_then(|rest| rest.strip_prefix('/')),
+        };
+        let Some(below) = below else { continue };
+        let name = below.split('/').next().unwrap_or_default();
+        if name != last {
+            names += 1;
+            last = name;
+        }
+        if below.contains('/') {
+            let tree = trees.entry(name).or_insert_with(|| Tree::new(&join(path, name)));
+            tree.add(Page {
+                objects: vec![object.clone()],
+                ..Page::default()
+            });
+        }
+    }
+    // The page may end in the midst of the last one.
+    trees.remove(last);
+    let flat = page.objects.len() <= names.saturating_mul(FLAT);
+    (flat, trees.into_values().collect())
+}

@@ -1,0 +1,707 @@
+//! Bytes of objects: what is fetched, in which ranges, and for how long it is kept.
+//!
+//! A file is pieces that do not overlap, each fetched by one request. A read takes what it wants from the pieces
+//! that are there or on their way, and has the rest fetched: nothing is fetched twice at a time, whoever reads.
+//! Who reads on where a read ended gets a window ahead, which grows as long as that goes on.
+
+use super::disk_cache::{DiskCache, PART, PartKey};
+use super::flight::{Flight, is_of_others};
+use super::listing_cache::{File, ListingCache};
+use super::remote::{changed, convert};
+use super::{Blob, Budget};
+use crate::error::{Error, ErrorKind, Result};
+use crate::stats::Stats;
+use bytes::Bytes;
+use lru::LruCache;
+use object_store::path::Path as Key;
+use object_store::{GetOptions, GetRange, ObjectStore};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// The least that is fetched where more is likely to be wanted around it, and the most that is little.
+const LEAST: u64 = 64 * KIB;
+
+/// Bytes of a request while somebody reads on and on.
+const PART_AHEAD: u64 = 8 * MIB;
+
+/// The first window, and the largest.
+const FIRST_WINDOW: u64 = MIB;
+const LAST_WINDOW: u64 = 64 * MIB;
+
+/// Who reads on in a window may be this far behind or ahead of where they were: the requests of one reader
+/// arrive out of order.
+const BEHIND: u64 = MIB;
+const AHEAD: u64 = 16 * MIB;
+
+/// Sequences that are told apart in one file.
+const SEQUENCES: usize = 16;
+
+/// Requests for many bytes, and for few, that are under way at once.
+const MOST_LARGE: usize = 16;
+const MOST_LITTLE: usize = 64;
+
+/// What is kept of pieces where nobody has told of a cache that they count in.
+const KEPT: u64 = 64 * MIB;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fetches ranges of the objects of one store.
+pub(super) struct Fetcher {
+    objects: Arc<dyn ObjectStore>,
+    runtime: Handle,
+    listings: Arc<ListingCache>,
+    disk: Option<Arc<DiskCache>>,
+    stats: Arc<Stats>,
+    pool: Arc<Pool>,
+    large: Semaphore,
+    little: Semaphore,
+    files: AtomicU64,
+}
+
+impl Fetcher {
+    pub(super) fn new(
+        objects: Arc<dyn ObjectStore>,
+        runtime: Handle,
+        listings: Arc<ListingCache>,
+        disk: Option<Arc<DiskCache>>,
+        stats: Arc<Stats>,
+    ) -> Self {
+        Fetcher {
+            objects,
+            runtime,
+            listings,
+            disk,
+            stats,
+            pool: Arc::new(Pool {
+                state: Mutex::new(PoolState {
+                    budget: None,
+                    most: KEPT,
+                    bytes: 0,
+                    kept: LruCache::unbounded(),
+                }),
+            }),
+            large: Semaphore::new(MOST_LARGE),
+            little: Semaphore::new(MOST_LITTLE),
+            files: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts pieces in `budget` from now on.
+    pub(super) fn share(&self, budget: Arc<dyn Budget>) {
+        let mut state = lock(&self.pool.state);
+        state.most = budget.capacity() / 2;
+        budget.take(state.bytes);
+        state.budget = Some(budget);
+    }
+
+    /// Lets go of all pieces that nobody reads.
+    pub(super) fn clear(&self) {
+        let kept = std::mem::replace(&mut lock(&self.pool.state).kept, LruCache::unbounded());
+        drop(kept);
+    }
+}
+
+/// The memory of all pieces.
+struct Pool {
+    state: Mutex<PoolState>,
+}
+
+struct PoolState {
+    budget: Option<Arc<dyn Budget>>,
+    /// The most bytes.
+    most: u64,
+    bytes: u64,
+    /// Pieces that are there, by the number of their file and where they start.
+    kept: LruCache<(u64, u64), Kept>,
+}
+
+struct Kept {
+    file: Arc<RemoteFile>,
+    bytes: u64,
+    /// Whether somebody has read all of it.
+    read: bool,
+}
+
+/// A piece that has lost its place.
+type Victim = (Arc<RemoteFile>, u64);
+
+impl PoolState {
+    fn give_back(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(budget) = &self.budget {
+            budget.give_back(bytes);
+        }
+    }
+}
+
+impl Pool {
+    /// Room for `bytes` more, for which older pieces lose theirs; if it is only for what may be wanted, none
+    /// that was not read does, and there may be no room.
+    fn reserve(self: &Arc<Self>, bytes: u64, wanted: bool, victims: &mut Vec<Victim>) -> Option<Room> {
+        let mut state = lock(&self.state);
+        while state.bytes.saturating_add(bytes) > state.most {
+            let Some((_, oldest)) = state.kept.peek_lru() else {
+                break;
+            };
+            if !wanted && !oldest.read {
+                break;
+            }
+            if let Some(((_, start), kept)) = state.kept.pop_lru() {
+                state.give_back(kept.bytes);
+                victims.push((kept.file, start));
+            }
+        }
+        if !wanted && state.bytes.saturating_add(bytes) > state.most {
+            return None;
+        }
+        state.bytes = state.bytes.saturating_add(bytes);
+        if let Some(budget) = &state.budget {
+            budget.take(bytes);
+        }
+        Some(Room {
+            pool: self.clone(),
+            bytes,
+        })
+    }
+
+    fn keep(&self, file: &Arc<RemoteFile>, start: u64, mut room: Room) {
+        let kept = Kept {
+            file: file.clone(),
+            bytes: std::mem::take(&mut room.bytes),
+            read: false,
+        };
+        lock(&self.state).kept.put((file.number, start), kept);
+    }
+
+    /// Notes that a piece is used; that all of it was read, says `read`.
+    fn used(&self, key: (u64, u64), read: bool) {
+        let mut state = lock(&self.state);
+        if let Some(kept) = state.kept.get_mut(&key) {
+            kept.read |= read;
+            // What was decoded is kept decoded. Little pieces hold more than what was asked for.
+            if kept.read && kept.bytes > LEAST {
+                state.kept.demote(&key);
+            }
+        }
+    }
+}
+
+/// Room that a piece on its way takes.
+struct Room {
+    pool: Arc<Pool>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            lock(&self.pool.state).give_back(self.bytes);
+        }
+    }
+}
+
+struct Piece {
+    end: u64,
+    bytes: Arc<Flight<Bytes>>,
+    /// While it is on its way.
+    room: Option<Room>,
+    /// How far it has been read.
+    read: u64,
+}
+
+/// Somebody who reads on and on.
+struct Sequence {
+    /// Where the next read is expected.
+    next: u64,
+    /// Up to where it is fetched.
+    frontier: u64,
+    /// How much ahead; 0 before the second read.
+    window: u64,
+}
+
+#[derive(Default)]
+struct Pieces {
+    /// By their first byte. They do not overlap.
+    pieces: BTreeMap<u64, Piece>,
+    /// Those used last first.
+    sequences: VecDeque<Sequence>,
+}
+
+impl Pieces {
+    /// The parts of `range` that no piece has.
+    fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        let mut at = range.start;
+        let before = self.pieces.range(..=range.start).next_back();
+        let inside = self
+            .pieces
+            .range(range.start.saturating_add(1)..range.end.max(range.start + 1));
+        for (&start, piece) in before.into_iter().chain(inside) {
+            if start > at {
+                gaps.push(at..start.min(range.end));
+            }
+            at = at.max(piece.end);
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        gaps
+    }
+
+    /// Notes that `range` is read: up to where the rest is worth fetching too, and the window for that.
+    fn advance(&mut self, range: &Range<u64>, most: u64) -> u64 {
+        let goes_on = |sequence: &Sequence| match sequence.window {
+            0 => (sequence.next..=sequence.next + LEAST).contains(&range.start),
+            _ => {
+                range.start.saturating_add(BEHIND) >= sequence.next
+                    && range.start <= sequence.frontier.saturating_add(AHEAD.min(sequence.window))
+            }
+        };
+        let Some(at) = self.sequences.iter().position(goes_on) else {
+            self.sequences.truncate(SEQUENCES - 1);
+            self.sequences.push_front(Sequence {
+                next: range.end,
+                frontier: range.end,
+                window: 0,
+            });
+            return range.end;
+        };
+        let Some(mut sequence) = self.sequences.remove(at) else {
+            return range.end;
+        };
+        sequence.next = sequence.next.max(range.end);
+        sequence.frontier = sequence.frontier.max(sequence.next);
+        let left = sequence.frontier - sequence.next;
+        let wanted = if sequence.window == 0 || left < sequence.window / 2 {
+            sequence.window = sequence
+                .window
+                .saturating_mul(2)
+                .clamp(FIRST_WINDOW, most.max(FIRST_WINDOW));
+            sequence.next.saturating_add(sequence.window)
+        } else {
+            range.end
+        };
+        self.sequences.push_front(sequence);
+        wanted
+    }
+
+    /// Notes that the sequence that went on last is fetched up to `frontier`.
+    fn fetched(&mut self, frontier: u64) {
+        if let Some(sequence) = self.sequences.front_mut() {
+            sequence.frontier = sequence.frontier.max(frontier);
+        }
+    }
+}
+
+/// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for what is wanted soon, so that
+/// it comes early, and larger ones for the rest.
+fn cut(gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
+    let mut parts = Vec::new();
+    let mut at = gap.start;
+    let first = wanted.max(at.saturating_add(MIB)).min(gap.end);
+    // Two requests cost more than a little more of one.
+    let first = match gap.end - first < MIB {
+        true => gap.end,
+        false => first,
+    };
+    let mut end = first.min(at.saturating_add(PART_AHEAD));
+    while at < gap.end {
+        parts.push(at..end);
+        at = end;
+        end = gap.end.min(at.saturating_add(PART_AHEAD));
+        if gap.end.saturating_sub(end) < MIB {
+            end = gap.end;
+        }
+    }
+    parts
+}
+
+/// An object in one state. All who have it open share it, and with it what was fetched.
+pub(super) struct RemoteFile {
+    fetcher: Arc<Fetcher>,
+    number: u64,
+    /// Below the source.
+    path: String,
+    key: Key,
+    url: String,
+    listed: Arc<File>,
+    changed: AtomicBool,
+    /// ETag and time of the first answer, where the listing has no ETag that the store could compare.
+    seen: Mutex<Option<(Option<String>, i64)>>,
+    pieces: Mutex<Pieces>,
+}
+
+/// An ETag for comparison: some listings leave out the quotes.
+fn bare(etag: &str) -> &str {
+    etag.trim_matches('"')
+}
+
+/// Whether the store can compare with it.
+fn is_strong(etag: &&str) -> bool {
+    !etag.starts_with("W/") && !etag.is_empty()
+}
+
+impl RemoteFile {
+    pub(super) fn new(fetcher: Arc<Fetcher>, path: String, key: Key, url: String, listed: Arc<File>) -> Self {
+        RemoteFile {
+            number: fetcher.files.fetch_add(1, Ordering::Relaxed),
+            fetcher,
+            path,
+            key,
+            url,
+            listed,
+            changed: AtomicBool::new(false),
+            seen: Mutex::default(),
+            pieces: Mutex::default(),
+        }
+    }
+
+    pub(super) fn version(&self) -> (u64, u64, u64) {
+        self.listed.version
+    }
+
+    /// Whether it is the file that a listing has as `listed`, and has not been seen to change.
+    pub(super) fn is_of(&self, listed: &File) -> bool {
+        self.version() == listed.version && !self.changed.load(Ordering::Relaxed)
+    }
+
+    /// Its last `bytes` bytes will be read soon.
+    pub(super) fn will_read_tail(self: &Arc<Self>, bytes: u64) {
+        let len = self.listed.len;
+        if len > 0 {
+            self.want(len.saturating_sub(bytes)..len, true);
+        }
+    }
+
+    /// Has `range` fetched, as far as it is not. More around it is where it is likely to be wanted: if it is not
+    /// `exact`, and for who reads on and on.
+    fn want(self: &Arc<Self>, range: Range<u64>, exact: bool) {
+        let len = self.listed.len;
+        let mut wanted = range.start..range.end.min(len);
+        if len <= LEAST / 4 {
+            wanted = 0..len;
+        } else if !exact && wanted.end - wanted.start < LEAST {
+            wanted = match len - wanted.start <= LEAST {
+                true => len - LEAST.min(len)..len,
+                false => wanted.start..wanted.start + LEAST,
+            };
+        }
+        if self.fetcher.disk.is_some() {
+            let end = wanted.end.div_ceil(PART).saturating_mul(PART);
+            wanted = wanted.start / PART * PART..end.min(len);
+            self.take_from_disk(&wanted);
+        }
+        let mut victims = Vec::new();
+        let mut begun = Vec::new();
+        let mut pieces = lock(&self.pieces);
+        let most = (lock(&self.fetcher.pool.state).most / 2).min(LAST_WINDOW);
+        let ahead = pieces.advance(&range, most).min(len);
+        let ahead = match self.fetcher.disk {
+            // Parts of the disk's are stored whole.
+            Some(_) => ahead.div_ceil(PART).saturating_mul(PART).min(len),
+            None => ahead,
+        };
+        let all = wanted.start..wanted.end.max(ahead);
+        let mut frontier = all.end;
+        'gaps: for gap in pieces.gaps(&all) {
+            for part in cut(gap, wanted.end) {
+                let now = part.start < wanted.end;
+                let bytes = part.end - part.start;
+                let Some(room) = self.fetcher.pool.reserve(bytes, now, &mut victims) else {
+                    frontier = part.start;
+                    break 'gaps;
+                };
+                let flight = Arc::new(Flight::new());
+                let piece = Piece {
+                    end: part.end,
+                    bytes: flight.clone(),
+                    room: Some(room),
+                    read: part.start,
+                };
+                pieces.pieces.insert(part.start, piece);
+                begun.push((part, flight, now));
+            }
+        }
+        pieces.fetched(frontier);
+        drop(pieces);
+        for (part, flight, now) in begun {
+            let (file, landing) = (self.clone(), flight.clone());
+            let task = self.fetcher.runtime.spawn(async move {
+                let result = file.fetch(part.clone()).await;
+                file.land(part.start, &landing, result);
+            });
+            if now {
+                flight.ends_with_the_last(task.abort_handle());
+            }
+        }
+        for (file, start) in victims {
+            file.drop_piece(start);
+        }
+    }
+
+    /// Puts what the disk has of `range`, whole parts, in place.
+    fn take_from_disk(self: &Arc<Self>, range: &Range<u64>) {
+        let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) else {
+            return;
+        };
+        for part in range.start / PART..range.end.div_ceil(PART) {
+            let whole = part * PART..(part + 1).saturating_mul(PART).min(self.listed.len);
+            if lock(&self.pieces).gaps(&whole) != [whole.clone()] {
+                continue;
+            }
+            let key = PartKey {
+                url: &self.url,
+                etag,
+                part,
+            };
+            let Some(bytes) = disk.get(&key) else { continue };
+            if bytes.len() as u64 != whole.end - whole.start {
+                continue;
+            }
+            let mut victims = Vec::new();
+            let mut pieces = lock(&self.pieces);
+            if pieces.gaps(&whole) == [whole.clone()]
+                && let Some(room) = self
+                    .fetcher
+                    .pool
+                    .reserve(whole.end - whole.start, true, &mut victims)
+            {
+                let piece = Piece {
+                    end: whole.end,
+                    bytes: Arc::new(Flight::arrived(bytes)),
+                    room: None,
+                    read: whole.start,
+                };
+                pieces.pieces.insert(whole.start, piece);
+                self.fetcher.pool.keep(self, whole.start, room);
+            }
+            drop(pieces);
+            for (file, start) in victims {
+                file.drop_piece(start);
+            }
+        }
+    }
+
+    /// Fetches `range`, which is not empty.
+    async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
+        let bytes = range.end - range.start;
+        let most = match bytes > 4 * LEAST {
+            true => &self.fetcher.large,
+            false => &self.fetcher.little,
+        };
+        let _permit = most.acquire().await;
+        let etag = self.listed.etag.as_deref().filter(is_strong);
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: etag.map(str::to_owned),
+            ..GetOptions::default()
+        };
+        let answer = self.fetcher.objects.get_opts(&self.key, options).await;
+        let answer = answer.map_err(convert)?;
+        let meta = &answer.meta;
+        let same = match (etag, meta.e_tag.as_deref()) {
+            (Some(listed), Some(found)) => bare(listed) == bare(found),
+            _ => {
+                let found = (meta.e_tag.clone(), meta.last_modified.timestamp_millis());
+                *lock(&self.seen).get_or_insert_with(|| found.clone()) == found
+            }
+        };
+        if !same || meta.size != self.listed.len {
+            return Err(changed());
+        }
+        let found = answer.bytes().await.map_err(convert)?;
+        self.fetcher.stats.bytes_fetched.add(found.len() as u64);
+        if found.len() as u64 != bytes {
+            return Err(Error::new(
+                ErrorKind::Io(libc::EIO),
+                format!("{} bytes came where {bytes} were asked for", found.len()),
+            ));
+        }
+        self.store_on_disk(range.start, &found);
+        Ok(found)
+    }
+
+    /// Keeps the whole parts in what was fetched from `start` on.
+    fn store_on_disk(&self, start: u64, bytes: &Bytes) {
+        let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) else {
+            return;
+        };
+        let (disk, etag, url) = (disk.clone(), etag.clone(), self.url.clone());
+        let (bytes, len) = (bytes.clone(), self.listed.len);
+        tokio::task::spawn_blocking(move || {
+            let end = start.saturating_add(bytes.len() as u64);
+            for part in start.div_ceil(PART)..end.div_ceil(PART) {
+                let whole = part * PART..(part + 1).saturating_mul(PART).min(len);
+                let place = (whole.start - start) as usize..(whole.end.saturating_sub(start)) as usize;
+                if let Some(bytes) = bytes.get(place) {
+                    let key = PartKey {
+                        url: &url,
+                        etag: &etag,
+                        part,
+                    };
+                    disk.put(&key, bytes);
+                }
+            }
+        });
+    }
+
+    /// Puts what was fetched into its place, or takes that away.
+    fn land(self: &Arc<Self>, start: u64, flight: &Arc<Flight<Bytes>>, result: Result<Bytes>) {
+        let mut pieces = lock(&self.pieces);
+        let own = pieces.pieces.get_mut(&start);
+        if let Some(piece) = own.filter(|piece| Arc::ptr_eq(&piece.bytes, flight)) {
+            match (&result, piece.room.take()) {
+                (Ok(_), Some(room)) => self.fetcher.pool.keep(self, start, room),
+                _ => {
+                    pieces.pieces.remove(&start);
+                }
+            }
+        }
+        drop(pieces);
+        if let Err(e) = &result {
+            match e.kind() {
+                ErrorKind::Corrupt => self.changed.store(true, Ordering::Relaxed),
+                ErrorKind::NotFound => {}
+                _ => log::debug!("{}: {e}", self.path),
+            }
+            if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
+                self.fetcher.listings.forget(&self.path);
+            }
+        }
+        flight.finish(result);
+    }
+
+    /// Lets go of a piece that has arrived.
+    fn drop_piece(&self, start: u64) {
+        let mut pieces = lock(&self.pieces);
+        if pieces
+            .pieces
+            .get(&start)
+            .is_some_and(|piece| piece.room.is_none())
+        {
+            pieces.pieces.remove(&start);
+        }
+    }
+
+    /// Lets go of a piece that nobody waits for any more.
+    fn give_up(&self, start: u64, flight: &Arc<Flight<Bytes>>) {
+        let mut pieces = lock(&self.pieces);
+        let own = pieces.pieces.get(&start);
+        let own = own.is_some_and(|piece| Arc::ptr_eq(&piece.bytes, flight));
+        let given_up = own.then(|| pieces.pieces.remove(&start));
+        drop(pieces);
+        drop(given_up);
+    }
+
+    fn read(self: &Arc<Self>, offset: u64, out: &mut [u8]) -> Result<()> {
+        let end = offset.checked_add(out.len() as u64);
+        let Some(end) = end.filter(|&end| end <= self.listed.len) else {
+            let message = format!("the file ends within the {} bytes wanted", out.len());
+            return Err(Error::truncated(message));
+        };
+        let mut at = offset;
+        while at < end {
+            if self.changed.load(Ordering::Relaxed) {
+                return Err(changed());
+            }
+            let found = {
+                let pieces = lock(&self.pieces);
+                let all = pieces.gaps(&(at..end)).is_empty();
+                let first = pieces.pieces.range(..=at).next_back();
+                let first = first.filter(|(_, piece)| at < piece.end);
+                first
+                    .filter(|_| all)
+                    .map(|(&start, piece)| (start, piece.bytes.clone()))
+            };
+            let Some((start, flight)) = found else {
+                self.want(at..end, false);
+                continue;
+            };
+            let bytes = match flight.wait(|| self.give_up(start, &flight)) {
+                Err(e) if is_of_others(&e) => continue,
+                result => result?,
+            };
+            let from = usize::try_from(at - start).unwrap_or(usize::MAX);
+            let have = bytes.get(from..).unwrap_or_default();
+            let place = usize::try_from(at - offset).unwrap_or(usize::MAX);
+            let room = out.get_mut(place..).unwrap_or_default();
+            let count = have.len().min(room.len());
+            if let (Some(to), Some(have)) = (room.get_mut(..count), have.get(..count)) {
+                to.copy_from_slice(have);
+            }
+            if count == 0 {
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    "a piece without what it should have",
+                ));
+            }
+            at = at.saturating_add(count as u64);
+            self.note(start, at);
+        }
+        Ok(())
+    }
+
+    /// Notes that the piece at `start` was read up to `to`.
+    fn note(&self, start: u64, to: u64) {
+        let mut pieces = lock(&self.pieces);
+        let read = pieces.pieces.get_mut(&start).is_some_and(|piece| {
+            piece.read = piece.read.max(to);
+            piece.read >= piece.end
+        });
+        self.fetcher.pool.used((self.number, start), read);
+    }
+}
+
+/// An object of a store, open.
+pub(super) struct RemoteBlob {
+    file: Arc<RemoteFile>,
+    display: String,
+}
+
+impl RemoteBlob {
+    pub(super) fn new(file: Arc<RemoteFile>, display: String) -> Self {
+        RemoteBlob { file, display }
+    }
+}
+
+impl Blob for RemoteBlob {
+    fn len(&self) -> u64 {
+        self.file.listed.len
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.file
+            .read(offset, out)
+            .map_err(|e| e.at(offset).in_file(&self.display))
+    }
+
+    fn will_read(&self, range: Range<u64>) {
+        let range = range.start..range.end.min(self.file.listed.len);
+        if range.start < range.end {
+            self.file.want(range, true);
+        }
+    }
+
+    fn version(&self) -> (u64, u64, u64) {
+        self.file.version()
+    }
+
+    fn is_unchanged(&self) -> bool {
+        let known = self.file.fetcher.listings.peek(&self.file.path);
+        !self.file.changed.load(Ordering::Relaxed)
+            && known.is_none_or(|known| known.version == self.file.version())
+    }
+
+    fn display(&self) -> &str {
+        &self.display
+    }
+}

@@ -1,0 +1,248 @@
+//! For tests: a store in memory that counts, waits and fails.
+
+use super::remote::Store;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
+use object_store::memory::InMemory;
+use object_store::path::Path as Key;
+use object_store::{
+    CopyOptions, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// What was asked of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Request {
+    List(String),
+    Get(String, Range<u64>),
+}
+
+/// What happens to a request.
+pub(crate) type Fault = Box<dyn FnMut(&Request) -> Option<object_store::Error> + Send>;
+
+/// A store in memory.
+pub(crate) struct TestStore {
+    pub(crate) inner: InMemory,
+    pub(crate) requests: Mutex<Vec<Request>>,
+    pub(crate) fault: Mutex<Option<Fault>>,
+    pub(crate) latency: Mutex<Duration>,
+    /// Keys of a page.
+    pub(crate) page: usize,
+}
+
+impl fmt::Debug for TestStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TestStore")
+    }
+}
+
+impl fmt::Display for TestStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TestStore")
+    }
+}
+
+/// Waits for what never waits for anything else.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(future)
+}
+
+impl TestStore {
+    pub(crate) fn new(page: usize) -> Arc<TestStore> {
+        Arc::new(TestStore {
+            inner: InMemory::new(),
+            requests: Mutex::default(),
+            fault: Mutex::default(),
+            latency: Mutex::default(),
+            page,
+        })
+    }
+
+    pub(crate) fn put(&self, key: &str, bytes: &[u8]) {
+        let key = Key::parse(key).unwrap();
+        now(self.inner.put(&key, PutPayload::from(bytes.to_vec()))).unwrap();
+    }
+
+    /// Puts all files below `folder` below `prefix`.
+    pub(crate) fn put_folder(&self, folder: &Path, prefix: &str) {
+        let mut waiting = vec![folder.to_path_buf()];
+        while let Some(directory) = waiting.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    waiting.push(path);
+                } else {
+                    let below = path.strip_prefix(folder).unwrap().to_str().unwrap();
+                    self.put(&format!("{prefix}/{below}"), &std::fs::read(&path).unwrap());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn store(self: &Arc<Self>, prefix: &str) -> Store {
+        Store {
+            objects: self.clone(),
+            pages: Some(self.clone()),
+            prefix: Key::parse(prefix).unwrap(),
+            url: format!("test://{prefix}"),
+            unsigned: false,
+            open_until: Instant::now() + Duration::from_secs(8),
+            failures: Arc::default(),
+        }
+    }
+
+    /// What was asked since this was called last.
+    pub(crate) fn asked(&self) -> Vec<Request> {
+        std::mem::take(&mut self.requests.lock().unwrap())
+    }
+
+    async fn note(&self, request: Request) -> Result<()> {
+        let fault = self
+            .fault
+            .lock()
+            .unwrap()
+            .as_mut()
+            .and_then(|fault| fault(&request));
+        self.requests.lock().unwrap().push(request);
+        let latency = *self.latency.lock().unwrap();
+        if latency > Duration::ZERO {
+            tokio::time::sleep(latency).await;
+        }
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+impl PaginatedListStore for TestStore {
+    fn list_paginated<'a, 'b, 'c>(
+        &'a self,
+        prefix: Option<&'b str>,
+        options: PaginatedListOptions,
+    ) -> Answer<'c, PaginatedListResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        Box::pin(async move {
+            let prefix = prefix.unwrap_or_default().to_owned();
+            self.note(Request::List(prefix.clone())).await?;
+            let all: Vec<_> = self.inner.list(None).collect().await;
+            let mut objects: Vec<ObjectMeta> = all.into_iter().collect::<Result<_>>()?;
+            objects.sort_by(|a, b| a.location.as_ref().cmp(b.location.as_ref()));
+            objects.retain(|object| object.location.as_ref().starts_with(&prefix));
+            // Keys and common prefixes together are what a page counts.
+            let mut names = BTreeSet::new();
+            for object in &objects {
+                let key = object.location.as_ref();
+                let name = match options.delimiter.is_some() {
+                    true => key[prefix.len()..]
+                        .find('/')
+                        .map_or(key, |end| &key[..prefix.len() + end + 1]),
+                    false => key,
+                };
+                names.insert(name.to_owned());
+            }
+            let after = options.page_token.unwrap_or_default();
+            let mut names = names.into_iter().filter(|name| *name > after);
+            let page: Vec<String> = names.by_ref().take(self.page).collect();
+            let page_token = names.next().and(page.last().cloned());
+            let mut result = ListResult {
+                common_prefixes: Vec::new(),
+                objects: Vec::new(),
+                extensions: Default::default(),
+            };
+            for name in page {
+                match name.ends_with('/') {
+                    true => result.common_prefixes.push(Key::parse(&name)?),
+                    false => {
+                        let object = objects.iter().find(|object| object.location.as_ref() == name);
+                        result.objects.extend(object.cloned());
+                    }
+                }
+            }
+            Ok(PaginatedListResult { result, page_token })
+        })
+    }
+}
+
+impl ObjectStore for TestStore {
+    fn get_opts<'a, 'b, 'c>(&'a self, location: &'b Key, options: GetOptions) -> Answer<'c, GetResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        Box::pin(async move {
+            let range = match &options.range {
+                Some(GetRange::Bounded(range)) => range.clone(),
+                _ => 0..u64::MAX,
+            };
+            self.note(Request::Get(location.to_string(), range)).await?;
+            self.inner.get_opts(location, options).await
+        })
+    }
+
+    fn put_opts<'a, 'b, 'c>(
+        &'a self,
+        location: &'b Key,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Answer<'c, PutResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        self.inner.put_opts(location, payload, options)
+    }
+
+    fn put_multipart_opts<'a, 'b, 'c>(
+        &'a self,
+        location: &'b Key,
+        options: PutMultipartOptions,
+    ) -> Answer<'c, Box<dyn MultipartUpload>>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        self.inner.put_multipart_opts(location, options)
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Key>>) -> BoxStream<'static, Result<Key>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Key>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    fn list_with_delimiter<'a, 'b, 'c>(&'a self, prefix: Option<&'b Key>) -> Answer<'c, ListResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        Box::pin(async move {
+            let shown = prefix.map(Key::to_string).unwrap_or_default();
+            self.note(Request::List(shown)).await?;
+            self.inner.list_with_delimiter(prefix).await
+        })
+    }
+
+    fn copy_opts<'a, 'b, 'c, 'd>(&'a self, from: &'b Key, to: &'c Key, options: CopyOptions) -> Answer<'d, ()>
+    where
+        'a: 'd,
+        'b: 'd,
+        'c: 'd,
+    {
+        self.inner.copy_opts(from, to, options)
+    }
+}
