@@ -35,13 +35,13 @@ def _is_stale(point):
 
 
 @contextlib.contextmanager
-def mounted(source, *options):
-    """Mounts `source` on a temporary directory: the mount point, unmounted whatever happens."""
+def mounted(source, *options, env=None):
+    """Mounts `source` on a temporary directory, in the environment `env`: the mount point, unmounted whatever happens."""
     with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as folder:
         point = os.path.join(folder, "mnt")
         os.mkdir(point)
         command = [binary(), "mount", str(source), point, *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=env)
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
         try:
