@@ -64,7 +64,8 @@ pub struct RemoteSettings {
 /// How often what failed is tried again: after 100 ms and more, for 30 s in all.
 pub fn retries() -> RetryConfig {
     let mut retries = RetryConfig {
-        max_retries: 12,
+        // The time decides: pauses are random, and so is how many fit.
+        max_retries: 1000,
         retry_timeout: Duration::from_secs(30),
         ..RetryConfig::default()
     };
@@ -85,8 +86,15 @@ pub fn client_options() -> ClientOptions {
 pub(super) fn convert(error: object_store::Error) -> Error {
     use object_store::Error as E;
     const OVER: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "InvalidToken"];
+    const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
     let refused = |what: &str| Error::new(ErrorKind::Io(libc::EACCES), what);
+    let text = chain(&error);
+    let says = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
     match &error {
+        // Nothing is said of what is in it, so this is no `NotFound`.
+        E::NotFound { .. } | E::Generic { .. } if says(&NO_BUCKET) => {
+            Error::new(ErrorKind::Io(libc::ENOENT), "not found: there is no such bucket")
+        }
         E::NotFound { .. } => Error::not_found("the store has no such object"),
         E::PermissionDenied { .. } => refused(
             "the store refuses these credentials (403): others are needed, or none (`-o anonymous`) where it is public",
@@ -94,13 +102,8 @@ pub(super) fn convert(error: object_store::Error) -> Error {
         E::Unauthenticated { .. } => refused("the store wants credentials (401)"),
         E::Precondition { .. } | E::NotModified { .. } => changed(),
         E::InvalidPath { source } => Error::unsupported(format!("a key that is no path: {source}")),
-        _ => {
-            let text = chain(&error);
-            if OVER.iter().any(|over| text.contains(over)) {
-                return refused("the credentials for the store have expired");
-            }
-            Error::new(ErrorKind::Io(libc::EIO), text)
-        }
+        _ if says(&OVER) => refused("the credentials for the store have expired"),
+        _ => Error::new(ErrorKind::Io(libc::EIO), text),
     }
 }
 

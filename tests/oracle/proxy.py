@@ -5,7 +5,8 @@
         proxy.counts            # Counts(list=1, head=0, get=3, other=0, bytes=1234, most=2)
 
 It runs in a thread of this process. The store is `HOST:PORT` or the path of a Unix socket. Requests of both sides are HTTP/1.1; connections of
-clients are kept alive, whatever the store does.
+clients are kept alive, whatever the store does. With `signed_only` requests without a signature are refused (403), which moto does not do with
+listings; with `tls`, a context of `ssl`, the proxy speaks HTTPS.
 """
 
 import asyncio
@@ -94,8 +95,9 @@ CODES = {403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 500: 
 class Proxy:
     """See the module's documentation."""
 
-    def __init__(self, store, latency=0.0, total_rate=None, connection_rate=None):
+    def __init__(self, store, latency=0.0, total_rate=None, connection_rate=None, signed_only=False, tls=None):
         self.store, self.latency = store, latency
+        self.signed_only, self.tls = signed_only, tls
         self.total_rate, self.connection_rate = total_rate, connection_rate
         self.faults, self.log = [], []
         self.counts = Counts()
@@ -125,7 +127,7 @@ class Proxy:
 
     async def _serve(self, ready):
         self.stop = asyncio.Event()
-        server = await asyncio.start_server(self._client, "127.0.0.1", 0, limit=LIMIT)
+        server = await asyncio.start_server(self._client, "127.0.0.1", 0, limit=LIMIT, ssl=self.tls)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
         await self.stop.wait()
@@ -140,7 +142,7 @@ class Proxy:
     @property
     def url(self):
         """Where clients ask."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     @property
     def host(self):
@@ -218,7 +220,7 @@ class Proxy:
 
     async def _answer(self, request, raw, body, writer, line):
         fault = self._fault(request)
-        what = fault and fault.what
+        what = fault.what if fault else 403 if self.signed_only and not request.key else None
         if isinstance(what, int) or what in ("expired", "redirect"):
             status = {"expired": 400, "redirect": 301}.get(what, what)
             code = {"expired": "ExpiredToken", "redirect": "PermanentRedirect"}.get(what) or CODES.get(status, "Error")
