@@ -127,3 +127,117 @@ def many_arrays(folder, count):
             shutil.copytree(first, path / f"a{i:05}")
 
     return cached(folder, f"arrays-{count}", make)
+
+
+def grid_schema(side):
+    dims = [tiledb.Dim(name, domain=(0, side - 1), tile=min(512, side), dtype="int32") for name in "yx"]
+    filters = F([tiledb.ByteShuffleFilter(), tiledb.ZstdFilter()])
+    return tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[tiledb.Attr("a", dtype="float32", filters=filters)])
+
+
+def grid(folder, size, fragments):
+    """A dense square of FLOAT32 in 512 x 512 tiles: one write of all, then `fragments - 1` boxes of a quarter of it each."""
+    side = int((size // 4) ** 0.5)
+
+    def make(path):
+        tiledb.Array.create(str(path), grid_schema(side))
+        random = np.random.default_rng(FILL)
+        for i in range(fragments):
+            with tiledb.open(str(path), "w", timestamp=i + 1) as array:
+                height = side if i == 0 else side // 2
+                y, x = (random.integers(0, side - height + 1) for _ in range(2))
+                # Measurements of a field: neighbours differ little.
+                data = 20 + np.cumsum(random.normal(0, 0.02, (height, height)), axis=1)
+                array[y : y + height, x : x + height] = np.round(data, 2).astype("float32")
+
+    return cached(folder, f"grid-{side}-{fragments}", make)
+
+
+def line_schema():
+    zstd = F([tiledb.ZstdFilter()])
+    domain = tiledb.Domain(tiledb.Dim("d", domain=(0, 1 << 40), tile=1 << 20, dtype="int64", filters=zstd))
+    attrs = [tiledb.Attr("a", dtype="float64", filters=zstd), tiledb.Attr("b", dtype="int32", filters=zstd)]
+    return tiledb.ArraySchema(domain=domain, attrs=attrs, sparse=True, capacity=100_000)
+
+
+def line(folder, cells, fragments):
+    """A sparse vector in `fragments` fragments, each behind the one before."""
+
+    def make(path):
+        tiledb.Array.create(str(path), line_schema())
+        each = cells // fragments
+        for i in range(fragments):
+            with tiledb.open(str(path), "w", timestamp=i + 1) as array:
+                array[np.arange(each) * 3 + i * each * 3] = {
+                    "a": values("measurements", each, FILL + i),
+                    "b": values("whole numbers below 1,000", each, FILL + i).astype("int32"),
+                }
+
+    return cached(folder, f"line-{cells}-{fragments}", make)
+
+
+def points(folder, cells, fragments):
+    """A sparse square of points at random, in `fragments` fragments that all cover all of it."""
+
+    def make(path):
+        zstd = F([tiledb.ZstdFilter()])
+        side = 100_000
+        dims = [tiledb.Dim(name, domain=(0, side - 1), tile=1000, dtype="int32", filters=zstd) for name in "yx"]
+        attrs = [tiledb.Attr("a", dtype="float64", filters=zstd), tiledb.Attr("b", dtype="int32", filters=zstd)]
+        schema = tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=attrs, sparse=True, allows_duplicates=False)
+        tiledb.Array.create(str(path), schema)
+        random = np.random.default_rng(FILL)
+        each = cells // fragments
+        for i in range(fragments):
+            # Distinct places: the product of the domain is 10^10.
+            places = np.unique(random.integers(0, side * side, each + each // 100))
+            places = random.permutation(places)[:each]
+            with tiledb.open(str(path), "w", timestamp=i + 1) as array:
+                array[places // side, places % side] = {
+                    "a": values("measurements", each, FILL + i),
+                    "b": values("whole numbers below 1,000", each, FILL + i).astype("int32"),
+                }
+
+    return cached(folder, f"points-{cells}-{fragments}", make)
+
+
+def table(folder, rows):
+    """A sparse table of six columns and one fragment: a row number, a time, two numbers, a flag and a short text."""
+
+    def make(path):
+        zstd = F([tiledb.ZstdFilter()])
+        domain = tiledb.Domain(tiledb.Dim("row", domain=(0, 1 << 40), tile=1 << 20, dtype="int64", filters=zstd))
+        attrs = [
+            tiledb.Attr("time", dtype="datetime64[us]", filters=zstd),
+            tiledb.Attr("price", dtype="float64", filters=zstd),
+            tiledb.Attr("quantity", dtype="int32", filters=zstd),
+            tiledb.Attr("flag", dtype="uint8", filters=zstd),
+            tiledb.Attr("symbol", dtype="ascii", var=True, filters=zstd),
+        ]
+        tiledb.Array.create(
+            str(path), tiledb.ArraySchema(domain=domain, attrs=attrs, sparse=True, capacity=100_000)
+        )
+        random = np.random.default_rng(FILL)
+        symbols = np.array([f"SYM{i:03}" for i in range(200)], dtype="S6")
+        with tiledb.open(str(path), "w") as array:
+            array[np.arange(rows)] = {
+                "time": values("times", rows).astype("datetime64[us]"),
+                "price": values("measurements", rows),
+                "quantity": random.integers(0, 1000, rows).astype("int32"),
+                "flag": random.integers(0, 2, rows).astype("uint8"),
+                "symbol": random.choice(symbols, rows).astype("S6"),
+            }
+
+    return cached(folder, f"table-{rows}", make)
+
+
+def appended(folder, count):
+    """A sparse vector of `count` fragments of a hundred cells, each behind the one before."""
+
+    def make(path):
+        tiledb.Array.create(str(path), sparse_schema(1000))
+        for i in range(count):
+            with tiledb.open(str(path), "w", timestamp=i + 1) as array:
+                array[np.arange(100) + 100 * i] = np.arange(100, dtype="float64")
+
+    return cached(folder, f"appended-{count}", make)

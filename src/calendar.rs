@@ -35,21 +35,30 @@ pub fn date_from_days(days: i64) -> (i64, u32, u32) {
 
 /// The same of up to 2^70 days.
 pub fn date(days: i128) -> (i128, u32, u32) {
-    // 400 years have 146,097 days; leap years make this at most one year late.
-    let mut year = 1970 + (days * 400).div_euclid(146_097) - 1;
-    while days_to_year(year + 1) <= days {
-        year += 1;
-    }
-    let mut day = days - days_to_year(year) + 1;
-    let mut month = 1;
-    for length in months(year) {
-        if day <= length {
-            break;
-        }
-        day -= length;
-        month += 1;
-    }
-    (year, month, day as u32)
+    /// Days from 0000-03-01 to 1970-01-01: years are taken to begin in March, so that a leap day is the last.
+    const EPOCH: i128 = 719_468;
+    /// Days of 400 years.
+    const ERA: i32 = 146_097;
+    let days = days + EPOCH;
+    // Divisions of i128 take most of the time of writing a date.
+    let (era, day) = match i64::try_from(days) {
+        Ok(days) => (
+            i128::from(days.div_euclid(ERA.into())),
+            days.rem_euclid(ERA.into()) as u32,
+        ),
+        Err(_) => (days.div_euclid(ERA.into()), days.rem_euclid(ERA.into()) as u32),
+    };
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // From March on, months have 153 days in five.
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (after, month) = if month < 10 {
+        (0, month + 3)
+    } else {
+        (1, month - 9)
+    };
+    (era * 400 + i128::from(year + after), month, day)
 }
 
 #[cfg(test)]

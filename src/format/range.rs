@@ -70,6 +70,24 @@ impl Range {
     }
 }
 
+/// Calls a macro with the type of a datatype's numbers; another expression where it has none.
+macro_rules! with_number {
+    ($datatype:expr, $call:ident, $otherwise:expr) => {
+        match ($datatype.kind(), $datatype.size()) {
+            (Kind::Signed | Kind::Datetime | Kind::Time, 8) => $call!(i64),
+            (Kind::Signed, 4) => $call!(i32),
+            (Kind::Signed, 2) => $call!(i16),
+            (Kind::Signed, 1) => $call!(i8),
+            (Kind::Unsigned, 8) => $call!(u64),
+            (Kind::Unsigned, 4) => $call!(u32),
+            (Kind::Unsigned, 2) => $call!(u16),
+            (Kind::Float, 4) => $call!(f32),
+            (Kind::Float, 8) => $call!(f64),
+            _ => $otherwise,
+        }
+    };
+}
+
 /// Compares two coordinates in their stored bytes: integers and times as numbers, floats as IEEE 754 does,
 /// everything var-sized or textual bytewise. None for a NaN, and for values of another size than the
 /// datatype's.
@@ -83,19 +101,36 @@ pub fn compare(datatype: Datatype, cells: CellValNum, a: &[u8], b: &[u8]) -> Opt
     if cells.is_var() {
         return Some(a.cmp(b));
     }
-    match (datatype.kind(), datatype.size()) {
-        (Kind::Signed | Kind::Datetime | Kind::Time, 8) => as_numbers!(i64),
-        (Kind::Signed, 4) => as_numbers!(i32),
-        (Kind::Signed, 2) => as_numbers!(i16),
-        (Kind::Signed, 1) => as_numbers!(i8),
-        (Kind::Unsigned, 8) => as_numbers!(u64),
-        (Kind::Unsigned, 4) => as_numbers!(u32),
-        (Kind::Unsigned, 2) => as_numbers!(u16),
-        (Kind::Float, 4) => as_numbers!(f32),
-        (Kind::Float, 8) => as_numbers!(f64),
-        _ if a.len() == b.len() && a.len() == datatype.size() => Some(a.cmp(b)),
-        _ => None,
+    let bytewise = || (a.len() == b.len() && a.len() == datatype.size()).then(|| a.cmp(b));
+    with_number!(datatype, as_numbers, bytewise())
+}
+
+/// Sets `stay` to false for each of many coordinates of one value that [`compare`] does not find from `lo` to
+/// `hi`, both in; `values` has their stored bytes. False, with nothing done, where they are no numbers, or an
+/// end is none.
+pub fn keep_between(
+    datatype: Datatype,
+    values: &[u8],
+    [lo, hi]: [Option<&[u8]>; 2],
+    stay: &mut [bool],
+) -> bool {
+    macro_rules! as_numbers {
+        ($type:ty) => {{
+            let number = |end: Option<&[u8]>| match end {
+                None => Some(None),
+                Some(bytes) => Some(Some(<$type>::from_le_bytes(bytes.try_into().ok()?))),
+            };
+            let ends = || Some((number(lo)?, number(hi)?));
+            let Some((lo, hi)) = ends() else { return false };
+            let values = values.as_chunks().0.iter();
+            for (stay, value) in stay.iter_mut().zip(values) {
+                let value = <$type>::from_le_bytes(*value);
+                *stay &= lo.is_none_or(|lo| value >= lo) & hi.is_none_or(|hi| value <= hi);
+            }
+            true
+        }};
     }
+    with_number!(datatype, as_numbers, false)
 }
 
 #[cfg(test)]
@@ -110,6 +145,53 @@ mod tests {
         let range = Range::parse(&mut c, datatype, cells, "range")?;
         c.finish()?;
         Ok(range)
+    }
+
+    #[test]
+    fn many_coordinates_are_kept_as_each_compares() {
+        use Datatype::*;
+        let patterns: Vec<u64> = (0..200u64)
+            .map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(i as u32 % 64))
+            .chain([0, u64::MAX, f64::NAN.to_bits(), (-0.0f64).to_bits(), 1 << 63])
+            .collect();
+        for datatype in [
+            Int8,
+            Int16,
+            Int32,
+            Int64,
+            Uint8,
+            Uint16,
+            Uint32,
+            Uint64,
+            Float32,
+            Float64,
+            DatetimeDay,
+        ] {
+            let size = datatype.size();
+            let bytes: Vec<Vec<u8>> = patterns
+                .iter()
+                .map(|p| p.to_le_bytes()[8 - size..].to_vec())
+                .collect();
+            let values = bytes.concat();
+            for ends in bytes.windows(2) {
+                for (lo, hi) in [(Some(0), Some(1)), (None, Some(0)), (Some(1), None)] {
+                    let end = |i: Option<usize>| i.map(|i| ends[i].as_slice());
+                    let is = |value: &Vec<u8>, end: Option<&[u8]>, outside: Ordering| {
+                        end.is_none_or(|end| {
+                            compare(datatype, ONE, value, end).is_some_and(|order| order != outside)
+                        })
+                    };
+                    let expected: Vec<bool> = bytes
+                        .iter()
+                        .map(|v| is(v, end(lo), Ordering::Less) && is(v, end(hi), Ordering::Greater))
+                        .collect();
+                    let mut stay = vec![true; bytes.len()];
+                    let numbers = keep_between(datatype, &values, [end(lo), end(hi)], &mut stay);
+                    assert_eq!(numbers, datatype != Uint8, "{datatype:?}");
+                    assert!(!numbers || stay == expected, "{datatype:?}");
+                }
+            }
+        }
     }
 
     #[test]

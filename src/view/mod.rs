@@ -265,9 +265,18 @@ impl View {
                 }
             }
             Merge::Sparse(_) => {
+                /// Fragments that are looked at before it is asked whether that is enough.
+                const BATCH: usize = 512;
                 let mut cells = 0u64;
-                for entry in self.snapshot.fragments() {
-                    cells = cells.saturating_add(entry.fragment.outline()?.cells);
+                for batch in self.snapshot.fragment_list().chunks(BATCH) {
+                    let counts = parallel::each(batch.len() as u64, |i| -> Result<u64> {
+                        let fragment = batch.get(i as usize);
+                        Ok(fragment
+                            .map(|fragment| fragment.outline())
+                            .transpose()?
+                            .map_or(0, |outline| outline.cells))
+                    })?;
+                    cells = counts.into_iter().fold(cells, u64::saturating_add);
                     if cells > most {
                         return Ok(false);
                     }

@@ -183,7 +183,7 @@ fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
         DatetimeDay => date(count),
         _ => {
             // Units of a day, digits behind the second.
-            let (units, digits) = match datatype {
+            let (units, places) = match datatype {
                 DatetimeHr => (24, 0),
                 DatetimeMin => (24 * 60, 0),
                 DatetimeSec => (86_400, 0),
@@ -194,20 +194,21 @@ fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
                 DatetimeFs => (86_400_000_000_000_000_000, 15),
                 _ => (86_400_000_000_000_000_000_000, 18),
             };
-            write_date(date(count.div_euclid(units)), out);
+            let (day, of_day) = divided(count, units);
+            write_date(date(day), out);
             // In the finest unit that is, at the least, a second.
-            let of_day = count.rem_euclid(units) * (86_400i128 / units).max(1);
-            let fraction = (units / 86_400).max(1);
-            let second = (of_day / fraction) as u64;
+            let of_day = of_day * (86_400 / units).max(1) as u128;
+            let (second, fraction) = divided(of_day as i128, (units / 86_400).max(1));
+            let second = second as u64;
             out.push(b'T');
-            padded(second / 3600, 2, out);
+            digits(second / 3600, 2, out);
             out.push(b':');
-            padded(second / 60 % 60, 2, out);
+            digits(second / 60 % 60, 2, out);
             out.push(b':');
-            padded(second % 60, 2, out);
-            if digits > 0 {
+            digits(second % 60, 2, out);
+            if places > 0 {
                 out.push(b'.');
-                padded((of_day % fraction) as u64, digits, out);
+                digits(fraction as u64, places, out);
             }
             return;
         }
@@ -219,20 +220,33 @@ fn write_date((year, month, day): (i128, u32, u32), out: &mut Vec<u8>) {
     if year < 0 {
         out.push(b'-');
     }
-    let width = if year < 0 { 3 } else { 4 };
-    padded(year.unsigned_abs() as u64, width, out);
+    let (width, year) = (if year < 0 { 3 } else { 4 }, year.unsigned_abs() as u64);
+    match year {
+        ..1000 => digits(year, width, out),
+        _ => out.extend_from_slice(itoa::Buffer::new().format(year).as_bytes()),
+    }
     out.push(b'-');
-    padded(month.into(), 2, out);
+    digits(month.into(), 2, out);
     out.push(b'-');
-    padded(day.into(), 2, out);
+    digits(day.into(), 2, out);
 }
 
-/// Appends a number with zeros in front of it up to `width` digits.
-fn padded(number: u64, width: usize, out: &mut Vec<u8>) {
-    let mut buffer = itoa::Buffer::new();
-    let digits = buffer.format(number).as_bytes();
-    out.resize(out.len() + width.saturating_sub(digits.len()), b'0');
-    out.extend_from_slice(digits);
+/// The quotient, rounded down, and the remainder. Divisions of i64 take a tenth of the time of those of i128.
+fn divided(count: i128, by: i128) -> (i128, u128) {
+    match (i64::try_from(count), i64::try_from(by)) {
+        (Ok(count), Ok(by)) => (count.div_euclid(by).into(), count.rem_euclid(by) as u128),
+        _ => (count.div_euclid(by), count.rem_euclid(by) as u128),
+    }
+}
+
+/// Appends the last `places` digits of a number.
+fn digits(mut number: u64, places: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start.saturating_add(places), b'0');
+    for digit in out.iter_mut().skip(start).rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 #[cfg(test)]

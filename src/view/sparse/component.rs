@@ -38,9 +38,7 @@ pub(super) struct Run {
 
 /// The runs of a block, and how many cells it has.
 pub(super) struct Block {
-    /// The first cell, counted in the component.
-    pub cell: u64,
-    /// How many.
+    /// How many cells.
     pub count: u64,
     /// In the view's order.
     pub runs: Runs,
@@ -93,11 +91,10 @@ impl Block {
         self.runs.memory()
     }
 
-    /// The pieces of the cells in `cells`, counted in the component: member, first cell of the fragment, and
-    /// how many.
+    /// The pieces of the cells in `cells`, counted in the block: member, first cell of the fragment, and how
+    /// many.
     pub(super) fn pieces(&self, cells: Range<u64>) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
-        let from = cells.start.saturating_sub(self.cell);
-        let to = cells.end.saturating_sub(self.cell).min(self.count);
+        let (from, to) = (cells.start, cells.end.min(self.count));
         (self.runs.holding(from)..).map_while(move |i| {
             let run = self.runs.get(i)?;
             let end = self.runs.get(i + 1).map_or(self.count, |next| u64::from(next.at));
@@ -125,6 +122,8 @@ struct Checkpoint {
 struct Plan<K> {
     members: Vec<Member<K>>,
     outline: Arc<Outline>,
+    /// Its blocks in the cache.
+    blocks: u64,
 }
 
 /// What one merge of everything tells, kept in the cache.
@@ -133,6 +132,16 @@ struct Outline {
     checkpoints: Vec<Checkpoint>,
     /// The members whose cells have to be sorted.
     unsorted: Vec<usize>,
+}
+
+/// The entry of the cache that is the block that begins at some ranks: others begin after other numbers of
+/// candidates.
+fn block_key(blocks: u64, ranks: &[u64]) -> cache::Key {
+    cache::Key {
+        object: blocks,
+        tile: ranks.iter().fold(0u64, |sum, rank| sum.wrapping_add(*rank)),
+        chunk: 0,
+    }
 }
 
 impl Outline {
@@ -151,14 +160,13 @@ pub(super) struct Component<K> {
     /// How many cells it has, where footers tell.
     known: Option<u64>,
     plan: Mutex<Option<Arc<Plan<K>>>>,
-    /// Its blocks in the cache.
+    /// Its outline in the cache.
     object: u64,
     in_order: OnceLock<bool>,
 }
 
 impl<K: Key + 'static> Component<K> {
-    /// The component of `inputs`, of `known` cells where footers tell; `object` names its blocks in the
-    /// cache.
+    /// The component of `inputs`, of `known` cells where footers tell; `object` names it in the cache.
     pub(super) fn new(inputs: Vec<Arc<Input>>, known: Option<u64>, object: u64) -> Self {
         Component {
             inputs,
@@ -226,12 +234,13 @@ impl<K: Key + 'static> Component<K> {
         Ok(ranks.collect())
     }
 
-    /// The block that holds `cell`.
-    pub(super) fn block(&self, engine: &Engine, rules: &Rules, cell: u64) -> Result<Arc<Block>> {
+    /// The block that holds `cell`, and its first cell.
+    pub(super) fn block(&self, engine: &Engine, rules: &Rules, cell: u64) -> Result<(u64, Arc<Block>)> {
         if let ([input], Some(known)) = (self.inputs.as_slice(), self.known)
             && self.is_in_order(rules, input)?
         {
-            return Ok(Arc::new(stored(input, known, cell)));
+            let (first, block) = stored(input, known, cell);
+            return Ok((first, Arc::new(block)));
         }
         let plan = self.plan(engine, rules)?;
         let checkpoints = &plan.outline.checkpoints;
@@ -248,12 +257,10 @@ impl<K: Key + 'static> Component<K> {
             let memory = block.memory();
             Ok((block, memory))
         };
-        let key = cache::Key {
-            object: self.object,
-            tile: after as u64,
-            chunk: 0,
-        };
-        engine.cache.made(key, memory, Keep::Staying, load)
+        let block = engine
+            .cache
+            .made(block_key(plan.blocks, &from.ranks), memory, Keep::Staying, load)?;
+        Ok((from.cell, block))
     }
 
     /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. That of
@@ -310,9 +317,20 @@ impl<K: Key + 'static> Component<K> {
         for &unsorted in &outline.unsorted {
             sort(&mut members, unsorted, rules)?;
         }
-        let plan = Arc::new(Plan { members, outline });
+        let plan = Arc::new(Plan {
+            members,
+            blocks: self.blocks(engine, &outline.unsorted),
+            outline,
+        });
         *known = Some(plan.clone());
         Ok(plan)
+    }
+
+    /// The number of its blocks in the cache. What ranks mean depends on which members are sorted.
+    fn blocks(&self, engine: &Engine, unsorted: &[usize]) -> u64 {
+        let mut unsorted = unsorted.to_vec();
+        unsorted.sort_unstable();
+        engine.number(&(self.object, "blocks", unsorted))
     }
 
     fn members(&self) -> Vec<Member<K>> {
@@ -335,8 +353,18 @@ impl<K: Key + 'static> Component<K> {
         let windows = rules.memory.saturating_mul(parallel::threads());
         // A candidate in a window takes 64 bytes and less, but for long strings.
         let _windows = engine.cache.borrow(windows.min(candidates.saturating_mul(64)));
+        // Who asks how many cells there are will read some: blocks stay in the cache where all have room.
+        let fit = candidates.saturating_mul(size_of::<Run>() as u64) <= engine.cache.capacity() / 2;
         loop {
-            match checkpoints(rules, &members, &job) {
+            let blocks = self.blocks(engine, &unsorted);
+            let keep = |ranks: &[u64], block: Block| -> Result<()> {
+                let (key, memory) = (block_key(blocks, ranks), block.memory());
+                let block = || Ok((block, memory));
+                engine.cache.made(key, memory, Keep::Staying, block)?;
+                Ok(())
+            };
+            let keep: Option<KeepBlock> = if fit { Some(&keep) } else { None };
+            match checkpoints(rules, &members, &job, keep) {
                 Ok(checkpoints) => {
                     return Ok(Outline {
                         checkpoints,
@@ -353,6 +381,9 @@ impl<K: Key + 'static> Component<K> {
     }
 }
 
+/// Puts the block that begins at some ranks into the cache.
+type KeepBlock<'a> = &'a (dyn Fn(&[u64], Block) -> Result<()> + Sync);
+
 /// Sorts the candidates of member `number`, which is not sorted yet.
 fn sort<K: Key>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Result<()> {
     let member = members.get(number).filter(|member| member.sorted.is_none());
@@ -367,8 +398,8 @@ fn sort<K: Key>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Resu
     Ok(())
 }
 
-/// The block of a fragment whose cells are those of the view: some millions around `cell`.
-fn stored(input: &Input, known: u64, cell: u64) -> Block {
+/// The block of a fragment whose cells are those of the view: some millions around `cell`; and its first cell.
+fn stored(input: &Input, known: u64, cell: u64) -> (u64, Block) {
     const CELLS: u64 = 1 << 30;
     let first = cell / CELLS * CELLS;
     let count = CELLS.min(known - first);
@@ -382,11 +413,7 @@ fn stored(input: &Input, known: u64, cell: u64) -> Block {
         });
         at += cells.end - cells.start;
     }
-    Block {
-        cell: first,
-        count,
-        runs,
-    }
+    (first, Block { count, runs })
 }
 
 /// Merges everything once, and remembers places to begin at.
@@ -394,6 +421,7 @@ fn checkpoints<K: Key>(
     rules: &Rules,
     members: &[Member<K>],
     job: &Job,
+    keep: Option<KeepBlock>,
 ) -> std::result::Result<Vec<Checkpoint>, Stop> {
     let start = vec![0; members.len()];
     let end: Vec<u64> = members.iter().map(Member::count).collect();
@@ -402,7 +430,7 @@ fn checkpoints<K: Key>(
     let (mut bounds, mut keys) = (vec![start], Vec::new());
     if total > SMALL && threads > 1 && !members.iter().any(|member| member.input.merges_as_it_lies()) {
         let ranks;
-        (keys, ranks) = splits(rules, members, (4 * threads).min(total / SMALL + 1))?;
+        (keys, ranks) = splits(rules, members, (2 * threads).min(total / SMALL + 1))?;
         bounds.extend(ranks);
     }
     bounds.push(end);
@@ -421,7 +449,7 @@ fn checkpoints<K: Key>(
         let below = number.checked_sub(1);
         let between = [below.and_then(|below| keys.get(below)), keys.get(number)];
         match bounds.get(number..number + 2) {
-            Some([from, to]) => part(rules, members, from, to, between, job),
+            Some([from, to]) => part(rules, members, [from, to], between, job, keep),
             _ => Ok(Vec::new()),
         }
     })?;
@@ -480,84 +508,100 @@ fn splits<K: Key>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(V
     Ok((keys, ranks))
 }
 
-/// Merges a part: a checkpoint every so many cells, the last one at its end.
+/// Merges a part, from one rank of each member to another: a checkpoint every so many cells, the last one at
+/// its end.
 fn part<K: Key>(
     rules: &Rules,
     members: &[Member<K>],
-    from: &[u64],
-    to: &[u64],
+    [from, to]: [&[u64]; 2],
     between: [Option<&K>; 2],
     job: &Job,
+    keep: Option<KeepBlock>,
 ) -> std::result::Result<Vec<Checkpoint>, Stop> {
     /// Candidates after which progress is noted.
     const STEP: u64 = 1 << 16;
-    let block = BLOCK.max(members.len() as u64 * BLOCK_OF_MEMBER);
+    let most = BLOCK.max(members.len() as u64 * BLOCK_OF_MEMBER);
     let mut merge = Merge::new(rules, members, from, to, between)?;
-    let mut checkpoints = Vec::new();
-    let (mut cells, mut next, mut candidates) = (0u64, block, 0u64);
-    loop {
-        if cells >= next && merge.is_at_new_place() {
-            checkpoints.push(Checkpoint {
-                cell: cells,
-                ranks: merge.ranks().into(),
-            });
-            next = cells + block;
+    let mut checkpoints: Vec<Checkpoint> = Vec::new();
+    let (mut cell, mut candidates) = (0u64, 0u64);
+    while !merge.is_done() {
+        let ranks = merge.ranks();
+        let full = |merge: &Merge<K>, count: u64| -> Result<bool> {
+            candidates += 1;
+            if candidates % STEP == 0 {
+                job.advance(STEP)?;
+            }
+            Ok(count >= most && merge.is_at_new_place())
+        };
+        let block = next_block(&mut merge, members, keep.is_some(), full)?;
+        cell += block.count;
+        if let Some(keep) = keep {
+            keep(&ranks, block)?;
         }
-        match merge.next()? {
-            Some((_, _, stays)) => cells += u64::from(stays),
-            None => break,
-        }
-        candidates += 1;
-        if candidates % STEP == 0 {
-            job.advance(STEP)?;
-        }
+        checkpoints.push(Checkpoint {
+            cell,
+            ranks: merge.ranks().into(),
+        });
     }
-    checkpoints.push(Checkpoint {
-        cell: cells,
+    // Without candidates it has no cells; otherwise the last one is at the end by itself.
+    let end = Checkpoint {
+        cell,
         ranks: to.into(),
-    });
+    };
+    match checkpoints.last_mut() {
+        Some(last) => *last = end,
+        None => checkpoints.push(end),
+    }
     Ok(checkpoints)
+}
+
+/// What a merge gives next, until it ends or is `full`, as it is asked before each candidate; only the number
+/// of cells where runs are not wanted.
+fn next_block<K: Key>(
+    merge: &mut Merge<K>,
+    members: &[Member<K>],
+    wanted: bool,
+    mut full: impl FnMut(&Merge<K>, u64) -> Result<bool>,
+) -> std::result::Result<Block, Stop> {
+    let mut runs = Runs::default();
+    let (mut count, mut expected) = (0u64, (u32::MAX, 0));
+    while !full(merge, count)? {
+        let Some((member, rank, stays)) = merge.next()? else {
+            break;
+        };
+        if stays && wanted {
+            let cell = members.get(member as usize).and_then(|m| m.cell(rank));
+            let first = cell.ok_or_else(changed)?;
+            if expected != (member, first) {
+                let at = u32::try_from(count).map_err(|_| changed())?;
+                runs.push(Run { first, at, member });
+            }
+            expected = (member, first + 1);
+        }
+        count += u64::from(stays);
+    }
+    Ok(Block { count, runs })
+}
+
+fn changed() -> Error {
+    Error::new(
+        ErrorKind::Io(libc::ESTALE),
+        "the fragments are no longer what they were",
+    )
 }
 
 impl<K: Key> Plan<K> {
     /// Merges what lies between two checkpoints.
     fn merge(&self, rules: &Rules, from: &Checkpoint, to: &Checkpoint) -> Result<Block> {
-        let changed = || {
-            Error::new(
-                ErrorKind::Io(libc::ESTALE),
-                "the fragments are no longer what they were",
-            )
-        };
         let stop = |stop| match stop {
             Stop::Failed(error) => error,
             Stop::Unsorted(_) => changed(),
         };
         let mut merge = Merge::new(rules, &self.members, &from.ranks, &to.ranks, [None; 2]).map_err(stop)?;
-        let mut runs = Runs::default();
-        let (mut count, mut expected) = (0u32, (u32::MAX, 0));
-        while let Some((member, rank, stays)) = merge.next().map_err(stop)? {
-            if !stays {
-                continue;
-            }
-            let cell = self.members.get(member as usize).and_then(|m| m.cell(rank));
-            let first = cell.ok_or_else(changed)?;
-            if expected != (member, first) {
-                runs.push(Run {
-                    first,
-                    at: count,
-                    member,
-                });
-            }
-            expected = (member, first + 1);
-            count = count.checked_add(1).ok_or_else(changed)?;
+        let block = next_block(&mut merge, &self.members, true, |_, _| Ok(false)).map_err(stop)?;
+        match block.count == to.cell - from.cell {
+            true => Ok(block),
+            false => Err(changed()),
         }
-        if u64::from(count) != to.cell - from.cell {
-            return Err(changed());
-        }
-        Ok(Block {
-            cell: from.cell,
-            count: u64::from(count),
-            runs,
-        })
     }
 }

@@ -34,13 +34,28 @@ pub(super) struct Gather {
     stored: Vec<OnceLock<Stored>>,
 }
 
-/// Consecutive cells of one fragment, and where in the answer they go.
+/// Where consecutive cells of an answer are.
 struct Place {
-    input: usize,
+    /// The first cell of the fragment.
     first: u64,
+    /// How many.
     count: u64,
-    /// The cell of the answer.
-    at: u64,
+    /// Which of the segments holds them.
+    segment: usize,
+}
+
+/// Cells of one fragment that are read at once.
+struct Segment {
+    input: usize,
+    cells: Range<u64>,
+    /// How many of them the answer has.
+    wanted: u64,
+}
+
+/// Where the cells of an answer are, in its order.
+struct Places {
+    places: Vec<Place>,
+    segments: Vec<Segment>,
 }
 
 /// Runs of so many cells on average are read one by one.
@@ -48,6 +63,52 @@ const LONG: u64 = 64;
 
 /// Cells of a fragment that are read at once though not all are wanted: this many for each that is.
 const WASTE: u64 = 8;
+
+impl Segment {
+    /// Takes in other cells of the same fragment, unless most of what were read then is not wanted.
+    fn takes(&mut self, input: usize, cells: &Range<u64>, wanted: u64) -> bool {
+        let all = self.cells.start.min(cells.start)..self.cells.end.max(cells.end);
+        let wanted = self.wanted.saturating_add(wanted);
+        let takes = self.input == input && all.end - all.start <= wanted.saturating_mul(WASTE);
+        if takes {
+            (self.cells, self.wanted) = (all, wanted);
+        }
+        takes
+    }
+}
+
+impl Places {
+    /// Puts segments together that are near each other: cells that had to be sorted come in any order.
+    fn join_segments(&mut self) {
+        let mut order: Vec<usize> = (0..self.segments.len()).collect();
+        order.sort_by_key(|&i| {
+            self.segments
+                .get(i)
+                .map(|segment| (segment.input, segment.cells.start))
+        });
+        let mut joined: Vec<Segment> = Vec::new();
+        let mut numbers = vec![0; order.len()];
+        for i in order {
+            let Some(segment) = self.segments.get(i) else {
+                continue;
+            };
+            let (input, cells, wanted) = (segment.input, segment.cells.clone(), segment.wanted);
+            if !joined
+                .last_mut()
+                .is_some_and(|last| last.takes(input, &cells, wanted))
+            {
+                joined.push(Segment { input, cells, wanted });
+            }
+            if let Some(number) = numbers.get_mut(i) {
+                *number = joined.len() - 1;
+            }
+        }
+        for place in &mut self.places {
+            place.segment = numbers.get(place.segment).copied().unwrap_or(0);
+        }
+        self.segments = joined;
+    }
+}
 
 impl Gather {
     /// `field` of the view that `merged` makes.
@@ -109,63 +170,51 @@ impl Gather {
     }
 
     /// Where the cells in `cells` are.
-    fn places(&self, cells: Range<u64>) -> Result<Vec<Place>> {
-        let inputs = self.merged.inputs();
-        let mut places = Vec::new();
-        let mut at = 0;
+    fn places(&self, cells: Range<u64>) -> Result<Places> {
+        let mut found = Places {
+            places: Vec::new(),
+            segments: Vec::new(),
+        };
+        // The segment of each input that takes more.
+        let mut open = vec![usize::MAX; self.stored.len()];
         self.merged.visit(cells, &mut |run: Run<'_>| {
-            // Inputs are in reading order, which is that of their pointers' places in the list.
             let input = run.input.index;
-            debug_assert!(inputs.get(input).is_some());
-            places.push(Place {
-                input,
+            let Some(segment) = open.get_mut(input) else {
+                return;
+            };
+            let cells = run.first..run.first.saturating_add(run.count);
+            let last = found.segments.get_mut(*segment);
+            if !last.is_some_and(|last| last.takes(input, &cells, run.count)) {
+                *segment = found.segments.len();
+                found.segments.push(Segment {
+                    input,
+                    cells,
+                    wanted: run.count,
+                });
+            }
+            found.places.push(Place {
                 first: run.first,
                 count: run.count,
-                at,
+                segment: *segment,
             });
-            at += run.count;
         })?;
-        Ok(places)
+        found.join_segments();
+        Ok(found)
     }
 
-    /// Lets `read` read cells of one fragment at a time, as few times as that can be done without reading
-    /// much that is not wanted, and `take` take the cells of each place from the first cell that was read.
-    fn by_fragment<T>(
+    /// What `read` makes of the cells of each segment; None of those of a fragment that has not got the field.
+    fn segments<T>(
         &self,
-        places: &[Place],
-        mut read: impl FnMut(Option<&FragmentCells>, Range<u64>) -> Result<T>,
-        mut take: impl FnMut(&Place, &T, u64) -> Result<()>,
-    ) -> Result<()> {
-        // A stable sort keeps the order of places within each fragment, in which cells ascend unless they had
-        // to be sorted.
-        let mut order: Vec<usize> = (0..places.len()).collect();
-        let key = |i: &usize| places.get(*i).map(|place| (place.input, place.first));
-        if places.len() > 1 {
-            order.sort_by_key(key);
-        }
-        let mut start = 0;
-        while let Some(first) = order.get(start).and_then(|&i| places.get(i)) {
-            let mut end = first.first + first.count;
-            let (mut wanted, mut next) = (first.count, start + 1);
-            while let Some(place) = order.get(next).and_then(|&i| places.get(i)) {
-                let to = (place.first + place.count).max(end);
-                let total = wanted + place.count;
-                if place.input != first.input || to - first.first > total.saturating_mul(WASTE) {
-                    break;
-                }
-                (end, wanted) = (to, total);
-                next += 1;
-            }
-            let cells = self.stored(first.input)?;
-            let got = read(cells, first.first..end)?;
-            for place in order.get(start..next).unwrap_or(&[]) {
-                if let Some(place) = places.get(*place) {
-                    take(place, &got, first.first)?;
-                }
-            }
-            start = next;
-        }
-        Ok(())
+        places: &Places,
+        mut read: impl FnMut(&FragmentCells, Range<u64>) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
+        let segments = places.segments.iter().map(|segment| {
+            let stored = self.stored(segment.input)?;
+            stored
+                .map(|stored| read(stored, segment.cells.clone()))
+                .transpose()
+        });
+        segments.collect()
     }
 
     /// Reads entries of `size` bytes each of `content`; `fill` is that of cells that a fragment has nothing
@@ -182,49 +231,79 @@ impl Gather {
             let message = format!("a fill value of {} bytes for cells of {size}", fill.len());
             return Err(Error::corrupt(message).at(0));
         }
-        let places = self.places(cells.clone())?;
-        let start = out.len();
-        let bytes = |cells: u64| (cells.saturating_mul(size)) as usize;
+        let found = self.places(cells.clone())?;
         let mut scratch = Vec::new();
+        out.reserve((cells.end - cells.start).saturating_mul(size) as usize);
         // Long runs are read one by one, straight into the answer.
-        if cells.end - cells.start >= LONG.saturating_mul(places.len() as u64) {
-            for place in &places {
+        if cells.end - cells.start >= LONG.saturating_mul(found.places.len() as u64) {
+            for place in &found.places {
+                let input = found
+                    .segments
+                    .get(place.segment)
+                    .map_or(usize::MAX, |segment| segment.input);
                 let run = place.first..place.first.saturating_add(place.count);
-                match self.stored(place.input)? {
+                match self.stored(input)? {
                     Some(stored) => out.extend_from_slice(&read_entries(stored, content, run, &mut scratch)?),
                     None => (0..place.count).for_each(|_| out.extend_from_slice(fill)),
                 }
             }
             return Ok(());
         }
-        let mut read = |stored: &FragmentCells, cells: Range<u64>| -> Result<Vec<u8>> {
+        let got = self.segments(&found, |stored, cells| {
             Ok(read_entries(stored, content, cells, &mut scratch)?.to_vec())
-        };
-        out.resize(start + bytes(cells.end - cells.start), 0);
-        let answer = out.get_mut(start..).unwrap_or_default();
-        self.by_fragment(
-            &places,
-            |stored, cells| stored.map(|stored| read(stored, cells)).transpose(),
-            |place, got, first| {
-                let to = answer
-                    .get_mut(bytes(place.at)..bytes(place.at + place.count))
-                    .ok_or_else(|| Error::new(ErrorKind::Internal, "a cell behind the last one"))?;
-                match got {
-                    None => {
-                        for cell in to.chunks_exact_mut(fill.len().max(1)) {
-                            cell.copy_from_slice(fill);
-                        }
-                    }
-                    Some(got) => {
-                        let from = bytes(place.first - first);
-                        let from = got.get(from..from.saturating_add(to.len()));
-                        to.copy_from_slice(from.ok_or_else(too_few)?);
-                    }
-                }
+        })?;
+        // Copies of a known size are a few instructions each.
+        match size {
+            1 => copy::<1>(&found, &got, fill, out),
+            2 => copy::<2>(&found, &got, fill, out),
+            4 => copy::<4>(&found, &got, fill, out),
+            8 => copy::<8>(&found, &got, fill, out),
+            _ => each(&found, &got, |place, start, got| {
+                let Some(got) = got else {
+                    (0..place.count).for_each(|_| out.extend_from_slice(fill));
+                    return Ok(());
+                };
+                let range = (place.first - start).saturating_mul(size) as usize
+                    ..(place.first - start + place.count).saturating_mul(size) as usize;
+                out.extend_from_slice(got.get(range).ok_or_else(too_few)?);
                 Ok(())
-            },
-        )
+            }),
+        }
     }
+}
+
+/// Lets `take` take each place, the first cell of its segment, and what was read of that.
+fn each<T>(
+    found: &Places,
+    got: &[Option<T>],
+    mut take: impl FnMut(&Place, u64, Option<&T>) -> Result<()>,
+) -> Result<()> {
+    for place in &found.places {
+        let (Some(segment), Some(got)) = (found.segments.get(place.segment), got.get(place.segment)) else {
+            return Err(too_few());
+        };
+        take(place, segment.cells.start, got.as_ref())?;
+    }
+    Ok(())
+}
+
+/// Appends cells of `N` bytes.
+fn copy<const N: usize>(
+    found: &Places,
+    got: &[Option<Vec<u8>>],
+    fill: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    each(found, got, |place, start, got| {
+        let from = (place.first - start) as usize;
+        match got.map(|got| got.as_chunks::<N>().0.get(from..from + place.count as usize)) {
+            Some(Some([cell])) => out.extend_from_slice(cell),
+            Some(Some(cells)) => out.extend_from_slice(cells.as_flattened()),
+            Some(None) => return Err(too_few()),
+            None => (0..place.count).for_each(|_| out.extend_from_slice(fill)),
+        }
+        Ok(())
+    })
 }
 
 /// The values or the validity of cells of a fragment.
@@ -260,83 +339,57 @@ impl Runs for Gather {
     }
 
     fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
-        let places = self.places(cells.clone())?;
-        let start = out.len();
-        out.resize(start + (cells.end - cells.start) as usize, self.fill.len() as u64);
-        let answer = out.get_mut(start..).unwrap_or_default();
-        let starts = |stored: &FragmentCells, cells| {
+        let found = self.places(cells)?;
+        let got = self.segments(&found, |stored, cells| {
             let stored: &dyn Cells = stored;
             stored.starts(cells)
-        };
-        self.by_fragment(
-            &places,
-            |stored, cells| stored.map(|stored| starts(stored, cells)).transpose(),
-            |place, got, first| {
-                let Some(got) = got else { return Ok(()) };
-                let from = (place.first - first) as usize;
-                let lengths = got.windows(2).skip(from).map(|pair| match pair {
-                    [start, end] => end.saturating_sub(*start),
-                    _ => 0,
-                });
-                let to = answer
-                    .iter_mut()
-                    .skip(place.at as usize)
-                    .take(place.count as usize);
-                for (to, length) in to.zip(lengths) {
-                    *to = length;
-                }
-                Ok(())
-            },
-        )
+        })?;
+        each(&found, &got, |place, start, starts| {
+            let Some(starts) = starts else {
+                out.extend((0..place.count).map(|_| self.fill.len() as u64));
+                return Ok(());
+            };
+            let from = (place.first - start) as usize;
+            let ends = starts
+                .get(from..=from + place.count as usize)
+                .ok_or_else(too_few)?;
+            out.extend(
+                ends.array_windows()
+                    .map(|[start, end]| end.saturating_sub(*start)),
+            );
+            Ok(())
+        })
     }
 
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let places = self.places(cells)?;
-        // The values of each place, wherever they were read.
-        type Part = (Arc<Vec<u8>>, Range<usize>);
-        let mut values: Vec<Option<Part>> = vec![None; places.len()];
-        let numbers: Vec<u64> = places.iter().map(|place| place.at).collect();
-        self.by_fragment(
-            &places,
-            |stored, cells| {
-                let Some(stored) = stored else { return Ok(None) };
-                let stored: &dyn Cells = stored;
-                let (starts, values) = stored.var_values(cells)?;
-                Ok(Some((starts, Arc::new(values))))
-            },
-            |place, got, first| {
-                let Some((starts, bytes)) = got else { return Ok(()) };
-                let from = (place.first - first) as usize;
-                let at = |i: usize| starts.get(i).copied().unwrap_or(0) as usize;
-                let number = numbers.binary_search(&place.at);
-                if let Some(slot) = number.ok().and_then(|i| values.get_mut(i)) {
-                    *slot = Some((bytes.clone(), at(from)..at(from + place.count as usize)));
-                }
-                Ok(())
-            },
-        )?;
-        for (place, found) in places.iter().zip(&values) {
-            match found {
-                Some((bytes, range)) => out.extend_from_slice(bytes.get(range.clone()).unwrap_or(&[])),
-                None => {
-                    for _ in 0..place.count {
-                        out.extend_from_slice(&self.fill);
-                    }
-                }
-            }
-        }
-        Ok(())
+        let found = self.places(cells)?;
+        let got = self.segments(&found, |stored, cells| {
+            let stored: &dyn Cells = stored;
+            stored.var_values(cells)
+        })?;
+        each(&found, &got, |place, start, got| {
+            let Some((starts, values)) = got else {
+                (0..place.count).for_each(|_| out.extend_from_slice(&self.fill));
+                return Ok(());
+            };
+            let from = (place.first - start) as usize;
+            let range = starts.get(from).zip(starts.get(from + place.count as usize));
+            let range = range.map(|(start, end)| *start as usize..*end as usize);
+            let values = range.and_then(|range| values.get(range));
+            out.extend_from_slice(values.ok_or_else(too_few)?);
+            Ok(())
+        })
     }
 
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let places = self.places(cell..cell.saturating_add(1))?;
-        let Some(place) = places.first() else {
+        let found = self.places(cell..cell.saturating_add(1))?;
+        let (Some(place), Some(segment)) = (found.places.first(), found.segments.first()) else {
             return Err(Error::new(
                 ErrorKind::Internal,
                 format!("cell {cell} of no fragment"),
             ));
         };
-        match self.stored(place.input)? {
+        match self.stored(segment.input)? {
             None => {
                 let range = bytes.start as usize..(bytes.end as usize).min(self.fill.len());
                 out.extend_from_slice(self.fill.get(range).unwrap_or(&[]));

@@ -195,7 +195,13 @@ impl Input {
             return Ok(Window::empty_at(rank));
         };
         let start = run.cells.start + (rank - run.rank);
-        let cells = start..run.cells.end.min(start.saturating_add(most));
+        let mut cells = start..run.cells.end.min(start.saturating_add(most));
+        // Up to the end of a tile, where it reaches one: chunks that pass are not read twice then.
+        let tile = self.info.geometry.tile_cells.max(1);
+        let whole = cells.end - cells.end % tile;
+        if whole > start && cells.end < run.cells.end {
+            cells.end = whole;
+        }
         let mut window = Window::empty_at(rank);
         window.end = rank + (cells.end - cells.start);
 
@@ -213,12 +219,15 @@ impl Input {
             window.times = numbers(timestamps, cells.clone())?;
         }
         self.mark(&mut window, &columns, times, cells)?;
-        let stays = |i: usize, time: Option<&u64>| {
-            (!self.cut || time.is_none_or(|&time| times.contains(time)))
-                && (run.inside || self.ranges.contain(&columns, i))
-        };
         if self.cut || !run.inside {
-            let stay: Vec<bool> = (0..count).map(|i| stays(i, window.times.get(i))).collect();
+            let mut stay = vec![true; count];
+            if self.cut {
+                let written = stay.iter_mut().zip(&window.times);
+                written.for_each(|(stay, time)| *stay = times.contains(*time));
+            }
+            if !run.inside {
+                self.ranges.keep(&columns, &mut stay);
+            }
             window.keep(&stay);
         }
         Ok(window)

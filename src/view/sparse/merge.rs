@@ -8,8 +8,9 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The fewest candidates of a window, and the most; few in tests, whose fragments are small.
-const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 64..8192 };
+/// The fewest candidates of a window, and the most; few in tests, whose fragments are small. Tiles of sparse
+/// fragments have 10,000 cells unless somebody said otherwise.
+const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 64..10_000 };
 
 /// What does not change while a component is merged.
 pub(super) struct Rules {
@@ -204,6 +205,23 @@ struct Cursor<K> {
     last: Option<(K, u64)>,
 }
 
+/// The next candidate of a member.
+struct Head<K> {
+    key: K,
+    /// When it was written; 0 where that plays no part.
+    time: u64,
+    member: u32,
+}
+
+impl<K: Key> Head<K> {
+    /// Whether it comes before another: by place, then the newest first.
+    fn precedes(&self, other: &Self) -> bool {
+        let order = self.key.cmp(&other.key);
+        let order = order.then_with(|| other.time.cmp(&self.time));
+        order.then_with(|| other.member.cmp(&self.member)) == Ordering::Less
+    }
+}
+
 /// A merge of the candidates of several fragments, from one rank of each to another.
 pub(super) struct Merge<'a, K> {
     rules: &'a Rules,
@@ -211,8 +229,8 @@ pub(super) struct Merge<'a, K> {
     /// Between which keys candidates have to be, where that is known: the lower one is in.
     between: [Option<&'a K>; 2],
     cursors: Vec<Cursor<K>>,
-    /// Indices of members that have candidates left, as a binary heap: what comes first is at the top.
-    heap: Vec<u32>,
+    /// The next candidate of each member that has some left, as a binary heap: what comes first is at the top.
+    heap: Vec<Head<K>>,
     window: u64,
     /// The place that was merged last.
     place: Option<K>,
@@ -255,8 +273,8 @@ impl<'a, K: Key> Merge<'a, K> {
             });
         }
         for member in 0..merge.cursors.len() {
-            if merge.fill(member)? {
-                merge.heap.push(member as u32);
+            if let Some(head) = merge.head(member as u32)? {
+                merge.heap.push(head);
                 merge.sift_up(merge.heap.len() - 1);
             }
         }
@@ -272,10 +290,15 @@ impl<'a, K: Key> Merge<'a, K> {
         self.cursors.iter().map(rank).collect()
     }
 
+    /// Whether no candidate is left.
+    pub(super) fn is_done(&self) -> bool {
+        self.heap.is_empty()
+    }
+
     /// Whether the next candidate is at another place than the one before it, so that a merge may begin with
     /// it.
     pub(super) fn is_at_new_place(&self) -> bool {
-        let key = self.heap.first().and_then(|&top| self.head(top));
+        let key = self.heap.first().map(|top| &top.key);
         self.rules.duplicates || key.is_none() || key != self.place.as_ref()
     }
 
@@ -307,42 +330,32 @@ impl<'a, K: Key> Merge<'a, K> {
         Ok(true)
     }
 
-    fn head(&self, member: u32) -> Option<&K> {
-        let cursor = self.cursors.get(member as usize)?;
-        cursor.window.keys.get(cursor.at)
-    }
-
-    fn time(&self, member: u32) -> u64 {
-        let (Some(cursor), Some(source)) = (
+    /// A member's next candidate, with the window that it is in; None where none is left.
+    fn head(&mut self, member: u32) -> std::result::Result<Option<Head<K>>, Stop> {
+        if !self.fill(member as usize)? {
+            return Ok(None);
+        }
+        let (cursor, source) = (
             self.cursors.get(member as usize),
             self.members.get(member as usize),
-        ) else {
-            return 0;
+        );
+        let (Some(cursor), Some(source)) = (cursor, source) else {
+            return Ok(None);
         };
-        match cursor.window.times.get(cursor.at) {
+        let time = match cursor.window.times.get(cursor.at) {
+            _ if self.rules.duplicates => 0,
             Some(&time) => time,
             None => source.input.start(),
-        }
-    }
-
-    /// Whether the next candidate of member `a` comes before that of `b`: by place, then newest first. With
-    /// duplicates times play no part.
-    fn precedes(&self, a: u32, b: u32) -> bool {
-        let by_place = self.head(a).cmp(&self.head(b));
-        let order = by_place
-            .then_with(|| match self.rules.duplicates {
-                true => Ordering::Equal,
-                false => self.time(b).cmp(&self.time(a)),
-            })
-            .then_with(|| b.cmp(&a));
-        order == Ordering::Less
+        };
+        let key = cursor.window.keys.get(cursor.at).cloned();
+        Ok(key.map(|key| Head { key, time, member }))
     }
 
     fn sift_up(&mut self, mut at: usize) {
         while at > 0 {
             let parent = (at - 1) / 2;
             match (self.heap.get(at), self.heap.get(parent)) {
-                (Some(&child), Some(&above)) if self.precedes(child, above) => self.heap.swap(at, parent),
+                (Some(child), Some(above)) if child.precedes(above) => self.heap.swap(at, parent),
                 _ => return,
             }
             at = parent;
@@ -353,13 +366,13 @@ impl<'a, K: Key> Merge<'a, K> {
         let mut at = 0;
         loop {
             let left = 2 * at + 1;
-            let Some(&first) = self.heap.get(left) else { return };
+            let Some(first) = self.heap.get(left) else { return };
             let child = match self.heap.get(left + 1) {
-                Some(&second) if self.precedes(second, first) => left + 1,
+                Some(second) if second.precedes(first) => left + 1,
                 _ => left,
             };
             match (self.heap.get(child), self.heap.get(at)) {
-                (Some(&below), Some(&above)) if self.precedes(below, above) => self.heap.swap(child, at),
+                (Some(below), Some(above)) if below.precedes(above) => self.heap.swap(child, at),
                 _ => return,
             }
             at = child;
@@ -368,50 +381,49 @@ impl<'a, K: Key> Merge<'a, K> {
 
     /// The next candidate and whether it is a cell of the view: its member and its rank. None at the end.
     pub(super) fn next(&mut self) -> std::result::Result<Option<(u32, u64, bool)>, Stop> {
-        let Some(&top) = self.heap.first() else {
+        let Some(member) = self.heap.first().map(|top| top.member) else {
             return Ok(None);
         };
-        let stays = self.rules.duplicates || self.is_newest(top);
-        let Some(cursor) = self.cursors.get_mut(top as usize) else {
+        let Some(cursor) = self.cursors.get_mut(member as usize) else {
             return Ok(None);
         };
         let mark = cursor.window.marks.get(cursor.at).copied().unwrap_or(0);
         let rank = cursor.window.rank(cursor.at);
         cursor.at += 1;
-        if cursor.at >= cursor.window.keys.len()
-            && !self.fill(top as usize)?
-            && let Some(last) = self.heap.pop()
-            && let Some(first) = self.heap.first_mut()
-        {
-            *first = last;
-        }
-        self.sift_down();
-        Ok(Some((top, rank, stays && mark & DELETED == 0)))
-    }
-
-    /// Whether the candidate at the top is the newest of its place.
-    fn is_newest(&mut self, top: u32) -> bool {
-        let mark = self.cursors.get(top as usize).map_or(0, |cursor| {
-            cursor.window.marks.get(cursor.at).copied().unwrap_or(0) & !DELETED
-        });
-        if self.head(top) != self.place.as_ref() {
-            let key = self.head(top).cloned();
-            let children = [self.heap.get(1), self.heap.get(2)];
+        let is_new = !self.rules.duplicates && self.heap.first().map(|top| &top.key) != self.place.as_ref();
+        if is_new {
+            let (top, children) = (self.heap.first(), [self.heap.get(1), self.heap.get(2)]);
             let mut children = children.into_iter().flatten();
-            self.shared = children.any(|&child| self.head(child) == key.as_ref());
-            self.place = key;
+            self.shared = children.any(|child| top.is_some_and(|top| top.key == child.key));
+        }
+        let last = match self.head(member)? {
+            Some(next) => self.heap.first_mut().map(|top| std::mem::replace(top, next)),
+            None if self.heap.is_empty() => None,
+            None => Some(self.heap.swap_remove(0)),
+        };
+        self.sift_down();
+        if is_new {
+            self.place = last.map(|last| last.key);
             self.seen.clear();
         }
+        let stays = self.rules.duplicates || self.is_newest(member, mark & !DELETED);
+        Ok(Some((member, rank, stays && mark & DELETED == 0)))
+    }
+
+    /// Whether a candidate of `member`, at the place that is merged, is the newest there with its `mark`.
+    fn is_newest(&mut self, member: u32, mark: u32) -> bool {
         match self.seen.iter().find(|(seen, _)| *seen == mark) {
             None => {
-                self.seen.push((mark, top));
+                self.seen.push((mark, member));
                 true
             }
             // A fragment that was written at once may hold a place several times, if its writer was told not
             // to look. Readers return all of them.
             Some(&(_, newest)) => {
-                let member = self.members.get(top as usize);
-                newest == top && !self.shared && member.is_some_and(|m| !m.input.has_timestamps())
+                let source = self.members.get(member as usize);
+                newest == member
+                    && !self.shared
+                    && source.is_some_and(|source| !source.input.has_timestamps())
             }
         }
     }

@@ -306,15 +306,16 @@ impl<K: Key + 'static> Merged for Components<K> {
             let mut at = cells.start.max(start);
             let end = end.min(cells.end);
             while at < end {
-                let block = component.block(&self.array.engine, &self.rules, at - start)?;
-                for (member, first, count) in block.pieces(at - start..end - start) {
+                let (cell, block) = component.block(&self.array.engine, &self.rules, at - start)?;
+                let wanted = at - start - cell..end - start - cell;
+                for (member, first, count) in block.pieces(wanted) {
                     let Some(input) = component.inputs.get(member) else {
                         continue;
                     };
                     at += count;
                     visit(Piece { input, first, count });
                 }
-                if at < end && at < start + block.cell + block.count {
+                if at < end && at < start + cell + block.count {
                     return Err(Error::new(ErrorKind::Internal, format!("cell {at} of no run")));
                 }
             }

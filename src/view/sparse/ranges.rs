@@ -4,7 +4,7 @@ use super::super::DimRange;
 use crate::array::cell_slice::CellSlice;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::fragment::boxes::Bounds;
-use crate::format::range::compare;
+use crate::format::range::{compare, keep_between};
 use crate::format::schema::Schema;
 use std::cmp::Ordering;
 
@@ -50,22 +50,14 @@ impl Ranges {
         Ranges(restricting.collect())
     }
 
-    /// Whether cell `i` lies inside, given the coordinates by dimension.
-    pub(super) fn contain(&self, columns: &[CellSlice<'_>], i: usize) -> bool {
-        self.0.iter().all(|axis| {
-            let Some(column) = columns.get(axis.dimension) else {
-                return false;
-            };
-            let value = match axis.cell_val_num.cell_size(axis.datatype) {
-                None => column.text(i),
-                Some(size) => {
-                    let size = size as usize;
-                    let range = i.saturating_mul(size)..i.saturating_add(1).saturating_mul(size);
-                    column.values.get(range).unwrap_or(&[])
-                }
-            };
-            axis.side(value) == Some(Ordering::Equal)
-        })
+    /// Sets `stay` to false for the cells that do not lie inside, given the coordinates by dimension.
+    pub(super) fn keep(&self, columns: &[CellSlice<'_>], stay: &mut [bool]) {
+        for axis in &self.0 {
+            match columns.get(axis.dimension) {
+                Some(column) => axis.keep(column, stay),
+                None => stay.fill(false),
+            }
+        }
     }
 
     /// How much of a box lies inside.
@@ -86,6 +78,29 @@ impl Ranges {
 }
 
 impl Axis {
+    /// Sets `stay` to false for the cells outside.
+    fn keep(&self, column: &CellSlice<'_>, stay: &mut [bool]) {
+        let ends = [self.lo.as_deref(), self.hi.as_deref()];
+        let single = self.cell_val_num == CellValNum::Fixed(1);
+        if single && keep_between(self.datatype, column.values, ends, stay) {
+            return;
+        }
+        let size = self
+            .cell_val_num
+            .cell_size(self.datatype)
+            .map(|size| size as usize);
+        for (i, stay) in stay.iter_mut().enumerate() {
+            let value = match size {
+                None => column.text(i),
+                Some(size) => {
+                    let range = i.saturating_mul(size)..i.saturating_add(1).saturating_mul(size);
+                    column.values.get(range).unwrap_or(&[])
+                }
+            };
+            *stay &= self.side(value) == Some(Ordering::Equal);
+        }
+    }
+
     /// On which side of the range a value lies; Equal is inside. None where that cannot be told (NaN).
     fn side(&self, value: &[u8]) -> Option<Ordering> {
         let to = |end: &Option<Vec<u8>>, open: Ordering| match end {

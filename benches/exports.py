@@ -1,0 +1,52 @@
+"""Rows on exports: what people open here against what they build on TileDB-Py."""
+
+import arrays
+from bench import MIB, cat
+from views import compare, inside, whole
+
+
+def parquet(bench):
+    """DuckDB on table.parquet."""
+    rows = 4_000_000 * bench.size // (256 * MIB)
+    path = arrays.table(bench.folder, rows)
+    low, high = rows // 4, rows // 2 - 1
+    queries = {
+        "a filtered mean": (f"avg(price) FROM % WHERE row BETWEEN {low} AND {high}", f"attrs=['price'], dims=['row']", f"{low}:{high}"),
+        "a group-by over all rows": ("symbol, avg(price) FROM % GROUP BY symbol", "attrs=['symbol', 'price'], dims=[]", ":"),
+    }
+    for what, (query, columns, span) in queries.items():
+        fetch = f"duckdb.sql(\"SELECT {query}\").fetchall()"
+        ours = fetch.replace("%", "'{}'").replace(").fetchall", ".format(path)).fetchall")
+        theirs = f"arrow = tiledb.open(path).query({columns}, return_arrow=True).df[{span}]\n" + fetch.replace("%", "arrow")
+        compare(bench, f"DuckDB on table.parquet: {what}", path,
+                lambda mountpoint: inside("duckdb", ours, mountpoint / "data/table.parquet"),
+                lambda: inside("duckdb, pyarrow, tiledb", theirs, path), 0.8)
+
+
+TO_CSV = """
+import sys, tiledb
+with tiledb.open(sys.argv[1]) as a:
+    a.df[:].to_csv(sys.stdout, index=False)
+"""
+
+
+def csv(bench):
+    """A table as CSV, against pandas."""
+    rows = 4_000_000 * bench.size // (256 * MIB)
+    path = arrays.table(bench.folder, rows)
+    compare(bench, f"{rows} rows as CSV", path, lambda mountpoint: cat(mountpoint / "data/table.csv")[0],
+            lambda: whole(TO_CSV, path), 0.1, arguments=["--csv-values", str(6 * rows)])
+
+
+def xarray(bench):
+    """xarray on array.zarr and array.nc."""
+    path = arrays.grid(bench.folder, bench.size, 10)
+    low = int((bench.size // 4) ** 0.5) // 3
+    box = f"[{low}:{low + 1000}, {low}:{low + 1000}]"
+    for name, load in [("array.zarr", "open_zarr(path)"), ("array.nc", "open_dataset(path)")]:
+        compare(bench, f"mean over a box of 1000 x 1000, xarray on {name}", path,
+                lambda mountpoint: inside("xarray, dask, netCDF4, zarr", f"float(xarray.{load}['a']{box}.mean())", mountpoint / "data" / name),
+                lambda: inside("tiledb", f"float(tiledb.open(path){box}['a'].mean())", path), 1)
+
+
+ROWS = {"parquet": parquet, "csv": csv, "xarray": xarray}
