@@ -130,6 +130,14 @@ impl Fragment {
         Ok(self.outline.get_or_init(|| Arc::new(outline)).clone())
     }
 
+    /// How many cells it stores. Who asks that of very many fragments will read them.
+    pub fn cells(&self) -> Result<u64> {
+        match self.outline.get() {
+            Some(outline) => Ok(outline.cells),
+            None => Ok(self.open()?.geometry.cell_num),
+        }
+    }
+
     fn opened(&self) -> MutexGuard<'_, Option<Arc<FragmentInfo>>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -269,12 +269,8 @@ impl View {
                 const BATCH: usize = 512;
                 let mut cells = 0u64;
                 for batch in self.snapshot.fragment_list().chunks(BATCH) {
-                    let counts = parallel::each(batch.len() as u64, |i| -> Result<u64> {
-                        let fragment = batch.get(i as usize);
-                        Ok(fragment
-                            .map(|fragment| fragment.outline())
-                            .transpose()?
-                            .map_or(0, |outline| outline.cells))
+                    let counts = parallel::each(batch.len() as u64, |i| {
+                        batch.get(i as usize).map_or(Ok(0), |fragment| fragment.cells())
                     })?;
                     cells = counts.into_iter().fold(cells, u64::saturating_add);
                     if cells > most {
