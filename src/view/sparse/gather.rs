@@ -353,10 +353,10 @@ impl Runs for Gather {
             let ends = starts
                 .get(from..=from + place.count as usize)
                 .ok_or_else(too_few)?;
-            out.extend(
-                ends.array_windows()
-                    .map(|[start, end]| end.saturating_sub(*start)),
-            );
+            out.extend(ends.windows(2).map(|pair| match pair {
+                [start, end] => end.saturating_sub(*start),
+                _ => 0,
+            }));
             Ok(())
         })
     }
