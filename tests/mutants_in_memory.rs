@@ -31,7 +31,7 @@ fn options() -> Options {
 }
 
 fn look(storage: MemoryStorage, limits: &Limits) -> Result<Report> {
-    let tree = Tree::over(Arc::new(storage), "/".into(), &options(), Arc::default())?;
+    let tree = Tree::over(Arc::new(storage), &options(), Arc::default())?;
     Ok(walk(&tree.root, limits))
 }
 

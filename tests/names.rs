@@ -69,7 +69,7 @@ fn tree(storage: MemoryStorage) -> Node {
         follow_symlinks: false,
         ..Options::default()
     };
-    Tree::over(Arc::new(storage), PathBuf::from("/src"), &options, Arc::default())
+    Tree::over(Arc::new(storage), &options, Arc::default())
         .unwrap()
         .root
 }
@@ -87,7 +87,7 @@ fn counted_tree(inner: MemoryStorage) -> (Node, Arc<Counts>) {
         inner,
         counts: counts.clone(),
     });
-    let tree = Tree::over(storage, PathBuf::from("/src"), &options, Arc::default()).unwrap();
+    let tree = Tree::over(storage, &options, Arc::default()).unwrap();
     (tree.root, counts)
 }
 
@@ -357,7 +357,7 @@ fn groups_that_contain_themselves_end() {
     put_group(
         &mut storage,
         "g",
-        &[(1, true, "h", None), (1, false, "/src", Some("top"))],
+        &[(1, true, "h", None), (1, false, "/", Some("top"))],
     );
     put_group(
         &mut storage,
@@ -379,7 +379,7 @@ fn ways_through_groups_do_not_multiply_for_ever() {
     let mut inside = String::new();
     for i in 0..14 {
         let next = format!("g{}", i + 1);
-        let beside = format!("/src/b{}", i + 1);
+        let beside = format!("/b{}", i + 1);
         let members = [
             (1, true, next.as_str(), Some("x")),
             (1, true, next.as_str(), Some("y")),

@@ -375,7 +375,7 @@ pub fn array(data: &[u8]) {
     };
     let storage = unpack(data);
     views::views(&storage);
-    let Ok(tree) = Tree::over(Arc::new(storage), "/".into(), &options, Arc::default()) else {
+    let Ok(tree) = Tree::over(Arc::new(storage), &options, Arc::default()) else {
         return;
     };
     let report = walk(&tree.root, &limits);

@@ -10,7 +10,7 @@ use crate::filter::generic::read_generic_tile;
 use crate::format::commits::{last_component, parse_lines};
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
-use crate::storage::EntryType;
+use crate::storage::{EntryType, Storage};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -85,7 +85,6 @@ pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
 pub struct OpenGroup {
     engine: Arc<Engine>,
     path: PathBuf,
-    root: PathBuf,
     members: Watched<Members>,
 }
 
@@ -113,14 +112,12 @@ pub struct MemberPlace {
 }
 
 impl OpenGroup {
-    /// The group at `path` of the source at `root`, which absolute URIs of members are compared with. Reads
-    /// nothing.
-    pub fn new(engine: Arc<Engine>, path: PathBuf, root: PathBuf) -> Self {
+    /// The group at `path`. Reads nothing.
+    pub fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
         let directories = vec![path.clone(), path.join(GROUP_DIRECTORY)];
         OpenGroup {
             engine,
             path,
-            root,
             members: Watched::new(directories),
         }
     }
@@ -157,7 +154,7 @@ impl OpenGroup {
         let mut seen = HashSet::new();
         let mut places = Vec::new();
         for member in group.iter().flat_map(|group| &group.members) {
-            let at = member_path(&self.root, &self.path, member);
+            let at = member_path(&*self.engine.storage, &self.path, member);
             let (Some(name), Some(at)) = (member_name(member), at) else {
                 let (path, uri) = (self.path.display(), member.uri.escape_ascii());
                 log::info!("{path}: member {uri} is not shown: it lies elsewhere");
@@ -267,18 +264,14 @@ pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
     Ok(in_force.map(|file| file.path.clone()).collect())
 }
 
-/// Where a member of the group at `group` lies, relative to the source; None where that is outside of it.
-/// `root` is the source's own path, which absolute URIs are compared with.
-pub fn member_path(root: &Path, group: &Path, member: &GroupMember) -> Option<PathBuf> {
+/// Where a member of the group at `group` of `storage` lies, relative to the source; None where that is outside
+/// of it.
+pub fn member_path(storage: &dyn Storage, group: &Path, member: &GroupMember) -> Option<PathBuf> {
     let uri = Path::new(OsStr::from_bytes(&member.uri));
     let path = if member.relative {
         group.join(uri.strip_prefix("/").unwrap_or(uri))
     } else {
-        let local = member.uri.strip_prefix(b"file://").unwrap_or(&member.uri);
-        Path::new(OsStr::from_bytes(local))
-            .strip_prefix(root)
-            .ok()?
-            .to_path_buf()
+        storage.inside(&member.uri)?
     };
     normalise(&path)
 }
@@ -317,6 +310,7 @@ pub fn member_name(member: &GroupMember) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use crate::format::enums::ObjectType;
+    use crate::storage::MemoryStorage;
 
     fn member(name: Option<&str>, uri: &str, deleted: bool) -> GroupMember {
         GroupMember {
@@ -375,14 +369,14 @@ mod tests {
                 relative,
                 ..member(None, uri, false)
             };
-            member_path(Path::new("/data/x"), Path::new("g/h"), &member)
+            member_path(&MemoryStorage::new(), Path::new("g/h"), &member)
         };
         assert_eq!(at(true, "a"), Some("g/h/a".into()));
         assert_eq!(at(true, "../a/./b"), Some("g/a/b".into()));
         assert_eq!(at(true, "../../../a"), None);
-        assert_eq!(at(false, "file:///data/x/a"), Some("a".into()));
-        assert_eq!(at(false, "/data/x/g/h/a"), Some("g/h/a".into()));
-        assert_eq!(at(false, "file:///data/xy/a"), None);
+        assert_eq!(at(false, "file:///a"), Some("a".into()));
+        assert_eq!(at(false, "/g/./h/a"), Some("g/h/a".into()));
+        assert_eq!(at(false, "file:///../a"), None);
         assert_eq!(at(false, "s3://bucket/a"), None);
     }
 }

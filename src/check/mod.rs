@@ -94,15 +94,12 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
     }
     let stats: Arc<Stats> = Arc::default();
     let storage = LocalStorage::new(source, options.follow_symlinks, stats.clone())?;
-    let root = storage.root().to_path_buf();
-    check_over(Arc::new(storage), root, stats, options, report, tally)
+    check_over(Arc::new(storage), stats, options, report, tally)
 }
 
-/// The same over any storage. `root` is its own absolute path, which absolute URIs of group members are compared
-/// with; `options.follow_symlinks` is the storage's affair.
+/// The same over any storage; `options.follow_symlinks` is the storage's affair.
 pub fn check_over(
     storage: Arc<dyn Storage>,
-    root: PathBuf,
     stats: Arc<Stats>,
     options: &Options,
     report: Report,
@@ -119,7 +116,6 @@ pub fn check_over(
     let before = objects(&tally);
     let checker = Checker {
         engine: Arc::new(engine),
-        root,
         report,
         tally,
         seen: Mutex::default(),
@@ -149,8 +145,6 @@ pub fn check_over(
 /// What all jobs share.
 struct Checker {
     engine: Arc<Engine>,
-    /// The source's own absolute path, which absolute URIs of group members are compared with.
-    root: PathBuf,
     report: Report,
     tally: Arc<Tally>,
     /// Directories that were visited, as the storage tells them apart.

@@ -117,7 +117,7 @@ fn check_member(checker: &Checker, group: &Path, member: &GroupMember) -> Option
     let finding = |message: String| {
         Problem::new(Kind::Group, checker.show(group), message).in_part(format_args!("member {uri:?}"))
     };
-    let Some(path) = member_path(&checker.root, group, member) else {
+    let Some(path) = member_path(&*checker.engine.storage, group, member) else {
         let message = "it lies outside of the source and is not checked".to_owned();
         checker.report(finding(message).noted());
         return None;

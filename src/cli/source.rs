@@ -141,8 +141,8 @@ pub(super) fn check_tree(
         Location::Local(path) => check::check(path, options, report, tally),
         #[cfg(feature = "remote")]
         Location::Remote(url) => {
-            let Listed { url, storage, stats } = open_options.remote.open(url)?;
-            check::check_over(storage, url.into(), stats, options, report, tally)
+            let Listed { storage, stats } = open_options.remote.open(url)?;
+            check::check_over(storage, stats, options, report, tally)
         }
         #[cfg(not(feature = "remote"))]
         Location::Remote(_) => {
@@ -273,7 +273,6 @@ struct Remote {
 /// A prefix that holds something.
 #[cfg(feature = "remote")]
 struct Listed {
-    url: String,
     storage: Arc<dyn Storage>,
     stats: Arc<Stats>,
 }
@@ -315,7 +314,6 @@ impl RemoteArgs {
 impl Remote {
     fn list(&self) -> crate::Result<Listed> {
         Ok(Listed {
-            url: self.store.url.clone(),
             storage: RemoteStorage::open(self.store.clone(), self.settings.clone())?,
             stats: self.settings.stats.clone(),
         })
@@ -336,7 +334,7 @@ impl Remote {
 #[cfg(feature = "remote")]
 impl Listed {
     fn tree(self, options: &OpenOptions) -> crate::Result<Tree> {
-        Tree::over(self.storage, PathBuf::from(self.url), &options.tree, self.stats)
+        Tree::over(self.storage, &options.tree, self.stats)
     }
 }
 

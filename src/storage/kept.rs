@@ -126,6 +126,10 @@ impl Storage for KeptFiles {
         self.inner.audience(path, want)
     }
 
+    fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
+        self.inner.inside(uri)
+    }
+
     fn racy_for(&self) -> Option<Duration> {
         self.inner.racy_for()
     }

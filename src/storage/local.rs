@@ -6,7 +6,7 @@
 
 use super::kept::is_out_of_descriptors;
 use super::permissions::Permissions;
-use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want, join};
+use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want, join, local_inside};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use nix::errno::Errno;
@@ -208,6 +208,10 @@ impl Storage for LocalStorage {
         } else {
             path.display().to_string()
         }
+    }
+
+    fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
+        local_inside(&self.root, uri)
     }
 
     fn audience(&self, path: &Path, want: Want) -> Audience {

@@ -1,6 +1,6 @@
 //! Files held in memory: a source for tests and fuzzing, which need no disk.
 
-use super::{Blob, DirEntry, EntryType, Metadata, Storage};
+use super::{Blob, DirEntry, EntryType, Metadata, Storage, local_inside};
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -187,6 +187,11 @@ impl Storage for MemoryStorage {
 
     fn display(&self, path: &Path) -> String {
         path.display().to_string()
+    }
+
+    /// As if it were all that is on this machine.
+    fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
+        local_inside(Path::new("/"), uri)
     }
 }
 

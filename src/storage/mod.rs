@@ -37,8 +37,9 @@ pub use memory::{MemoryBlob, MemoryStorage};
 pub use tail::Tail;
 
 use crate::error::{Error, Result};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,6 +120,13 @@ pub trait Storage: Send + Sync {
 
     /// The path as messages should show it.
     fn display(&self, path: &Path) -> String;
+
+    /// Where the URI of a member of a group leads, relative to the root; None where that is outside of the
+    /// source. The path may have `.` and `..` in it.
+    fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
+        let _ = uri;
+        None
+    }
 
     /// Which users could do with `path` what is wanted, without this program: for mounts that other users may
     /// enter. An absolute path is one of the local machine. Nobody, where the backend cannot tell.
@@ -201,6 +209,12 @@ pub trait Blob: Send + Sync {
 }
 
 const LITTLE: [u8; 1024] = [0; 1024];
+
+/// The path of `uri`, one of the local machine, below `root`; None where it lies elsewhere.
+fn local_inside(root: &Path, uri: &[u8]) -> Option<PathBuf> {
+    let local = Path::new(OsStr::from_bytes(uri.strip_prefix(b"file://").unwrap_or(uri)));
+    local.strip_prefix(root).ok().map(Path::to_path_buf)
+}
 
 /// `rest` below `base`, in memory of the right size from the start: paths are joined for every file that is
 /// looked at.

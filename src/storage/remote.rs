@@ -378,6 +378,12 @@ impl Storage for RemoteStorage {
         }
     }
 
+    fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
+        let rest = str::from_utf8(uri).ok()?.strip_prefix(&self.url)?;
+        let inside = rest.is_empty() || rest.starts_with('/');
+        inside.then(|| PathBuf::from(rest.trim_matches('/')))
+    }
+
     fn audience(&self, _: &Path, _: Want) -> Audience {
         match self.unsigned {
             true => Audience::everybody(),

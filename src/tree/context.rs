@@ -21,8 +21,6 @@ use std::sync::{Arc, Mutex, Weak};
 pub struct Context {
     /// The source.
     pub engine: Arc<Engine>,
-    /// The source's own absolute path, which absolute URIs of group members are compared with.
-    pub root: PathBuf,
     /// Arrays and groups that somebody holds, so that each is opened once.
     arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
     groups: Mutex<HashMap<PathBuf, Weak<OpenGroup>>>,
@@ -74,10 +72,9 @@ impl Ancestors {
 
 impl Context {
     /// The context of a tree over `engine`; the others as its fields.
-    pub fn new(engine: Arc<Engine>, root: PathBuf, show_at: bool, exports: export::Options) -> Self {
+    pub fn new(engine: Arc<Engine>, show_at: bool, exports: export::Options) -> Self {
         Context {
             engine,
-            root,
             arrays: Mutex::default(),
             groups: Mutex::default(),
             views: Arc::default(),
@@ -96,7 +93,7 @@ impl Context {
     /// The group at `path`, opened once for all who hold it.
     fn group(&self, path: &Path) -> Arc<OpenGroup> {
         shared(&self.groups, path, || {
-            OpenGroup::new(self.engine.clone(), path.to_path_buf(), self.root.clone())
+            OpenGroup::new(self.engine.clone(), path.to_path_buf())
         })
     }
 

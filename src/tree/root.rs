@@ -87,18 +87,11 @@ impl Tree {
         }
         let stats: Arc<Stats> = Arc::default();
         let storage = LocalStorage::new(source, options.follow_symlinks, stats.clone())?;
-        let root_path = storage.root().to_path_buf();
-        Self::over(Arc::new(storage), root_path, options, stats).map_err(place)
+        Self::over(Arc::new(storage), options, stats).map_err(place)
     }
 
-    /// The same over any storage. `root_path` is its own absolute path, which absolute URIs of group members
-    /// are compared with; `options.follow_symlinks` is the storage's affair.
-    pub fn over(
-        storage: Arc<dyn Storage>,
-        root_path: PathBuf,
-        options: &Options,
-        stats: Arc<Stats>,
-    ) -> Result<Tree> {
+    /// The same over any storage; `options.follow_symlinks` is the storage's affair.
+    pub fn over(storage: Arc<dyn Storage>, options: &Options, stats: Arc<Stats>) -> Result<Tree> {
         let engine = Engine::new(
             storage.clone(),
             options.cache_size,
@@ -106,12 +99,7 @@ impl Tree {
             stats.clone(),
         );
         let engine = Arc::new(engine.as_of(options.at));
-        let context = Arc::new(Context::new(
-            engine.clone(),
-            root_path,
-            options.show_at,
-            options.exports,
-        ));
+        let context = Arc::new(Context::new(engine.clone(), options.show_at, options.exports));
         let top = Path::new("");
         // Held until its node holds it, so that its directories are read once.
         let array = context.array(top);

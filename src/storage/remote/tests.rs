@@ -117,7 +117,7 @@ fn the_tree_is_that_of_a_local_copy() {
         let store = TestStore::new(page);
         store.put_folder(&sample(), "deep/down");
         let storage = RemoteStorage::open(store.store("deep/down"), settings()).unwrap();
-        let tree = Tree::over(storage, PathBuf::from("/src"), &options, Arc::default()).unwrap();
+        let tree = Tree::over(storage, &options, Arc::default()).unwrap();
         found.clear();
         walk(&tree.root, "", &mut found);
         assert_eq!(found.len(), expected.len());
@@ -126,5 +126,68 @@ fn the_tree_is_that_of_a_local_copy() {
             assert!(found.2 == expected.2, "{}", found.0);
         }
         println!("{page}: {} files, {} requests", found.len(), store.asked().len());
+    }
+}
+
+#[test]
+#[ignore]
+fn trial() {
+    let options = Options {
+        cache_size: 256 << 20,
+        ..Options::default()
+    };
+    let folder = PathBuf::from(std::env::var("TRY").unwrap());
+    for array in std::env::var("ARRAYS").unwrap().split(',') {
+        let store = TestStore::new(1000);
+        store.put_folder(&folder.join(array), "p");
+        let before = std::time::Instant::now();
+        let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+        let tree = Tree::over(storage, &options, Arc::default()).unwrap();
+        println!("== {array}: open {:?}", store.asked());
+        for path in std::env::var("PATHS").unwrap().split(',') {
+            let Ok(Some(node)) = tree.root.find(path) else {
+                println!("   {path}: none; {}", store.asked().len());
+                continue;
+            };
+            let show = |store: &TestStore| {
+                let asked = store.asked();
+                let bytes: u64 = asked
+                    .iter()
+                    .map(|r| match r {
+                        Request::Get(_, range) => range.end - range.start,
+                        Request::List(_) => 0,
+                    })
+                    .sum();
+                let some: Vec<_> = asked.iter().take(12).collect();
+                format!("{} requests, {bytes} bytes {some:?}", asked.len())
+            };
+            match node {
+                Node::Directory(directory) => {
+                    let n = directory.list().map(|l| l.len());
+                    println!("   ls {path}: {n:?} {}", show(&store));
+                }
+                Node::File(file) => {
+                    println!(
+                        "   stat {path}: {:?} {}",
+                        file.stat().map(|s| s.len),
+                        show(&store)
+                    );
+                    let mut scratch = Vec::new();
+                    let open = file.open().unwrap();
+                    let len = open.len();
+                    open.read(len / 3, 8, &mut scratch).unwrap();
+                    println!("   8 bytes {path}: {}", show(&store));
+                    open.read(len / 3 * 2, 8, &mut scratch).unwrap();
+                    println!("   8 more {path}: {}", show(&store));
+                    let mut at = 0;
+                    while at < len {
+                        at += open.read(at, 1 << 17, &mut scratch).unwrap().len() as u64;
+                    }
+                    println!("   cat {path}: {len} {}", show(&store));
+                }
+                Node::Link(_) => {}
+            }
+        }
+        println!("   {:?}", before.elapsed());
     }
 }
