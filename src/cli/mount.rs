@@ -121,6 +121,8 @@ const REMOTE_THREADS: usize = 32;
 
 /// Runs the subcommand, given with the command line `arguments`; in the foreground until it is unmounted.
 pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
+    #[cfg(feature = "remote")]
+    check_umask(args)?;
     if args.flags.remount {
         logging::start(&args.log_args)?;
         return remount(args);
@@ -219,7 +221,7 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
     };
     #[cfg(feature = "remote")]
     if let Some(umask) = args.umask {
-        options.remote.shared = is_shared(umask, &source, args.flags.access)?;
+        options.remote.shared = lets_others_read(umask);
     }
     let tree = open_tree(&source, &options)?;
     Ok(Prepared {
@@ -232,16 +234,23 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
 
 /// Whether a umask lets other users read.
 #[cfg(feature = "remote")]
-fn is_shared(umask: u32, source: &Location, access: Access) -> Result<bool, Failure> {
-    let shared = umask & 0o004 == 0;
-    match (source, access) {
-        (Location::Local(_), _) => Err(Failure::usage(
+fn lets_others_read(umask: u32) -> bool {
+    umask & 0o004 == 0
+}
+
+/// Fails where a umask is asked for that would do nothing.
+#[cfg(feature = "remote")]
+fn check_umask(args: &MountArgs) -> Result<(), Failure> {
+    let Some(umask) = args.umask else { return Ok(()) };
+    if !Location::is_remote(&args.source) {
+        return Err(Failure::usage(
             "`umask` is for object stores: the modes of a local SOURCE are those of its files",
-        )),
-        (_, Access::All) => Ok(shared),
-        _ if shared => Err(Failure::usage("`umask` lets nobody in without `-o allow_other`")),
-        _ => Ok(false),
+        ));
     }
+    if lets_others_read(umask) && args.flags.access != Access::All {
+        return Err(Failure::usage("`umask` lets nobody in without `-o allow_other`"));
+    }
+    Ok(())
 }
 
 /// Checks, opens and mounts.

@@ -179,7 +179,7 @@ class Azurite(Server):
 
     def __enter__(self):
         self.port = free_port()
-        self.start([self.program, "--silent", "--location", "az", "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--skipApiVersionCheck",
+        self.start([self.program, "--silent", "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--skipApiVersionCheck",
                     "--disableTelemetry", "--inMemoryPersistence"])
         wait_for(self.port, self.process, self.log)
         return self
