@@ -63,6 +63,18 @@ ensure_venv() {
     cp "$wanted" "$VENV/requirements.txt"
 }
 
+# What the tests of object stores need beside the virtual environment: rclone, and azurite where there is npm (TILEDBFS_AZURITE).
+ensure_stores() {
+    need rclone=rclone
+    if ! command -v npm >/dev/null; then
+        say "no npm here: az:// is not tried"
+        return
+    fi
+    local folder=$TARGET/azurite
+    export TILEDBFS_AZURITE=$folder/node_modules/.bin/azurite-blob
+    [ -x "$TILEDBFS_AZURITE" ] || npm install --silent --no-fund --no-audit --prefix "$folder" azurite@3 >/dev/null
+}
+
 # unpack ARCHIVE DIRECTORY: an archive to a directory below $TARGET, once.
 unpack() {
     local sum

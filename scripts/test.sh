@@ -58,6 +58,7 @@ install_all() {
         rustup component add rustfmt clippy
     fi
     ensure_venv
+    ensure_stores
 }
 
 # Functions that set variables or PATH run outside of `run`, whose commands are in a pipeline.
@@ -66,6 +67,7 @@ install_all
 run "cargo fmt" cargo fmt --check
 run "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings
 run "library alone" cargo clippy --quiet --lib --example read --no-default-features -- -D warnings
+run "without object stores" cargo clippy --quiet --bins --no-default-features --features mount -- -D warnings
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     stage="unpack $TILEDBFS_ARRAYS"
     arrays=$TARGET/arrays
@@ -87,7 +89,12 @@ run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" cargo test --qu
 run "cargo build" cargo build --release
 run "quickstart" scripts/quickstart.sh
 run "package" scripts/deb.sh --test
-run "oracle: core" "$PYTHON" tests/oracle/run.py --set core --counts "$TARGET/core.json"
+rm -rf "$TARGET/matrix"
+run "oracle: core" "$PYTHON" tests/oracle/run.py --set core --keep "$TARGET/matrix" --counts "$TARGET/core.json"
+run "object stores: core" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --matrix "$TARGET/matrix"
+run "object stores: requests" "$PYTHON" tests/oracle/remote_requests.py
+run "object stores: faults" "$PYTHON" tests/oracle/remote_faults.py
+run "object stores: access" "$PYTHON" tests/oracle/remote_access.py
 run "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TARGET/filters.json"
 run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
 run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 --count 20
@@ -112,6 +119,7 @@ else
 fi
 if [ -n "${TILEDBFS_VIEWS:-}" ]; then
     run "oracle: views" "$PYTHON" tests/oracle/views.py --family "$views" --share 1/3
+    run "object stores: views" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --views "$views"
     run "table.csv" "$PYTHON" tests/oracle/exports_csv.py --family "$views"
     run "array.nc" "$PYTHON" tests/oracle/exports_netcdf.py --family "$views"
     run "array.zarr" "$PYTHON" tests/oracle/exports_zarr.py --family "$views"

@@ -12,16 +12,16 @@ BROKEN = {
 """Sources below which problems are expected, by the end of their path, and why."""
 
 
-def check(source, options):
-    """Runs the command: exit code, findings, the last line that it wrote for people."""
+def check(source, options, env=None):
+    """Runs the command, in the environment `env`: exit code, findings, the last line that it wrote for people."""
     command = [binary(), "check", str(source), "--json", *options]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, env=env)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr.splitlines()[-1:]
 
 
-def compare_check(source, options, broken, report):
+def compare_check(source, options, broken, report, env=None):
     """Checks that `source` is clean but for the arrays in `broken` (paths in it), which are not. Notes do not count."""
-    code, findings, last = check(source, options)
+    code, findings, last = check(source, options, env)
     bad = [f for f in findings if f["level"] != "note"]
     print(f"check: exit code {code}; " + " ".join(last), flush=True)
     found = set()

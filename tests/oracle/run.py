@@ -66,8 +66,10 @@ class Oracle:
     def tree(self, source, key=None, encrypted=lambda path: False, family=None):
         """Mounts `source` and compares every array and group in it."""
         source = os.path.realpath(source)
-        with self.key_options(key) as options, mounted(source, *options) as point, Reader(self.lib, self.args.scratch) as reader:
-            for kind, path, shown, group in walk(reader.facts, source):
+        with self.key_options(key) as options, Reader(self.lib, self.args.scratch) as reader, contextlib.ExitStack() as stack:
+            items = self.chosen(source, list(walk(reader.facts, source)))
+            point = stack.enter_context(self.mounted(source, items, options))
+            for kind, path, shown, group in items:
                 relative = os.path.relpath(path, source)
                 before = len(self.report.failures)
                 self.report.read.clear()
@@ -84,9 +86,23 @@ class Oracle:
                 self.failed += len(self.report.failures) != before
             if not self.args.only:
                 before = len(self.report.failures)
-                compare_check(source, options, [path for path in BROKEN if os.path.isdir(os.path.join(source, path))], self.report)
+                self.check(source, options)
                 self.passed += len(self.report.failures) == before
                 self.failed += len(self.report.failures) != before
+
+    def chosen(self, source, items):
+        """Which of the arrays and groups in `source` are compared."""
+        del source
+        return items
+
+    def mounted(self, source, items, options):
+        """A mount of `source`."""
+        del items
+        return mounted(source, *options)
+
+    def check(self, source, options):
+        """Checks `source` with `tiledbfs check`."""
+        compare_check(source, options, [path for path in BROKEN if os.path.isdir(os.path.join(source, path))], self.report)
 
     @staticmethod
     @contextlib.contextmanager
@@ -149,6 +165,10 @@ class Oracle:
         """Writes one set of the matrix and compares it."""
         command = [sys.executable, str(HERE / "matrix.py"), "--set", chosen, folder]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        self.compare_written(folder)
+
+    def compare_written(self, folder):
+        """Compares one set of the matrix."""
         objects = json.loads(Path(folder, "matrix.json").read_text())["objects"]
         secret = {o["path"] for o in objects if o["encrypted"]}
         self.root = os.path.realpath(folder)
