@@ -1,6 +1,7 @@
 //! Files that are one generic tile, read by ranges.
 
 use super::engine::Engine;
+use super::part::FETCHED_WHOLE;
 use super::tile_list::Section;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
@@ -32,6 +33,7 @@ impl GenericFile {
         hold: bool,
     ) -> Result<GenericFile> {
         let blob = engine.storage.open(path)?;
+        blob.will_read(0..blob.len().min(FETCHED_WHOLE));
         let tile = GenericTile::read_header(&*blob, 0, key)?;
         if tile.size <= Self::SMALL {
             return tile.decode(&*blob).map(GenericFile::Whole);

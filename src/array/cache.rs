@@ -11,6 +11,7 @@
 //! waiting for. What is made of other entries, such as the text of documents, is asked for with
 //! [`ChunkCache::derive`], whose loader holds none.
 
+use crate::asker::{asker, is_interrupted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::chunk::ChunkIndex;
 use crate::stats::Stats;
@@ -22,10 +23,14 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 /// What may be decoded at once beyond the size of the cache, and with the smallest cache.
 const ALLOWANCE: u64 = 32 << 20;
 const LEAST: u64 = 32 << 20;
+
+/// How often who waits for a loader looks whether they still should.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What is held may always have this much more.
 const LITTLE: u64 = 64 << 10;
@@ -222,10 +227,15 @@ impl Flight {
             match &*result {
                 Some(result) => return result.clone(),
                 None => {
-                    result = self
+                    let (locked, waited) = self
                         .done
-                        .wait(result)
-                        .unwrap_or_else(|poisoned| poisoned.into_inner())
+                        .wait_timeout(result, LOOK)
+                        .unwrap_or_else(|poisoned| poisoned.into_inner());
+                    result = locked;
+                    if waited.timed_out() && is_interrupted(asker()) {
+                        let message = "nobody waits for it any more";
+                        return Err(Error::new(ErrorKind::Abandoned, message));
+                    }
                 }
             }
         }
@@ -424,8 +434,17 @@ impl ChunkCache {
             }
             if let Some(other) = state.loading.get(&key).cloned() {
                 drop(state);
-                self.stats.cache_hits.add(1);
-                return other.wait();
+                match other.wait() {
+                    // Who loaded it gave up; this one has not.
+                    Err(e) if e.kind() == ErrorKind::Abandoned && !is_interrupted(asker()) => {
+                        state = lock(&self.state);
+                        continue;
+                    }
+                    result => {
+                        self.stats.cache_hits.add(1);
+                        return result;
+                    }
+                }
             }
             self.evict(&mut state, estimate);
             if state.loading_bytes == 0 || state.bytes.saturating_add(estimate) <= self.capacity {

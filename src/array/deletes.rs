@@ -158,6 +158,7 @@ fn place(error: Error, file: &DeleteFile, shown: &str) -> Error {
 mod tests {
     use super::*;
     use crate::array::fragment::Fragment;
+    use crate::array::repeated_footers::RepeatedFooters;
     use crate::array::schemas::Schemas;
     use crate::format::datatype::Datatype;
     use crate::format::testing::{Bytes, field, schema};
@@ -225,8 +226,17 @@ mod tests {
 
     fn listing(engine: &Arc<Engine>) -> ArrayListing {
         let schemas = Arc::new(Schemas::new(engine.clone(), PathBuf::new(), None));
-        let make =
-            |path, _: &str, name| Arc::new(Fragment::new(engine.clone(), schemas.clone(), path, name, None));
+        let make = |path, _: &str, name| {
+            let footers = Arc::new(RepeatedFooters::new(engine.clone(), None));
+            Arc::new(Fragment::new(
+                engine.clone(),
+                schemas.clone(),
+                footers,
+                path,
+                name,
+                None,
+            ))
+        };
         ArrayListing::read(engine, Path::new(""), make).unwrap()
     }
 

@@ -4,6 +4,7 @@ use super::engine::{Engine, FragmentCell};
 use super::field::{Field, Writer};
 use super::fragment_info::{FragmentInfo, FragmentMetadata, METADATA_FILE, incomplete};
 use super::geometry::Geometry;
+use super::repeated_footers::RepeatedFooters;
 use super::schemas::Schemas;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
@@ -35,14 +36,45 @@ pub struct Outline {
     pub dense: bool,
     /// How many cells it stores.
     pub cells: u64,
-    /// The schema that it was written with.
+    /// Tiles of each field.
+    pub tiles: u64,
+    /// Bytes of all its files; None beyond 2^64.
+    pub size: Option<u64>,
+    /// Format version of its metadata.
+    pub version: u32,
+    /// The schema that it was written with, and the name of that schema's file.
     pub schema: Arc<Schema>,
+    /// See `schema`.
+    pub schema_name: String,
+}
+
+impl Outline {
+    fn new(
+        metadata: &FragmentMetadata,
+        metadata_size: u64,
+        (dense, geometry): (bool, Geometry),
+        schema: Arc<Schema>,
+        schema_name: String,
+    ) -> Outline {
+        let files = metadata.files_size();
+        Outline {
+            domain: metadata.non_empty_domain().cloned(),
+            dense,
+            cells: geometry.cell_num,
+            tiles: geometry.tile_num,
+            size: files.and_then(|size| size.checked_add(metadata_size)),
+            version: metadata.version(),
+            schema,
+            schema_name,
+        }
+    }
 }
 
 /// A fragment directory, opened when something about it is asked.
 pub struct Fragment {
     engine: Arc<Engine>,
     schemas: Arc<Schemas>,
+    repeated_footers: Arc<RepeatedFooters>,
     /// Its directory, relative to the source.
     pub path: PathBuf,
     /// Its directory's name, parsed.
@@ -57,6 +89,7 @@ impl Fragment {
     pub fn new(
         engine: Arc<Engine>,
         schemas: Arc<Schemas>,
+        repeated_footers: Arc<RepeatedFooters>,
         path: PathBuf,
         name: TimestampedName,
         key: Option<EncryptionKey>,
@@ -64,6 +97,7 @@ impl Fragment {
         Fragment {
             engine,
             schemas,
+            repeated_footers,
             path,
             name,
             key,
@@ -117,17 +151,74 @@ impl Fragment {
 
     /// What tells whether it matters to a reader. Reads the metadata once, and does not count as use.
     pub fn outline(&self) -> Result<Arc<Outline>> {
+        let outline = self.look_at_outline()?;
+        Ok(self.outline.get_or_init(|| outline).clone())
+    }
+
+    /// The same, and does not remember it: very many fragments can be looked at without holding what they say
+    /// in memory.
+    pub fn look_at_outline(&self) -> Result<Arc<Outline>> {
         if let Some(outline) = self.outline.get() {
             return Ok(outline.clone());
         }
-        let info = self.look()?;
-        let outline = Outline {
-            domain: info.non_empty_domain().cloned(),
-            dense: info.dense,
-            cells: info.geometry.cell_num,
-            schema: info.schema.clone(),
+        let known = self.opened().clone();
+        if known.is_none()
+            && let Some(outline) = self.repeated_outline()
+        {
+            return Ok(Arc::new(outline));
+        }
+        let info = known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)?;
+        Ok(Arc::new(Outline::new(
+            &info.metadata,
+            info.metadata_size,
+            (info.dense, info.geometry),
+            info.schema.clone(),
+            info.schema_name.clone(),
+        )))
+    }
+
+    /// Whether its outline can be had without its own metadata file.
+    pub fn has_outline(&self) -> bool {
+        let name = std::str::from_utf8(file_name(&self.path)).unwrap_or_default();
+        self.outline.get().is_some() || self.is_open() || self.repeated_footers.has(name)
+    }
+
+    /// Whether its metadata is in memory.
+    pub fn is_open(&self) -> bool {
+        self.opened().is_some()
+    }
+
+    /// Its outline of the footer that a file of consolidated metadata repeats; None where there is none, or
+    /// something is wrong with it.
+    fn repeated_outline(&self) -> Option<Outline> {
+        // Those of older versions are not repeated faithfully.
+        const FIRST: u32 = 5;
+        let name = std::str::from_utf8(file_name(&self.path)).ok()?;
+        let footer = self.repeated_footers.get(name);
+        let bytes = footer.filter(|_| self.name.name_version >= FIRST)?;
+        let file = self.engine.storage.metadata(&self.metadata_path()).ok()?;
+        let size = bytes.len() as u64;
+        let position = FooterPosition {
+            offset: file.len.checked_sub(size)?,
+            size,
         };
-        Ok(self.outline.get_or_init(|| Arc::new(outline)).clone())
+        let outline = || {
+            let (schema, schema_name, footer) = self.parse_footer(&bytes, position, None)?;
+            let dense = footer.dense;
+            let geometry = geometry_of(&schema, &footer, position)?;
+            let metadata = FragmentMetadata::Footer(Box::new(footer), position);
+            Ok(Outline::new(
+                &metadata,
+                file.len,
+                (dense, geometry),
+                schema,
+                schema_name,
+            ))
+        };
+        let outline: Result<Outline> = outline();
+        outline
+            .map_err(|e| log::info!("{}: {e}", self.path.display()))
+            .ok()
     }
 
     /// How many cells it stores. Who asks that of very many fragments will read them.
@@ -178,7 +269,20 @@ impl Fragment {
             _ => None,
         };
         let (position, bytes) = self.footer_bytes(&blob, legacy_schema.as_deref())?;
-        let front = Footer::peek(&mut Cursor::with_base(&bytes, position.offset))?;
+        let (schema, schema_name, footer) = self.parse_footer(&bytes, position, legacy_schema)?;
+        let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
+        let info = self.footer_info(schema, schema_name, footer, position, &first)?;
+        Ok(info.with_file(&*file))
+    }
+
+    /// The footer in `bytes`, with the schema that it names, which is `schema` where that is known already.
+    fn parse_footer(
+        &self,
+        bytes: &[u8],
+        position: FooterPosition,
+        schema: Option<Arc<Schema>>,
+    ) -> Result<(Arc<Schema>, String, Footer)> {
+        let front = Footer::peek(&mut Cursor::with_base(bytes, position.offset))?;
         let schema_name = match front.schema_name {
             Some(name) => String::from_utf8(name).map_err(|_| {
                 Error::corrupt("the schema's name is not UTF-8")
@@ -187,16 +291,14 @@ impl Fragment {
             })?,
             None => super::schemas::LEGACY_SCHEMA.to_owned(),
         };
-        let schema = match legacy_schema {
+        let schema = match schema {
             Some(schema) => schema,
             None => self.schemas.get(&schema_name)?,
         };
-        let footer = Footer::parse(&mut Cursor::with_base(&bytes, position.offset), &schema, true)
+        let footer = Footer::parse(&mut Cursor::with_base(bytes, position.offset), &schema, true)
             .and_then(|footer| footer.check_sections(position.offset).map(|()| footer))
             .map_err(|e| e.at(position.offset))?;
-        let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
-        let info = self.footer_info(schema, schema_name, footer, position, &first)?;
-        Ok(info.with_file(&*file))
+        Ok((schema, schema_name, footer))
     }
 
     /// The footer and where it lies. `schema` as [`Footer::locate`] takes it.
@@ -288,26 +390,7 @@ impl Fragment {
         position: FooterPosition,
         tile: &GenericTile,
     ) -> Result<FragmentInfo> {
-        let geometry = match (footer.dense, &footer.non_empty_domain) {
-            (true, Some(domain)) => Geometry::dense(&schema, domain),
-            (true, None) => Geometry::new(0, 0, 0),
-            (false, _) => {
-                Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num)
-            }
-        }
-        .map_err(|e| e.in_part("footer").at(position.offset))?;
-        // A tile takes eight bytes at the least, so files bear out the number of tiles before anything is
-        // sized by it.
-        for (slot, &size) in footer.file_sizes.iter().enumerate() {
-            if size > 0 && size / 8 < geometry.tile_num {
-                return Err(Error::corrupt(format!(
-                    "{} tiles in a data file of {size} bytes (slot {slot})",
-                    geometry.tile_num
-                ))
-                .in_part("footer")
-                .at(position.offset));
-            }
-        }
+        let geometry = geometry_of(&schema, &footer, position)?;
         let (dense, slots) = (footer.dense, footer.slots);
         let writer = self.writer(footer.version, tile);
         let metadata = FragmentMetadata::Footer(Box::new(footer), position);
@@ -342,6 +425,29 @@ impl Fragment {
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }
+}
+
+/// The tiles of a fragment with this footer.
+fn geometry_of(schema: &Schema, footer: &Footer, position: FooterPosition) -> Result<Geometry> {
+    let geometry = match (footer.dense, &footer.non_empty_domain) {
+        (true, Some(domain)) => Geometry::dense(schema, domain),
+        (true, None) => Geometry::new(0, 0, 0),
+        (false, _) => Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num),
+    }
+    .map_err(|e| e.in_part("footer").at(position.offset))?;
+    // A tile takes eight bytes at the least, so files bear out the number of tiles before anything is sized by
+    // it.
+    for (slot, &size) in footer.file_sizes.iter().enumerate() {
+        if size > 0 && size / 8 < geometry.tile_num {
+            return Err(Error::corrupt(format!(
+                "{} tiles in a data file of {size} bytes (slot {slot})",
+                geometry.tile_num
+            ))
+            .in_part("footer")
+            .at(position.offset));
+        }
+    }
+    Ok(geometry)
 }
 
 /// The last component of `path` as bytes.

@@ -28,6 +28,41 @@ pub enum FragmentMetadata {
     Footer(Box<Footer>, FooterPosition),
 }
 
+impl FragmentMetadata {
+    /// Format version.
+    pub fn version(&self) -> u32 {
+        match self {
+            FragmentMetadata::Legacy(legacy) => legacy.version,
+            FragmentMetadata::Footer(footer, _) => footer.version,
+        }
+    }
+
+    /// Bounding box of the cells.
+    pub fn non_empty_domain(&self) -> Option<&Rect> {
+        match self {
+            FragmentMetadata::Legacy(legacy) => legacy.non_empty_domain.as_ref(),
+            FragmentMetadata::Footer(footer, _) => footer.non_empty_domain.as_ref(),
+        }
+    }
+
+    /// Bytes of all files of fields; None beyond 2^64.
+    pub fn files_size(&self) -> Option<u64> {
+        let (fixed, var, validity): (&[u64], &[u64], &[u64]) = match self {
+            FragmentMetadata::Legacy(legacy) => (&legacy.file_sizes, &legacy.file_var_sizes, &[]),
+            FragmentMetadata::Footer(footer, _) => (
+                &footer.file_sizes,
+                &footer.file_var_sizes,
+                &footer.file_validity_sizes,
+            ),
+        };
+        fixed
+            .iter()
+            .chain(var)
+            .chain(validity)
+            .try_fold(0u64, |sum, size| sum.checked_add(*size))
+    }
+}
+
 /// Which list of tiles; the number distinguishes them in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -113,18 +148,12 @@ impl FragmentInfo {
 
     /// Format version of the metadata.
     pub fn version(&self) -> u32 {
-        match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => legacy.version,
-            FragmentMetadata::Footer(footer, _) => footer.version,
-        }
+        self.metadata.version()
     }
 
     /// Bounding box of the cells.
     pub fn non_empty_domain(&self) -> Option<&Rect> {
-        match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => legacy.non_empty_domain.as_ref(),
-            FragmentMetadata::Footer(footer, _) => footer.non_empty_domain.as_ref(),
-        }
+        self.metadata.non_empty_domain()
     }
 
     /// The path of the metadata file, relative to the source.
@@ -148,23 +177,6 @@ impl FragmentInfo {
             (FragmentMetadata::Footer(footer, _), Part::Validity) => &footer.file_validity_sizes,
         };
         sizes.get(slot).copied().unwrap_or(0)
-    }
-
-    /// Bytes of all files of fields as the metadata has it; None beyond 2^64.
-    pub fn files_size(&self) -> Option<u64> {
-        let (fixed, var, validity): (&[u64], &[u64], &[u64]) = match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => (&legacy.file_sizes, &legacy.file_var_sizes, &[]),
-            FragmentMetadata::Footer(footer, _) => (
-                &footer.file_sizes,
-                &footer.file_var_sizes,
-                &footer.file_validity_sizes,
-            ),
-        };
-        fixed
-            .iter()
-            .chain(var)
-            .chain(validity)
-            .try_fold(0u64, |sum, size| sum.checked_add(*size))
     }
 
     /// Whether the fragment has values of `field`: a field that a write left out has no file.

@@ -4,6 +4,7 @@ use super::body::GenericFile;
 use super::engine::Engine;
 use super::fragment::Fragment;
 use super::listing::{ArrayListing, DIRECTORIES, SchemaFile};
+use super::repeated_footers::RepeatedFooters;
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use super::snapshot::Snapshot;
 use super::time::TimeRange;
@@ -29,6 +30,7 @@ pub struct Array {
     /// Its key, where one was given.
     pub key: Option<EncryptionKey>,
     listing: Watched<ArrayListing>,
+    repeated_footers: Arc<RepeatedFooters>,
     latest: Mutex<Option<Arc<Snapshot>>>,
 }
 
@@ -48,12 +50,14 @@ impl Array {
             .map(|directory| join(&path, Path::new(directory)));
         let listing = Watched::new(directories.collect());
         let schemas = Arc::new(Schemas::new(engine.clone(), path.clone(), key.clone()));
+        let repeated_footers = RepeatedFooters::new(engine.clone(), key.clone());
         Array {
             engine,
             path,
             schemas,
             key,
             listing,
+            repeated_footers: Arc::new(repeated_footers),
             latest: Mutex::default(),
         }
     }
@@ -78,22 +82,39 @@ impl Array {
         Some(hasher.finish())
     }
 
-    /// Reads what its directory holds; fragments are those of the listing `before`, so that what was read of
-    /// one is read once.
+    /// Reads what its directory holds. Where directories were listed one after the other, a fragment may have come
+    /// or gone in between, and a file may be gone that an older listing had: then they are listed once more.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
-        ArrayListing::read(&self.engine, &self.path, |path, name, parsed| {
+        let listing = self.list_once(before)?;
+        let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
+        let torn = !listing.missing.is_empty() || listing.damage.as_ref().is_some_and(gone);
+        if !torn || !self.engine.storage.is_remote() {
+            return Ok(listing);
+        }
+        for directory in DIRECTORIES {
+            self.engine.storage.forget(&self.path.join(directory));
+        }
+        self.list_once(before)
+    }
+
+    /// Fragments are those of the listing `before`, so that what was read of one is read once.
+    fn list_once(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+        let listing = ArrayListing::read(&self.engine, &self.path, |path, name, parsed| {
             let known = before.and_then(|listing| listing.fragment(name));
             match known.filter(|known| known.fragment.path == path) {
                 Some(known) => known.fragment.clone(),
                 None => Arc::new(Fragment::new(
                     self.engine.clone(),
                     self.schemas.clone(),
+                    self.repeated_footers.clone(),
                     path,
                     parsed,
                     self.key.clone(),
                 )),
             }
-        })
+        })?;
+        self.repeated_footers.set_files(&listing.consolidated_metadata);
+        Ok(listing)
     }
 
     /// What a reader sees who asks for a range of time: one that has no end, as `times` None, ends now. Now

@@ -22,7 +22,7 @@ thread_local! {
 }
 
 /// Tiles of at most this many bytes as stored are read as a whole where the storage fetches them.
-const FETCHED_WHOLE: u64 = 4 << 20;
+pub(super) const FETCHED_WHOLE: u64 = 4 << 20;
 
 /// Above this much, the room for stored chunks is given back.
 const STORED_KEPT: usize = 1 << 20;

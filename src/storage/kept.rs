@@ -134,6 +134,14 @@ impl Storage for KeptFiles {
         self.inner.racy_for()
     }
 
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
+    fn forget(&self, path: &Path) {
+        self.inner.forget(path);
+    }
+
     fn will_list(&self, directories: &[PathBuf]) {
         self.inner.will_list(directories);
     }

@@ -141,6 +141,16 @@ pub trait Storage: Send + Sync {
         Some(Duration::from_secs(2))
     }
 
+    /// Whether what is read comes from far away: each file that is opened is a request.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// What was found of `path` seems to be out of date: the next look at it is a new one.
+    fn forget(&self, path: &Path) {
+        let _ = path;
+    }
+
     /// These directories will be looked at soon, those that there are.
     fn will_list(&self, directories: &[PathBuf]) {
         let _ = directories;

@@ -395,6 +395,16 @@ impl Storage for RemoteStorage {
         None
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn forget(&self, path: &Path) {
+        if let Some(path) = text(path) {
+            self.listings.forget(path);
+        }
+    }
+
     fn will_list(&self, directories: &[PathBuf]) {
         let paths = directories.iter().filter_map(|path| text(path));
         self.listings.will_list(paths);

@@ -12,10 +12,11 @@ use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::{Permissions, Sources, restricted};
 use super::view::Shown;
 use crate::array::Array;
-use crate::array::fragment_info::FragmentInfo;
+use crate::array::fragment::{Fragment, Outline};
 use crate::array::listing::{ArrayListing, FragmentEntry};
 use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::array::snapshot::Hidden;
+use crate::array::tails::Tails;
 use crate::array::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
@@ -529,7 +530,11 @@ fn fragments_json(moment: &Moment) -> Result<Content> {
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);
     let entries: Vec<_> = listing.fragments.iter().zip(&snapshot.hidden).collect();
-    let text = json::render_objects(&entries, |(entry, hidden)| {
+    let fragments = listing.fragments.iter().map(|entry| &*entry.fragment);
+    let tails = Tails::new(&array.engine, fragments, Fragment::has_outline);
+    let entries: Vec<_> = entries.into_iter().enumerate().collect();
+    let text = json::render_objects(&entries, |(index, (entry, hidden))| {
+        tails.reach(*index);
         let entry = fragment_entry(entry, hidden.as_ref(), &consolidated, &errors);
         json::fragments::members(&entry)
     });
@@ -557,17 +562,17 @@ fn fragment_entry(
         visible: hidden.is_none(),
         reason: hidden.map(Hidden::to_string),
     };
-    match entry.fragment.look().and_then(|info| Ok((size(&info)?, info))) {
-        Ok((size, info)) => {
-            out.format_version = Some(info.version());
-            out.dense = Some(info.dense);
-            out.cell_num = Some(info.geometry.cell_num);
-            out.tile_num = Some(info.geometry.tile_num);
+    let outline = entry.fragment.look_at_outline();
+    match outline.and_then(|outline| Ok((size(&outline)?, outline))) {
+        Ok((size, outline)) => {
+            out.format_version = Some(outline.version);
+            out.dense = Some(outline.dense);
+            out.cell_num = Some(outline.cells);
+            out.tile_num = Some(outline.tiles);
             out.size = Some(size);
-            out.schema_name = Some(info.schema_name.clone().into_bytes());
-            out.non_empty_domain = info
-                .non_empty_domain()
-                .map(|rect| json::value::rect(&info.schema.dimensions, rect));
+            out.schema_name = Some(outline.schema_name.clone().into_bytes());
+            let domain = outline.domain.as_ref();
+            out.non_empty_domain = domain.map(|rect| json::value::rect(&outline.schema.dimensions, rect));
         }
         Err(e) => {
             // An encrypted array without its key still has footers in the clear, and will not get the key.
@@ -589,8 +594,8 @@ fn fragment_entry(
 }
 
 /// Bytes of all files of a fragment: as its metadata has it, and the metadata itself.
-fn size(info: &FragmentInfo) -> Result<u64> {
-    info.files_size()
-        .and_then(|size| size.checked_add(info.metadata_size))
+fn size(outline: &Outline) -> Result<u64> {
+    outline
+        .size
         .ok_or_else(|| Error::limit("files of more than 2^64 bytes").at(0))
 }

@@ -1,8 +1,8 @@
 //! `consolidated_metadata.json`: every consolidated fragment metadata file of an array, decoded and held
 //! against the fragments' own footers.
 //!
-//! Such a file saves readers from opening each fragment. Nothing else here uses it, so one that is wrong does
-//! no harm; it is shown as it is.
+//! Such a file saves readers from opening each fragment. Of a local source nothing else uses it, so one that is
+//! wrong does no harm; it is shown as it is.
 
 use super::document::Content;
 use super::json::consolidated_metadata::{
@@ -14,6 +14,7 @@ use crate::array::body::GenericFile;
 use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
 use crate::array::geometry::Geometry;
 use crate::array::listing::ArrayListing;
+use crate::array::repeated_footers::directory_name;
 use crate::array::schemas::LEGACY_SCHEMA;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
@@ -112,13 +113,6 @@ impl RepeatedFooters for Footers {
         self.errors.fetch_or(footer.matches.is_none(), Ordering::Relaxed);
         Ok(footer)
     }
-}
-
-/// The last component of a fragment's name, which in older files is an absolute URI.
-fn directory_name(name: &[u8]) -> &[u8] {
-    name.rsplit(|&b| b == b'/')
-        .find(|component| !component.is_empty())
-        .unwrap_or(name)
 }
 
 /// A file: what is said of it, and what is in it.

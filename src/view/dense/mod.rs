@@ -19,7 +19,9 @@ use super::column::RunCells;
 use super::{DimRange, Role, ViewField};
 use crate::array::Array;
 use crate::array::cells::Cells;
+use crate::array::fragment::Fragment;
 use crate::array::snapshot::Snapshot;
+use crate::array::tails::Tails;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::range::{Range, Rect};
 use crate::format::schema::Schema;
@@ -99,9 +101,18 @@ impl Dense {
     /// The cells that fragments store, padding included.
     pub(super) fn stored(&self) -> Result<u64> {
         let fragments = self.snapshot.fragment_list();
-        fragments.iter().try_fold(0u64, |cells, fragment| {
-            Ok(cells.saturating_add(fragment.look()?.geometry.cell_num))
-        })
+        let tails = Tails::new(
+            &self.array.engine,
+            fragments.iter().map(|fragment| &**fragment),
+            Fragment::has_outline,
+        );
+        fragments
+            .iter()
+            .enumerate()
+            .try_fold(0u64, |cells, (index, fragment)| {
+                tails.reach(index);
+                Ok(cells.saturating_add(fragment.look_at_outline()?.cells))
+            })
     }
 
     /// Looks at fragments only where an end is open.

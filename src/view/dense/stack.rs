@@ -4,6 +4,7 @@ use super::overlay::{Layer, Overlay};
 use super::space::{Area, Space};
 use crate::array::Array;
 use crate::array::fragment::Fragment;
+use crate::array::tails::Tails;
 use crate::error::{Error, Result};
 use crate::format::schema::{Attribute, Schema};
 use crate::view::parallel;
@@ -59,7 +60,13 @@ impl Stack {
     pub(super) fn new(array: Arc<Array>, schema: &Schema, fragments: Vec<Arc<Fragment>>) -> Result<Stack> {
         let space = Space::new(schema)?;
         let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(TOGETHER).collect();
+        let tails = Tails::new(
+            &array.engine,
+            fragments.iter().map(|fragment| &**fragment),
+            Fragment::has_outline,
+        );
         let outlines = parallel::each(parts.len() as u64, |number| {
+            tails.reach((number as usize).saturating_mul(TOGETHER));
             let part = parts.get(number as usize).copied().unwrap_or_default();
             part.iter()
                 .map(|fragment| fragment.outline())

@@ -24,9 +24,11 @@ use super::{DimRange, Origin, Role, Tiles, ViewField};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::deletes::in_force as deletes_in_force;
+use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::order::{GlobalOrder, Key};
 use crate::array::snapshot::Snapshot;
+use crate::array::tails::Tails;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
@@ -191,8 +193,14 @@ impl Sparse {
             true => Vec::new(),
             false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
         };
+        let tails = Tails::new(
+            &array.engine,
+            fragments.iter().map(|fragment| &**fragment),
+            Fragment::is_open,
+        );
         let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
+            tails.reach(index);
             let Some(fragment) = fragments.get(index) else {
                 return Err(Error::new(ErrorKind::Internal, "a fragment that is none"));
             };

@@ -1,0 +1,120 @@
+//! The footers of fragments that files of consolidated metadata repeat: one file in place of one for each
+//! fragment, where each is a request.
+
+use super::body::GenericFile;
+use super::engine::Engine;
+use crate::error::{Error, Result};
+use crate::filter::EncryptionKey;
+use crate::format::body::{Body, MAX_VALUE};
+use crate::format::commits::parse_consolidated_metadata;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The last component of a fragment's name, which in older files is an absolute URI.
+pub fn directory_name(name: &[u8]) -> &[u8] {
+    name.rsplit(|&b| b == b'/')
+        .find(|component| !component.is_empty())
+        .unwrap_or(name)
+}
+
+/// Those of one array, where its storage is a remote one. Of a local one nobody asks for them: its fragments' own
+/// footers are at hand.
+pub struct RepeatedFooters {
+    engine: Arc<Engine>,
+    key: Option<EncryptionKey>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    files: Vec<PathBuf>,
+    /// What is in them, once somebody has asked.
+    index: Option<Arc<Index>>,
+}
+
+#[derive(Default)]
+struct Index {
+    bodies: Vec<GenericFile>,
+    /// By the fragment's name: which body, and where in it.
+    footers: HashMap<Vec<u8>, (usize, Range<u64>)>,
+}
+
+impl RepeatedFooters {
+    /// Of no files yet.
+    pub fn new(engine: Arc<Engine>, key: Option<EncryptionKey>) -> Self {
+        RepeatedFooters {
+            engine,
+            key,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Takes them from `files` from now on.
+    pub fn set_files(&self, files: &[PathBuf]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.files != files {
+            *state = State {
+                files: files.to_vec(),
+                index: None,
+            };
+        }
+    }
+
+    /// The footer of the fragment `name`, of a version that repeats it faithfully; None where there is none, or
+    /// it cannot be read.
+    pub fn get(&self, name: &str) -> Option<Vec<u8>> {
+        let index = self.index()?;
+        let (body, range) = index.footers.get(name.as_bytes())?;
+        let mut footer = Vec::new();
+        let read = index.bodies.get(*body)?.read(range.clone(), &mut footer);
+        read.map_err(|e| log::warn!("{e}")).ok()?;
+        Some(footer)
+    }
+
+    /// Whether there is one of the fragment `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.index()
+            .is_some_and(|index| index.footers.contains_key(name.as_bytes()))
+    }
+
+    fn index(&self) -> Option<Arc<Index>> {
+        if !self.engine.storage.is_remote() {
+            return None;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.files.is_empty() {
+            return None;
+        }
+        if let Some(index) = &state.index {
+            return Some(index.clone());
+        }
+        let mut index = Index::default();
+        for path in &state.files {
+            // Who shows the file says what is wrong with it.
+            if let Err(e) = self.read(path, &mut index) {
+                log::info!("{e}");
+            }
+        }
+        let index = Arc::new(index);
+        state.index = Some(index.clone());
+        Some(index)
+    }
+
+    fn read(&self, path: &std::path::Path, index: &mut Index) -> Result<()> {
+        let body = GenericFile::open(&self.engine, path, self.key.as_ref(), true)?;
+        let place = |e: Error| e.in_file(self.engine.storage.display(path));
+        let footers = parse_consolidated_metadata(&body).map_err(place)?;
+        let ends = footers.iter().skip(1).map(|next| next.offset);
+        let ends = ends.chain([body.size().map_err(place)?]);
+        for (footer, end) in footers.iter().zip(ends) {
+            if end.saturating_sub(footer.offset) <= MAX_VALUE {
+                let place = (index.bodies.len(), footer.offset..end);
+                index.footers.insert(directory_name(&footer.name).to_vec(), place);
+            }
+        }
+        index.bodies.push(body);
+        Ok(())
+    }
+}
