@@ -302,12 +302,15 @@ impl Pieces {
     }
 }
 
-/// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for what is wanted soon, so that
-/// it comes early, and larger ones for the rest.
+/// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for that, so that it comes early,
+/// and larger ones for the rest.
 fn cut(gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
     let mut parts = Vec::new();
     let mut at = gap.start;
-    let first = wanted.max(at.saturating_add(MIB)).min(gap.end);
+    let first = match at < wanted {
+        true => wanted.max(at.saturating_add(MIB)).min(gap.end),
+        false => gap.end,
+    };
     // Two requests cost more than a little more of one.
     let first = match gap.end - first < MIB {
         true => gap.end,
