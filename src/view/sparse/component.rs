@@ -263,32 +263,47 @@ impl<K: Key + 'static> Component<K> {
         Ok((from.cell, block))
     }
 
-    /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. That of
-    /// very large ones is believed: it would take all of their coordinates to tell.
+    /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. All of
+    /// them are looked at; of very many, for which that would take long, those at places that are spread
+    /// evenly, each place also against the one before it.
     fn is_in_order(&self, rules: &Rules, input: &Input) -> Result<bool> {
-        const LARGE: u64 = 1 << 22;
+        /// Candidates that are looked at together, with the first one behind them.
+        const STEP: u64 = if cfg!(test) { 16 } else { 8192 };
+        /// The most steps of which each is looked at.
+        const STEPS: u64 = if cfg!(test) { 64 } else { 512 };
+        /// Steps that are looked at of more.
+        const SOME: u64 = if cfg!(test) { 8 } else { 32 };
         if let Some(known) = self.in_order.get() {
             return Ok(*known);
         }
-        let in_order = input.count() > LARGE || input.merges_as_it_lies() || {
-            /// Candidates that are looked at together, with the first one behind them.
-            const STEP: u64 = if cfg!(test) { 16 } else { 8192 };
+        let in_order = input.merges_as_it_lies() || {
             let steps = input.count().div_ceil(STEP);
-            let sorted = parallel::each(steps, |step| -> Result<bool> {
+            let looks = if steps > STEPS { SOME } else { steps };
+            // The first key and the last one of a step; None where they are not in order.
+            let ends = parallel::each(looks, |look| -> Result<Option<Vec<K>>> {
+                // The first step is among them, and the last one.
+                let step = look * (steps - 1) / (looks - 1).max(1);
                 let mut rank = step * STEP;
                 let end = input.count().min(rank + STEP + 1);
-                let mut last: Option<K> = None;
+                let mut ends: Option<(K, K)> = None;
                 while rank < end {
                     let window = input.window::<K>(&rules.order, rules.times, rank, end - rank)?;
-                    let first = window.keys.first();
-                    if !window.keys.is_sorted() || last.is_some() && last.as_ref() > first {
-                        return Ok(false);
+                    rank = window.end;
+                    let (Some(first), Some(last)) = (window.keys.first(), window.keys.last()) else {
+                        continue;
+                    };
+                    if !window.keys.is_sorted() || ends.as_ref().is_some_and(|(_, before)| before > first) {
+                        return Ok(None);
                     }
-                    (rank, last) = (window.end, window.keys.last().cloned());
+                    let first = ends.map_or_else(|| first.clone(), |(first, _)| first);
+                    ends = Some((first, last.clone()));
                 }
-                Ok(true)
+                Ok(Some(
+                    ends.map_or_else(Vec::new, |(first, last)| vec![first, last]),
+                ))
             })?;
-            sorted.iter().all(|&sorted| sorted)
+            let ends: Option<Vec<Vec<K>>> = ends.into_iter().collect();
+            ends.is_some_and(|ends| ends.concat().is_sorted())
         };
         Ok(*self.in_order.get_or_init(|| in_order))
     }

@@ -84,7 +84,10 @@ impl<K: Key> Sorted<K> {
             sum.saturating_add(Self::memory(&member.input))
         });
         if others.saturating_add(Self::memory(input)) > rules.memory {
-            let message = format!("{} cells that are not in the array's order", input.count());
+            let message = format!(
+                "{} cells that are not in the array's order take more memory to be sorted than a cache of this size allows",
+                input.count()
+            );
             return Err(input.info.place(Error::limit(message).at(0)));
         }
         let mut all: Vec<(K, u64, u32, u64)> = Vec::new();

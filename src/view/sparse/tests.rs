@@ -636,3 +636,53 @@ fn many_fragments_equal_the_model() {
         compare(&mut numbers, &design, &written, seed);
     }
 }
+
+#[test]
+fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
+    let dimension = Dimension {
+        datatype: INT32,
+        domain: Some((Int(0), Int(5000))),
+        extent: Some(Int(10)),
+    };
+    let design = Design {
+        dimensions: vec![dimension],
+        duplicates: false,
+        tile_order: 0,
+        cell_order: 0,
+        capacity: 16,
+    };
+    let cell = |place: i32| Cell {
+        place: vec![Int(place)],
+        time: 10,
+        deleted: u64::MAX,
+        numbers: [place as u8; 6],
+        valid: 1,
+        text: Vec::new(),
+    };
+    let sorted: Vec<i32> = (0..4000).collect();
+    let turned: Vec<i32> = (0..4000).rev().collect();
+    // In order within each place that is looked at, and not one after the other.
+    let halves: Vec<i32> = (2000..4000).chain(0..2000).collect();
+    for (places, chunks) in [(sorted, 20), (turned, 1000), (halves, 1000)] {
+        let written = Written {
+            stamps: (10, 10),
+            name: format!("__10_10_{UUID}_22"),
+            has_timestamps: false,
+            has_delete_metadata: false,
+            cells: places.into_iter().map(cell).collect(),
+        };
+        let mut storage = MemoryStorage::default();
+        let schema = format!("__schema/__1_1_{UUID}");
+        storage.insert(Path::new(&schema), generic(&design.bytes()));
+        written.write(&mut storage, &design);
+        let (array, stats) = open(&storage);
+        let view = View::new(array, None, None).unwrap();
+        let cells = view.open(0).unwrap();
+        let mut scratch = Vec::new();
+        let first = cells.read(Content::Data, 0..40, &mut scratch).unwrap();
+        let wanted: Vec<u8> = (0..10).flat_map(i32::to_le_bytes).collect();
+        assert!(*first == wanted);
+        let decoded = stats.chunks_decoded.get();
+        assert!(decoded < chunks, "{decoded} chunks decoded");
+    }
+}
