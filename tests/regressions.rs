@@ -42,6 +42,16 @@ fn every_target_takes_anything() {
     }
 }
 
+/// Exports of arrays that nobody chose.
+#[test]
+fn exports_of_small_arrays_are_the_same_however_they_are_read() {
+    let mut random = targets::arrays::Dice::new(b"ab");
+    for _ in 0..400 {
+        let input: Vec<u8> = (0..120).map(|_| random.random() as u8).collect();
+        targets::run("exports", &input);
+    }
+}
+
 /// Arrays that are looked at and read as views, whole and with a byte changed here and there.
 #[test]
 fn the_array_target_takes_the_sample_and_what_is_left_of_it() {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use tiledbfs::array::fragment::METADATA_FILE;
+use tiledbfs::array::fragment_info::METADATA_FILE;
 use tiledbfs::cursor::Cursor;
 use tiledbfs::filter::generic::read_generic_tile;
 use tiledbfs::format::datatype::{CellValNum, Datatype};
@@ -14,6 +14,7 @@ use tiledbfs::format::pipeline::{Codec, Filter, Pipeline};
 use tiledbfs::format::schema::{Dimension, Schema};
 use tiledbfs::storage::{MemoryBlob, MemoryStorage};
 use tiledbfs::view::DimRange;
+use tiledbfs_fuzz::arrays::Dice;
 use tiledbfs_fuzz::bare::{bare_source, bare_tile, footer_of};
 use tiledbfs_fuzz::chunks::{EMBEDS, FILTERS, FOLLOWS, NO_CELLS, PROPAGATES, SEALS};
 use tiledbfs_fuzz::paths::text_of;
@@ -60,6 +61,12 @@ fn main() {
         seen: HashSet::new(),
         counts: HashMap::new(),
     };
+    // Decisions alone: small arrays are made of them.
+    let mut decisions = Dice::new(b"decisions");
+    for length in (20..220).step_by(2) {
+        let decided = (0..length).map(|_| decisions.random() as u8);
+        seeds.add("exports", decided.collect());
+    }
     for root in arguments {
         for source in sources(&root) {
             if let Ok(storage) = MemoryStorage::copy_of(&source) {

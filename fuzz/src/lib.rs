@@ -4,8 +4,10 @@
 //! A body may not panic, and may not allocate more than [`allowance`], whatever the input. Inputs are layouts
 //! of their own where a parser needs more than one slice: each function says which.
 
+pub mod arrays;
 pub mod bare;
 pub mod chunks;
+mod exports;
 pub mod memory;
 pub mod mutator;
 pub mod paths;
@@ -65,6 +67,8 @@ pub fn allowance(name: &str, length: usize) -> u64 {
     let length = length as u64;
     match name {
         "array" => (64 << 20) + 512 * length,
+        // Two views, each with its cache.
+        "exports" => 64 << 20,
         "filter" | "pipeline" => (64 << 20) + 64 * length,
         // Bodies of 64 KiB compress a thousandfold, and are kept together with what they decode to.
         "generic_tile" => (4 << 20) + 2048 * length,
@@ -88,6 +92,7 @@ pub const TARGETS: &[Target] = &[
     ("filter", filter),
     ("pipeline", pipeline),
     ("array", array),
+    ("exports", exports::exports),
 ];
 
 /// The key of the encrypted arrays that seeds are made from.
