@@ -85,7 +85,7 @@ if [ -n "${TILEDBFS_REAL:-}" ]; then
     cp "$TILEDBFS_REAL/digest.py" "$real"
 fi
 # Some of the other arrays are damaged too.
-run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" cargo test --quiet --release
+run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" cargo test --quiet --release
 run "cargo build" cargo build --release
 run "quickstart" scripts/quickstart.sh
 run "package" scripts/deb.sh --test
