@@ -117,3 +117,39 @@ fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
         "{files:?}"
     );
 }
+
+/// What is listed of a dense view follows from the schema and one fragment that shows that it has cells.
+#[test]
+fn listings_look_at_no_more_fragments_than_they_must() {
+    let options = Options::default();
+    let mut seen = 0;
+    for path in arrays() {
+        let open = |given: &dyn Fn(&View)| {
+            let view = View::new(Array::open(&path).ok()?, None, None).ok()?;
+            let few = view.snapshot().fragments().count() < 2;
+            if !view.is_dense() || few || !matches!(view.region(), Ok(Some(_))) {
+                return None;
+            }
+            // Another cache, in which nothing is.
+            let view = View::new(Array::open(&path).ok()?, None, None).ok()?;
+            let before = view.array().engine.stats.bytes_read.get();
+            given(&view);
+            Some(view.array().engine.stats.bytes_read.get() - before)
+        };
+        let listing = open(&|view| {
+            // That of table.csv has a bound that takes all of them.
+            for format in [Format::Parquet, Format::NetCdf] {
+                assert!(format.is_listed(view, &options).unwrap());
+            }
+            zarr::is_listed(view).unwrap();
+            tiff::all_absent(view).unwrap();
+        });
+        let shape = open(&|view| drop(view.shape().unwrap()));
+        let Some((listing, shape)) = listing.zip(shape) else {
+            continue;
+        };
+        assert!(listing < shape, "{}: {listing} bytes of {shape}", path.display());
+        seen += 1;
+    }
+    assert!(seen > 2, "{seen} arrays");
+}

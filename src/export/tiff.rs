@@ -69,7 +69,10 @@ pub fn images(view: &View) -> Vec<(String, usize)> {
 
 /// Why the attribute of field `field` has no image; None where it has one. Looks at metadata only.
 pub fn absent(view: &View, field: usize) -> Result<Option<String>> {
-    Ok(describe(view, field)?.err())
+    match describe(view, field, || view.shape_at_most())? {
+        Ok(_) => Ok(None),
+        Err(_) => Ok(describe(view, field, || view.shape())?.err()),
+    }
 }
 
 /// Why no attribute has an image; None where one has.
@@ -86,7 +89,7 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
 
 /// The image of field `field`. No data is decoded before values are read. `NotFound` where there is none.
 pub fn layout(view: &Arc<View>, field: usize) -> Result<Layout> {
-    let (image, attribute) = describe(view, field)?.map_err(Error::not_found)?;
+    let (image, attribute) = describe(view, field, || view.shape())?.map_err(Error::not_found)?;
     let image = Image {
         nodata: nodata(view, field, attribute)?,
         ..image
@@ -115,8 +118,13 @@ struct Image {
     nodata: Option<String>,
 }
 
-/// The image of a field, whose value for no data is left open, and the attribute; or why there is none.
-fn describe(view: &View, field: usize) -> Result<Result<(Image, &Attribute), String>> {
+/// The image of a field of a view that has this shape, whose value for no data is left open, and the
+/// attribute; or why there is none. Where there is one of a shape, there is of a smaller one.
+fn describe(
+    view: &View,
+    field: usize,
+    shape: impl FnOnce() -> Result<Vec<u64>>,
+) -> Result<Result<(Image, &Attribute), String>> {
     let attribute = view.fields().get(field).and_then(|field| match field.role {
         Role::Attribute(index) => view.schema().attributes.get(index),
         Role::Dimension(_) => None,
@@ -144,7 +152,7 @@ fn describe(view: &View, field: usize) -> Result<Result<(Image, &Attribute), Str
     if dimensions == 3 && values > 1 {
         return reason("several values a cell are shown in 2 dimensions only");
     }
-    let shape = view.shape()?;
+    let shape = shape()?;
     let (planar, samples, height, width) = match *shape.as_slice() {
         [height, width] => (false, u64::from(values), height, width),
         [bands, height, width] => (true, bands, height, width),

@@ -50,15 +50,16 @@ pub fn absent(view: &View) -> Result<Option<String>> {
     grid::absent(view)
 }
 
-/// Whether it is among the names that are listed: not one of very many chunks. Looks at metadata only.
+/// Whether it is among the names that are listed: not one of very many chunks. Looks at metadata only, and no
+/// more than it must.
 pub fn is_listed(view: &View) -> Result<bool> {
     const MANY: u64 = 1 << 12;
-    Ok(absent(view)?.is_none() && chunk_count(view)? <= MANY)
+    Ok(absent(view)?.is_none()
+        && (chunk_count(view, &view.shape_at_most()?)? <= MANY || chunk_count(view, &view.shape()?)? <= MANY))
 }
 
-/// The chunks of all arrays together.
-fn chunk_count(view: &View) -> Result<u64> {
-    let shape = view.shape()?;
+/// The chunks of all arrays of a view of this shape together.
+fn chunk_count(view: &View, shape: &[u64]) -> Result<u64> {
     let extents = extents(view.schema())?;
     let fields = view
         .fields()
@@ -67,7 +68,7 @@ fn chunk_count(view: &View) -> Result<u64> {
             (Role::Attribute(_), Some(size))
                 if !matches!(field.datatype.kind(), Kind::Text | Kind::Bytes) =>
             {
-                let of = |size| Chunks::new(&shape, &extents, size).count();
+                let of = |size| Chunks::new(shape, &extents, size).count();
                 of(size).saturating_add(if field.nullable { of(1) } else { 0 })
             }
             (Role::Attribute(_), _) => 0,

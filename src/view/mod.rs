@@ -243,6 +243,16 @@ impl View {
         }
     }
 
+    /// The shape, or of a dense view one whose axes are no shorter, and none of length 0 where the view's
+    /// have none: for what there is whatever the shape is, as long as it is not larger. Looks at no more
+    /// fragments than tell that there are cells.
+    pub fn shape_at_most(&self) -> Result<Vec<u64>> {
+        match &self.merge {
+            Merge::Dense(dense) => dense.shape_at_most(),
+            Merge::Sparse(_) => self.shape(),
+        }
+    }
+
     /// The number of cells. `LimitExceeded` beyond 2^64.
     pub fn count(&self) -> Result<u64> {
         match &self.merge {

@@ -34,13 +34,20 @@ const MAX_DIMENSIONS: usize = 65_534;
 /// What data may take: a file has at most 2^63 - 1 bytes, and headers far less than 2^32.
 const MAX_DATA: u64 = (1 << 63) - (1 << 32);
 
-/// Why a view has no `array.nc`; None where it has one. Looks at the schema, and at fragments' metadata for
-/// the region.
+/// Why a view has no `array.nc`; None where it has one. Looks at the schema, and at fragments' metadata no
+/// more than it must.
 pub fn absent(view: &View) -> Result<Option<String>> {
     if let Some(reason) = grid::absent(view)? {
         return Ok(Some(reason));
     }
-    let shape = view.shape()?;
+    match too_large(view, &view.shape_at_most()?) {
+        None => Ok(None),
+        Some(_) => Ok(too_large(view, &view.shape()?)),
+    }
+}
+
+/// Why there is no file of a view of this shape; None where there is one, also of a smaller shape.
+fn too_large(view: &View, shape: &[u64]) -> Option<String> {
     let (mut rank, mut dimensions, mut data) = (shape.len(), shape.len(), Some(0u64));
     for field in view.fields() {
         let Some((datatype, number)) = grid::exported(field) else {
@@ -48,7 +55,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
         };
         let lengths = match field.role {
             Role::Dimension(i) => shape.get(i).into_iter().copied().collect(),
-            Role::Attribute(_) => shape.clone(),
+            Role::Attribute(_) => shape.to_vec(),
         };
         if grid::inner_suffix(datatype, number).is_some() {
             rank = shape.len() + 1;
@@ -63,7 +70,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
         let size = cells.and_then(|cells| cells.checked_mul(cell)?.checked_add(14));
         data = data.zip(size).and_then(|(data, size)| data.checked_add(size));
     }
-    Ok(if rank > MAX_RANK {
+    if rank > MAX_RANK {
         Some(format!("HDF5 has no more than {MAX_RANK} axes"))
     } else if dimensions > MAX_DIMENSIONS {
         Some(format!("it would have more than {MAX_DIMENSIONS} dimensions"))
@@ -71,7 +78,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
         Some("it would have 2^63 bytes or more".to_owned())
     } else {
         None
-    })
+    }
 }
 
 /// The file of a view for which [`absent`] has no reason. Its length is known from metadata; data is decoded

@@ -194,6 +194,37 @@ impl Dense {
         Ok(self.cells()?.shape.clone())
     }
 
+    pub(super) fn shape_at_most(&self) -> Result<Vec<u64>> {
+        if self.region.get().is_some() || self.subarray.is_some() {
+            return self.shape();
+        }
+        let space = Space::new(&self.schema)?;
+        let mut within = Some(space.domain());
+        if let Some(current) = &self.schema.current_domain {
+            let current = space.area(current)?;
+            within = within.and_then(|domain| domain.common(&current));
+        }
+        let touches = |within: &Area| {
+            self.snapshot.fragment_list().iter().rev().any(|fragment| {
+                let outline = fragment.outline().ok();
+                let domain = outline.as_ref().and_then(|outline| outline.domain.as_ref());
+                domain
+                    .and_then(|domain| space.area(domain).ok())
+                    .is_some_and(|area| area.touches(within))
+            })
+        };
+        match within.filter(touches) {
+            Some(within) => {
+                let lengths = within.0.iter();
+                Ok(lengths
+                    .map(|(first, last)| (last - first).saturating_add(1))
+                    .collect())
+            }
+            // Or none alone, or a damaged one.
+            None => self.shape(),
+        }
+    }
+
     pub(super) fn count(&self) -> Result<u64> {
         count(&self.cells()?.shape)
     }
