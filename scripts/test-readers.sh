@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Opens the exports of every view with real readers, after scripts/test.sh has run; takes an hour and more.
+# Opens the exports of every view with readers from PyPI, and those of `data/` with readers from Debian, after scripts/test.sh has run; takes an
+# hour and more. The table of the latter, which it prints, is in docs/exports.md.
 # TILEDBFS_VIEWS and TILEDBFS_ARRAYS are as there.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -7,6 +8,8 @@ set -euo pipefail
 : "${TILEDBFS_VIEWS:?names the folder with the arrays that views are compared on}"
 : "${TILEDBFS_ARRAYS:?names the folder with arrays of other releases}"
 ensure_system
+need Rscript=r-base-core octave-cli=octave mlr=miller sqlite3=sqlite3 gawk=gawk ncks=nco cdo=cdo ncdump=netcdf-bin gdalmdiminfo=gdal-bin convert=imagemagick
+install_packages octave-netcdf r-cran-data.table r-cran-ncdf4 r-cran-readr
 ensure_venv
 cargo build --release
 views=$TARGET/views
@@ -19,3 +22,4 @@ unpack "$TILEDBFS_ARRAYS/public.tar.zst" "$arrays"
 for format in csv netcdf zarr tiff parquet; do
     "$PYTHON" "tests/oracle/exports_$format.py" --family "$views" --all
 done
+"$PYTHON" tests/oracle/other_readers.py --family "$views"
