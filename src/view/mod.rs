@@ -266,9 +266,10 @@ impl View {
     pub fn has_at_most(&self, most: u64) -> Result<bool> {
         match &self.merge {
             Merge::Dense(dense) => {
-                let few = dense.domain_cells().is_some_and(|cells| cells <= most);
+                if dense.domain_cells().is_some_and(|cells| cells <= most) {
+                    return Ok(true);
+                }
                 match dense.count() {
-                    _ if few => Ok(true),
                     Ok(cells) => Ok(cells <= most),
                     Err(error) if error.kind() == ErrorKind::LimitExceeded => Ok(false),
                     Err(error) => Err(error),
