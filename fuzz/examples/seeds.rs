@@ -164,7 +164,7 @@ fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
             match target {
                 "" if name.ends_with(".del") => {
                     seeds.add("commits", with(2, &body));
-                    conditions.push(body);
+                    conditions.push(body.clone());
                 }
                 "" if name.ends_with(".upd") => seeds.add("commits", with(3, &body)),
                 "" => {}
