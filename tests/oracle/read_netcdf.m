@@ -17,7 +17,8 @@ for i = 0:count - 1
     printf("\n");
     values = netcdf.getVar(id, i)(:);
     if isinteger(values)
-        printf("%d\n", values);
+        % printf takes them for doubles.
+        disp(values);
     else
         printf("%.17g\n", values);
     end
