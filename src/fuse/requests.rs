@@ -158,8 +158,10 @@ impl Filesystem for FileSystem {
         }
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.guard("opendir", ino, || self.do_opendir(ino, flags)) {
+    fn opendir(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.guard("opendir", ino, || {
+            asked_by(request.pid(), || self.do_opendir(ino, flags))
+        }) {
             Ok((handle, flags)) => reply.opened(handle, flags),
             Err(errno) => reply.error(errno),
         }

@@ -452,8 +452,6 @@ async fn list(pages: &Pages, path: &str, depth: Depth) -> Result<Listed> {
                 complete = some;
             }
             Ok(None) => {}
-            // One key that no path can name spoils a whole page: it may be out of the way of the names.
-            Err(e) if e.kind() == ErrorKind::Unsupported => log::info!("{path:?}: listed by name: {e}"),
             Err(e) => return Err(e),
         }
     }

@@ -21,7 +21,7 @@ use super::{Audience, Blob, Budget, DirEntry, EntryType, Metadata, Storage, Want
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
-use object_store::path::Path as Key;
+use object_store::path::{Error as KeyError, Path as Key};
 use object_store::{ClientOptions, ListResult, ObjectMeta, ObjectStore, RetryConfig};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -140,6 +140,9 @@ pub(super) struct Pages {
     most: tokio::sync::Semaphore,
 }
 
+/// Fewer keys than a page mostly has.
+const MOST_KEYS: usize = 125;
+
 /// Listings, and reads of little, that are under way at once.
 const MOST_LITTLE: usize = 64;
 
@@ -182,26 +185,46 @@ impl Pages {
         }
     }
 
+    /// A key that is no path (with `//` or `..` in it, for example) spoils the whole page that it is in: pages
+    /// get smaller until it is alone, and it is passed over.
     async fn page(
         &self,
         pages: &dyn PaginatedListStore,
         path: &str,
-        next: Option<String>,
+        mut next: Option<String>,
         names: bool,
     ) -> Result<Page> {
         let _permit = self.most.acquire().await;
         let key = self.key(path);
         let prefix = (!key.is_empty()).then(|| format!("{key}/"));
-        let options = PaginatedListOptions {
-            delimiter: names.then_some("/".into()),
-            page_token: next,
-            ..PaginatedListOptions::default()
-        };
-        let listed = pages
-            .list_paginated(prefix.as_deref(), options)
-            .await
-            .map_err(convert)?;
-        Ok(self.shown(listed.result, listed.page_token))
+        let (mut keys, mut after) = (None, None);
+        loop {
+            let options = PaginatedListOptions {
+                delimiter: names.then_some("/".into()),
+                page_token: next.clone(),
+                max_keys: keys,
+                offset: after.clone(),
+                ..PaginatedListOptions::default()
+            };
+            let error = match pages.list_paginated(prefix.as_deref(), options).await {
+                Ok(listed) => return Ok(self.shown(listed.result, listed.page_token)),
+                Err(error) => error,
+            };
+            let Some(odd) = odd_key(&error) else {
+                return Err(convert(error));
+            };
+            if keys != Some(1) {
+                keys = Some(keys.map_or(MOST_KEYS, |keys: usize| keys / 8).max(1));
+                continue;
+            }
+            log::warn!("{odd:?} is passed over: it is no path");
+            // Behind all that is below it, where that is one name.
+            after = Some(match names && odd.ends_with('/') {
+                true => format!("{odd}\u{10FFFF}"),
+                false => odd.to_owned(),
+            });
+            (keys, next) = (None, None);
+        }
     }
 
     fn shown(&self, listed: ListResult, next: Option<String>) -> Page {
@@ -223,6 +246,16 @@ impl Pages {
             directories: listed.common_prefixes.iter().filter_map(below).collect(),
             next,
         }
+    }
+}
+
+/// The key that no path can name, where that is what went wrong.
+fn odd_key(error: &object_store::Error) -> Option<&str> {
+    match error {
+        object_store::Error::InvalidPath {
+            source: KeyError::EmptySegment { path } | KeyError::BadSegment { path, .. },
+        } => Some(path),
+        _ => None,
     }
 }
 
@@ -365,6 +398,7 @@ impl Storage for RemoteStorage {
                 let file = self
                     .file(text(path).unwrap_or_default(), listed)
                     .map_err(&place)?;
+                self.fetcher.note_opened();
                 Ok(Arc::new(RemoteBlob::new(file, self.display(path))))
             }
             Child::Directory => Err(place(Error::corrupt("not a regular file"))),
@@ -411,9 +445,13 @@ impl Storage for RemoteStorage {
     }
 
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
-        for path in files.iter().filter_map(|path| text(path)) {
+        let paths = || files.iter().filter_map(|path| text(path));
+        // Of directories with many files each, lengths may not be known yet.
+        self.listings
+            .will_list(paths().filter_map(|path| Some(path.rsplit_once('/')?.0)));
+        for path in paths() {
             // What cannot be hinted at tells why when it is read.
-            let Some(listed) = self.listings.peek(path) else {
+            let Ok(Some(Child::File(listed))) = self.listings.child(path) else {
                 continue;
             };
             if let Ok(file) = self.file(path, listed) {

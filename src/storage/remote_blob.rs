@@ -95,6 +95,11 @@ impl Fetcher {
         }
     }
 
+    /// Counts a file that was opened.
+    pub(super) fn note_opened(&self) {
+        self.stats.files_opened.add(1);
+    }
+
     /// Counts pieces in `budget` from now on.
     pub(super) fn share(&self, budget: Arc<dyn Budget>) {
         let mut state = lock(&self.pool.state);
@@ -684,7 +689,9 @@ impl Blob for RemoteBlob {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         self.file
             .read(offset, out)
-            .map_err(|e| e.at(offset).in_file(&self.display))
+            .map_err(|e| e.at(offset).in_file(&self.display))?;
+        self.file.fetcher.stats.bytes_read.add(out.len() as u64);
+        Ok(())
     }
 
     fn will_read(&self, range: Range<u64>) {

@@ -129,65 +129,278 @@ fn the_tree_is_that_of_a_local_copy() {
     }
 }
 
+/// The bytes of an object, no two the same for a long way.
+fn bytes(len: u64) -> Vec<u8> {
+    (0..len).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
+}
+
+fn one_object(len: u64) -> (Arc<TestStore>, Arc<dyn Storage>) {
+    let store = TestStore::new(1000);
+    store.put("p/f", &bytes(len));
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    store.asked();
+    (store, storage)
+}
+
+fn fetched(requests: &[Request]) -> u64 {
+    let bytes = requests.iter().map(|request| match request {
+        Request::Get(_, range) => range.end - range.start,
+        Request::List(_) => 0,
+    });
+    bytes.sum()
+}
+
 #[test]
-#[ignore]
-fn trial() {
+fn readers_in_sequence_get_large_parts_and_share_them() {
+    const LEN: u64 = 40 << 20;
+    let (store, storage) = one_object(LEN);
+    let all = bytes(LEN);
+    let read = |start: u64| {
+        let blob = storage.open(Path::new("f")).unwrap();
+        let mut at = start;
+        while at < LEN {
+            let size = (LEN - at).min(100_000);
+            blob.will_read(at..at + size);
+            let found = blob.read(at, size).unwrap();
+            assert!(found == all[at as usize..(at + size) as usize], "{at}");
+            at += size;
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| read(0));
+        }
+    });
+    let asked = store.asked();
+    assert!(asked.len() <= 14, "{asked:?}");
+    assert_eq!(fetched(&asked), LEN);
+}
+
+#[test]
+fn random_reads_fetch_what_was_said_and_nothing_else() {
+    let (store, storage) = one_object(64 << 20);
+    let blob = storage.open(Path::new("f")).unwrap();
+    for place in [30 << 20, 5 << 20, 50 << 20, 20 << 20] {
+        blob.will_read(place..place + 400_000);
+        for step in 0..40 {
+            blob.read(place + step * 10_000, 512).unwrap();
+        }
+        let asked = store.asked();
+        assert_eq!(asked, [Request::Get("p/f".to_owned(), place..place + 400_000)]);
+    }
+}
+
+#[test]
+fn what_changes_under_a_reader_is_an_error_and_new_for_the_next() {
+    let (store, storage) = one_object(1 << 20);
+    let old = storage.open(Path::new("f")).unwrap();
+    old.read(0, 10).unwrap();
+    store.put("p/f", &[9; 1 << 20]);
+    let error = old.read(900_000, 10).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(
+        error.to_string().contains("has changed since it was opened"),
+        "{error}"
+    );
+    // Nor is what was fetched before mixed with it.
+    assert!(old.read(0, 10).is_err() && !old.is_unchanged());
+    let new = storage.open(Path::new("f")).unwrap();
+    assert!(new.version() != old.version());
+    assert_eq!(new.read(900_000, 10).unwrap(), [9; 10]);
+}
+
+#[test]
+fn what_vanishes_is_missing_and_so_it_is_in_the_next_listing() {
+    let (store, storage) = one_object(100);
+    store.put("p/other", b"x");
+    let blob = storage.open(Path::new("f")).unwrap();
+    let key = Key::parse("p/f").unwrap();
+    crate::storage::testing::now(object_store::ObjectStoreExt::delete(&store.inner, &key)).unwrap();
+    assert_eq!(blob.read(0, 10).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(names(&*storage, ""), ["other"]);
+}
+
+#[test]
+fn errors_are_told_apart_and_not_remembered() {
+    use object_store::Error as E;
+    let (store, storage) = one_object(1 << 20);
+    let blob = storage.open(Path::new("f")).unwrap();
+    let faults: [(fn() -> E, i32); 4] = [
+        (
+            || E::PermissionDenied {
+                path: String::new(),
+                source: "403".into(),
+            },
+            libc::EACCES,
+        ),
+        (
+            || E::Unauthenticated {
+                path: String::new(),
+                source: "401".into(),
+            },
+            libc::EACCES,
+        ),
+        (
+            || E::Generic {
+                store: "S3",
+                source: "400: <Code>ExpiredToken</Code>".into(),
+            },
+            libc::EACCES,
+        ),
+        (
+            || E::Generic {
+                store: "S3",
+                source: "503".into(),
+            },
+            libc::EIO,
+        ),
+    ];
+    for (fault, errno) in faults {
+        *store.fault.lock().unwrap() = Some(Box::new(move |_| Some(fault())));
+        let error = blob.read(500_000, 10).unwrap_err();
+        assert_eq!((error.errno(), error.file()), (errno, Some("f")), "{error}");
+    }
+    *store.fault.lock().unwrap() = None;
+    assert_eq!(blob.read(500_000, 10).unwrap(), bytes(1 << 20)[500_000..500_010]);
+}
+
+#[test]
+fn who_is_interrupted_gets_eintr_and_the_others_their_bytes() {
+    let (store, storage) = one_object(1 << 20);
+    *store.latency.lock().unwrap() = Duration::from_millis(1500);
+    let blob = storage.open(Path::new("f")).unwrap();
+    // A process that has ended and was waited for has no use for an answer.
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let started = Instant::now();
+    let gone = || crate::asker::asked_by(ended.id(), || blob.read(0, 10).unwrap_err());
+    assert_eq!(gone().errno(), libc::EINTR);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    thread::scope(|scope| {
+        let other = scope.spawn(|| blob.read(0, 10));
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(gone().errno(), libc::EINTR);
+        assert_eq!(other.join().unwrap().unwrap(), bytes(10));
+    });
+    // The first was dropped, and the second not fetched twice.
+    assert_eq!(store.asked().len(), 2);
+}
+
+#[test]
+fn listings_are_taken_as_they_are_for_a_while_and_asked_for_by_a_look_alone() {
+    let store = TestStore::new(1000);
+    store.put("p/a/x", b"1");
+    let refresh = Duration::from_millis(300);
+    let settings = RemoteSettings {
+        refresh: Some(refresh),
+        ..settings()
+    };
+    let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+    let version = || storage.metadata(Path::new("a")).unwrap().version;
+    let before = version();
+    store.put("p/a/y", b"2");
+    assert_eq!(names(&*storage, "a"), ["x"]);
+    assert_eq!((version(), store.asked().len()), (before, 1));
+    thread::sleep(refresh * 2);
+    assert_eq!(store.asked().len(), 0);
+    assert_eq!(names(&*storage, "a"), ["x", "y"]);
+    assert!(version() != before);
+    // What is replaced shows as well.
+    let before = version();
+    store.put("p/a/x", b"3");
+    storage.forget(Path::new("a/x"));
+    assert!(version() != before);
+    assert_eq!(store.asked().len(), 2);
+}
+
+#[test]
+fn all_who_ask_for_one_prefix_wait_for_one_request() {
+    let store = TestStore::new(1000);
+    store.put("p/a/x", b"1");
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    store.asked();
+    storage.forget(Path::new(""));
+    *store.latency.lock().unwrap() = Duration::from_millis(200);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(names(&*storage, "a"), ["x"]));
+        }
+    });
+    assert_eq!(store.asked(), [Request::List("p/".to_owned())]);
+}
+
+#[test]
+fn large_prefixes_are_listed_as_far_as_it_takes() {
+    let store = TestStore::new(20);
+    for array in 0..3 {
+        for fragment in 0..30 {
+            store.put(&format!("p/a{array}/__fragments/f{fragment:02}/m"), b"m");
+        }
+        store.put(&format!("p/a{array}/__schema/s"), b"s");
+        store.put(&format!("p/a{array}/wide/w/deep"), b"d");
+        for file in 0..30 {
+            store.put(&format!("p/a{array}/wide/x/{file:02}"), b"w");
+        }
+    }
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let asked = || store.asked().len();
+    // A page that ends in the first array, and the names.
+    assert_eq!(names(&*storage, ""), ["a0", "a1", "a2"]);
+    assert_eq!(asked(), 2);
+    assert_eq!(names(&*storage, "a1"), ["__fragments", "__schema", "wide"]);
+    assert_eq!(asked(), 2);
+    // Few keys for each name: with the lengths of all.
+    assert_eq!(names(&*storage, "a1/__fragments").len(), 30);
+    assert_eq!(asked(), 2);
+    assert_eq!(
+        storage.metadata(Path::new("a1/__fragments/f07/m")).unwrap().len,
+        1
+    );
+    assert_eq!(asked(), 0);
+    assert_eq!(names(&*storage, "a1/__schema"), ["s"]);
+    assert_eq!(asked(), 1);
+    // Many: only the names. The first page has one of them whole.
+    assert_eq!(names(&*storage, "a1/wide"), ["w", "x"]);
+    assert_eq!(names(&*storage, "a1/wide/w"), ["deep"]);
+    assert_eq!(asked(), 2);
+    assert_eq!(names(&*storage, "a1/wide/x").len(), 30);
+    assert_eq!(asked(), 2);
+    let missing = storage.metadata(Path::new("a1/none/x")).unwrap_err();
+    assert_eq!((missing.kind(), asked()), (ErrorKind::NotFound, 0));
+}
+
+#[test]
+fn what_an_operation_costs() {
     let options = Options {
-        cache_size: 256 << 20,
+        cache_size: 64 << 20,
         ..Options::default()
     };
-    let folder = PathBuf::from(std::env::var("TRY").unwrap());
-    for array in std::env::var("ARRAYS").unwrap().split(',') {
-        let store = TestStore::new(1000);
-        store.put_folder(&folder.join(array), "p");
-        let before = std::time::Instant::now();
-        let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
-        let tree = Tree::over(storage, &options, Arc::default()).unwrap();
-        println!("== {array}: open {:?}", store.asked());
-        for path in std::env::var("PATHS").unwrap().split(',') {
-            let Ok(Some(node)) = tree.root.find(path) else {
-                println!("   {path}: none; {}", store.asked().len());
-                continue;
-            };
-            let show = |store: &TestStore| {
-                let asked = store.asked();
-                let bytes: u64 = asked
-                    .iter()
-                    .map(|r| match r {
-                        Request::Get(_, range) => range.end - range.start,
-                        Request::List(_) => 0,
-                    })
-                    .sum();
-                let some: Vec<_> = asked.iter().take(12).collect();
-                format!("{} requests, {bytes} bytes {some:?}", asked.len())
-            };
-            match node {
-                Node::Directory(directory) => {
-                    let n = directory.list().map(|l| l.len());
-                    println!("   ls {path}: {n:?} {}", show(&store));
-                }
-                Node::File(file) => {
-                    println!(
-                        "   stat {path}: {:?} {}",
-                        file.stat().map(|s| s.len),
-                        show(&store)
-                    );
-                    let mut scratch = Vec::new();
-                    let open = file.open().unwrap();
-                    let len = open.len();
-                    open.read(len / 3, 8, &mut scratch).unwrap();
-                    println!("   8 bytes {path}: {}", show(&store));
-                    open.read(len / 3 * 2, 8, &mut scratch).unwrap();
-                    println!("   8 more {path}: {}", show(&store));
-                    let mut at = 0;
-                    while at < len {
-                        at += open.read(at, 1 << 17, &mut scratch).unwrap().len() as u64;
-                    }
-                    println!("   cat {path}: {len} {}", show(&store));
-                }
-                Node::Link(_) => {}
-            }
+    let store = TestStore::new(1000);
+    store.put_folder(&sample(), "s");
+    let storage = RemoteStorage::open(store.store("s"), settings()).unwrap();
+    let tree = Tree::over(storage, &options, Arc::default()).unwrap();
+    let look = |path: &str| {
+        let node = tree.root.find(path).unwrap().unwrap();
+        let mut out = Vec::new();
+        match &node {
+            Node::Directory(directory) => drop(directory.list().unwrap()),
+            _ => walk(&node, path, &mut out),
         }
-        println!("   {:?}", before.elapsed());
+        store.asked().len()
+    };
+    // One page, and the details of the group; for each array its schema; for each fragment its footer.
+    assert!(look("") <= 4);
+    assert!(look("group.json") <= 1);
+    assert!(look("weather/schema.json") <= 1);
+    let fragments = std::fs::read_dir(sample().join("weather/__fragments")).unwrap();
+    assert!(look("weather/fragments.json") <= 1 + fragments.count());
+    for again in [
+        "",
+        "group.json",
+        "weather",
+        "weather/schema.json",
+        "weather/fragments.json",
+    ] {
+        assert_eq!(look(again), 0, "{again}");
     }
 }
