@@ -11,6 +11,7 @@ use crate::storage::location::Location;
 use crate::storage::{
     Storage,
     disk_cache::DiskCache,
+    following::FollowingStorage,
     remote::{RemoteSettings, RemoteStorage, Store},
     store::{self, StoreOptions},
 };
@@ -56,6 +57,9 @@ pub(super) struct RemoteArgs {
     /// For how long a listing is taken as it is; 0: for ever
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     refresh: u32,
+    /// Show members of groups that lie outside of SOURCE, in other prefixes and buckets, as well
+    #[arg(long)]
+    follow_members: bool,
     /// Keep what was fetched in DIR, for other mounts and later ones
     #[arg(long, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
@@ -219,7 +223,7 @@ pub(super) fn open_within(
     let opened = guarded(|| {
         // No key is looked for below a pattern.
         while paths::is_pattern(last_of(&part)) && shorten(&mut part, &mut names) {}
-        let mut store = options.remote.store(&part)?;
+        let mut store = options.remote.remote(&part)?;
         loop {
             match store.list() {
                 Ok(opened) => {
@@ -268,6 +272,7 @@ fn shorten(part: &mut String, names: &mut Vec<OsString>) -> bool {
 struct Remote {
     store: Store,
     settings: RemoteSettings,
+    args: RemoteArgs,
 }
 
 /// A prefix that holds something.
@@ -279,9 +284,8 @@ struct Listed {
 
 #[cfg(feature = "remote")]
 impl RemoteArgs {
-    /// The store that `url` leads to.
-    fn store(&self, url: &str) -> crate::Result<Remote> {
-        let stats: Arc<Stats> = Arc::default();
+    /// The prefix that `url` names.
+    fn remote(&self, url: &str) -> crate::Result<Remote> {
         let disk_cache = self.disk_cache.as_ref().map(|directory| {
             let opened = DiskCache::open(directory, self.disk_cache_size);
             opened.map_err(|error| Error::io(&error).in_file(directory.display()))
@@ -289,8 +293,17 @@ impl RemoteArgs {
         let settings = RemoteSettings {
             refresh: (self.refresh > 0).then(|| Duration::from_secs(self.refresh.into())),
             disk_cache: disk_cache.transpose()?.map(Arc::new),
-            stats: stats.clone(),
+            stats: Arc::default(),
         };
+        Ok(Remote {
+            store: self.store(url, &settings)?,
+            settings,
+            args: self.clone(),
+        })
+    }
+
+    /// The store that `url` leads to.
+    fn store(&self, url: &str, settings: &RemoteSettings) -> crate::Result<Store> {
         let options = StoreOptions {
             anonymous: self.anonymous,
             profile: self.profile.clone(),
@@ -300,21 +313,27 @@ impl RemoteArgs {
             virtual_hosted_style: self.virtual_hosted_style,
             ca_bundle: self.ca_bundle.clone(),
         };
-        let mut store = store::open(url, &options, stats)?;
+        let mut store = store::open(url, &options, settings.stats.clone())?;
         store.unsigned |= self.shared;
-        Ok(Remote { store, settings })
+        Ok(store)
     }
 
     fn open(&self, url: &str) -> crate::Result<Listed> {
-        self.store(url)?.list()
+        self.remote(url)?.list()
     }
 }
 
 #[cfg(feature = "remote")]
 impl Remote {
     fn list(&self) -> crate::Result<Listed> {
+        let mut storage = RemoteStorage::open(self.store.clone(), self.settings.clone())?;
+        if self.args.follow_members {
+            let (args, settings) = (self.args.clone(), self.settings.clone());
+            let open = move |url: &str| RemoteStorage::open(args.store(url, &settings)?, settings.clone());
+            storage = Arc::new(FollowingStorage::new(storage, Box::new(open)));
+        }
         Ok(Listed {
-            storage: RemoteStorage::open(self.store.clone(), self.settings.clone())?,
+            storage,
             stats: self.settings.stats.clone(),
         })
     }

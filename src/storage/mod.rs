@@ -10,6 +10,8 @@ mod aws_profile;
 pub mod disk_cache;
 #[cfg(feature = "remote")]
 mod flight;
+#[cfg(feature = "remote")]
+pub mod following;
 mod kept;
 #[cfg(feature = "remote")]
 mod listing_cache;

@@ -305,6 +305,41 @@ def commands(stage):
 
 
 @test
+def members_of_groups(stage):
+    """Those below the same prefix by their URIs; those elsewhere if they are followed, and round in a circle."""
+    import tiledb
+
+    ctx = tiledb.Ctx(stage.moto.tiledb())
+    stage.moto.bucket("members")
+    stage.moto.load("members", "group/inside", SAMPLE / "weather")
+    stage.moto.load("members", "other/place", SAMPLE / "weather")
+    for name in ("group", "other/group"):
+        tiledb.Group.create(f"s3://members/{name}", ctx=ctx)
+    with tiledb.Group("s3://members/group", "w", ctx=ctx) as group:
+        group.add("s3://members/group/inside", name="inside")
+        group.add("s3://members/other/place", name="elsewhere")
+        group.add("s3://members/other/group", name="far")
+    with tiledb.Group("s3://members/other/group", "w", ctx=ctx) as group:
+        group.add("s3://members/group", name="back")
+        group.add("s3://members/other/place", name="near")
+    env = stage.moto.env()
+    wanted = run("cat", SAMPLE, "weather/schema.json", env=env)[0]
+    listed, _ = run("ls", "s3://members/group", env=env)
+    expect(sorted(listed.split()) == [b"group.json", b"inside", b"metadata.json"], f"{listed}")
+    listed, warnings = run("ls", "s3://members/group", "--follow-members", env=env)
+    expect(sorted(listed.split()) == [b"elsewhere", b"far", b"group.json", b"inside", b"metadata.json"], f"{listed}")
+    expect("s3://members/other/place: a member of a group lies outside" in warnings, warnings)
+    for name in ("inside", "elsewhere", "far/near"):
+        got, _ = run("cat", "s3://members/group", f"{name}/schema.json", "--follow-members", env=env)
+        expect(got == wanted, name)
+    out, _ = run("ls", "s3://members/group", "far", "--follow-members", env=env)
+    expect(b"near" in out and b"back" not in out, f"{out}")
+    with mounted("s3://members/group", "-o", "follow_members", env=env) as point:
+        expect(tree(point / "elsewhere") == tree(point / "inside"), "the trees differ")
+    run("check", "s3://members/group", "--follow-members", env=env)
+
+
+@test
 def from_fstab(stage):
     """As mount(8) calls it."""
     point = stage.folder / "fstab"

@@ -1,0 +1,264 @@
+//! Sources whose groups have members elsewhere, in other prefixes and buckets, which are opened as well.
+//!
+//! Such a member is shown as if it were in the source: its paths begin with [`ELSEWHERE`] and a number, which
+//! stands for its URL. It is opened when it is first looked at.
+
+use super::location::Location;
+use super::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// What no key is called.
+const ELSEWHERE: &str = "\0elsewhere";
+
+/// Opens the source at a URL.
+pub type Open = Box<dyn Fn(&str) -> Result<Arc<dyn Storage>> + Send + Sync>;
+
+/// A source, and the members of its groups that lie elsewhere.
+pub struct FollowingStorage {
+    source: Arc<dyn Storage>,
+    open: Open,
+    members: Mutex<Members>,
+    budget: OnceLock<Arc<dyn Budget>>,
+}
+
+/// The members that were met.
+#[derive(Default)]
+struct Members {
+    numbers: HashMap<String, usize>,
+    met: Vec<Arc<Member>>,
+}
+
+/// A member that lies elsewhere.
+struct Member {
+    url: String,
+    /// None until it could be opened.
+    storage: Mutex<Option<Arc<dyn Storage>>>,
+}
+
+impl FollowingStorage {
+    /// `source`, with members of its groups that `open` opens.
+    pub fn new(source: Arc<dyn Storage>, open: Open) -> Self {
+        FollowingStorage {
+            source,
+            open,
+            members: Mutex::default(),
+            budget: OnceLock::new(),
+        }
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The member that `path` lies in, and its path there; None where it is in the source.
+    fn member<'a>(&self, path: &'a Path) -> Option<(usize, Arc<Member>, &'a Path)> {
+        let rest = path.strip_prefix(ELSEWHERE).ok()?;
+        let number = rest.components().next()?.as_os_str();
+        let below = rest.strip_prefix(number).ok()?;
+        let number: usize = number.to_str()?.parse().ok()?;
+        let member = self.members().met.get(number)?.clone();
+        Some((number, member, below))
+    }
+
+    /// Where `path` is to be looked for, and by which path.
+    fn place<'a>(&self, path: &'a Path) -> Result<(Arc<dyn Storage>, &'a Path)> {
+        if !path.starts_with(ELSEWHERE) {
+            return Ok((self.source.clone(), path));
+        }
+        let (_, member, below) = self
+            .member(path)
+            .ok_or_else(|| Error::not_found("no such member"))?;
+        Ok((self.storage(&member)?, below))
+    }
+
+    /// The storage of a member. Others do not wait while it is opened; what fails is tried again by who looks next.
+    fn storage(&self, member: &Member) -> Result<Arc<dyn Storage>> {
+        let mut storage = member.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(storage) = &*storage {
+            return Ok(storage.clone());
+        }
+        let opened = (self.open)(&member.url).map_err(|error| error.in_file(&member.url))?;
+        if let Some(budget) = self.budget.get() {
+            opened.share(budget.clone());
+        }
+        *storage = Some(opened.clone());
+        Ok(opened)
+    }
+}
+
+impl Storage for FollowingStorage {
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        let (storage, path) = self.place(path)?;
+        storage.list(path)
+    }
+
+    fn check_root(&self) -> Result<()> {
+        self.source.check_root()
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        let (storage, below) = self.place(path)?;
+        let metadata = storage.metadata(below)?;
+        // Each storage tells its own paths apart.
+        let number = self.member(path).map_or(0, |(number, ..)| number as u64 + 1);
+        Ok(Metadata {
+            identity: metadata.identity ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            ..metadata
+        })
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        self.place(path)
+            .is_ok_and(|(storage, path)| storage.is_link(path))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+        let (storage, path) = self.place(path)?;
+        storage.open(path)
+    }
+
+    fn display(&self, path: &Path) -> String {
+        match self.member(path) {
+            Some((_, member, below)) if below.as_os_str().is_empty() => member.url.clone(),
+            Some((_, member, below)) => format!("{}/{}", member.url, below.display()),
+            None => self.source.display(path),
+        }
+    }
+
+    fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
+        if let Some(path) = self.source.inside(uri) {
+            return Some(path);
+        }
+        let Ok(Location::Remote(url)) = Location::parse(OsStr::from_bytes(uri)) else {
+            return None;
+        };
+        let mut members = self.members();
+        let next = members.met.len();
+        let number = *members.numbers.entry(url.clone()).or_insert(next);
+        if number == next {
+            log::warn!("{url}: a member of a group lies outside of the source, and is followed");
+            members.met.push(Arc::new(Member {
+                url,
+                storage: Mutex::default(),
+            }));
+        }
+        Some(Path::new(ELSEWHERE).join(number.to_string()))
+    }
+
+    fn audience(&self, path: &Path, want: Want) -> Audience {
+        match self.place(path) {
+            Ok((storage, path)) => storage.audience(path, want),
+            Err(_) => Audience::nobody(),
+        }
+    }
+
+    fn racy_for(&self) -> Option<Duration> {
+        self.source.racy_for()
+    }
+
+    fn will_list(&self, directories: &[PathBuf]) {
+        self.each(directories, |storage, paths| storage.will_list(paths));
+    }
+
+    fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
+        self.each(files, |storage, paths| storage.will_read_tails(paths, bytes));
+    }
+
+    fn share(&self, budget: Arc<dyn Budget>) {
+        self.source.share(budget.clone());
+        // Once, when the source is opened.
+        let _ = self.budget.set(budget);
+    }
+}
+
+impl FollowingStorage {
+    /// Calls `each` with the paths of each storage, where these are of one.
+    fn each(&self, paths: &[PathBuf], each: impl Fn(&dyn Storage, &[PathBuf])) {
+        let Some(first) = paths.first() else { return };
+        if !first.starts_with(ELSEWHERE) {
+            return each(&*self.source, paths);
+        }
+        let Some((number, ..)) = self.member(first) else {
+            return;
+        };
+        let Ok((storage, _)) = self.place(first) else {
+            return;
+        };
+        let of_member = |path: &PathBuf| {
+            let (of, _, below) = self.member(path)?;
+            (of == number).then(|| below.to_path_buf())
+        };
+        let below: Vec<PathBuf> = paths.iter().filter_map(of_member).collect();
+        each(&*storage, &below);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::storage::MemoryStorage;
+
+    fn memory(files: &[(&str, &str)]) -> Arc<dyn Storage> {
+        let mut storage = MemoryStorage::new();
+        for (path, bytes) in files {
+            storage.insert(Path::new(path), bytes.as_bytes().to_vec());
+        }
+        Arc::new(storage)
+    }
+
+    #[test]
+    fn members_elsewhere_are_opened_once_each() {
+        let opened = Arc::new(Mutex::new(Vec::new()));
+        let noted = opened.clone();
+        let open = move |url: &str| {
+            noted.lock().unwrap().push(url.to_owned());
+            match url {
+                "s3://b/gone" => Err(Error::not_found("not found")),
+                _ => Ok(memory(&[("__schema/x", url)])),
+            }
+        };
+        let storage = FollowingStorage::new(memory(&[("__schema/x", "here"), ("a", "")]), Box::new(open));
+        let read = |path: &Path| {
+            let blob = storage.open(path).unwrap();
+            String::from_utf8(blob.read(0, blob.len()).unwrap()).unwrap()
+        };
+        let one = storage.inside(b"s3://b/one").unwrap();
+        let two = storage.inside(b"s3://c/two/").unwrap();
+        assert_eq!(storage.inside(b"s3://b/one/").unwrap(), one);
+        assert!(opened.lock().unwrap().is_empty());
+        for _ in 0..2 {
+            assert_eq!(read(&one.join("__schema/x")), "s3://b/one");
+            assert_eq!(read(&two.join("__schema/x")), "s3://c/two");
+            assert_eq!(read(Path::new("__schema/x")), "here");
+        }
+        assert_eq!(*opened.lock().unwrap(), ["s3://b/one", "s3://c/two"]);
+        assert_eq!(storage.display(&one), "s3://b/one");
+        assert_eq!(storage.display(&two.join("__schema/x")), "s3://c/two/__schema/x");
+        let identity = |path: &Path| storage.metadata(path).unwrap().identity;
+        assert_ne!(identity(&one), identity(&two));
+        assert_ne!(identity(&one), identity(Path::new("")));
+        // What fails is tried again.
+        let gone = storage.inside(b"s3://b/gone").unwrap();
+        for _ in 0..2 {
+            assert_eq!(storage.list(&gone).unwrap_err().kind(), ErrorKind::NotFound);
+        }
+        assert_eq!(opened.lock().unwrap().len(), 4);
+        // Nothing leads to what no URI has named, or out of a member by a name.
+        for path in ["\0elsewhere", "\0elsewhere/9", "\0elsewhere/x/y"] {
+            assert_eq!(
+                storage.list(Path::new(path)).unwrap_err().kind(),
+                ErrorKind::NotFound,
+                "{path}"
+            );
+        }
+        assert_eq!(storage.inside(b"file:///elsewhere"), None);
+        assert_eq!(storage.inside(b"s3://key:secret@b/a"), None);
+    }
+}
