@@ -87,6 +87,35 @@ def many_columns(folder, codec, size, attributes=16):
     return cached(folder, f"attributes-{attributes}-{codec}-{size // MIB}", make)
 
 
+def cells(folder, count):
+    """A dense vector of `count` bytes in tiles of a MiB."""
+
+    def make(path):
+        extent = min(MIB, count)
+        domain = tiledb.Domain(tiledb.Dim("d", domain=(0, count - 1), tile=extent, dtype="uint64"))
+        attr = tiledb.Attr("a", dtype="uint8", filters=F([tiledb.ZstdFilter()]))
+        tiledb.Array.create(str(path), tiledb.ArraySchema(domain=domain, attrs=[attr]))
+        with tiledb.open(str(path), "w") as array:
+            array[:] = np.resize(values("whole numbers below 1,000", 16 * MIB) & 0x3F, count).astype("uint8")
+
+    return cached(folder, f"cells-{count}", make)
+
+
+def fields(folder, count, cells):
+    """A dense vector of `count` attributes."""
+
+    def make(path):
+        domain = tiledb.Domain(tiledb.Dim("d", domain=(0, cells - 1), tile=cells, dtype="uint64"))
+        names = [f"a{i:04}" for i in range(count)]
+        attrs = [tiledb.Attr(name, dtype="float64", filters=F([tiledb.ZstdFilter()])) for name in names]
+        tiledb.Array.create(str(path), tiledb.ArraySchema(domain=domain, attrs=attrs))
+        data = values("measurements", cells)
+        with tiledb.open(str(path), "w") as array:
+            array[:] = data if count == 1 else {name: data for name in names}
+
+    return cached(folder, f"fields-{count}-{cells}", make)
+
+
 def sparse_schema(capacity):
     domain = tiledb.Domain(tiledb.Dim("d", domain=(0, (1 << 62)), tile=1 << 20, dtype="int64"))
     attrs = [tiledb.Attr("a", dtype="float64", filters=F([tiledb.ZstdFilter()]))]

@@ -13,6 +13,7 @@ import re
 
 import columns
 import exports
+import growth
 import views
 from bench import CORES, MIB, Bench
 
@@ -41,6 +42,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds of each measurement [default: 5]")
     parser.add_argument("--filter", action="append", choices=columns.COLUMN_TARGETS, help="only these columns; may be given several times")
     parser.add_argument("--realtime", action="store_true", help="run all with real-time priority, which keeps other programs of the machine out")
+    parser.add_argument("--plot", action="store_true", help="draw how times grow with the work into docs/growth.svg, and nothing else")
     parser.add_argument("--arrays", required=True, metavar="DIR", help="where arrays are kept from run to run")
     options = parser.parse_args()
     if unknown := set(options.rows) - set(ROWS):
@@ -49,6 +51,8 @@ def main():
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     print(machine(), flush=True)
     bench = Bench(options)
+    if options.plot:
+        return growth.plot(bench, pathlib.Path(__file__).parent.parent / "docs/growth.svg")
     for name, measure in ROWS.items():
         if not options.rows or name in options.rows:
             print(f"{name}: {measure.__doc__}", flush=True)

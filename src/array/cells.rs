@@ -104,11 +104,14 @@ impl FragmentCells {
         }
     }
 
-    /// The same; unless `hold`, files are let go after each read, so that those of very many fragments are
-    /// not open at once.
+    /// The same; unless `hold`, as [`Column::holding`] says.
     #[must_use]
     pub fn holding(self, hold: bool) -> Self {
-        FragmentCells { hold, ..self }
+        FragmentCells {
+            column: self.column.holding(hold),
+            hold,
+            ..self
+        }
     }
 
     /// Its field.
@@ -150,12 +153,13 @@ impl Cells for FragmentCells {
     }
 
     fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        let open = self.opened(content)?;
         if self.hold {
-            return self.opened(content)?.read(range, scratch);
+            return open.read(range, scratch);
         }
         // One of very many: it is the others' turn before this one's chunk is used up.
         let mut sink = Sink::new(scratch, Keep::Staying);
-        self.column.open(content, None)?.append(range, &mut sink)?;
+        open.append(range, &mut sink)?;
         Ok(sink.finish())
     }
 }

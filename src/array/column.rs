@@ -5,6 +5,7 @@ use super::field::{Field, Role};
 use super::fragment_info::{FragmentInfo, ListKind, incomplete};
 use super::part::{PartFile, Sink};
 use super::piece::Piece;
+use super::reopened::Reopened;
 use super::sequence::Sequence;
 use super::tile_list::{PrefixSums, TileList};
 use crate::error::{Error, ErrorKind, Result};
@@ -30,6 +31,7 @@ pub enum Content {
 pub struct Column {
     info: Arc<FragmentInfo>,
     field: Field,
+    hold: bool,
 }
 
 /// The tiles of a data file, in the cache's numbering of what is in a file; generic tiles are numbered by
@@ -43,7 +45,17 @@ fn overflow() -> Error {
 impl Column {
     /// The column of `field`, one of `info.fields`.
     pub fn new(info: Arc<FragmentInfo>, field: Field) -> Self {
-        Column { info, field }
+        Column {
+            info,
+            field,
+            hold: true,
+        }
+    }
+
+    /// The same; unless `hold`, no file stays open, so that those of very many fragments can be read in turns.
+    #[must_use]
+    pub fn holding(self, hold: bool) -> Self {
+        Column { hold, ..self }
     }
 
     /// Its field.
@@ -164,7 +176,7 @@ impl Column {
             Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot)?),
             _ => None,
         };
-        if let Some((_, list)) = &var_sizes {
+        if let Some((_, list)) = var_sizes.as_ref().filter(|_| self.hold) {
             list.hold()?;
         }
         Ok(OpenColumn {
@@ -206,14 +218,15 @@ impl Column {
         let codec = field.codec(&info.schema, part, &info.writer).ok_or_else(|| {
             Error::corrupt("a nullable attribute in a schema without validity filters").at(0)
         })?;
-        let blob = info
-            .engine
-            .open_immutable(&path)
-            .map_err(|e| incomplete(&info.engine, &info.path, e))?;
+        let missing = |e| incomplete(&info.engine, &info.path, e);
+        let blob = match self.hold {
+            true => info.engine.open_immutable(&path).map_err(missing)?,
+            false => Arc::new(Reopened::new(&info.engine, path, &info.path).map_err(missing)?),
+        };
         let offsets = info.list(field.slot, list)?;
-        offsets
-            .hold()
-            .map_err(|e| incomplete(&info.engine, &info.path, e))?;
+        if self.hold {
+            offsets.hold().map_err(missing)?;
+        }
         Ok(PartFile {
             engine: info.engine.clone(),
             object: info.engine.object(&*blob, TILES),

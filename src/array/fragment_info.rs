@@ -234,7 +234,10 @@ impl FragmentInfo {
                     ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
                 };
                 let offset = *lists.get(slot).ok_or_else(missing)?;
-                Ok(TileList::Section(self.section_reader(offset)))
+                Ok(TileList::Section(
+                    Box::new(self.section_reader(offset)),
+                    OnceLock::new(),
+                ))
             }
         }
     }

@@ -22,6 +22,7 @@ pub mod open;
 pub mod order;
 pub mod part;
 pub mod piece;
+mod reopened;
 pub mod repeated_footers;
 pub mod schemas;
 pub mod sequence;

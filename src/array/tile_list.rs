@@ -103,7 +103,6 @@ impl Section {
 
     fn index(&self) -> Result<Arc<ChunkIndex>> {
         let header = self.header()?;
-        let blob = self.blob()?;
         // A chunk takes twelve bytes at the least, whatever size is declared.
         let chunks = (header.size / 65_536).min(header.data_end.saturating_sub(header.data_start) / 12);
         let estimate = chunks * size_of::<ChunkPosition>() as u64;
@@ -113,7 +112,7 @@ impl Section {
             chunk: Key::INDEX,
         };
         let item = self.engine.cache.get(key, estimate, Keep::Staying, || {
-            Ok(Item::Index(Arc::new(header.index(&*blob)?)))
+            Ok(Item::Index(Arc::new(header.index(&*self.blob()?)?)))
         })?;
         match item {
             Item::Index(index) => Ok(index),
@@ -156,7 +155,6 @@ impl Section {
             .chunks()
             .get(chunk)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk that its index lacks"))?;
-        let blob = self.blob()?;
         let key = Key {
             object: self.object()?,
             tile: 0,
@@ -170,7 +168,7 @@ impl Section {
             .check_size(estimate)
             .map_err(|e| self.place(e))?;
         let item = self.engine.cache.get(key, estimate, Keep::Staying, || {
-            let data = header.decode_chunk(&*blob, index, chunk)?;
+            let data = header.decode_chunk(&*self.blob()?, index, chunk)?;
             self.engine.stats.metadata_chunks_decoded.add(1);
             self.engine.stats.bytes_decoded.add(data.len() as u64);
             Ok(Item::Chunk {
@@ -205,16 +203,20 @@ impl Body for Section {
 pub enum TileList {
     /// In memory: fragments of versions 1 and 2, whose metadata is one generic tile.
     Memory(Vec<u64>),
-    /// In the metadata file: a count u64, then the entries.
-    Section(Section),
+    /// In the metadata file: a count u64, then the entries; and all of these, of a short list that was read.
+    Section(Box<Section>, OnceLock<Vec<u64>>),
 }
+
+/// The most entries of a list that are remembered: most fragments have few tiles, and where very many
+/// fragments are read in turns to look them up takes longer than to copy the cells.
+const SHORT: u64 = 64;
 
 impl TileList {
     /// Keeps the file that it is in open for as long as the list is used.
     pub fn hold(&self) -> Result<()> {
         match self {
             TileList::Memory(_) => Ok(()),
-            TileList::Section(section) => section.hold(),
+            TileList::Section(section, _) => section.hold(),
         }
     }
 
@@ -224,33 +226,21 @@ impl TileList {
     /// order, put tiles of nothing behind the last one.
     pub fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
         let range = range.start.min(tile_num)..range.end.min(tile_num);
-        match self {
-            TileList::Memory(list) => {
-                if (list.len() as u64) < tile_num {
-                    return Err(wrong_count(list.len() as u64, tile_num).at(0));
-                }
-                let range = range.start as usize..range.end as usize;
-                Ok(list.get(range).unwrap_or(&[]).to_vec())
+        let (section, known) = match self {
+            TileList::Memory(list) if (list.len() as u64) < tile_num => {
+                return Err(wrong_count(list.len() as u64, tile_num).at(0));
             }
-            TileList::Section(section) => {
-                let entries = section.size()?.saturating_sub(8) / 8;
-                let mut raw = Vec::new();
-                section.read(0..8, &mut raw)?;
-                let stored = u64::from_le_bytes(raw.as_slice().try_into().unwrap_or_default());
-                let bytes = stored.checked_mul(8).and_then(|n| n.checked_add(8));
-                if stored < tile_num || bytes != Some(section.size()?) {
-                    return Err(section.place(wrong_count(stored.min(entries), tile_num)));
-                }
-                raw.clear();
-                section.read(8 + range.start * 8..8 + range.end * 8, &mut raw)?;
-                Ok(raw
-                    .as_chunks::<8>()
-                    .0
-                    .iter()
-                    .map(|b| u64::from_le_bytes(*b))
-                    .collect())
-            }
+            TileList::Memory(list) => return Ok(part(list, range)),
+            TileList::Section(section, known) => (section, known),
+        };
+        if let Some(list) = known.get() {
+            return Ok(part(list, range));
         }
+        if tile_num > SHORT {
+            return stored(section, tile_num, range);
+        }
+        let list = stored(section, tile_num, 0..tile_num)?;
+        Ok(part(known.get_or_init(|| list), range))
     }
 
     /// One entry; `None` for `tile == tile_num`, as for any other that is not there.
@@ -260,6 +250,27 @@ impl TileList {
             .first()
             .copied())
     }
+}
+
+fn part(list: &[u64], range: Range<u64>) -> Vec<u64> {
+    let range = range.start as usize..range.end as usize;
+    list.get(range).unwrap_or(&[]).to_vec()
+}
+
+/// The entries in `range` of a list in the metadata file.
+fn stored(section: &Section, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
+    let entries = section.size()?.saturating_sub(8) / 8;
+    let mut raw = Vec::new();
+    section.read(0..8, &mut raw)?;
+    let count = u64::from_le_bytes(raw.as_slice().try_into().unwrap_or_default());
+    let bytes = count.checked_mul(8).and_then(|n| n.checked_add(8));
+    if count < tile_num || bytes != Some(section.size()?) {
+        return Err(section.place(wrong_count(count.min(entries), tile_num)));
+    }
+    raw.clear();
+    section.read(8 + range.start * 8..8 + range.end * 8, &mut raw)?;
+    let entries = raw.as_chunks::<8>().0.iter();
+    Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
 }
 
 fn wrong_count(found: u64, tile_num: u64) -> Error {
