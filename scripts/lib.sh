@@ -50,13 +50,13 @@ ensure_system() {
     [ -e /dev/fuse ] || die "/dev/fuse is missing: load the kernel module (modprobe fuse) or pass the device to the container"
 }
 
-# The virtual environment with TileDB-Py and NumPy, made anew when its requirements have changed.
+# ensure_venv [REQUIREMENTS]: the virtual environment in $VENV, made anew when its requirements have changed.
 ensure_venv() {
-    local wanted=$ROOT/tests/oracle/requirements.txt
+    local wanted=$ROOT/${1:-tests/oracle/requirements.txt}
     if [ -x "$PYTHON" ] && cmp -s "$wanted" "$VENV/requirements.txt" && "$PYTHON" -c 'import tiledb' 2>/dev/null; then
         return
     fi
-    say "making .venv with $(tr '\n' ' ' <"$wanted")"
+    say "making $(basename "$VENV") with $(tr '\n' ' ' <"$wanted")"
     rm -rf "$VENV"
     python3 -m venv "$VENV"
     "$PYTHON" -m pip install --quiet --disable-pip-version-check -r "$wanted"
