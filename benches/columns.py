@@ -316,7 +316,33 @@ def resident(bench):
         os.close(file)
 
 
+def cores(bench):
+    """A model of what more cores would give, of what is measured on this machine."""
+    # Every chunk takes decoding, the kernel's and the daemon's serving, and so many looks into the cache, which one thread at a time may take.
+    subprocess.run(["cargo", "bench", "--quiet", "--bench", "decoders", "--", "cache/hit", "--quick"], check=True, stdout=subprocess.DEVNULL)
+    criterion = bench.examples.parent.parent / "criterion/cache/hit"
+    locked = max(json.loads((criterion / threads / "new/estimates.json").read_text())["mean"]["point_estimate"] for threads in ["1", "16"]) / 1e9
+    for name in ["zstd", "lz4"]:
+        path = arrays.columns(bench.folder, name, bench.size)
+        warm(path)
+        chunks = bench.size // 65536
+        with bench.mounted(path) as (mountpoint, process):
+            inside = (fragment(mountpoint) / "columns/a/data.bin").relative_to(mountpoint)
+            os.stat(mountpoint / inside)
+            before, first = processor(process.pid), stats(mountpoint)
+            reader = cat(mountpoint / inside)[1]
+            work = (reader + processor(process.pid) - before) / chunks
+            last = stats(mountpoint)
+        looks = sum(last[key] - first[key] for key in ["cache_hits", "cache_misses"]) / chunks
+        serial = looks * locked
+        for count in [2, 16, 64]:
+            free, bound = count / work * 65536 / MIB, 65536 / serial / MIB
+            bench.row(f"  model: {LABELS[name]} on {count} cores",
+                      f"{work * 1e6:.0f} µs a chunk, {looks:.1f} looks of {locked * 1e9:.0f} ns: {min(free, bound):.0f} MiB/s; the cache alone would let pass {bound:.0f}")
+
+
 ROWS = {
+    "cores": cores,
     "columns": columns,
     "floats": floats,
     "cell": cell,

@@ -1,4 +1,5 @@
-//! How fast each filter is undone, in bytes of output, and how fast a chunk index is read and searched.
+//! How fast each filter is undone, in bytes of output, how fast a chunk index is read and searched, and how fast
+//! a chunk is found in the cache.
 //!
 //! `cargo bench`, or `cargo bench -- ZSTD` for some.
 
@@ -8,6 +9,9 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use sha2::Digest;
 use std::hint::black_box;
 use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tiledbfs::array::cache::{ChunkCache, Item, Keep, Key};
 use tiledbfs::filter::chunk::ChunkIndex;
 use tiledbfs::filter::{Decoded, EncryptionKey, TileCodec};
 use tiledbfs::format::datatype::Datatype;
@@ -311,5 +315,47 @@ fn chunk_index(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decoders, chunk_index);
+/// Finds chunks that are in the cache, which all threads lock: with one thread, and with 16.
+fn cache(c: &mut Criterion) {
+    const ENTRIES: u64 = 4096;
+    let cache = ChunkCache::new(u64::MAX, Arc::default());
+    let find = |number: u64| {
+        let key = Key {
+            object: 7,
+            tile: number * 2_654_435_761 % ENTRIES,
+            chunk: 0,
+        };
+        let item = || {
+            Ok(Item::Chunk {
+                data: Arc::default(),
+                offsets: None,
+            })
+        };
+        cache
+            .get(key, 64, Keep::Staying, item)
+            .expect("a load that does not fail")
+    };
+    (0..ENTRIES).for_each(|number| drop(find(number)));
+    let mut group = c.benchmark_group("cache");
+    for threads in [1u64, 16] {
+        group.bench_function(BenchmarkId::new("hit", threads), |b| {
+            b.iter_custom(|count| -> Duration {
+                let start = Instant::now();
+                std::thread::scope(|scope| {
+                    for thread in 0..threads {
+                        scope.spawn(move || {
+                            for number in 0..count.div_ceil(threads) {
+                                black_box(find(number * threads + thread));
+                            }
+                        });
+                    }
+                });
+                start.elapsed()
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, decoders, chunk_index, cache);
 criterion_main!(benches);
