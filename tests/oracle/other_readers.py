@@ -166,9 +166,11 @@ def as_in_r(c, line, want, package):
     if c.kind == "bool":
         return text == str(want).lower()
     if c.kind in ("int", "uint"):
-        if package == "data.table" and struct.pack("<d", float(text)) == struct.pack("<q", want if want < 1 << 63 else 0):
-            # Its 64-bit integers, which need bit64 to be shown.
-            return True
+        if package == "data.table" and abs(want) < 1 << 63:
+            # Without bit64 it shows 64-bit integers as doubles of the same bits.
+            as_double = struct.unpack("<d", struct.pack("<q", want))[0]
+            if float(text) == as_double or text == "NaN" and math.isnan(as_double):
+                return True
         return int(float(text)) == int(float(want)) if abs(want) > EXACT and not text.lstrip("-").isdigit() else float(text) == float(want)
     got = float(text.replace("NA", "nan"))
     if math.isnan(want):
