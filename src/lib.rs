@@ -17,7 +17,7 @@
 //!
 //! | module | knows | must not know |
 //! |---|---|---|
-//! | [`storage`] | listing a directory, reading byte ranges of a file | TileDB |
+//! | [`storage`] | listing a directory, reading byte ranges of a file: of this machine, or in an object store | TileDB |
 //! | [`mod@format`] | how *unfiltered* bytes become plain structs: names, datatypes, pipelines, schemas, fragment metadata, commits, conditions, metadata, groups | files, the filters' algorithms, threads, caches, FUSE |
 //! | [`filter`] | undoing one filter on one chunk; the pipeline that chains them; chunked and generic tiles | schemas, fragments |
 //! | [`mod@array`] | a source opened: its schemas and fragments, what of it is seen at a time, deletes; where a tile lies and how many cells it has; the cache; columns as seekable bytes; the global order of cells | how anything is shown |
@@ -59,6 +59,18 @@
 //! which holds a byte is found without decoding its neighbours ([`filter::chunk`]). The lists of tile offsets
 //! and sizes in a fragment's metadata are chunked as well and are read in the same way
 //! ([`array::tile_list`]): one cell of a fragment of a million tiles costs a handful of chunks.
+//!
+//! **An object store is one more storage.** Everything above [`storage`] is synchronous and knows paths and
+//! byte ranges; requests run on a runtime of their own below it, and whoever asks waits in their own thread, and
+//! gives up when a signal waits for them (`src/storage/flight.rs`, [`asker`]). No question about a name, a length
+//! or a time is a request: they are answered from listings, which hold for a while and are made when somebody
+//! looks (`src/storage/listing_cache.rs`). A file is one state of an object, by its ETag; each request for bytes
+//! says which (`src/storage/remote_blob.rs`). Reads are free on a disk and cost a round trip here, so layers above
+//! say what they are about to read, which a local storage passes over: a tile before its chunk headers are walked
+//! ([`array::part`]), the ends of many metadata files ([`array::tails`]), directories. Consolidated footers stand
+//! in for those of fragments where each of these is a request ([`array::repeated_footers`]), and nowhere else, so
+//! that one that is wrong does no harm to who can do without. What is fetched and not yet decoded counts in the
+//! one cache's budget.
 //!
 //! **Sizes are exact and come from metadata where they can.** `stat` of what a fragment stores decodes no
 //! data tile, nor does that of a dense column of fixed-size cells, or of a sparse one whose fragments need no

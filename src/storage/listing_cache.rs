@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// Keys for each name in a directory up to which it is listed flat although one page does not do.
 const FLAT: usize = 8;
 
+/// Above so many names, those that were not listed last are forgotten: some 200 bytes each.
+const MOST_NAMES: usize = 1 << 20;
+
 /// An object, as a listing has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Object {
@@ -285,17 +288,16 @@ impl ListingCache {
         }
     }
 
-    fn is_fresh(&self, directory: &Directory) -> bool {
+    /// Whether it may be taken as it is by who asked at `asked`: a listing may take longer than it holds.
+    fn is_fresh(&self, directory: &Directory, asked: Instant) -> bool {
         let listing = &directory.listing;
-        !listing.forgotten.load(Ordering::Relaxed)
-            && self
-                .refresh
-                .is_none_or(|refresh| listing.made.elapsed() < refresh)
+        let holds = |refresh| listing.made >= asked || listing.made.elapsed() < refresh;
+        !listing.forgotten.load(Ordering::Relaxed) && self.refresh.is_none_or(holds)
     }
 
-    fn known(&self, state: &State, path: &str) -> Known {
+    fn known(&self, state: &State, path: &str, asked: Instant) -> Known {
         if let Some(known) = state.directories.get(path) {
-            if !self.is_fresh(known) {
+            if !self.is_fresh(known, asked) {
                 return Known::Unknown(known.listing.path.clone(), known.listing.depth);
             }
             return match known.is_gone() && !path.is_empty() {
@@ -307,7 +309,7 @@ impl ListingCache {
             return Known::Unknown(String::new(), Depth::Unknown);
         }
         let (parent, name) = split(path);
-        match self.known(state, parent) {
+        match self.known(state, parent, asked) {
             Known::Here(parent) => match parent.children.get(name) {
                 Some(Child::Directory) => Known::Unknown(path.to_owned(), Depth::Unknown),
                 Some(Child::File(_)) | None => Known::Absent,
@@ -318,10 +320,11 @@ impl ListingCache {
 
     /// The directory at `path`; None where there is none.
     pub(super) fn directory(&self, path: &str) -> Result<Option<Arc<Directory>>> {
+        let asked = Instant::now();
         loop {
             let flight = {
                 let mut state = lock(&self.state);
-                match self.known(&state, path) {
+                match self.known(&state, path, asked) {
                     Known::Here(directory) => return Ok(Some(directory)),
                     Known::Absent => return Ok(None),
                     Known::Unknown(path, depth) => self.load(&mut state, path, depth),
@@ -352,9 +355,10 @@ impl ListingCache {
 
     /// Begins to list those of `paths` that are not known, where it is known that they exist.
     pub(super) fn will_list<'p>(&self, paths: impl Iterator<Item = &'p str>) {
+        let asked = Instant::now();
         let mut state = lock(&self.state);
         for path in paths {
-            if let Known::Unknown(path, depth) = self.known(&state, path) {
+            if let Known::Unknown(path, depth) = self.known(&state, path, asked) {
                 self.load(&mut state, path, depth);
             }
         }
@@ -434,6 +438,14 @@ impl State {
                     self.directories.extend(own);
                 }
             }
+        }
+        let names = self
+            .directories
+            .values()
+            .map(|directory| directory.children.len());
+        if names.sum::<usize>() > MOST_NAMES {
+            self.directories
+                .retain(|other, directory| is_within(path, other) || directory.listing.path == path);
         }
         Ok(())
     }

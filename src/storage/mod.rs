@@ -1,7 +1,7 @@
 //! Listing directories and reading byte ranges of a source. Knows nothing of TileDB.
 //!
-//! [`Storage`] is the one door to the data, so that an object store can be a second backend. Paths are
-//! relative to the root of the source; the empty path is the root.
+//! [`Storage`] is the one door to the data: local files, memory, and object stores (feature `remote`) are behind
+//! it. Paths are relative to the root of the source; the empty path is the root.
 
 pub mod audience;
 #[cfg(feature = "remote")]

@@ -40,6 +40,9 @@ const LAST_WINDOW: u64 = 64 * MIB;
 const BEHIND: u64 = MIB;
 const AHEAD: u64 = 16 * MIB;
 
+/// Who reads this little behind the end of their first read reads on.
+const NEAR: u64 = 256 * KIB;
+
 /// Sequences that are told apart in one file.
 const SEQUENCES: usize = 16;
 
@@ -265,7 +268,7 @@ impl Pieces {
     /// Notes that `range` is read: up to where the rest is worth fetching too, and the window for that.
     fn advance(&mut self, range: &Range<u64>, most: u64) -> u64 {
         let goes_on = |sequence: &Sequence| match sequence.window {
-            0 => (sequence.next..=sequence.next + LEAST).contains(&range.start),
+            0 => (sequence.next..=sequence.next.saturating_add(NEAR)).contains(&range.start),
             _ => {
                 range.start.saturating_add(BEHIND) >= sequence.next
                     && range.start <= sequence.frontier.saturating_add(AHEAD.min(sequence.window))
@@ -285,6 +288,20 @@ impl Pieces {
         };
         sequence.next = sequence.next.max(range.end);
         sequence.frontier = sequence.frontier.max(sequence.next);
+        // Reads that arrived out of order had begun sequences of their own.
+        let (behind, ahead) = (
+            sequence.next.saturating_sub(BEHIND),
+            sequence.frontier.saturating_add(NEAR),
+        );
+        self.sequences.retain(|other| {
+            let same = (behind..=ahead).contains(&other.next);
+            if same {
+                sequence.next = sequence.next.max(other.next);
+                sequence.frontier = sequence.frontier.max(other.frontier);
+                sequence.window = sequence.window.max(other.window);
+            }
+            !same
+        });
         let left = sequence.frontier - sequence.next;
         let wanted = if sequence.window == 0 || left < sequence.window / 2 {
             sequence.window = sequence
@@ -297,6 +314,12 @@ impl Pieces {
         };
         self.sequences.push_front(sequence);
         wanted
+    }
+
+    /// Up to where the sequence that went on last is fetched; 0 where it has just begun.
+    fn frontier(&self) -> u64 {
+        let going = self.sequences.front().filter(|sequence| sequence.window > 0);
+        going.map_or(0, |sequence| sequence.frontier)
     }
 
     /// Notes that the sequence that went on last is fetched up to `frontier`.
@@ -412,7 +435,11 @@ impl RemoteFile {
         let mut begun = Vec::new();
         let mut pieces = lock(&self.pieces);
         let most = (lock(&self.fetcher.pool.state).most / 2).min(LAST_WINDOW);
-        let ahead = pieces.advance(&range, most).min(len);
+        let mut ahead = pieces.advance(&range, most).min(len);
+        if !pieces.gaps(&wanted).is_empty() {
+            // What reads out of order left out is fetched with the next of them.
+            ahead = ahead.max(pieces.frontier()).min(len);
+        }
         let ahead = match self.fetcher.disk {
             // Parts of the disk's are stored whole.
             Some(_) => ahead.div_ceil(PART).saturating_mul(PART).min(len),

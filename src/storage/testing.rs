@@ -37,6 +37,8 @@ pub(crate) struct TestStore {
     pub(crate) requests: Mutex<Vec<Request>>,
     pub(crate) fault: Mutex<Option<Fault>>,
     pub(crate) latency: Mutex<Duration>,
+    /// A key that `object_store` cannot name, and that is listed with the others.
+    pub(crate) odd: Mutex<Option<&'static str>>,
     /// Keys of a page.
     pub(crate) page: usize,
 }
@@ -66,6 +68,7 @@ impl TestStore {
             requests: Mutex::default(),
             fault: Mutex::default(),
             latency: Mutex::default(),
+            odd: Mutex::default(),
             page,
         })
     }
@@ -143,8 +146,8 @@ impl PaginatedListStore for TestStore {
             objects.retain(|object| object.location.as_ref().starts_with(&prefix));
             // Keys and common prefixes together are what a page counts.
             let mut names = BTreeSet::new();
-            for object in &objects {
-                let key = object.location.as_ref();
+            let odd = self.odd.lock().unwrap().filter(|odd| odd.starts_with(&prefix));
+            for key in objects.iter().map(|object| object.location.as_ref()).chain(odd) {
                 let name = match options.delimiter.is_some() {
                     true => key[prefix.len()..]
                         .find('/')
@@ -153,9 +156,13 @@ impl PaginatedListStore for TestStore {
                 };
                 names.insert(name.to_owned());
             }
-            let after = options.page_token.unwrap_or_default();
+            let after = options.page_token.max(options.offset).unwrap_or_default();
+            let most = options.max_keys.unwrap_or(self.page).min(self.page);
             let mut names = names.into_iter().filter(|name| *name > after);
-            let page: Vec<String> = names.by_ref().take(self.page).collect();
+            let page: Vec<String> = names.by_ref().take(most).collect();
+            for name in &page {
+                Key::parse(name)?;
+            }
             let page_token = names.next().and(page.last().cloned());
             let mut result = ListResult {
                 common_prefixes: Vec::new(),

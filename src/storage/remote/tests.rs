@@ -113,10 +113,13 @@ fn the_tree_is_that_of_a_local_copy() {
     let local = Tree::open(&sample(), &options).unwrap();
     let (mut expected, mut found) = (Vec::new(), Vec::new());
     walk(&local.root, "", &mut expected);
-    for page in [1000, 7] {
-        let store = TestStore::new(page);
+    for page in [Some(1000), Some(7), None] {
+        let store = TestStore::new(page.unwrap_or(1000));
         store.put_folder(&sample(), "deep/down");
-        let storage = RemoteStorage::open(store.store("deep/down"), settings()).unwrap();
+        let mut opened = store.store("deep/down");
+        // Without pages a store lists names alone.
+        opened.pages = opened.pages.filter(|_| page.is_some());
+        let storage = RemoteStorage::open(opened, settings()).unwrap();
         let tree = Tree::over(storage, &options, Arc::default()).unwrap();
         found.clear();
         walk(&tree.root, "", &mut found);
@@ -125,7 +128,6 @@ fn the_tree_is_that_of_a_local_copy() {
             assert_eq!(found.0, expected.0);
             assert!(found.2 == expected.2, "{}", found.0);
         }
-        println!("{page}: {} files, {} requests", found.len(), store.asked().len());
     }
 }
 
@@ -311,6 +313,40 @@ fn listings_are_taken_as_they_are_for_a_while_and_asked_for_by_a_look_alone() {
     storage.forget(Path::new("a/x"));
     assert!(version() != before);
     assert_eq!(store.asked().len(), 2);
+}
+
+#[test]
+fn keys_that_are_no_paths_are_passed_over() {
+    for odd in ["p/./c", "p/a//b", "p/a/../z", "p/a/x\u{1}"] {
+        for page in [1000, 3] {
+            let store = TestStore::new(page);
+            for name in ["a/x", "a/y", "b", "c/d/e", "c/d/f", "x", "y/z"] {
+                store.put(&format!("p/{name}"), b"1");
+            }
+            *store.odd.lock().unwrap() = Some(odd);
+            let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+            assert_eq!(names(&*storage, "a"), ["x", "y"], "{odd} {page}");
+            assert_eq!(names(&*storage, "c/d"), ["e", "f"]);
+            let top = names(&*storage, "");
+            assert_eq!(top[..5], ["a", "b", "c", "x", "y"], "{odd} {page}");
+        }
+    }
+}
+
+#[test]
+fn a_listing_may_take_longer_than_it_holds() {
+    let store = TestStore::new(2);
+    for name in ["a/b/1", "a/b/2", "a/b/3", "a/c"] {
+        store.put(&format!("p/{name}"), b"1");
+    }
+    *store.latency.lock().unwrap() = Duration::from_millis(30);
+    let settings = RemoteSettings {
+        refresh: Some(Duration::from_millis(5)),
+        ..settings()
+    };
+    let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+    assert_eq!(names(&*storage, "a/b"), ["1", "2", "3"]);
+    assert!(store.asked().len() < 20);
 }
 
 #[test]
