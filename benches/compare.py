@@ -14,10 +14,11 @@ import re
 import columns
 import exports
 import growth
+import remote
 import views
 from bench import CORES, MIB, Bench
 
-ROWS = columns.ROWS | views.ROWS | exports.ROWS
+ROWS = columns.ROWS | views.ROWS | exports.ROWS | remote.ROWS
 
 
 def machine():

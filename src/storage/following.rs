@@ -258,7 +258,7 @@ mod tests {
                 "{path}"
             );
         }
-        assert_eq!(storage.inside(b"file:///elsewhere"), None);
+        assert_eq!(storage.inside(b"hdfs://elsewhere/a"), None);
         assert_eq!(storage.inside(b"s3://key:secret@b/a"), None);
     }
 }
