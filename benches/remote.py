@@ -132,7 +132,7 @@ OPEN = "a = tiledb.open('s3://bench/{}', ctx=ctx)\n"
 def remote(bench):
     """s3:// through 30 ms a request, 100 MiB/s in all and 40 a connection."""
     size = bench.size
-    column = arrays.columns(bench.folder, "zstd", size)
+    column = arrays.other_floats(bench.folder, "single precision", size)
     few = arrays.fragments(bench.folder, 100)
     group = arrays.many_arrays(bench.folder, 26)
     with store() as (name, host, key, secret):
