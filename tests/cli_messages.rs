@@ -227,6 +227,7 @@ fn long_options_as_mount_options() {
         let value = match name.as_str() {
             _ if !takes_value => String::new(),
             "log-level" => "=info".to_owned(),
+            "endpoint-url" => "=http://x".to_owned(),
             "log-file" | "key-file" => "=x".to_owned(),
             _ => "=1".to_owned(),
         };
