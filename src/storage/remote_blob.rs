@@ -31,9 +31,11 @@ const LEAST: u64 = 64 * KIB;
 /// Bytes of a request while somebody reads on and on.
 const PART_AHEAD: u64 = 8 * MIB;
 
-/// The first window, and the largest.
+/// The first window, the largest, and how many times as large the next one is: each step is a request that others
+/// wait for.
 const FIRST_WINDOW: u64 = MIB;
 const LAST_WINDOW: u64 = 64 * MIB;
+const GROWTH: u64 = 4;
 
 /// Who reads on in a window may be this far behind or ahead of where they were: the requests of one reader
 /// arrive out of order.
@@ -306,7 +308,7 @@ impl Pieces {
         let wanted = if sequence.window == 0 || left < sequence.window / 2 {
             sequence.window = sequence
                 .window
-                .saturating_mul(2)
+                .saturating_mul(GROWTH)
                 .clamp(FIRST_WINDOW, most.max(FIRST_WINDOW));
             sequence.next.saturating_add(sequence.window)
         } else {

@@ -179,6 +179,35 @@ fn readers_in_sequence_get_large_parts_and_share_them() {
 }
 
 #[test]
+fn requests_of_one_reader_that_arrive_out_of_order_are_a_sequence() {
+    const LEN: u64 = 16 << 20;
+    const TILE: u64 = 64 << 10;
+    let (store, storage) = one_object(LEN);
+    *store.latency.lock().unwrap() = Duration::from_millis(5);
+    let blob = storage.open(Path::new("f")).unwrap();
+    let next = std::sync::atomic::AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let request = next.fetch_add(2 * TILE, std::sync::atomic::Ordering::Relaxed);
+                    if request >= LEN {
+                        break;
+                    }
+                    for tile in [request, request + TILE] {
+                        blob.will_read(tile..tile + TILE);
+                        blob.read(tile, TILE).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let asked = store.asked();
+    assert!(asked.len() <= 12, "{} {asked:?}", asked.len());
+    assert_eq!(fetched(&asked), LEN);
+}
+
+#[test]
 fn random_reads_fetch_what_was_said_and_nothing_else() {
     let (store, storage) = one_object(64 << 20);
     let blob = storage.open(Path::new("f")).unwrap();
