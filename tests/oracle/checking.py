@@ -10,6 +10,8 @@ BROKEN = {
     "lib-2.2.2/sparse_nullable": "its tiles of nullable values hold something else; libtiledb does not read them either",
 }
 """Sources below which problems are expected, by the end of their path, and why."""
+UNCHECKED = {"fixtures/dense_array_v1_3_0"}
+"""Those of them that are told of as not checked."""
 
 
 def check(source, options, env=None):
@@ -31,5 +33,5 @@ def compare_check(source, options, broken, report, env=None):
             report.fail(f"check: {finding}")
         found.add(array)
     report.equal("arrays in which the check finds problems", sorted(filter(None, found)), sorted(broken))
-    report.equal("exit code of the check", code, 1 if broken else 0)
+    report.equal("exit code of the check", code, 1 if set(broken) - UNCHECKED else 2 if broken else 0)
     report.true("the check says what it did", last and last[0].startswith("checked "))
