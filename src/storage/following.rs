@@ -162,6 +162,16 @@ impl Storage for FollowingStorage {
         self.source.racy_for()
     }
 
+    fn is_remote(&self) -> bool {
+        self.source.is_remote()
+    }
+
+    fn forget(&self, path: &Path) {
+        if let Ok((storage, path)) = self.place(path) {
+            storage.forget(path);
+        }
+    }
+
     fn will_list(&self, directories: &[PathBuf]) {
         self.each(directories, |storage, paths| storage.will_list(paths));
     }

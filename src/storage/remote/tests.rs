@@ -208,6 +208,37 @@ fn requests_of_one_reader_that_arrive_out_of_order_are_a_sequence() {
 }
 
 #[test]
+fn a_second_mount_with_a_disk_cache_asks_for_a_listing_alone() {
+    const LEN: u64 = 5 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let store = TestStore::new(1000);
+    store.put("p/f", &bytes(LEN));
+    store.put("p/small", b"few");
+    for mount in 0..2 {
+        let disk = DiskCache::open(folder.path(), 100 << 20).unwrap();
+        let settings = RemoteSettings {
+            disk_cache: Some(Arc::new(disk)),
+            ..settings()
+        };
+        let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+        let blob = storage.open(Path::new("f")).unwrap();
+        for place in [4 << 20, (2 << 20) - 5, LEN - 10] {
+            let found = blob.read(place, 10).unwrap();
+            assert_eq!(found, bytes(LEN)[place as usize..place as usize + 10]);
+        }
+        let small = storage.open(Path::new("small")).unwrap();
+        assert_eq!(small.read(0, 3).unwrap(), b"few");
+        let asked = store.asked();
+        match mount {
+            0 => assert!(asked.len() > 3, "{asked:?}"),
+            _ => assert_eq!(asked, [Request::List("p/".to_owned())]),
+        }
+        // Parts are written by others than those who wait for them.
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
 fn random_reads_fetch_what_was_said_and_nothing_else() {
     let (store, storage) = one_object(64 << 20);
     let blob = storage.open(Path::new("f")).unwrap();
