@@ -20,6 +20,10 @@ pub mod location;
 mod memory;
 mod permissions;
 #[cfg(feature = "remote")]
+mod piece_pool;
+#[cfg(feature = "remote")]
+mod pieces;
+#[cfg(feature = "remote")]
 pub mod remote;
 #[cfg(feature = "remote")]
 mod remote_blob;

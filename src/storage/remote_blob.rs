@@ -7,57 +7,24 @@
 use super::disk_cache::{DiskCache, PART, PartKey};
 use super::flight::{Flight, is_of_others};
 use super::listing_cache::{File, ListingCache};
+use super::piece_pool::{Pool, lock};
+use super::pieces::{LAST_WINDOW, LEAST, Piece, Pieces, cut};
 use super::remote::{changed, convert};
 use super::{Blob, Budget};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use bytes::Bytes;
-use lru::LruCache;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectStore};
-use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-
-/// The least that is fetched where more is likely to be wanted around it, and the most that is little.
-const LEAST: u64 = 64 * KIB;
-
-/// Bytes of a request while somebody reads on and on.
-const PART_AHEAD: u64 = 8 * MIB;
-
-/// The first window, the largest, and how many times as large the next one is: each step is a request that others
-/// wait for.
-const FIRST_WINDOW: u64 = MIB;
-const LAST_WINDOW: u64 = 64 * MIB;
-const GROWTH: u64 = 4;
-
-/// Who reads on in a window may be this far behind or ahead of where they were: the requests of one reader
-/// arrive out of order.
-const BEHIND: u64 = MIB;
-const AHEAD: u64 = 16 * MIB;
-
-/// Who reads this little behind the end of their first read reads on.
-const NEAR: u64 = 256 * KIB;
-
-/// Sequences that are told apart in one file.
-const SEQUENCES: usize = 16;
 
 /// Requests for many bytes, and for few, that are under way at once.
 const MOST_LARGE: usize = 16;
 const MOST_LITTLE: usize = 64;
-
-/// What is kept of pieces where nobody has told of a cache that they count in.
-const KEPT: u64 = 64 * MIB;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Fetches ranges of the objects of one store.
 pub(super) struct Fetcher {
@@ -86,14 +53,7 @@ impl Fetcher {
             listings,
             disk,
             stats,
-            pool: Arc::new(Pool {
-                state: Mutex::new(PoolState {
-                    budget: None,
-                    most: KEPT,
-                    bytes: 0,
-                    kept: LruCache::unbounded(),
-                }),
-            }),
+            pool: Arc::new(Pool::new()),
             large: Semaphore::new(MOST_LARGE),
             little: Semaphore::new(MOST_LITTLE),
             files: AtomicU64::new(0),
@@ -107,261 +67,19 @@ impl Fetcher {
 
     /// Counts pieces in `budget` from now on.
     pub(super) fn share(&self, budget: Arc<dyn Budget>) {
-        let mut state = lock(&self.pool.state);
-        state.most = budget.capacity() / 2;
-        budget.take(state.bytes);
-        state.budget = Some(budget);
+        self.pool.share(budget);
     }
 
     /// Lets go of all pieces that nobody reads.
     pub(super) fn clear(&self) {
-        let kept = std::mem::replace(&mut lock(&self.pool.state).kept, LruCache::unbounded());
-        drop(kept);
+        self.pool.clear();
     }
-}
-
-/// The memory of all pieces.
-struct Pool {
-    state: Mutex<PoolState>,
-}
-
-struct PoolState {
-    budget: Option<Arc<dyn Budget>>,
-    /// The most bytes.
-    most: u64,
-    bytes: u64,
-    /// Pieces that are there, by the number of their file and where they start.
-    kept: LruCache<(u64, u64), Kept>,
-}
-
-struct Kept {
-    file: Arc<RemoteFile>,
-    bytes: u64,
-    /// Whether somebody has read all of it.
-    read: bool,
-}
-
-/// A piece that has lost its place.
-type Victim = (Arc<RemoteFile>, u64);
-
-impl PoolState {
-    fn give_back(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_sub(bytes);
-        if let Some(budget) = &self.budget {
-            budget.give_back(bytes);
-        }
-    }
-}
-
-impl Pool {
-    /// Room for `bytes` more, for which older pieces lose theirs; if it is only for what may be wanted, none
-    /// that was not read does, and there may be no room.
-    fn reserve(self: &Arc<Self>, bytes: u64, wanted: bool, victims: &mut Vec<Victim>) -> Option<Room> {
-        let mut state = lock(&self.state);
-        while state.bytes.saturating_add(bytes) > state.most {
-            let Some((_, oldest)) = state.kept.peek_lru() else {
-                break;
-            };
-            if !wanted && !oldest.read {
-                break;
-            }
-            if let Some(((_, start), kept)) = state.kept.pop_lru() {
-                state.give_back(kept.bytes);
-                victims.push((kept.file, start));
-            }
-        }
-        if !wanted && state.bytes.saturating_add(bytes) > state.most {
-            return None;
-        }
-        state.bytes = state.bytes.saturating_add(bytes);
-        if let Some(budget) = &state.budget {
-            budget.take(bytes);
-        }
-        Some(Room {
-            pool: self.clone(),
-            bytes,
-        })
-    }
-
-    fn keep(&self, file: &Arc<RemoteFile>, start: u64, mut room: Room) {
-        let kept = Kept {
-            file: file.clone(),
-            bytes: std::mem::take(&mut room.bytes),
-            read: false,
-        };
-        lock(&self.state).kept.put((file.number, start), kept);
-    }
-
-    /// Notes that a piece is used; that all of it was read, says `read`.
-    fn used(&self, key: (u64, u64), read: bool) {
-        let mut state = lock(&self.state);
-        if let Some(kept) = state.kept.get_mut(&key) {
-            kept.read |= read;
-            // What was decoded is kept decoded. Little pieces hold more than what was asked for.
-            if kept.read && kept.bytes > LEAST {
-                state.kept.demote(&key);
-            }
-        }
-    }
-}
-
-/// Room that a piece on its way takes.
-struct Room {
-    pool: Arc<Pool>,
-    bytes: u64,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            lock(&self.pool.state).give_back(self.bytes);
-        }
-    }
-}
-
-struct Piece {
-    end: u64,
-    bytes: Arc<Flight<Bytes>>,
-    /// While it is on its way.
-    room: Option<Room>,
-    /// How far it has been read.
-    read: u64,
-}
-
-/// Somebody who reads on and on.
-struct Sequence {
-    /// Where the next read is expected.
-    next: u64,
-    /// Up to where it is fetched.
-    frontier: u64,
-    /// How much ahead; 0 before the second read.
-    window: u64,
-}
-
-#[derive(Default)]
-struct Pieces {
-    /// By their first byte. They do not overlap.
-    pieces: BTreeMap<u64, Piece>,
-    /// Those used last first.
-    sequences: VecDeque<Sequence>,
-}
-
-impl Pieces {
-    /// The parts of `range` that no piece has.
-    fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
-        let mut gaps = Vec::new();
-        let mut at = range.start;
-        let before = self.pieces.range(..=range.start).next_back();
-        let inside = self
-            .pieces
-            .range(range.start.saturating_add(1)..range.end.max(range.start + 1));
-        for (&start, piece) in before.into_iter().chain(inside) {
-            if start > at {
-                gaps.push(at..start.min(range.end));
-            }
-            at = at.max(piece.end);
-        }
-        if at < range.end {
-            gaps.push(at..range.end);
-        }
-        gaps
-    }
-
-    /// Notes that `range` is read: up to where the rest is worth fetching too, and the window for that.
-    fn advance(&mut self, range: &Range<u64>, most: u64) -> u64 {
-        let goes_on = |sequence: &Sequence| match sequence.window {
-            0 => (sequence.next..=sequence.next.saturating_add(NEAR)).contains(&range.start),
-            _ => {
-                range.start.saturating_add(BEHIND) >= sequence.next
-                    && range.start <= sequence.frontier.saturating_add(AHEAD.min(sequence.window))
-            }
-        };
-        let Some(at) = self.sequences.iter().position(goes_on) else {
-            self.sequences.truncate(SEQUENCES - 1);
-            self.sequences.push_front(Sequence {
-                next: range.end,
-                frontier: range.end,
-                window: 0,
-            });
-            return range.end;
-        };
-        let Some(mut sequence) = self.sequences.remove(at) else {
-            return range.end;
-        };
-        sequence.next = sequence.next.max(range.end);
-        sequence.frontier = sequence.frontier.max(sequence.next);
-        // Reads that arrived out of order had begun sequences of their own.
-        let (behind, ahead) = (
-            sequence.next.saturating_sub(BEHIND),
-            sequence.frontier.saturating_add(NEAR),
-        );
-        self.sequences.retain(|other| {
-            let same = (behind..=ahead).contains(&other.next);
-            if same {
-                sequence.next = sequence.next.max(other.next);
-                sequence.frontier = sequence.frontier.max(other.frontier);
-                sequence.window = sequence.window.max(other.window);
-            }
-            !same
-        });
-        let left = sequence.frontier - sequence.next;
-        let wanted = if sequence.window == 0 || left < sequence.window / 2 {
-            sequence.window = sequence
-                .window
-                .saturating_mul(GROWTH)
-                .clamp(FIRST_WINDOW, most.max(FIRST_WINDOW));
-            sequence.next.saturating_add(sequence.window)
-        } else {
-            range.end
-        };
-        self.sequences.push_front(sequence);
-        wanted
-    }
-
-    /// Up to where the sequence that went on last is fetched; 0 where it has just begun.
-    fn frontier(&self) -> u64 {
-        let going = self.sequences.front().filter(|sequence| sequence.window > 0);
-        going.map_or(0, |sequence| sequence.frontier)
-    }
-
-    /// Notes that the sequence that went on last is fetched up to `frontier`.
-    fn fetched(&mut self, frontier: u64) {
-        if let Some(sequence) = self.sequences.front_mut() {
-            sequence.frontier = sequence.frontier.max(frontier);
-        }
-    }
-}
-
-/// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for that, so that it comes early,
-/// and larger ones for the rest.
-fn cut(gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
-    let mut parts = Vec::new();
-    let mut at = gap.start;
-    let first = match at < wanted {
-        true => wanted.max(at.saturating_add(MIB)).min(gap.end),
-        false => gap.end,
-    };
-    // Two requests cost more than a little more of one.
-    let first = match gap.end - first < MIB {
-        true => gap.end,
-        false => first,
-    };
-    let mut end = first.min(at.saturating_add(PART_AHEAD));
-    while at < gap.end {
-        parts.push(at..end);
-        at = end;
-        end = gap.end.min(at.saturating_add(PART_AHEAD));
-        if gap.end.saturating_sub(end) < MIB {
-            end = gap.end;
-        }
-    }
-    parts
 }
 
 /// An object in one state. All who have it open share it, and with it what was fetched.
 pub(super) struct RemoteFile {
     fetcher: Arc<Fetcher>,
-    number: u64,
+    pub(super) number: u64,
     /// Below the source.
     path: String,
     key: Key,
@@ -436,7 +154,7 @@ impl RemoteFile {
         let mut victims = Vec::new();
         let mut begun = Vec::new();
         let mut pieces = lock(&self.pieces);
-        let most = (lock(&self.fetcher.pool.state).most / 2).min(LAST_WINDOW);
+        let most = (self.fetcher.pool.most() / 2).min(LAST_WINDOW);
         let mut ahead = pieces.advance(&range, most).min(len);
         if !pieces.gaps(&wanted).is_empty() {
             // What reads out of order left out is fetched with the next of them.
