@@ -84,9 +84,8 @@ impl Dice<'_> {
     /// A cell of `number` values.
     fn cell(&mut self, datatype: Datatype, number: u32) -> Vec<u8> {
         let count = match number {
-            VAR => {
-                [0, 1, 2, 3, 9, 700][(self.random() % 6) as usize % (5 + (self.random() % 50 == 0) as usize)]
-            }
+            VAR => [0, 1, 2, 3, 9, 700]
+                [(self.random() % 6) as usize % (5 + self.random().is_multiple_of(50) as usize)],
             number => number as usize,
         };
         if !matches!(datatype.kind(), Kind::Text | Kind::Bytes) || datatype.size() > 1 {
@@ -449,7 +448,9 @@ impl Design {
                     .collect();
                 files.push(&cells, attribute.number == VAR);
                 if attribute.nullable {
-                    let validity: Vec<u8> = (0..*count).map(|_| (dice.random() % 3 > 0).into()).collect();
+                    let validity: Vec<u8> = (0..*count)
+                        .map(|_| (!dice.random().is_multiple_of(3)).into())
+                        .collect();
                     put(&mut files.validity, &validity);
                 }
             }

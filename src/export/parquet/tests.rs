@@ -282,7 +282,7 @@ fn row_groups_are_halved_until_no_page_is_too_long() {
         let file = layout(&view).unwrap();
         let chunks: Vec<_> = (0..5).flat_map(|group| plan.chunks(&leaves, group)).collect();
         assert!(chunks.iter().all(|chunk| chunk.page <= 1 << 14));
-        let text = chunks.iter().filter(|chunk| chunk.leaf == 1);
+        let mut text = chunks.iter().filter(|chunk| chunk.leaf == 1);
         assert!(text.clone().all(|chunk| chunk.page > 20 * 512));
         // The last letters of a page, and the first bytes of the next one.
         let end = text.clone().next().unwrap();
@@ -290,7 +290,7 @@ fn row_groups_are_halved_until_no_page_is_too_long() {
         let piece = file.read(end - 3..end + 2, &mut Vec::new()).unwrap().to_vec();
         assert_eq!(piece, b"xxx\x15\x00");
         // A length between two texts.
-        let page = text.last().unwrap();
+        let page = text.next_back().unwrap();
         let second = page.data() + page.page - 19 * 516;
         let piece = file
             .read(second - 1..second + 5, &mut Vec::new())
