@@ -211,7 +211,7 @@ fn views_of_damaged_arrays_give_errors_and_take_no_more_memory() {
             let view = &views[random.below(3) as usize];
             let visits = std::cell::Cell::new(0);
             let look = |storage: MemoryStorage| {
-                let tree = Tree::over(Arc::new(storage), "/".into(), &options(), Arc::default())?;
+                let tree = Tree::over(Arc::new(storage), &options(), Arc::default())?;
                 let report = find(&tree.root, view)?.map(|node| walk(&node, &limits));
                 let report = report.unwrap_or_default();
                 visits.set(report.visits.iter().filter(|visit| visit.outcome.is_ok()).count());
