@@ -263,9 +263,9 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
     } = prepare(args)?;
     let flags = &args.flags;
     let defaults = MountOptions::default();
-    let default_threads = match &source {
-        Location::Local(_) => defaults.threads,
-        Location::Remote(_) => REMOTE_THREADS,
+    let (default_threads, read_ahead) = match &source {
+        Location::Local(_) => (defaults.threads, true),
+        Location::Remote(_) => (REMOTE_THREADS, false),
     };
     let name = match source {
         Location::Local(path) => path.into_os_string(),
@@ -276,6 +276,7 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
         subtype: flags.subtype.clone(),
         access: flags.access,
         threads: args.threads.map_or(default_threads, usize::from),
+        read_ahead,
         no_exec: flags.no_exec,
         no_atime: flags.no_atime,
         auto_unmount: flags.auto_unmount,

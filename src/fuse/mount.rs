@@ -62,6 +62,9 @@ pub struct MountOptions {
     pub access: Access,
     /// Threads that answer requests, at least 1.
     pub threads: usize,
+    /// Whether the kernel reads further ahead than it does by itself, so that threads decode meanwhile. Of an object
+    /// store more would be fetched than a reader wants, who has what is ahead fetched already.
+    pub read_ahead: bool,
     /// Whether programs in it cannot be run.
     pub no_exec: bool,
     /// Whether reading leaves access times alone; they are not kept anyway.
@@ -77,6 +80,7 @@ impl Default for MountOptions {
             subtype: SUBTYPE.to_owned(),
             access: Access::default(),
             threads: default_threads(),
+            read_ahead: true,
             no_exec: false,
             no_atime: false,
             auto_unmount: false,
@@ -168,7 +172,9 @@ pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptio
         mounted.ended.set(Ok(()));
         return Err(Error::io(&error));
     }
-    raise_read_ahead(mounted.entry.device, read_ahead(options.threads));
+    if options.read_ahead {
+        raise_read_ahead(mounted.entry.device, read_ahead(options.threads));
+    }
     Ok(mounted)
 }
 
