@@ -17,6 +17,7 @@ import time
 import uuid
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import tiledb
 
@@ -62,6 +63,23 @@ def write_many(folder, count):
         config = tiledb.Config({"sm.consolidation.mode": mode, "sm.vacuum.mode": mode})
         tiledb.consolidate(consolidated, config=config)
         tiledb.vacuum(consolidated, config=config)
+
+
+COLUMNS = 20
+ROWS = 4_000_000
+
+
+def write_table(path, ctx):
+    """A table of twenty columns; the bytes that its fragment takes."""
+    zstd = tiledb.FilterList([tiledb.ZstdFilter()])
+    domain = tiledb.Domain(tiledb.Dim("row", domain=(0, ROWS - 1), tile=100_000, dtype="i8"))
+    names = [f"c{number:02}" for number in range(COLUMNS)]
+    attributes = [tiledb.Attr(name, dtype="f8", filters=zstd) for name in names]
+    tiledb.Array.create(path, tiledb.ArraySchema(domain=domain, attrs=attributes), ctx=ctx)
+    random = np.random.default_rng(1)
+    with tiledb.open(path, "w", ctx=ctx) as array:
+        array[:] = {name: np.round(20 + np.cumsum(random.normal(0, 0.02, ROWS)), 2) for name in names}
+    return tiledb.VFS(ctx=ctx).dir_size(path + "/__fragments")
 
 
 def write_group(folder):
@@ -118,7 +136,7 @@ class Bench:
             same = (told["list_requests"], told["get_requests"], told["head_requests"]) == (counts.list, counts.get, counts.head)
             self.check(f"{what}: stats.json {told['list_requests'], told['get_requests'], told['head_requests']} tells {counts}", int(not same), 0)
 
-    def run(self, stored, values):
+    def run(self, stored, values, table):
         """All rows."""
         pages = math.ceil(self.fragments * 3 / 1000) + 1
         column_file = "fragments/latest/columns/a/data.bin"
@@ -138,6 +156,13 @@ class Bench:
         self.row("a subarray of one tile", "one", lambda p: self.same("a subarray", (p / part).read_bytes(), values[5 * CELLS : 6 * CELLS].tobytes()), 6)
         self.again()
         self.looks()
+        self.query(table)
+
+    def query(self, stored):
+        """DuckDB on one of the columns of a table."""
+        with self.opened("table") as (point, proxy):
+            duckdb.sql(f"SELECT avg(c07) FROM '{point}/data/table.parquet'").fetchall()
+            self.check("DuckDB, one column of twenty: bytes", proxy.snapshot().bytes, int(1.3 * stored / COLUMNS))
 
     def same(self, what, got, wanted):
         """Right bytes."""
@@ -210,12 +235,13 @@ def main():
         with tiledb.open("s3://bench/one", "w", ctx=ctx) as array:
             array[:] = values
         stored = tiledb.VFS(ctx=ctx).dir_size("s3://bench/one/__fragments")
+        table = write_table("s3://bench/table", ctx)
         write_many(folder, args.fragments)
         write_group(folder)
         for name in ("many", "consolidated", "group"):
             moto.load("bench", name, os.path.join(folder, name))
         bench = Bench(moto, args.fragments)
-        bench.run(stored, values)
+        bench.run(stored, values, table)
     print(f"{bench.passed} passed, {bench.failed} failed")
     sys.exit(1 if bench.failed or not bench.passed else 0)
 
