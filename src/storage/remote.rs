@@ -113,7 +113,7 @@ pub(super) fn changed() -> Error {
 }
 
 /// An error and its causes, each said once.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -5,7 +5,7 @@
 //! longer than a second), none. Those of the other stores are found by `object_store` from their environment.
 
 use super::aws_profile::{self, Profile};
-use super::remote::{Store, client_options, retries};
+use super::remote::{Store, chain, client_options, retries};
 use super::remote_http::{Counting, Failures};
 use super::runtime::runtime;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,8 +15,9 @@ use object_store::azure::{AzureConfigKey as AzureKey, MicrosoftAzureBuilder};
 use object_store::client::{ClientConfigKey, CredentialProvider, StaticCredentialProvider};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey as GoogleKey};
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::path::Path as Key;
-use object_store::{Certificate, ClientOptions, ObjectStoreScheme, RetryConfig};
+use object_store::{Certificate, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
@@ -101,20 +102,6 @@ fn wrong(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-/// An error with all that it is caused by, each once.
-fn explain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
 /// A store that is about to be opened.
 struct Opening<'a> {
     url: &'a str,
@@ -125,10 +112,23 @@ struct Opening<'a> {
 
 /// What was opened.
 struct Opened {
-    objects: Arc<dyn object_store::ObjectStore>,
-    pages: Option<Arc<dyn object_store::list::PaginatedListStore>>,
+    objects: Arc<dyn ObjectStore>,
+    pages: Option<Arc<dyn PaginatedListStore>>,
     prefix: Key,
     unsigned: bool,
+}
+
+impl Opened {
+    /// A store that lists page by page.
+    fn by_pages(store: impl ObjectStore + PaginatedListStore, prefix: Key, unsigned: bool) -> Opened {
+        let store = Arc::new(store);
+        Opened {
+            objects: store.clone(),
+            pages: Some(store),
+            prefix,
+            unsigned,
+        }
+    }
 }
 
 impl Opening<'_> {
@@ -164,13 +164,9 @@ impl Opening<'_> {
             ObjectStoreScheme::AmazonS3 => self.s3(AmazonS3Builder::from_env().with_url(self.url), prefix),
             ObjectStoreScheme::MicrosoftAzure => self.azure(self.url, prefix),
             _ => {
-                let unfit = [
-                    ("endpoint_url", self.options.endpoint_url.is_some()),
-                    ("anonymous", false),
-                ];
                 self.refuse_those_of_s3("a web server")?;
-                if let Some((name, _)) = unfit.iter().find(|(_, given)| *given) {
-                    return Err(wrong(format!("the option `{name}` is not for a web server")));
+                if self.options.endpoint_url.is_some() {
+                    return Err(wrong("the option `endpoint_url` is not for a web server"));
                 }
                 let host = url.origin().ascii_serialization();
                 let builder = HttpBuilder::new()
@@ -178,7 +174,7 @@ impl Opening<'_> {
                     .with_retry(retries())
                     .with_client_options(self.client_options(&host, |_| None)?)
                     .with_http_connector(self.connector());
-                let store = builder.build().map_err(|error| wrong(explain(&error)))?;
+                let store = builder.build().map_err(|error| wrong(chain(&error)))?;
                 Ok(Opened {
                     objects: Arc::new(store),
                     pages: None,
@@ -304,7 +300,7 @@ impl Opening<'_> {
                                 .with_region("us-east-1")
                                 .with_retry(once())
                                 .build();
-                            let probe = probe.map_err(|error| wrong(explain(&error)))?;
+                            let probe = probe.map_err(|error| wrong(chain(&error)))?;
                             !answers(&**probe.credentials())?
                         });
                 }
@@ -318,13 +314,8 @@ impl Opening<'_> {
             .with_skip_signature(unsigned)
             .with_retry(retries())
             .with_http_connector(self.connector());
-        let store = Arc::new(builder.build().map_err(|error| wrong(explain(&error)))?);
-        Ok(Opened {
-            objects: store.clone(),
-            pages: Some(store),
-            prefix,
-            unsigned,
-        })
+        let store = builder.build().map_err(|error| wrong(chain(&error)))?;
+        Ok(Opened::by_pages(store, prefix, unsigned))
     }
 
     /// The region of a bucket of AWS.
@@ -341,7 +332,7 @@ impl Opening<'_> {
                 ErrorKind::Io(libc::EIO),
                 format!(
                     "the region of the bucket cannot be found out ({}): {hint}",
-                    explain(&error)
+                    chain(&error)
                 ),
             )),
             Err(_) => Err(Error::new(
@@ -377,7 +368,7 @@ impl Opening<'_> {
                 || of_user.is_some_and(|path| path.exists());
             if !given {
                 let probe = builder.clone().with_retry(once()).build();
-                let probe = probe.map_err(|error| wrong(explain(&error)))?;
+                let probe = probe.map_err(|error| wrong(chain(&error)))?;
                 unsigned = !answers(&**probe.credentials())?;
             }
         }
@@ -385,13 +376,8 @@ impl Opening<'_> {
             .with_skip_signature(unsigned)
             .with_retry(retries())
             .with_http_connector(self.connector());
-        let store = Arc::new(builder.build().map_err(|error| wrong(explain(&error)))?);
-        Ok(Opened {
-            objects: store.clone(),
-            pages: Some(store),
-            prefix,
-            unsigned,
-        })
+        let store = builder.build().map_err(|error| wrong(chain(&error)))?;
+        Ok(Opened::by_pages(store, prefix, unsigned))
     }
 
     /// Azure's Blob Storage and Data Lake.
@@ -417,7 +403,7 @@ impl Opening<'_> {
         let is_true = |key: AzureKey| builder.get_config_value(&key).as_deref() == Some("true");
         let mut unsigned = self.options.anonymous || is_true(AzureKey::SkipSignature);
         let explain_missing = |error: object_store::Error| {
-            let text = explain(&error);
+            let text = chain(&error);
             wrong(match text.contains("Account must be specified") {
                 true => "the URL names no account: give it as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/… or \
                          by AZURE_STORAGE_ACCOUNT_NAME"
@@ -452,13 +438,8 @@ impl Opening<'_> {
             .with_skip_signature(unsigned)
             .with_retry(retries())
             .with_http_connector(self.connector());
-        let store = Arc::new(builder.build().map_err(explain_missing)?);
-        Ok(Opened {
-            objects: store.clone(),
-            pages: Some(store),
-            prefix,
-            unsigned,
-        })
+        let store = builder.build().map_err(explain_missing)?;
+        Ok(Opened::by_pages(store, prefix, unsigned))
     }
 }
 
@@ -519,7 +500,7 @@ fn answers<C>(provider: &dyn CredentialProvider<Credential = C>) -> Result<bool>
     match asked {
         Ok(Ok(_)) => Ok(true),
         Ok(Err(error)) => {
-            log::debug!("this machine has no credentials of its own: {}", explain(&error));
+            log::debug!("this machine has no credentials of its own: {}", chain(&error));
             Ok(false)
         }
         Err(_) => Ok(false),
@@ -530,7 +511,7 @@ fn answers<C>(provider: &dyn CredentialProvider<Credential = C>) -> Result<bool>
 fn certificates(path: &Path) -> Result<Vec<Certificate>> {
     let pem = std::fs::read(path).map_err(|error| Error::io(&error).in_file(path.display()))?;
     let certificates =
-        Certificate::from_pem_bundle(&pem).map_err(|error| wrong(explain(&error)).in_file(path.display()))?;
+        Certificate::from_pem_bundle(&pem).map_err(|error| wrong(chain(&error)).in_file(path.display()))?;
     match certificates.is_empty() {
         true => Err(wrong("no certificate in PEM").in_file(path.display())),
         false => Ok(certificates),

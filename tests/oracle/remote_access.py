@@ -26,7 +26,7 @@ from pathlib import Path
 
 from mount import binary, mounted, stats, unmount
 from proxy import Proxy
-from stores import Azurite, Moto, Rclone, clean_environment
+from stores import Azurite, Moto, Rclone, Wrong, clean_environment, expect
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data/sample"
 TESTS = []
@@ -36,16 +36,6 @@ def test(function):
     """Marks one."""
     TESTS.append(function)
     return function
-
-
-class Wrong(Exception):
-    """What was expected did not happen."""
-
-
-def expect(condition, what):
-    """Ends a test unless something is so."""
-    if not condition:
-        raise Wrong(what)
 
 
 def run(*arguments, env, code=0, **options):

@@ -26,7 +26,7 @@ import tiledb
 from mount import binary, errors, mounted, stats, unmount
 from proxy import Proxy
 from remote_requests import read_at
-from stores import Moto, clean_environment
+from stores import Moto, Wrong, clean_environment, expect
 
 CELLS, TILE = 1 << 20, 1 << 16
 """4 MiB of int32, in tiles of 256 KiB."""
@@ -38,16 +38,6 @@ def scenario(function):
     """Marks one."""
     SCENARIOS.append(function)
     return function
-
-
-class Wrong(Exception):
-    """What was expected did not happen."""
-
-
-def expect(condition, what):
-    """Ends a scenario unless something is so."""
-    if not condition:
-        raise Wrong(what)
 
 
 def error_of(act, seconds=60):

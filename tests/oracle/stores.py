@@ -21,6 +21,16 @@ from pathlib import Path
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "hidden-secret"}
 
 
+class Wrong(Exception):
+    """What was expected did not happen."""
+
+
+def expect(condition, what):
+    """Ends a test unless something is so."""
+    if not condition:
+        raise Wrong(what)
+
+
 def clean_environment():
     """The environment without what tells of stores, and without the metadata service of the machine."""
     prefixes = ("AWS_", "GOOGLE_", "AZURE_")
