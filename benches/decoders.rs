@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tiledbfs::array::cache::{ChunkCache, Item, Keep, Key};
+use tiledbfs::array::cache::{ChunkCache, Keep, Key};
 use tiledbfs::filter::chunk::ChunkIndex;
 use tiledbfs::filter::{Decoded, EncryptionKey, TileCodec};
 use tiledbfs::format::datatype::Datatype;
@@ -320,19 +320,9 @@ fn cache(c: &mut Criterion) {
     const ENTRIES: u64 = 4096;
     let cache = ChunkCache::new(u64::MAX, Arc::default());
     let find = |number: u64| {
-        let key = Key {
-            object: 7,
-            tile: number * 2_654_435_761 % ENTRIES,
-            chunk: 0,
-        };
-        let item = || {
-            Ok(Item::Chunk {
-                data: Arc::default(),
-                offsets: None,
-            })
-        };
+        let key = Key::tile(7, number * 2_654_435_761 % ENTRIES);
         cache
-            .get(key, 64, Keep::Staying, item)
+            .get(key, 64, Keep::Staying, || Ok(Vec::<u8>::new()))
             .expect("a load that does not fail")
     };
     (0..ENTRIES).for_each(|number| drop(find(number)));

@@ -16,7 +16,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Duration;
-use tiledbfs::array::cache::{ChunkCache, Item, Keep, Key};
+use tiledbfs::array::cache::{ChunkCache, Keep, Key};
 use tiledbfs::error::{ErrorKind, Result};
 use tiledbfs::fuse::{FileSystem, MountOptions, mount};
 use tiledbfs::stats::Stats;
@@ -350,22 +350,15 @@ fn no_lock_stays_poisoned() {
     assert_eq!(fs::read(mount.path("d/a")).unwrap(), b"12");
 }
 
-fn item() -> Item {
-    Item::Chunk {
-        data: Arc::new(vec![1]),
-        offsets: None,
-    }
+fn item() -> Vec<u8> {
+    vec![1]
 }
 
 #[test]
 fn those_who_wait_for_a_load_that_panics_are_let_go() {
     let stats = Arc::<Stats>::default();
     let cache = ChunkCache::new(1 << 20, stats.clone());
-    let key = Key {
-        object: 1,
-        tile: 0,
-        chunk: 0,
-    };
+    let key = Key::of(1);
     const WAITING: usize = 8;
     let started = Barrier::new(WAITING + 1);
     std::thread::scope(|scope| {
@@ -378,7 +371,7 @@ fn those_who_wait_for_a_load_that_panics_are_let_go() {
             })
             .collect();
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            cache.get(key, 10, Keep::Staying, || {
+            cache.get(key, 10, Keep::Staying, || -> Result<Vec<u8>> {
                 started.wait();
                 eventually("all wait", || stats.cache_hits.get() == WAITING as u64);
                 panic!("while others wait")

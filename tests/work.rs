@@ -7,8 +7,9 @@ use std::sync::{Arc, Barrier};
 use tiledbfs::array::cache::Keep;
 use tiledbfs::array::engine::Engine;
 use tiledbfs::array::geometry::Geometry;
-use tiledbfs::array::part::{PartFile, Sink};
 use tiledbfs::array::sequence::Sequence;
+use tiledbfs::array::sink::Sink;
+use tiledbfs::array::tile_file::TileFile;
 use tiledbfs::array::tile_list::TileList;
 use tiledbfs::error::Result;
 use tiledbfs::filter::TileCodec;
@@ -46,7 +47,7 @@ fn plain(offset: u64) -> u8 {
 }
 
 /// A file of bytes, byte-shuffled, which leaves bytes as they are but has to be undone.
-fn part(cache_size: u64) -> (PartFile, Arc<Stats>) {
+fn part(cache_size: u64) -> (TileFile, Arc<Stats>) {
     let mut file = Vec::new();
     let mut offsets = Vec::new();
     for tile in 0..TILES {
@@ -64,7 +65,7 @@ fn part(cache_size: u64) -> (PartFile, Arc<Stats>) {
     }
     let stats: Arc<Stats> = Arc::default();
     let storage = LocalStorage::new(Path::new("/"), false, stats.clone()).unwrap();
-    let part = PartFile {
+    let part = TileFile {
         engine: Arc::new(Engine::new(
             Arc::new(storage),
             cache_size,
@@ -88,12 +89,13 @@ fn part(cache_size: u64) -> (PartFile, Arc<Stats>) {
         },
         offsets: Arc::new(TileList::Memory(offsets)),
         geometry: Geometry::new(TILES, TILE, TILE).unwrap(),
+        generic: false,
     };
     (part, stats)
 }
 
 /// Reads a range that may span tiles, and checks it.
-fn read(part: &PartFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
+fn read(part: &TileFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
     let mut sink = Sink::new(scratch, keep);
     let mut position = range.start;
     while position < range.end {
@@ -114,7 +116,7 @@ fn read(part: &PartFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
 }
 
 /// Reads all of it in pieces that do not end where chunks do.
-fn read_all(part: &PartFile, piece: u64) {
+fn read_all(part: &TileFile, piece: u64) {
     let (sequence, mut scratch) = (Sequence::default(), Vec::new());
     for start in (0..SIZE).step_by(piece as usize) {
         let range = start..SIZE.min(start + piece);

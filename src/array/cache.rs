@@ -13,13 +13,11 @@
 
 use crate::asker::{asker, is_interrupted};
 use crate::error::{Error, ErrorKind, Result};
-use crate::filter::chunk::ChunkIndex;
 use crate::stats::Stats;
 use crate::storage::Budget;
 use lru::LruCache;
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::available_parallelism;
@@ -36,37 +34,40 @@ const LOOK: Duration = Duration::from_millis(200);
 const LITTLE: u64 = 64 << 10;
 
 /// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count
-/// within it.
+/// within it. Entries of two types are two entries, whatever their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// A file of tiles, or a generic tile.
-    pub object: u64,
-    /// Tile of the file.
-    pub tile: u64,
-    /// Chunk of the tile, or [`Key::INDEX`].
-    pub chunk: u32,
+    object: u64,
+    tile: u64,
+    chunk: usize,
 }
 
 impl Key {
-    /// In place of a chunk's number: the tile's chunk index.
-    pub const INDEX: u32 = u32::MAX;
-
-    /// What was measured of a document.
-    pub fn lengths(document: u64) -> Key {
-        Key {
-            object: document,
-            tile: u64::MAX,
-            chunk: 0,
-        }
+    /// All of an object.
+    pub fn of(object: u64) -> Key {
+        Key::tile(object, u64::MAX)
     }
 
-    /// The text of a document that is made in one piece; one in segments has each of them as a tile.
-    pub fn text(document: u64) -> Key {
-        Key {
-            object: document,
-            tile: u64::MAX - 1,
-            chunk: 0,
-        }
+    /// A tile of a file, or another part of an object that has a number.
+    pub fn tile(object: u64, tile: u64) -> Key {
+        Key::chunk(object, tile, 0)
+    }
+
+    /// A chunk of a tile.
+    pub fn chunk(object: u64, tile: u64, chunk: usize) -> Key {
+        Key { object, tile, chunk }
+    }
+}
+
+/// What the cache can hold.
+pub trait Entry: Send + Sync + 'static {
+    /// Bytes that it takes, about.
+    fn memory(&self) -> u64;
+}
+
+impl<T: Copy + Send + Sync + 'static> Entry for Vec<T> {
+    fn memory(&self) -> u64 {
+        (self.capacity() as u64).saturating_mul(size_of::<T>() as u64)
     }
 }
 
@@ -79,6 +80,12 @@ pub struct Lengths {
     pub version: u64,
 }
 
+impl Entry for Lengths {
+    fn memory(&self) -> u64 {
+        self.ends.memory()
+    }
+}
+
 /// For how long an entry is of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
@@ -88,48 +95,34 @@ pub enum Keep {
     Passing,
 }
 
-/// A cached thing. Cloning shares it.
-#[derive(Debug, Clone)]
-pub enum Item {
-    /// A decoded chunk, with the rebuilt offsets (little-endian u64, relative to the tile) where the chunk
-    /// embeds them.
-    Chunk {
-        /// Unfiltered bytes.
-        data: Arc<Vec<u8>>,
-        /// One u64 a cell.
-        offsets: Option<Arc<Vec<u8>>>,
-    },
-    /// The chunk index of a tile.
-    Index(Arc<ChunkIndex>),
-    /// What was measured of a document.
-    Lengths(Arc<Lengths>),
-    /// Something made of chunks, and the bytes that it takes.
-    Made(Made, u64),
-}
-
-/// Something of a type that whoever made it knows.
+/// An entry of any type, with the bytes that it counts as. Cloning shares it.
 #[derive(Clone)]
-pub struct Made(Arc<dyn Any + Send + Sync>);
-
-impl fmt::Debug for Made {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Made")
-    }
+struct Item {
+    entry: Arc<dyn Any + Send + Sync>,
+    size: u64,
 }
 
 impl Item {
-    fn memory(&self) -> u64 {
-        const ENTRY: u64 = 128;
-        ENTRY
-            + match self {
-                Item::Chunk { data, offsets } => {
-                    (data.capacity() + offsets.as_ref().map_or(0, |o| o.capacity())) as u64
-                }
-                Item::Index(index) => index.memory(),
-                Item::Made(_, memory) => *memory,
-                Item::Lengths(lengths) => (lengths.ends.capacity() as u64).saturating_mul(8),
-            }
+    fn new<T: Entry>(entry: Arc<T>) -> Item {
+        /// What an entry takes besides.
+        const BESIDES: u64 = 128;
+        Item {
+            size: entry.memory().saturating_add(BESIDES),
+            entry,
+        }
     }
+
+    fn entry<T: Entry>(self) -> Result<Arc<T>> {
+        let other = |_| Error::new(ErrorKind::Internal, "something of another type in the cache");
+        self.entry.downcast().map_err(other)
+    }
+}
+
+/// The key of an entry, and its type.
+type TypedKey = (TypeId, Key);
+
+fn typed<T: Entry>(key: Key) -> TypedKey {
+    (TypeId::of::<T>(), key)
 }
 
 /// The part of the cache that is for what passes: one in this many bytes, and at most [`PASSING_MOST`].
@@ -169,9 +162,9 @@ pub struct ChunkCache {
 }
 
 struct State {
-    staying: LruCache<Key, (Item, u64)>,
-    passing: LruCache<Key, (Item, u64)>,
-    loading: HashMap<Key, Arc<Flight>>,
+    staying: LruCache<TypedKey, Item>,
+    passing: LruCache<TypedKey, Item>,
+    loading: HashMap<TypedKey, Arc<Flight>>,
     /// Of all three together.
     bytes: u64,
     passing_bytes: u64,
@@ -184,33 +177,33 @@ struct State {
 
 impl State {
     /// The entry for `key`. One that passes stays from now on if it is wanted for longer.
-    fn find(&mut self, key: &Key, keep: Keep) -> Option<Item> {
-        if let Some((item, _)) = self.staying.get(key) {
+    fn find(&mut self, key: &TypedKey, keep: Keep) -> Option<Item> {
+        if let Some(item) = self.staying.get(key) {
             return Some(item.clone());
         }
         if keep == Keep::Passing {
-            return self.passing.get(key).map(|(item, _)| item.clone());
+            return self.passing.get(key).cloned();
         }
-        let (item, size) = self.passing.pop(key)?;
-        self.passing_bytes = self.passing_bytes.saturating_sub(size);
-        self.staying.put(*key, (item.clone(), size));
+        let item = self.passing.pop(key)?;
+        self.passing_bytes = self.passing_bytes.saturating_sub(item.size);
+        self.staying.put(*key, item.clone());
         Some(item)
     }
 
-    fn put(&mut self, key: Key, item: Item, size: u64, keep: Keep) {
-        self.bytes = self.bytes.saturating_add(size);
+    fn put(&mut self, key: TypedKey, item: Item, keep: Keep) {
+        self.bytes = self.bytes.saturating_add(item.size);
         match keep {
-            Keep::Staying => self.staying.put(key, (item, size)),
+            Keep::Staying => self.staying.put(key, item),
             Keep::Passing => {
-                self.passing_bytes = self.passing_bytes.saturating_add(size);
-                self.passing.put(key, (item, size))
+                self.passing_bytes = self.passing_bytes.saturating_add(item.size);
+                self.passing.put(key, item)
             }
         };
     }
 
     /// Drops the least recently used entry of those that pass.
     fn drop_passing(&mut self) -> bool {
-        let Some((_, (_, size))) = self.passing.pop_lru() else {
+        let Some((_, Item { size, .. })) = self.passing.pop_lru() else {
             return false;
         };
         self.passing_bytes = self.passing_bytes.saturating_sub(size);
@@ -220,7 +213,7 @@ impl State {
 
     /// Drops the least recently used entry of those that stay.
     fn drop_staying(&mut self) -> bool {
-        let Some((_, (_, size))) = self.staying.pop_lru() else {
+        let Some((_, Item { size, .. })) = self.staying.pop_lru() else {
             return false;
         };
         self.dropped_bytes = self.dropped_bytes.saturating_add(size);
@@ -307,26 +300,28 @@ impl ChunkCache {
     }
 
     /// The entry for `key`, if there is one.
-    pub fn find(&self, key: &Key) -> Option<Item> {
-        lock(&self.state).find(key, Keep::Staying)
+    pub fn find<T: Entry>(&self, key: Key) -> Option<Arc<T>> {
+        let item = lock(&self.state).find(&typed::<T>(key), Keep::Staying)?;
+        self.stats.cache_hits.add(1);
+        item.entry().ok()
     }
 
     /// Puts an entry of at most an eighth of the cache into it, in place of what was there under its key.
-    pub fn put(&self, key: Key, item: Item) {
-        let size = item.memory();
+    pub fn put<T: Entry>(&self, key: Key, entry: Arc<T>) {
+        let (key, item) = (typed::<T>(key), Item::new(entry));
         let mut state = lock(&self.state);
         // One that passed stays from now on, so that there is none in either list.
         if state.find(&key, Keep::Staying).is_some()
-            && let Some((_, size)) = state.staying.pop(&key)
+            && let Some(before) = state.staying.pop(&key)
         {
-            state.bytes = state.bytes.saturating_sub(size);
+            state.bytes = state.bytes.saturating_sub(before.size);
         }
-        if size > self.capacity / 8 {
+        if item.size > self.capacity / 8 {
             return;
         }
-        self.evict(&mut state, size);
-        if state.bytes.saturating_add(size) <= self.capacity {
-            state.put(key, item, size, Keep::Staying);
+        self.evict(&mut state, item.size);
+        if state.bytes.saturating_add(item.size) <= self.capacity {
+            state.put(key, item, Keep::Staying);
         }
         self.stats.cache_bytes.set(state.bytes);
     }
@@ -384,46 +379,26 @@ impl ChunkCache {
     /// The entry for `key`, or what `load` makes of it, expected to take `estimate` bytes. Waits for room
     /// where loads in progress take up all of it; an entry larger than the whole cache is loaded alone and
     /// not kept.
-    pub fn get(
+    pub fn get<T: Entry>(
         &self,
         key: Key,
         estimate: u64,
         keep: Keep,
-        load: impl FnOnce() -> Result<Item>,
-    ) -> Result<Item> {
+        load: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
         self.fetch(key, estimate, self.kept(estimate, keep), load)
     }
 
-    /// The same for what `load` makes of other entries of the cache, which has `size` bytes in the end:
+    /// The same for what `load` makes of other entries of the cache, which has about `size` bytes in the end:
     /// little, since it is counted only when it is there.
-    pub fn derive(
+    pub fn derive<T: Entry>(
         &self,
         key: Key,
         size: u64,
         keep: Keep,
-        load: impl FnOnce() -> Result<Item>,
-    ) -> Result<Item> {
-        self.fetch(key, 0, self.kept(size, keep), load)
-    }
-
-    /// What `load` makes of other entries of the cache, with the bytes that it takes; about `size`, it says
-    /// beforehand.
-    pub fn made<T: Send + Sync + 'static>(
-        &self,
-        key: Key,
-        size: u64,
-        keep: Keep,
-        load: impl FnOnce() -> Result<(T, u64)>,
+        load: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
-        let item = self.derive(key, size, keep, || {
-            let (made, memory) = load()?;
-            Ok(Item::Made(Made(Arc::new(made)), memory))
-        })?;
-        let Item::Made(Made(made), _) = item else {
-            return Err(Error::new(ErrorKind::Internal, "something else in the cache"));
-        };
-        made.downcast()
-            .map_err(|_| Error::new(ErrorKind::Internal, "something of another type in the cache"))
+        self.fetch(key, 0, self.kept(size, keep), load)
     }
 
     /// Of large entries, which take many requests to read, too few would fit into the share of what passes.
@@ -435,19 +410,20 @@ impl ChunkCache {
         }
     }
 
-    fn fetch(
+    fn fetch<T: Entry>(
         &self,
         key: Key,
         estimate: u64,
         keep: Keep,
-        load: impl FnOnce() -> Result<Item>,
-    ) -> Result<Item> {
+        load: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let key = typed::<T>(key);
         let flight = Arc::new(Flight::default());
         let mut state = lock(&self.state);
         loop {
             if let Some(item) = state.find(&key, keep) {
                 self.stats.cache_hits.add(1);
-                return Ok(item);
+                return item.entry();
             }
             if let Some(other) = state.loading.get(&key).cloned() {
                 drop(state);
@@ -459,7 +435,7 @@ impl ChunkCache {
                     }
                     result => {
                         self.stats.cache_hits.add(1);
-                        return result;
+                        return result.and_then(Item::entry);
                     }
                 }
             }
@@ -488,8 +464,8 @@ impl ChunkCache {
             flight,
             result: None,
         };
-        let result = load();
-        landing.result = Some(result.clone());
+        let result = load().map(Arc::new);
+        landing.result = Some(result.clone().map(Item::new));
         drop(landing);
         result
     }
@@ -538,7 +514,7 @@ impl Drop for Borrowed<'_> {
 
 struct Landing<'a> {
     cache: &'a ChunkCache,
-    key: Key,
+    key: TypedKey,
     keep: Keep,
     estimate: u64,
     flight: Arc<Flight>,
@@ -557,15 +533,14 @@ impl Drop for Landing<'_> {
         state.loading.remove(&self.key);
         state.bytes = state.bytes.saturating_sub(self.estimate);
         state.loading_bytes = state.loading_bytes.saturating_sub(self.estimate);
-        if let Ok(item) = &result {
-            let size = item.memory();
-            if size <= self.cache.capacity {
-                self.cache.evict(&mut state, size);
-                if state.bytes.saturating_add(size) <= self.cache.capacity {
-                    state.put(self.key, item.clone(), size, self.keep);
-                    // What passes makes room for what passes.
-                    self.cache.evict(&mut state, 0);
-                }
+        if let Ok(item) = &result
+            && item.size <= self.cache.capacity
+        {
+            self.cache.evict(&mut state, item.size);
+            if state.bytes.saturating_add(item.size) <= self.cache.capacity {
+                state.put(self.key, item.clone(), self.keep);
+                // What passes makes room for what passes.
+                self.cache.evict(&mut state, 0);
             }
         }
         self.cache.stats.cache_bytes.set(state.bytes);
@@ -583,154 +558,4 @@ impl Drop for Landing<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Barrier;
-    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-    fn key(tile: u64) -> Key {
-        Key {
-            object: 0,
-            tile,
-            chunk: 0,
-        }
-    }
-
-    fn item(bytes: usize) -> Item {
-        Item::Chunk {
-            data: Arc::new(vec![1; bytes]),
-            offsets: None,
-        }
-    }
-
-    #[test]
-    fn many_readers_of_one_chunk_cause_one_load() {
-        let cache = ChunkCache::new(1 << 20, Arc::default());
-        let (loads, start) = (AtomicUsize::new(0), Barrier::new(16));
-        std::thread::scope(|scope| {
-            for _ in 0..16 {
-                scope.spawn(|| {
-                    start.wait();
-                    let load = || {
-                        loads.fetch_add(1, Ordering::SeqCst);
-                        std::thread::sleep(std::time::Duration::from_millis(20));
-                        Ok(item(10))
-                    };
-                    cache.get(key(1), 10, Keep::Staying, load).unwrap();
-                });
-            }
-        });
-        assert_eq!(loads.load(Ordering::SeqCst), 1);
-    }
-
-    #[test]
-    fn what_is_borrowed_drives_out_what_is_kept() {
-        let stats: Arc<Stats> = Arc::default();
-        let cache = ChunkCache::new(10_000, stats.clone());
-        for tile in 0..4 {
-            cache
-                .get(key(tile), 2000, Keep::Staying, || Ok(item(2000)))
-                .unwrap();
-        }
-        let before = stats.cache_bytes.get();
-        let borrowed = cache.borrow(5000);
-        assert!(stats.cache_bytes.get() <= 10_000);
-        assert!(stats.cache_evictions.get() >= 2);
-        drop(borrowed);
-        assert!(stats.cache_bytes.get() < before);
-    }
-
-    #[test]
-    fn the_bound_holds_with_loads_in_progress() {
-        let stats: Arc<Stats> = Arc::default();
-        let cache = ChunkCache::new(10_000, stats.clone());
-        let most = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for thread in 0..8u64 {
-                let (cache, stats, most) = (&cache, &stats, &most);
-                scope.spawn(move || {
-                    for i in 0..200u64 {
-                        let load = || {
-                            most.fetch_max(stats.cache_bytes.get(), Ordering::SeqCst);
-                            Ok(item(3000))
-                        };
-                        cache
-                            .get(key((thread * 31 + i * 7) % 50), 3200, Keep::Staying, load)
-                            .unwrap();
-                    }
-                });
-            }
-        });
-        assert!(most.load(Ordering::SeqCst) <= 10_000);
-        assert!(stats.cache_evictions.get() > 0);
-        assert!(stats.cache_bytes.get() <= 10_000);
-    }
-
-    #[test]
-    fn what_passes_is_kept_in_small_numbers() {
-        const CHUNK: usize = 64 << 10;
-        const LARGE: usize = 256 << 10;
-        let stats: Arc<Stats> = Arc::default();
-        let mut cache = ChunkCache::new(256 << 20, stats.clone());
-        cache.processors = 2;
-        let pass = |cache: &ChunkCache, size: usize, tiles: std::ops::Range<u64>| {
-            for tile in tiles {
-                let load = || Ok(item(size));
-                cache.get(key(tile), size as u64, Keep::Passing, load).unwrap();
-            }
-            stats.cache_bytes.get() >> 10
-        };
-        assert_eq!(pass(&cache, CHUNK, 0..1000), 64 * 64 + 8);
-        let evictions = stats.cache_evictions.get();
-        pass(&cache, CHUNK, 940..1000);
-        assert_eq!(stats.cache_evictions.get(), evictions, "the last ones are there");
-        assert_eq!(
-            pass(&cache, LARGE, 2000..3000),
-            63 * 256 + 7,
-            "the share of 16 MiB"
-        );
-        assert_eq!(pass(&cache, 100, 4000..40_000), 4095, "small ones fill 4 MiB");
-    }
-
-    #[test]
-    fn too_large_for_the_cache_is_served_and_not_kept() {
-        let stats: Arc<Stats> = Arc::default();
-        let cache = ChunkCache::new(1000, stats.clone());
-        cache.get(key(1), 5000, Keep::Staying, || Ok(item(5000))).unwrap();
-        assert_eq!(stats.cache_bytes.get(), 0);
-        cache.get(key(2), 100, Keep::Staying, || Ok(item(100))).unwrap();
-        cache
-            .get(key(2), 100, Keep::Staying, || panic!("must be cached"))
-            .unwrap();
-    }
-
-    #[test]
-    fn what_is_decoded_at_once_is_bounded() {
-        let small = ChunkCache::new(1, Arc::default());
-        small.check_size(64 << 20).unwrap();
-        assert_eq!(
-            small.check_size(u64::MAX).unwrap_err().kind(),
-            ErrorKind::LimitExceeded
-        );
-        let large = ChunkCache::new(1 << 30, Arc::default());
-        large.check_size(1 << 30).unwrap();
-        assert!(large.check_size(2 << 30).is_err());
-    }
-
-    #[test]
-    fn failures_and_panics_free_their_budget_and_are_not_kept() {
-        let stats: Arc<Stats> = Arc::default();
-        let cache = ChunkCache::new(1000, stats.clone());
-        assert!(
-            cache
-                .get(key(1), 500, Keep::Staying, || Err(Error::corrupt("x")))
-                .is_err()
-        );
-        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _ = cache.get(key(1), 500, Keep::Staying, || panic!("deliberate"));
-        }));
-        assert!(unwound.is_err());
-        assert_eq!(stats.cache_bytes.get(), 0);
-        cache.get(key(1), 500, Keep::Staying, || Ok(item(5))).unwrap();
-    }
-}
+mod tests;

@@ -5,8 +5,8 @@ use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
 use super::field::Field;
 use super::fragment_info::FragmentInfo;
-use super::part::Sink;
 use super::piece::Piece;
+use super::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -89,7 +89,6 @@ impl dyn Cells + '_ {
 pub struct FragmentCells {
     column: Column,
     count: u64,
-    hold: bool,
     open: [OnceLock<Box<OpenColumn>>; 3],
 }
 
@@ -99,7 +98,6 @@ impl FragmentCells {
         FragmentCells {
             count: info.geometry.cell_num,
             column: Column::new(info, field),
-            hold: true,
             open: Default::default(),
         }
     }
@@ -109,7 +107,6 @@ impl FragmentCells {
     pub fn holding(self, hold: bool) -> Self {
         FragmentCells {
             column: self.column.holding(hold),
-            hold,
             ..self
         }
     }
@@ -154,7 +151,7 @@ impl Cells for FragmentCells {
 
     fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let open = self.opened(content)?;
-        if self.hold {
+        if self.column.holds() {
             return open.read(range, scratch);
         }
         // One of very many: it is the others' turn before this one's chunk is used up.

@@ -3,10 +3,11 @@
 use super::cache::Keep;
 use super::field::{Field, Role};
 use super::fragment_info::{FragmentInfo, ListKind, incomplete};
-use super::part::{PartFile, Sink};
 use super::piece::Piece;
 use super::reopened::Reopened;
 use super::sequence::Sequence;
+use super::sink::Sink;
+use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
@@ -56,6 +57,11 @@ impl Column {
     #[must_use]
     pub fn holding(self, hold: bool) -> Self {
         Column { hold, ..self }
+    }
+
+    /// Whether its files stay open.
+    pub fn holds(&self) -> bool {
+        self.hold
     }
 
     /// Its field.
@@ -135,7 +141,7 @@ impl Column {
         match (content, self.field.cell_size()) {
             (Content::Data, Some(size)) => cells.checked_mul(size).ok_or_else(overflow),
             (Content::Data, None) => {
-                let (sums, list) = self.info.var_sizes(self.field.slot)?;
+                let (sums, list) = self.info.var_sizes(self.field.slot, false)?;
                 match tile {
                     None => Ok(sums.total()),
                     Some(tile) => var_size(&list, geometry.tile_num, tile),
@@ -173,12 +179,9 @@ impl Column {
         let needs_var = content == Content::Data && var || content == Content::Offsets && embeds;
         let needs_var = needs_var && stored;
         let var_sizes = match content {
-            Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot)?),
+            Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot, self.hold)?),
             _ => None,
         };
-        if let Some((_, list)) = var_sizes.as_ref().filter(|_| self.hold) {
-            list.hold()?;
-        }
         Ok(OpenColumn {
             len,
             content,
@@ -207,7 +210,7 @@ impl Column {
     }
 
     /// Opens one of its files. `Corrupt` where the file is missing.
-    pub fn part(&self, part: Part) -> Result<PartFile> {
+    pub fn part(&self, part: Part) -> Result<TileFile> {
         let (info, field) = (&self.info, &self.field);
         let list = match part {
             Part::Fixed => ListKind::TileOffsets,
@@ -221,13 +224,10 @@ impl Column {
         let missing = |e| incomplete(&info.engine, &info.path, e);
         let blob = match self.hold {
             true => info.engine.open_immutable(&path).map_err(missing)?,
-            false => Arc::new(Reopened::new(&info.engine, path, &info.path).map_err(missing)?),
+            false => Arc::new(Reopened::new(&info.engine, path).map_err(missing)?),
         };
-        let offsets = info.list(field.slot, list)?;
-        if self.hold {
-            offsets.hold().map_err(missing)?;
-        }
-        Ok(PartFile {
+        let offsets = info.list(field.slot, list, self.hold)?;
+        Ok(TileFile {
             engine: info.engine.clone(),
             object: info.engine.object(&*blob, TILES),
             blob,
@@ -235,6 +235,7 @@ impl Column {
             offsets: Arc::new(offsets),
             file_size: info.file_size(field.slot, part),
             geometry: info.geometry,
+            generic: false,
         })
     }
 
@@ -273,9 +274,9 @@ pub struct OpenColumn {
     content: Content,
     tile: Option<u64>,
     len: u64,
-    fixed: Option<PartFile>,
-    var: Option<PartFile>,
-    validity: Option<PartFile>,
+    fixed: Option<TileFile>,
+    var: Option<TileFile>,
+    validity: Option<TileFile>,
     var_sizes: Option<(Arc<PrefixSums>, TileList)>,
     embeds: bool,
     zipped: Option<Zipped>,
@@ -347,7 +348,9 @@ impl OpenColumn {
 
     /// Names the file and the field in an error.
     fn place(&self, error: Error) -> Error {
-        self.column.info.place(error).in_part(format_args!(
+        let info = &self.column.info;
+        let error = info.place(incomplete(&info.engine, &info.path, error));
+        error.in_part(format_args!(
             "field `{}`",
             String::from_utf8_lossy(&self.column.field.name)
         ))
@@ -444,7 +447,7 @@ impl OpenColumn {
 
     /// The file of values, with the codec that fits tile `tile`: offsets are embedded where the offsets tile
     /// has no chunks.
-    fn var_part(&self, tile: u64) -> Result<Cow<'_, PartFile>> {
+    fn var_part(&self, tile: u64) -> Result<Cow<'_, TileFile>> {
         let part = opened(&self.var)?;
         if self.embeds && opened(&self.fixed)?.stored_chunks(tile)? == 0 {
             let mut part = part.clone();
@@ -554,7 +557,7 @@ fn opened<T>(part: &Option<T>) -> Result<&T> {
 
 /// Reads the bytes in `range` of one dimension's values out of a tile of zipped coordinates.
 fn read_zipped(
-    part: &PartFile,
+    part: &TileFile,
     zipped: Zipped,
     tile: u64,
     cells: u64,

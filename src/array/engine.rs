@@ -1,6 +1,6 @@
 //! What everything in an opened source shares: storage, cache, open files, keys, counters.
 
-use super::cache::{ChunkCache, Item, Key, Lengths};
+use super::cache::{ChunkCache, Key, Lengths};
 use super::fragment_info::FragmentInfo;
 use super::held::Held;
 use super::work::Work;
@@ -140,32 +140,22 @@ impl Engine {
 
     /// What was measured of the document of that number, if it is still known.
     pub fn recall(&self, document: u64) -> Option<Arc<Lengths>> {
-        match self.cache.find(&Key::lengths(document)) {
-            Some(Item::Lengths(lengths)) => Some(lengths),
-            _ => None,
-        }
+        self.cache.find(Key::of(document))
     }
 
     /// Remembers what was measured of the document of that number.
     pub fn remember(&self, document: u64, lengths: Arc<Lengths>) {
-        self.cache.put(Key::lengths(document), Item::Lengths(lengths));
+        self.cache.put(Key::of(document), lengths);
     }
 
     /// The text of that number, if it is still in the cache.
     pub fn text(&self, number: u64) -> Option<Arc<Vec<u8>>> {
-        match self.cache.find(&Key::text(number)) {
-            Some(Item::Chunk { data, .. }) => Some(data),
-            _ => None,
-        }
+        self.cache.find(Key::of(number))
     }
 
     /// Puts a text into the cache, for who asks for it soon.
     pub fn keep_text(&self, number: u64, text: Arc<Vec<u8>>) {
-        let text = Item::Chunk {
-            data: text,
-            offsets: None,
-        };
-        self.cache.put(Key::text(number), text);
+        self.cache.put(Key::of(number), text);
     }
 
     /// Notes that the metadata of a fragment, of `bytes` bytes, was read and put into `cell`, and lets go of

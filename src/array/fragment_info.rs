@@ -2,8 +2,9 @@
 
 use super::engine::Engine;
 use super::field::{Field, Role, Writer};
+use super::generic_body::GenericBody;
 use super::geometry::Geometry;
-use super::tile_list::{PrefixSums, Section, TileList};
+use super::tile_list::{PrefixSums, TileList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::sections::parse_processed_conditions;
@@ -207,8 +208,8 @@ impl FragmentInfo {
         Ok(self.path.join(OsString::from_vec(name)))
     }
 
-    /// One of the lists of tiles of a slot.
-    pub fn list(&self, slot: usize, kind: ListKind) -> Result<TileList> {
+    /// One of the lists of tiles of a slot. Its file stays open if `hold` says so.
+    pub fn list(&self, slot: usize, kind: ListKind, hold: bool) -> Result<TileList> {
         let missing = || {
             Error::corrupt(format!(
                 "the fragment's metadata has no list of {kind:?} for slot {slot}"
@@ -234,17 +235,18 @@ impl FragmentInfo {
                     ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
                 };
                 let offset = *lists.get(slot).ok_or_else(missing)?;
-                Ok(TileList::Section(
-                    Box::new(self.section_reader(offset)),
-                    OnceLock::new(),
-                ))
+                let mut body = self.generic_body(offset);
+                if hold {
+                    body = body.hold().map_err(|e| incomplete(&self.engine, &self.path, e))?;
+                }
+                Ok(TileList::Stored(Box::new(body), OnceLock::new()))
             }
         }
     }
 
     /// Running sums of the var sizes of a slot, with the list itself.
-    pub fn var_sizes(&self, slot: usize) -> Result<(Arc<PrefixSums>, TileList)> {
-        let list = self.list(slot, ListKind::VarSizes)?;
+    pub fn var_sizes(&self, slot: usize, hold: bool) -> Result<(Arc<PrefixSums>, TileList)> {
+        let list = self.list(slot, ListKind::VarSizes, hold)?;
         let cell = self
             .var_sums
             .get(slot)
@@ -288,9 +290,9 @@ impl FragmentInfo {
         Ok(())
     }
 
-    /// The section at `offset`, to be read by ranges.
-    pub fn section_reader(&self, offset: u64) -> Section {
-        Section::new(
+    /// The generic tile at `offset` of the metadata file, to be read by ranges.
+    pub fn generic_body(&self, offset: u64) -> GenericBody {
+        GenericBody::new(
             self.engine.clone(),
             self.metadata_path(),
             offset,

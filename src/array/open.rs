@@ -1,8 +1,8 @@
 //! An array, opened.
 
-use super::body::GenericFile;
 use super::engine::Engine;
 use super::fragment::Fragment;
+use super::generic_body::GenericFile;
 use super::listing::{ArrayListing, DIRECTORIES, SchemaFile};
 use super::repeated_footers::RepeatedFooters;
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};

@@ -1,8 +1,8 @@
 //! The footers of fragments that files of consolidated metadata repeat: one file in place of one for each
 //! fragment, where each is a request.
 
-use super::body::GenericFile;
 use super::engine::Engine;
+use super::generic_body::GenericFile;
 use crate::error::{Error, Result};
 use crate::filter::EncryptionKey;
 use crate::format::body::{Body, MAX_VALUE};

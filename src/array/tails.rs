@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use super::fragment::Fragment;
 use crate::storage::Tail;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Fragments that are asked for at once.
@@ -11,7 +12,7 @@ const WINDOW: usize = 256;
 /// Fragments whose metadata is looked at one after the other, or by several threads in any order.
 pub struct Tails<'a> {
     engine: &'a Engine,
-    fragments: Vec<&'a Fragment>,
+    fragments: Vec<&'a Arc<Fragment>>,
     /// Which of them need not be asked for.
     known: fn(&Fragment) -> bool,
     /// For each window whether it has been asked for. Nothing where files are at hand.
@@ -22,7 +23,7 @@ impl<'a> Tails<'a> {
     /// Those of `fragments` that are not `known`. Asks for nothing yet.
     pub fn new(
         engine: &'a Engine,
-        fragments: impl Iterator<Item = &'a Fragment>,
+        fragments: impl Iterator<Item = &'a Arc<Fragment>>,
         known: fn(&Fragment) -> bool,
     ) -> Self {
         let fragments: Vec<_> = match engine.storage.is_remote() {

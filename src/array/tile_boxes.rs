@@ -22,11 +22,11 @@ impl FragmentInfo {
             }
             FragmentMetadata::Footer(footer, _) => {
                 let offset = footer.offsets.rtree;
-                let section = self.section_reader(offset);
-                RTree::parse(&section, footer.version, &self.schema)
+                let body = self.generic_body(offset);
+                RTree::parse(&body, footer.version, &self.schema)
                     .map_err(|e| e.in_part("R-tree").at(offset))
                     .and_then(|rtree| match rtree.leaves() {
-                        Some(leaves) => leaves.visit(&section, 0..leaves.len(), visit),
+                        Some(leaves) => leaves.visit(&body, 0..leaves.len(), visit),
                         None => Ok(()),
                     })
             }

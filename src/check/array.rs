@@ -3,7 +3,7 @@
 use super::queue::Job;
 use super::{Checker, Kind, Level, Problem, commits, consolidated, fragment, walk};
 use crate::array::Array;
-use crate::array::body::GenericFile;
+use crate::array::generic_body::GenericFile;
 use crate::array::listing::{list_or_empty, read_text};
 use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::ErrorKind;

@@ -6,7 +6,8 @@ use crate::array::cache::Keep;
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::{Field, Role};
 use crate::array::fragment_info::{FragmentInfo, ListKind};
-use crate::array::part::{PartFile, Sink};
+use crate::array::sink::Sink;
+use crate::array::tile_file::TileFile;
 use crate::array::tile_list::TileList;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
@@ -18,11 +19,11 @@ pub(super) struct Files {
     /// The field.
     pub field: Field,
     info: Arc<FragmentInfo>,
-    fixed: Option<PartFile>,
-    var: Option<PartFile>,
+    fixed: Option<TileFile>,
+    var: Option<TileFile>,
     /// The same with a codec that rebuilds offsets; None where they cannot be embedded.
-    embedding: Option<PartFile>,
-    validity: Option<PartFile>,
+    embedding: Option<TileFile>,
+    validity: Option<TileFile>,
     var_sizes: Option<TileList>,
     /// A dimension inside zipped coordinates, whose file is that of the coordinates.
     zipped: Option<OpenColumn>,
@@ -68,7 +69,7 @@ impl Files {
         };
         let var_file = part(Part::Var, var);
         let embeds = field.may_embed_offsets(&info.schema);
-        let sizes = || info.list(field.slot, ListKind::VarSizes);
+        let sizes = || info.list(field.slot, ListKind::VarSizes, true);
         Files {
             fixed: part(Part::Fixed, true),
             embedding: var_file.clone().filter(|_| embeds).map(|mut part| {
@@ -159,7 +160,7 @@ impl Files {
         (sound && self.is_complete()).then_some(tile)
     }
 
-    fn check_fixed(&self, part: &PartFile, tile: &mut Tile) -> Result<u64> {
+    fn check_fixed(&self, part: &TileFile, tile: &mut Tile) -> Result<u64> {
         if self.embedding.is_some() && tile.cells > 0 && part.stored_chunks(tile.number)? == 0 {
             tile.embedded = true;
             let extent = part.extent(tile.number)?;
@@ -262,7 +263,7 @@ fn missing() -> Error {
 }
 
 /// Finds the chunks of a tile, which must add up to `size` bytes; gives the bytes that it takes in the file.
-fn check_part(part: &PartFile, tile: u64, size: u64) -> Result<u64> {
+fn check_part(part: &TileFile, tile: u64, size: u64) -> Result<u64> {
     let extent = part.extent(tile)?;
     if tile == 0 && extent.start != 0 {
         return Err(Error::corrupt("the first tile does not begin at byte 0")
@@ -274,7 +275,7 @@ fn check_part(part: &PartFile, tile: u64, size: u64) -> Result<u64> {
     Ok(extent.end - extent.start)
 }
 
-fn read(part: &Option<PartFile>, tile: u64, size: u64, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+fn read(part: &Option<TileFile>, tile: u64, size: u64, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
     let part = part.as_ref().ok_or_else(missing)?;
     let mut sink = Sink::new(out, Keep::Passing);
     part.read(tile, size, range, &mut sink)?;

@@ -25,7 +25,7 @@ pub use naming::Naming;
 pub(super) use values::Unit;
 
 use super::field_names;
-use crate::array::cache::{Keep, Key};
+use crate::array::cache::{Entry, Keep, Key};
 use crate::array::cells::Cells;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
@@ -147,25 +147,7 @@ pub fn fill_value(attribute: &Attribute, written: bool) -> Option<Vec<u8>> {
     values.all(|value| value == first).then(|| first.to_vec())
 }
 
-impl Grid {
-    /// The grid of a view for which [`absent`] has no reason. Looks at metadata alone; remembered for the
-    /// view's state.
-    pub fn of(view: &View, naming: Naming) -> Result<Arc<Grid>> {
-        let array = view.array();
-        let object = array.engine.number(&("grid", &array.path, view.state(), naming));
-        let key = Key {
-            object,
-            tile: u64::MAX,
-            chunk: 0,
-        };
-        array.engine.cache.made(key, 4096, Keep::Staying, || {
-            let grid = Grid::make(view, naming)?;
-            let memory = grid.memory();
-            Ok((grid, memory))
-        })
-    }
-
-    /// Bytes that it takes in memory, about.
+impl Entry for Grid {
     fn memory(&self) -> u64 {
         const VARIABLE: usize = 256;
         const ATTRIBUTE: usize = 96;
@@ -181,6 +163,19 @@ impl Grid {
         variables
             .sum::<usize>()
             .saturating_add(attributes(&self.attributes)) as u64
+    }
+}
+
+impl Grid {
+    /// The grid of a view for which [`absent`] has no reason. Looks at metadata alone; remembered for the
+    /// view's state.
+    pub fn of(view: &View, naming: Naming) -> Result<Arc<Grid>> {
+        let array = view.array();
+        let object = array.engine.number(&("grid", &array.path, view.state(), naming));
+        array
+            .engine
+            .cache
+            .derive(Key::of(object), 4096, Keep::Staying, || Grid::make(view, naming))
     }
 
     fn make(view: &View, naming: Naming) -> Result<Grid> {

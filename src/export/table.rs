@@ -4,7 +4,7 @@
 //! view are repeated in each row. Where an attribute is enumerated its labels stand in place of the stored
 //! indexes.
 
-use crate::array::cache::{Keep, Key};
+use crate::array::cache::{Entry, Keep, Key};
 use crate::array::cells::Cells;
 use crate::error::Result;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
@@ -102,20 +102,16 @@ fn labels(view: &View, field: &ViewField) -> Result<Option<Arc<Enumeration>>> {
     {
         return Ok(None);
     }
-    let key = Key {
-        object: array.engine.number(&("labels", &array.path, file)),
-        tile: 0,
-        chunk: 0,
-    };
-    let labels = array.engine.cache.made(key, 0, Keep::Staying, || {
-        let labels = array.enumeration(file)?;
-        let memory = labels
-            .data
-            .capacity()
-            .saturating_add(labels.offsets.capacity().saturating_mul(8));
-        Ok((labels, memory as u64))
-    })?;
+    let key = Key::of(array.engine.number(&("labels", &array.path, file)));
+    let cache = &array.engine.cache;
+    let labels = cache.derive(key, 0, Keep::Staying, || array.enumeration(file))?;
     Ok(Some(labels))
+}
+
+impl Entry for Enumeration {
+    fn memory(&self) -> u64 {
+        self.data.memory() + self.offsets.memory()
+    }
 }
 
 /// A column of a table.

@@ -31,7 +31,7 @@
 //! georeferencing: TileDB has none.
 
 use super::{field_names, grid};
-use crate::array::part::Sink;
+use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Kind};
 use crate::format::schema::Attribute;

@@ -24,7 +24,7 @@ use super::grid::{self, Grid, Naming, Of, Value, Variable};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::geometry::{integer, mask};
-use crate::array::part::Sink;
+use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::schema::Schema;

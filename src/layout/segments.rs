@@ -4,9 +4,9 @@
 //! renders only what it covers. The text goes through the cache, as decoded chunks do.
 
 use super::Source;
-use crate::array::cache::{Item, Keep, Key, Lengths};
+use crate::array::cache::{Keep, Key, Lengths};
 use crate::array::engine::Engine;
-use crate::array::part::Sink;
+use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -246,12 +246,8 @@ impl Rendered {
     }
 
     fn text(&self, segment: usize, length: u64, keep: Keep) -> Result<Arc<Vec<u8>>> {
-        let key = Key {
-            object: self.object,
-            tile: segment as u64,
-            chunk: 0,
-        };
-        let item = self.engine.cache.derive(key, length, keep, || {
+        let key = Key::tile(self.object, segment as u64);
+        self.engine.cache.derive(key, length, keep, || {
             // A little more: strings are written with quotes that are taken away.
             let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(64));
             self.segments.write(segment, &mut text)?;
@@ -262,15 +258,8 @@ impl Rendered {
                     format!("{} bytes of text where there were {length}", text.len()),
                 ));
             }
-            Ok(Item::Chunk {
-                data: Arc::new(text),
-                offsets: None,
-            })
-        })?;
-        match item {
-            Item::Chunk { data, .. } => Ok(data),
-            _ => Err(Error::new(ErrorKind::Internal, "something else in place of text")),
-        }
+            Ok(text)
+        })
     }
 }
 

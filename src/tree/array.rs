@@ -530,7 +530,7 @@ fn fragments_json(moment: &Moment) -> Result<Content> {
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);
     let entries: Vec<_> = listing.fragments.iter().zip(&snapshot.hidden).collect();
-    let fragments = listing.fragments.iter().map(|entry| &*entry.fragment);
+    let fragments = listing.fragments.iter().map(|entry| &entry.fragment);
     let tails = Tails::new(&array.engine, fragments, Fragment::has_outline);
     let entries: Vec<_> = entries.into_iter().enumerate().collect();
     let text = json::render_objects(&entries, |(index, (entry, hidden))| {

@@ -10,8 +10,8 @@ use super::json::consolidated_metadata::{
 };
 use super::json::footer::footer_json;
 use crate::array::Array;
-use crate::array::body::GenericFile;
 use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use crate::array::generic_body::GenericFile;
 use crate::array::geometry::Geometry;
 use crate::array::listing::ArrayListing;
 use crate::array::repeated_footers::directory_name;

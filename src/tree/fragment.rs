@@ -10,7 +10,7 @@ use super::node::{Freshness, Node, NodeType};
 use super::permissions::{Sources, of_fragment, restricted};
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
-use crate::array::tile_list::Section;
+use crate::array::generic_body::GenericBody;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
 use crate::format::fragment::RTree;
@@ -131,11 +131,10 @@ fn rtree(info: &Arc<FragmentInfo>) -> Result<Segments> {
         }
         FragmentMetadata::Footer(footer, _) => {
             let offset = footer.offsets.rtree;
-            let section = info.section_reader(offset);
-            section.hold()?;
-            let rtree = RTree::parse(&section, footer.version, &schema)
-                .map_err(|e| e.in_part("R-tree").at(offset))?;
-            json::rtree::rtree_segments(Some(rtree.fanout), rtree.levels, Arc::new(section), schema)
+            let body = info.generic_body(offset).hold()?;
+            let rtree =
+                RTree::parse(&body, footer.version, &schema).map_err(|e| e.in_part("R-tree").at(offset))?;
+            json::rtree::rtree_segments(Some(rtree.fanout), rtree.levels, Arc::new(body), schema)
         }
     }
 }
@@ -177,30 +176,30 @@ struct Lists {
 }
 
 impl Lists {
-    /// Where the list of a field is: the section's offset, and the section.
-    fn section(&self, field: &StoredField, list: TileList) -> Option<(u64, Section)> {
+    /// Where the list of a field is: the offset of its generic tile, and that tile's body.
+    fn generic_body(&self, field: &StoredField, list: TileList) -> Option<(u64, GenericBody)> {
         let FragmentMetadata::Footer(footer, _) = &self.info.metadata else {
             return None;
         };
         let (info, o) = (&self.info, &footer.offsets);
-        let section = |offsets: &[u64], index: Option<usize>| {
+        let body = |offsets: &[u64], index: Option<usize>| {
             let offset = *offsets.get(index?)?;
-            Some((offset, info.section_reader(offset)))
+            Some((offset, info.generic_body(offset)))
         };
         let slot = Some(field.slot);
         // Those of the global order are by dimension, not by slot.
         let dimension = || (0..info.slots.dimensions).find(|&i| info.slots.dimension(i) == slot);
         match list {
-            TileList::TileOffsets => section(&o.tile_offsets, slot),
-            TileList::TileVarOffsets => section(&o.tile_var_offsets, slot),
-            TileList::TileVarSizes => section(&o.tile_var_sizes, slot),
-            TileList::TileValidityOffsets => section(&o.tile_validity_offsets, slot),
-            TileList::Mins => section(&o.tile_mins, slot),
-            TileList::Maxs => section(&o.tile_maxs, slot),
-            TileList::Sums => section(&o.tile_sums, slot),
-            TileList::NullCounts => section(&o.tile_null_counts, slot),
-            TileList::GlobalOrderMins => section(&o.global_order_mins, dimension()),
-            TileList::GlobalOrderMaxs => section(&o.global_order_maxs, dimension()),
+            TileList::TileOffsets => body(&o.tile_offsets, slot),
+            TileList::TileVarOffsets => body(&o.tile_var_offsets, slot),
+            TileList::TileVarSizes => body(&o.tile_var_sizes, slot),
+            TileList::TileValidityOffsets => body(&o.tile_validity_offsets, slot),
+            TileList::Mins => body(&o.tile_mins, slot),
+            TileList::Maxs => body(&o.tile_maxs, slot),
+            TileList::Sums => body(&o.tile_sums, slot),
+            TileList::NullCounts => body(&o.tile_null_counts, slot),
+            TileList::GlobalOrderMins => body(&o.global_order_mins, dimension()),
+            TileList::GlobalOrderMaxs => body(&o.global_order_maxs, dimension()),
         }
     }
 }
@@ -216,8 +215,8 @@ impl TileLists for Lists {
             };
             return Some(Box::new(Numbers(lists.get(field.slot)?)));
         }
-        let (_, section) = self.section(field, list)?;
-        Some(Box::new(section.held(self.blob.clone())))
+        let (_, body) = self.generic_body(field, list)?;
+        Some(Box::new(body.held(self.blob.clone())))
     }
 
     fn place(&self, field: &StoredField, list: TileList, error: Error) -> Error {
@@ -233,7 +232,7 @@ impl TileLists for Lists {
             TileList::GlobalOrderMins => "global-order minima",
             TileList::GlobalOrderMaxs => "global-order maxima",
         };
-        let offset = self.section(field, list).map_or(0, |(offset, _)| offset);
+        let offset = self.generic_body(field, list).map_or(0, |(offset, _)| offset);
         error
             .in_part(part)
             .at(offset)

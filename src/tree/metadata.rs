@@ -2,8 +2,8 @@
 
 use super::document::Content;
 use super::json::metadata::Pairs;
-use crate::array::body::GenericFile;
 use crate::array::engine::Engine;
+use crate::array::generic_body::GenericFile;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::format::body::Body;
@@ -21,7 +21,7 @@ pub fn metadata(engine: &Arc<Engine>, paths: &[PathBuf], key: Option<&Encryption
     let mut large = 0;
     for path in paths {
         let file = GenericFile::open(engine, path, key, large < HELD)?;
-        if let GenericFile::Section(_) = file {
+        if let GenericFile::Large(_) = file {
             large += 1;
         }
         pairs

@@ -11,7 +11,7 @@ use super::permissions::{Permissions, Sources, restricted};
 use super::{npy, ranges};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::part::Sink;
+use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::{self, field_names};
 use crate::format::datatype::CellValNum;

@@ -205,16 +205,9 @@ impl<R: Runs> RunCells<R> {
         keep: Keep,
         make: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Arc<Vec<u8>>> {
-        let key = Key {
-            object: self.object,
-            tile,
-            chunk: 0,
-        };
-        self.engine.cache.made(key, size, keep, || {
-            let made = make()?;
-            let memory = made.capacity() as u64;
-            Ok((made, memory))
-        })
+        self.engine
+            .cache
+            .derive(Key::tile(self.object, tile), size, keep, make)
     }
 
     /// Appends bytes of fixed-size cells.

@@ -18,8 +18,8 @@ pub mod text;
 mod tests;
 
 use super::table::{Table, names};
-use crate::array::cache::{Keep, Key};
-use crate::array::part::Sink;
+use crate::array::cache::{Entry, Keep, Key};
+use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Source, Stream};
 use crate::view::View;
@@ -158,23 +158,20 @@ struct Blocks {
     ends: Vec<u64>,
 }
 
+impl Entry for Blocks {
+    fn memory(&self) -> u64 {
+        self.rows.memory() + self.ends.memory()
+    }
+}
+
 impl Body {
     fn new(view: &Arc<View>) -> Result<Body> {
         let writer = Writer::new(view)?;
         let array = view.array();
         let object = array.engine.number(&("table.csv", &array.path, view.state()));
-        let key = Key {
-            object,
-            tile: u64::MAX,
-            chunk: 0,
-        };
         let cache = &array.engine.cache;
         let _waiting = array.engine.work.wait(object);
-        let blocks = cache.made(key, 0, Keep::Staying, || {
-            let blocks = writer.measure(object)?;
-            let memory = (blocks.rows.capacity() + blocks.ends.capacity()) as u64 * 8;
-            Ok((blocks, memory))
-        })?;
+        let blocks = cache.derive(Key::of(object), 0, Keep::Staying, || writer.measure(object))?;
         Ok(Body {
             writer,
             blocks,
@@ -184,20 +181,16 @@ impl Body {
 
     /// The text of block `block`, of `rows` and `length` bytes.
     fn text(&self, block: usize, rows: Range<u64>, length: u64, keep: Keep) -> Result<Arc<Vec<u8>>> {
-        let key = Key {
-            object: self.object,
-            tile: block as u64,
-            chunk: 0,
-        };
+        let key = Key::tile(self.object, block as u64);
         let cache = &self.writer.table.view().array().engine.cache;
-        cache.made(key, length, keep, || {
+        cache.derive(key, length, keep, || {
             let mut text = Vec::with_capacity(length as usize);
             self.writer.write(rows, &mut text, |_, _| {})?;
             if text.len() as u64 != length {
                 let message = format!("{} bytes of text where there were {length}", text.len());
                 return Err(Error::corrupt(message));
             }
-            Ok((text, length))
+            Ok(text)
         })
     }
 }

@@ -126,11 +126,6 @@ fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
     let other = Arc::new(other.at(TimeRange::ALL).open().unwrap());
     let array = other.array();
     let object = array.engine.number(&("table.csv", &array.path, other.state()));
-    let key = Key {
-        object,
-        tile: u64::MAX,
-        chunk: 0,
-    };
     let blocks = Blocks {
         rows: body.blocks.rows.clone(),
         ends: body.blocks.ends.clone(),
@@ -138,7 +133,7 @@ fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
     let known = array
         .engine
         .cache
-        .made(key, 0, Keep::Staying, || Ok((blocks, 48)));
+        .derive(Key::of(object), 0, Keep::Staying, || Ok(blocks));
     known.unwrap();
     let second = layout(&other).unwrap();
     assert_eq!(array.engine.stats.chunks_decoded.get(), 0);

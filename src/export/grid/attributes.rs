@@ -2,7 +2,7 @@
 
 use super::values::convert;
 use super::{Attributes, Naming, Value};
-use crate::array::body::GenericFile;
+use crate::array::generic_body::GenericFile;
 use crate::error::{Error, Result};
 use crate::format::body::Body;
 use crate::format::datatype::{Datatype, Kind};

@@ -16,7 +16,7 @@ use crate::array::cache::{Keep, Key};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::held::Held;
-use crate::array::part::Sink;
+use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::layout::{Layout, Source};
@@ -88,15 +88,8 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
     let array = view.array();
     let engine = &array.engine;
     let object = engine.number(&("array.nc", &array.path, view.state()));
-    let key = Key {
-        object,
-        tile: u64::MAX,
-        chunk: 0,
-    };
-    let header = engine.cache.made(key, 8192, Keep::Staying, || {
-        let header = header(&grid, env!("CARGO_PKG_VERSION"))?;
-        let memory = header.capacity() as u64;
-        Ok((header, memory))
+    let header = engine.cache.derive(Key::of(object), 8192, Keep::Staying, || {
+        header(&grid, env!("CARGO_PKG_VERSION"))
     })?;
     let mut parts: Vec<Box<dyn Source>> = vec![Box::new(Held::new(engine, object, header)?)];
     for (index, variable) in grid.variables.iter().enumerate() {

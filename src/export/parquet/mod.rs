@@ -24,7 +24,7 @@ mod tests;
 mod thrift;
 
 use crate::array::cache::{Keep, Key};
-use crate::array::part::Sink;
+use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::table::Table;
 use crate::format::datatype::CellValNum;
@@ -68,20 +68,15 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
             .engine
             .number(&("table.parquet", &array.path, view.state(), part))
     };
-    let key = Key {
-        object: object(usize::MAX),
-        tile: 0,
-        chunk: 0,
-    };
-    let plan = array.engine.cache.made(key, 4096, Keep::Staying, || {
-        let plan = Plan::make(&table, &leaves)?;
-        let memory = plan.memory();
-        Ok((plan, memory))
-    })?;
+    let key = Key::of(object(usize::MAX));
+    let plan = array
+        .engine
+        .cache
+        .derive(key, 4096, Keep::Staying, || Plan::make(&table, &leaves))?;
     let objects = (0..leaves.len()).map(object).collect();
     let file = Arc::new(File {
         footer: OnceLock::new(),
-        footer_key: Key { tile: 1, ..key },
+        footer_key: key,
         dictionaries: leaves.iter().map(|_| OnceLock::new()).collect(),
         table,
         leaves,
@@ -202,11 +197,7 @@ impl File {
             rows: self.plan.rows_of(number),
             amount: chunk.amount,
             engine: &self.table.view().array().engine,
-            key: Key {
-                object: self.objects.get(chunk.leaf).copied().ok_or_else(missing)?,
-                tile: number,
-                chunk: 0,
-            },
+            key: Key::tile(self.objects.get(chunk.leaf).copied().ok_or_else(missing)?, number),
         };
         page.read(
             range.start.max(data).saturating_sub(data)..range.end.saturating_sub(data),
@@ -237,15 +228,11 @@ impl File {
         let engine = &self.table.view().array().engine;
         let footer = engine
             .cache
-            .made(self.footer_key, self.plan.footer, Keep::Staying, || {
-                let footer = {
-                    let all = statistics::All::read(&self.table, &self.leaves, &self.plan)?;
-                    footer::render(&self.leaves, &self.plan, |leaf, group| {
-                        all.get(&self.leaves, leaf, group)
-                    })?
-                };
-                let memory = footer.capacity() as u64;
-                Ok((footer, memory))
+            .derive(self.footer_key, self.plan.footer, Keep::Staying, || {
+                let all = statistics::All::read(&self.table, &self.leaves, &self.plan)?;
+                footer::render(&self.leaves, &self.plan, |leaf, group| {
+                    all.get(&self.leaves, leaf, group)
+                })
             })?;
         Ok(self.footer.get_or_init(|| footer))
     }

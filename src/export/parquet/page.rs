@@ -500,7 +500,7 @@ impl Page<'_> {
     fn index(&self) -> Result<Arc<Vec<Place>>> {
         let rows = self.rows.end.saturating_sub(self.rows.start);
         let estimate = rows.max(self.amount.entries) / BLOCK * size_of::<Place>() as u64;
-        self.engine.cache.made(self.key, estimate, Keep::Staying, || {
+        self.engine.cache.derive(self.key, estimate, Keep::Staying, || {
             let strips = self.leaf.encoding == Encoding::Bytes { strip: true };
             let mut places = vec![Place::default()];
             let mut place = Place::default();
@@ -517,8 +517,7 @@ impl Page<'_> {
                 let message = format!("{} bytes of text where {all} were expected", place.values);
                 return Err(Error::corrupt(message).at(0));
             }
-            let memory = places.capacity().saturating_mul(size_of::<Place>()) as u64;
-            Ok((places, memory))
+            Ok(places)
         })
     }
 

@@ -4,6 +4,7 @@ use super::leaf::Leaf;
 use super::page::{Amount, data_header, dictionary_header};
 use super::statistics::stored;
 use super::{footer, leaf};
+use crate::array::cache::Entry;
 use crate::array::field::Field;
 use crate::error::{Error, Result};
 use crate::export::table::{Column, Table};
@@ -327,7 +328,7 @@ impl Plan {
                 let Some(field) = stored(&info, &column.stored).filter(same) else {
                     return Ok(None);
                 };
-                let (sums, list) = info.var_sizes(field.slot)?;
+                let (sums, list) = info.var_sizes(field.slot, false)?;
                 let before = |tile| sums.before(&list, info.geometry.tile_num, tile);
                 for tiles in &part.tiles {
                     let bytes = before(tiles.end)?.saturating_sub(before(tiles.start)?);
@@ -386,15 +387,11 @@ impl Plan {
             chunk
         })
     }
+}
 
-    /// Bytes that it takes in memory, about.
-    pub(super) fn memory(&self) -> u64 {
-        let var = self
-            .var
-            .iter()
-            .flatten()
-            .map(|amounts| amounts.capacity() * size_of::<Amount>());
-        let fixed = self.starts.capacity() * 8 + self.fixed.capacity() * 128;
-        var.sum::<usize>().saturating_add(fixed) as u64
+impl Entry for Plan {
+    fn memory(&self) -> u64 {
+        let var: u64 = self.var.iter().flatten().map(Entry::memory).sum();
+        var + self.starts.memory() + self.fixed.memory()
     }
 }

@@ -4,8 +4,8 @@
 use super::space::{Area, Space};
 use crate::array::cache::Keep;
 use crate::array::column::OpenColumn;
-use crate::array::part::Sink;
 use crate::array::piece::Piece;
+use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::Layout as Order;
 use crate::format::schema::Schema;

@@ -101,11 +101,7 @@ impl Dense {
     /// The cells that fragments store, padding included.
     pub(super) fn stored(&self) -> Result<u64> {
         let fragments = self.snapshot.fragment_list();
-        let tails = Tails::new(
-            &self.array.engine,
-            fragments.iter().map(|fragment| &**fragment),
-            Fragment::has_outline,
-        );
+        let tails = Tails::new(&self.array.engine, fragments.iter(), Fragment::has_outline);
         fragments
             .iter()
             .enumerate()

@@ -3,7 +3,7 @@
 use super::copy::{Target, read};
 use super::space::{Area, Space};
 use super::stack::Stack;
-use crate::array::cache::{Item, Keep, Key};
+use crate::array::cache::{Keep, Key};
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::Role;
 use crate::array::fragment_info::FragmentInfo;
@@ -15,8 +15,8 @@ pub(super) struct Points {
     info: Arc<FragmentInfo>,
     /// One a dimension.
     columns: Vec<OpenColumn>,
-    /// The box of each tile: first and last index along each dimension, u64 each.
-    boxes: Arc<Vec<u8>>,
+    /// The box of each tile: first and last index along each dimension.
+    boxes: Arc<Vec<(u64, u64)>>,
 }
 
 impl Points {
@@ -38,36 +38,21 @@ impl Points {
         };
         let engine = &stack.array.engine;
         let versions: Vec<u64> = points.columns.iter().map(OpenColumn::version).collect();
-        let key = Key {
-            object: engine.number(&("boxes", &info.path, versions)),
-            tile: 0,
-            chunk: 0,
-        };
-        let size = info.geometry.tile_num.saturating_mul(points.stride() as u64);
-        let item = engine.cache.derive(key, size, Keep::Staying, || {
+        let key = Key::of(engine.number(&("boxes", &info.path, versions)));
+        let bounds = size_of::<(u64, u64)>().saturating_mul(points.columns.len());
+        let size = info.geometry.tile_num.saturating_mul(bounds as u64);
+        points.boxes = engine.cache.derive(key, size, Keep::Staying, || {
             let mut out = Vec::new();
             for tile in 0..info.geometry.tile_num {
                 for indexes in points.tile(&stack.space, tile, Keep::Passing)? {
                     let first = indexes.iter().min().copied().unwrap_or(0);
                     let last = indexes.iter().max().copied().unwrap_or(0);
-                    out.extend_from_slice(&first.to_le_bytes());
-                    out.extend_from_slice(&last.to_le_bytes());
+                    out.push((first, last));
                 }
             }
-            Ok(Item::Chunk {
-                data: Arc::new(out),
-                offsets: None,
-            })
+            Ok(out)
         })?;
-        if let Item::Chunk { data, .. } = item {
-            points.boxes = data;
-        }
         Ok(points)
-    }
-
-    /// Bytes of the box of a tile.
-    fn stride(&self) -> usize {
-        self.columns.len().saturating_mul(16).max(1)
     }
 
     /// The indexes of the cells of a tile, along each dimension.
@@ -98,12 +83,8 @@ impl Points {
         keep: Keep,
     ) -> Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
-        for (tile, bounds) in self.boxes.chunks_exact(self.stride()).enumerate() {
-            let numbers = |both: &[u8; 16]| {
-                let both = u128::from_le_bytes(*both);
-                (both as u64, (both >> 64) as u64)
-            };
-            let bounds = Area(bounds.as_chunks::<16>().0.iter().map(numbers).collect());
+        for (tile, bounds) in self.boxes.chunks_exact(self.columns.len().max(1)).enumerate() {
+            let bounds = Area(bounds.to_vec());
             if !bounds.touches(wanted) {
                 continue;
             }

@@ -60,11 +60,7 @@ impl Stack {
     pub(super) fn new(array: Arc<Array>, schema: &Schema, fragments: Vec<Arc<Fragment>>) -> Result<Stack> {
         let space = Space::new(schema)?;
         let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(TOGETHER).collect();
-        let tails = Tails::new(
-            &array.engine,
-            fragments.iter().map(|fragment| &**fragment),
-            Fragment::has_outline,
-        );
+        let tails = Tails::new(&array.engine, fragments.iter(), Fragment::has_outline);
         let outlines = parallel::each(parts.len() as u64, |number| {
             tails.reach((number as usize).saturating_mul(TOGETHER));
             let part = parts.get(number as usize).copied().unwrap_or_default();

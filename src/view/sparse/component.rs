@@ -86,11 +86,13 @@ impl Runs {
     }
 }
 
-impl Block {
+impl cache::Entry for Block {
     fn memory(&self) -> u64 {
         self.runs.memory()
     }
+}
 
+impl Block {
     /// The pieces of the cells in `cells`, counted in the block: member, first cell of the fragment, and how
     /// many.
     pub(super) fn pieces(&self, cells: Range<u64>) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
@@ -137,14 +139,13 @@ struct Outline {
 /// The entry of the cache that is the block that begins at some ranks: others begin after other numbers of
 /// candidates.
 fn block_key(blocks: u64, ranks: &[u64]) -> cache::Key {
-    cache::Key {
-        object: blocks,
-        tile: ranks.iter().fold(0u64, |sum, rank| sum.wrapping_add(*rank)),
-        chunk: 0,
-    }
+    cache::Key::tile(
+        blocks,
+        ranks.iter().fold(0u64, |sum, rank| sum.wrapping_add(*rank)),
+    )
 }
 
-impl Outline {
+impl cache::Entry for Outline {
     fn memory(&self) -> u64 {
         let checkpoints = self.checkpoints.iter();
         checkpoints
@@ -252,14 +253,9 @@ impl<K: Key + 'static> Component<K> {
             ));
         };
         let memory = (to.cell - from.cell) * size_of::<Run>() as u64;
-        let load = || {
-            let block = plan.merge(rules, from, to)?;
-            let memory = block.memory();
-            Ok((block, memory))
-        };
-        let block = engine
-            .cache
-            .made(block_key(plan.blocks, &from.ranks), memory, Keep::Staying, load)?;
+        let key = block_key(plan.blocks, &from.ranks);
+        let load = || plan.merge(rules, from, to);
+        let block = engine.cache.derive(key, memory, Keep::Staying, load)?;
         Ok((from.cell, block))
     }
 
@@ -315,18 +311,12 @@ impl<K: Key + 'static> Component<K> {
         if let Some(plan) = &*known {
             return Ok(plan.clone());
         }
-        let key = cache::Key {
-            object: self.object,
-            tile: 0,
-            chunk: 1,
-        };
         let candidates = self.inputs.iter();
         let candidates = candidates.fold(0u64, |sum, input| sum.saturating_add(input.count()));
         let estimate = (candidates / BLOCK + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
-        let outline = engine.cache.made(key, estimate, Keep::Staying, || {
-            let outline = self.outline(engine, rules, candidates)?;
-            let memory = outline.memory();
-            Ok((outline, memory))
+        let key = cache::Key::of(self.object);
+        let outline = engine.cache.derive(key, estimate, Keep::Staying, || {
+            self.outline(engine, rules, candidates)
         })?;
         let mut members = self.members();
         for &unsorted in &outline.unsorted {
@@ -373,9 +363,8 @@ impl<K: Key + 'static> Component<K> {
         loop {
             let blocks = self.blocks(engine, &unsorted);
             let keep = |ranks: &[u64], block: Block| -> Result<()> {
-                let (key, memory) = (block_key(blocks, ranks), block.memory());
-                let block = || Ok((block, memory));
-                engine.cache.made(key, memory, Keep::Staying, block)?;
+                let (key, memory) = (block_key(blocks, ranks), cache::Entry::memory(&block));
+                engine.cache.derive(key, memory, Keep::Staying, || Ok(block))?;
                 Ok(())
             };
             let keep: Option<KeepBlock> = if fit { Some(&keep) } else { None };

@@ -193,11 +193,7 @@ impl Sparse {
             true => Vec::new(),
             false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
         };
-        let tails = Tails::new(
-            &array.engine,
-            fragments.iter().map(|fragment| &**fragment),
-            Fragment::is_open,
-        );
+        let tails = Tails::new(&array.engine, fragments.iter(), Fragment::is_open);
         let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             tails.reach(index);

@@ -1,9 +1,9 @@
-//! One file of a field: its tiles, found, and read chunk by chunk.
+//! A file of filtered tiles: each is found, and read chunk by chunk through the cache.
 
-use super::cache::{Item, Keep, Key};
+use super::cache::{Entry, Keep, Key};
 use super::engine::Engine;
 use super::geometry::Geometry;
-use super::piece::Piece;
+use super::sink::Sink;
 use super::tile_list::TileList;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::TileCodec;
@@ -13,8 +13,25 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A decoded chunk: its bytes and, where the codec embeds them, its offsets.
-pub type Chunk = (Arc<Vec<u8>>, Option<Arc<Vec<u8>>>);
+/// A decoded chunk.
+pub struct Chunk {
+    /// Unfiltered bytes.
+    pub data: Arc<Vec<u8>>,
+    /// Where the codec embeds them, the rebuilt offsets: one little-endian u64 a cell, relative to the tile.
+    pub offsets: Option<Arc<Vec<u8>>>,
+}
+
+impl Entry for Chunk {
+    fn memory(&self) -> u64 {
+        self.data.memory() + self.offsets.as_ref().map_or(0, |offsets| offsets.memory())
+    }
+}
+
+impl Entry for ChunkIndex {
+    fn memory(&self) -> u64 {
+        ChunkIndex::memory(self)
+    }
+}
 
 thread_local! {
     /// Room for a chunk as stored, kept from chunk to chunk.
@@ -27,9 +44,10 @@ pub(super) const FETCHED_WHOLE: u64 = 4 << 20;
 /// Above this much, the room for stored chunks is given back.
 const STORED_KEPT: usize = 1 << 20;
 
-/// One file of a field of a fragment, open. Cloning shares the file.
+/// A file of a field of a fragment, open; or a generic tile of a file, which is taken for a file of one tile.
+/// Cloning shares the file.
 #[derive(Clone)]
-pub struct PartFile {
+pub struct TileFile {
     /// Shared state.
     pub engine: Arc<Engine>,
     /// Its number in the cache.
@@ -44,9 +62,11 @@ pub struct PartFile {
     pub file_size: u64,
     /// The tiles of the fragment.
     pub geometry: Geometry,
+    /// Whether it is a generic tile: errors call it so, and its chunks are counted as those of metadata.
+    pub generic: bool,
 }
 
-impl PartFile {
+impl TileFile {
     /// First byte of tile `tile`, and the byte behind its last.
     pub fn extent(&self, tile: u64) -> Result<Range<u64>> {
         let next = tile.saturating_add(2);
@@ -80,10 +100,12 @@ impl PartFile {
             None => self.offsets.get(self.geometry.tile_num, tile).ok().flatten(),
             known => known,
         };
-        error
-            .at(start.unwrap_or(0))
-            .in_part(format_args!("tile {tile}"))
-            .in_file(self.blob.display())
+        let error = error.at(start.unwrap_or(0));
+        let error = match self.generic {
+            true => error.in_part("generic tile"),
+            false => error.in_part(format_args!("tile {tile}")),
+        };
+        error.in_file(self.blob.display())
     }
 
     /// The number of chunks that tile `tile` states.
@@ -94,44 +116,35 @@ impl PartFile {
 
     /// The chunks of tile `tile`, which must unfilter to `size` bytes.
     pub fn index(&self, tile: u64, size: u64) -> Result<Arc<ChunkIndex>> {
+        let key = Key::tile(self.object, tile);
+        // Where the tile lies is looked up only for who does not find it.
+        if let Some(index) = self.engine.cache.find(key) {
+            return Ok(index);
+        }
         let extent = self.extent(tile)?;
-        let estimate =
-            (size / 65_536).min((extent.end - extent.start) / 12) * size_of::<ChunkPosition>() as u64;
-        let key = Key {
-            object: self.object,
-            tile,
-            chunk: Key::INDEX,
-        };
-        let item = self.engine.cache.get(key, estimate, Keep::Staying, || {
+        // A chunk takes twelve bytes at the least, whatever size is declared.
+        let chunks = (size / 65_536).min((extent.end - extent.start) / 12);
+        let estimate = chunks * size_of::<ChunkPosition>() as u64;
+        self.engine.cache.get(key, estimate, Keep::Staying, || {
             // Where each read is a request, the walk from chunk to chunk would be many.
             if extent.end - extent.start <= FETCHED_WHOLE {
                 self.blob.will_read(extent.clone());
             }
             let index = ChunkIndex::read(&*self.blob, extent.start, extent.end, size)
                 .map_err(|e| self.place(tile, e))?;
-            self.engine.stats.tiles_opened.add(1);
-            Ok(Item::Index(Arc::new(index)))
-        })?;
-        match item {
-            Item::Index(index) => Ok(index),
-            _ => Err(Error::new(ErrorKind::Internal, "a chunk in place of an index")),
-        }
+            if !self.generic {
+                self.engine.stats.tiles_opened.add(1);
+            }
+            Ok(index)
+        })
     }
 
     /// The decoded chunk `chunk` of tile `tile`, to be cached as `keep` says.
-    pub fn chunk(&self, tile: u64, index: &ChunkIndex, chunk: usize, keep: Keep) -> Result<Chunk> {
+    pub fn chunk(&self, tile: u64, index: &ChunkIndex, chunk: usize, keep: Keep) -> Result<Arc<Chunk>> {
         let position = *index
             .chunks()
             .get(chunk)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk that its index lacks"))?;
-        let number = u32::try_from(chunk).ok().filter(|&n| n != Key::INDEX);
-        let number =
-            number.ok_or_else(|| self.place(tile, Error::limit(format!("chunk {chunk} of a tile"))))?;
-        let key = Key {
-            object: self.object,
-            tile,
-            chunk: number,
-        };
         // Twice the offsets: as numbers, and as bytes.
         let offsets = match self.codec.embeds_offsets {
             true => self.geometry.cells_of(tile).saturating_mul(16),
@@ -145,7 +158,8 @@ impl PartFile {
             .cache
             .check_size(estimate)
             .map_err(|e| self.place(tile, e.at(position.stored_offset)))?;
-        let item = self.engine.cache.get(key, estimate, keep, || {
+        let key = Key::chunk(self.object, tile, chunk);
+        self.engine.cache.get(key, estimate, keep, || {
             self.decode(tile, position).map_err(|e| {
                 // The schema was read with this key, so it is the data that are wrong.
                 let e = match e.kind() {
@@ -158,15 +172,11 @@ impl PartFile {
                         .in_part(format_args!("chunk {chunk}")),
                 )
             })
-        })?;
-        match item {
-            Item::Chunk { data, offsets } => Ok((data, offsets)),
-            _ => Err(Error::new(ErrorKind::Internal, "an index in place of a chunk")),
-        }
+        })
     }
 
     /// Reads a chunk of tile `tile` and decodes it.
-    fn decode(&self, tile: u64, position: ChunkPosition) -> Result<Item> {
+    fn decode(&self, tile: u64, position: ChunkPosition) -> Result<Chunk> {
         let length = position.stored_length();
         let end = position
             .stored_offset
@@ -196,14 +206,18 @@ impl PartFile {
             STORED.set(room);
         }
         let decoded = decoded?;
-        self.engine.stats.chunks_decoded.add(1);
-        self.engine.stats.bytes_decoded.add(decoded.data.len() as u64);
+        let stats = &self.engine.stats;
+        match self.generic {
+            true => stats.metadata_chunks_decoded.add(1),
+            false => stats.chunks_decoded.add(1),
+        }
+        stats.bytes_decoded.add(decoded.data.len() as u64);
         let offsets = decoded.offsets.map(|offsets| {
             let mut bytes = Vec::with_capacity(offsets.len().saturating_mul(8));
             bytes.extend(offsets.iter().flat_map(|o| o.to_le_bytes()));
             Arc::new(bytes)
         });
-        Ok(Item::Chunk {
+        Ok(Chunk {
             data: Arc::new(decoded.data),
             offsets,
         })
@@ -244,8 +258,8 @@ impl PartFile {
                 sink.copy(&*self.blob, start, within.len())
                     .map_err(|e| self.place(tile, e))?;
             } else {
-                let (data, _) = self.chunk(tile, &index, number, sink.keep)?;
-                sink.shared(data, within)?;
+                let chunk = self.chunk(tile, &index, number, sink.keep)?;
+                sink.shared(chunk.data.clone(), within)?;
             }
             position = end;
         }
@@ -264,8 +278,8 @@ impl PartFile {
         let index = self.index(tile, size)?;
         match index.chunks() {
             [] => Ok(None),
-            [_] => match self.chunk(tile, &index, 0, keep)?.1 {
-                Some(offsets) if offsets.len() as u64 / 8 == cells => Ok(Some(offsets)),
+            [_] => match &self.chunk(tile, &index, 0, keep)?.offsets {
+                Some(offsets) if offsets.len() as u64 / 8 == cells => Ok(Some(offsets.clone())),
                 Some(offsets) => Err(self.place(
                     tile,
                     Error::corrupt(format!(
@@ -282,87 +296,6 @@ impl PartFile {
                 tile,
                 Error::corrupt(format!("{} chunks in a tile with embedded offsets", chunks.len())),
             )),
-        }
-    }
-}
-
-/// Where a read puts its answer: nothing is copied while it is one part of one chunk.
-pub struct Sink<'s> {
-    /// How the chunks that it takes are cached.
-    pub keep: Keep,
-    /// Keeps its length from answer to answer, so that it is not filled with zeros each time.
-    scratch: &'s mut Vec<u8>,
-    /// How much of it is the answer.
-    filled: usize,
-    single: Option<(Arc<Vec<u8>>, Range<usize>)>,
-}
-
-impl<'s> Sink<'s> {
-    /// Chunks of more bytes than this are copied from: the cache does not count those that answers hold, and
-    /// need not keep them either.
-    const HELD: usize = 4 << 20;
-
-    /// An empty answer that may be put together in `scratch`.
-    pub fn new(scratch: &'s mut Vec<u8>, keep: Keep) -> Self {
-        Sink {
-            keep,
-            scratch,
-            filled: 0,
-            single: None,
-        }
-    }
-
-    /// Appends a part of a chunk.
-    pub fn shared(&mut self, data: Arc<Vec<u8>>, range: Range<usize>) -> Result<()> {
-        if self.filled == 0 && self.single.is_none() && data.len() <= Self::HELD {
-            self.single = Some((data, range));
-            return Ok(());
-        }
-        let part = data
-            .get(range)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk shorter than its index says"))?;
-        self.room(part.len()).copy_from_slice(part);
-        Ok(())
-    }
-
-    /// Appends `length` bytes of a file.
-    pub fn copy(&mut self, blob: &dyn Blob, offset: u64, length: usize) -> Result<()> {
-        blob.read_at(offset, self.room(length))
-    }
-
-    /// Appends `length` bytes to be written, which hold anything.
-    fn room(&mut self, length: usize) -> &mut [u8] {
-        self.gather();
-        let start = self.filled;
-        self.filled = start.saturating_add(length);
-        if self.scratch.len() < self.filled {
-            self.scratch.resize(self.filled, 0);
-        }
-        self.scratch.get_mut(start..self.filled).unwrap_or_default()
-    }
-
-    /// Moves the part of a single chunk into the scratch memory.
-    fn gather(&mut self) {
-        if let Some((data, range)) = self.single.take() {
-            let part = data.get(range).unwrap_or(&[]);
-            self.room(part.len()).copy_from_slice(part);
-        }
-    }
-
-    /// Lets `write` append to the answer, or change it.
-    pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        self.gather();
-        self.scratch.truncate(self.filled);
-        let result = write(self.scratch);
-        self.filled = self.scratch.len();
-        result
-    }
-
-    /// The answer.
-    pub fn finish(self) -> Piece<'s> {
-        match self.single {
-            Some((data, range)) => Piece::Shared(data, range),
-            None => Piece::Scratch(self.scratch.get(..self.filled).unwrap_or_default()),
         }
     }
 }

@@ -1,0 +1,158 @@
+use super::*;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+fn key(tile: u64) -> Key {
+    Key::tile(0, tile)
+}
+
+fn item(bytes: usize) -> Vec<u8> {
+    vec![1; bytes]
+}
+
+#[test]
+fn many_readers_of_one_chunk_cause_one_load() {
+    let cache = ChunkCache::new(1 << 20, Arc::default());
+    let (loads, start) = (AtomicUsize::new(0), Barrier::new(16));
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                start.wait();
+                let load = || {
+                    loads.fetch_add(1, Ordering::SeqCst);
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    Ok(item(10))
+                };
+                cache.get(key(1), 10, Keep::Staying, load).unwrap();
+            });
+        }
+    });
+    assert_eq!(loads.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn entries_of_two_types_are_two() {
+    let cache = ChunkCache::new(1 << 20, Arc::default());
+    let bytes = cache.get(key(1), 0, Keep::Staying, || Ok(vec![1u8])).unwrap();
+    let numbers = cache.get(key(1), 0, Keep::Staying, || Ok(vec![2u64])).unwrap();
+    assert_eq!((&*bytes, &*numbers), (&vec![1], &vec![2]));
+    assert_eq!(cache.find(key(1)), Some(bytes));
+    assert_eq!(cache.find::<Vec<u16>>(key(1)), None);
+}
+
+#[test]
+fn what_is_borrowed_drives_out_what_is_kept() {
+    let stats: Arc<Stats> = Arc::default();
+    let cache = ChunkCache::new(10_000, stats.clone());
+    for tile in 0..4 {
+        cache
+            .get(key(tile), 2000, Keep::Staying, || Ok(item(2000)))
+            .unwrap();
+    }
+    let before = stats.cache_bytes.get();
+    let borrowed = cache.borrow(5000);
+    assert!(stats.cache_bytes.get() <= 10_000);
+    assert!(stats.cache_evictions.get() >= 2);
+    drop(borrowed);
+    assert!(stats.cache_bytes.get() < before);
+}
+
+#[test]
+fn the_bound_holds_with_loads_in_progress() {
+    let stats: Arc<Stats> = Arc::default();
+    let cache = ChunkCache::new(10_000, stats.clone());
+    let most = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let (cache, stats, most) = (&cache, &stats, &most);
+            scope.spawn(move || {
+                for i in 0..200u64 {
+                    let load = || {
+                        most.fetch_max(stats.cache_bytes.get(), Ordering::SeqCst);
+                        Ok(item(3000))
+                    };
+                    cache
+                        .get(key((thread * 31 + i * 7) % 50), 3200, Keep::Staying, load)
+                        .unwrap();
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= 10_000);
+    assert!(stats.cache_evictions.get() > 0);
+    assert!(stats.cache_bytes.get() <= 10_000);
+}
+
+#[test]
+fn what_passes_is_kept_in_small_numbers() {
+    const CHUNK: usize = 64 << 10;
+    const LARGE: usize = 256 << 10;
+    let stats: Arc<Stats> = Arc::default();
+    let mut cache = ChunkCache::new(256 << 20, stats.clone());
+    cache.processors = 2;
+    let pass = |cache: &ChunkCache, size: usize, tiles: std::ops::Range<u64>| {
+        for tile in tiles {
+            let load = || Ok(item(size));
+            cache.get(key(tile), size as u64, Keep::Passing, load).unwrap();
+        }
+        stats.cache_bytes.get() >> 10
+    };
+    assert_eq!(pass(&cache, CHUNK, 0..1000), 64 * 64 + 8);
+    let evictions = stats.cache_evictions.get();
+    pass(&cache, CHUNK, 940..1000);
+    assert_eq!(stats.cache_evictions.get(), evictions, "the last ones are there");
+    assert_eq!(
+        pass(&cache, LARGE, 2000..3000),
+        63 * 256 + 7,
+        "the share of 16 MiB"
+    );
+    assert_eq!(pass(&cache, 100, 4000..40_000), 4095, "small ones fill 4 MiB");
+}
+
+#[test]
+fn too_large_for_the_cache_is_served_and_not_kept() {
+    let stats: Arc<Stats> = Arc::default();
+    let cache = ChunkCache::new(1000, stats.clone());
+    cache.get(key(1), 5000, Keep::Staying, || Ok(item(5000))).unwrap();
+    assert_eq!(stats.cache_bytes.get(), 0);
+    cache.get(key(2), 100, Keep::Staying, || Ok(item(100))).unwrap();
+    cache
+        .get(key(2), 100, Keep::Staying, || -> Result<Vec<u8>> {
+            panic!("must be cached")
+        })
+        .unwrap();
+}
+
+#[test]
+fn what_is_decoded_at_once_is_bounded() {
+    let small = ChunkCache::new(1, Arc::default());
+    small.check_size(64 << 20).unwrap();
+    assert_eq!(
+        small.check_size(u64::MAX).unwrap_err().kind(),
+        ErrorKind::LimitExceeded
+    );
+    let large = ChunkCache::new(1 << 30, Arc::default());
+    large.check_size(1 << 30).unwrap();
+    assert!(large.check_size(2 << 30).is_err());
+}
+
+#[test]
+fn failures_and_panics_free_their_budget_and_are_not_kept() {
+    let stats: Arc<Stats> = Arc::default();
+    let cache = ChunkCache::new(1000, stats.clone());
+    assert!(
+        cache
+            .get(key(1), 500, Keep::Staying, || Err::<Vec<u8>, _>(Error::corrupt(
+                "x"
+            )))
+            .is_err()
+    );
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = cache.get(key(1), 500, Keep::Staying, || -> Result<Vec<u8>> {
+            panic!("deliberate")
+        });
+    }));
+    assert!(unwound.is_err());
+    assert_eq!(stats.cache_bytes.get(), 0);
+    cache.get(key(1), 500, Keep::Staying, || Ok(item(5))).unwrap();
+}

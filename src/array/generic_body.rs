@@ -1,0 +1,182 @@
+//! Bodies of generic tiles, read by ranges: each chunk is decoded when it is needed, and then is in the cache.
+
+use super::cache::Keep;
+use super::engine::Engine;
+use super::geometry::Geometry;
+use super::reopened::Reopened;
+use super::sink::Sink;
+use super::tile_file::{FETCHED_WHOLE, TileFile};
+use super::tile_list::TileList;
+use crate::error::{Error, Result};
+use crate::filter::EncryptionKey;
+use crate::filter::generic::GenericTile;
+use crate::format::body::Body;
+use crate::storage::Blob;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// The body of a generic tile. Cheap: its header is read when it is first asked for anything.
+pub struct GenericBody {
+    engine: Arc<Engine>,
+    path: PathBuf,
+    offset: u64,
+    key: Option<EncryptionKey>,
+    /// The state of the file that the offset is from.
+    version: (u64, u64, u64),
+    /// The file, where it is held.
+    held: Option<Arc<dyn Blob>>,
+    /// The tile, as the only one of its file, and its unfiltered bytes.
+    opened: OnceLock<(TileFile, u64)>,
+}
+
+impl GenericBody {
+    /// That of the generic tile at `offset` of the file at `path` in the state `version`; in another state it
+    /// is not read. `key` decrypts it.
+    pub fn new(
+        engine: Arc<Engine>,
+        path: PathBuf,
+        offset: u64,
+        key: Option<EncryptionKey>,
+        version: (u64, u64, u64),
+    ) -> Self {
+        GenericBody {
+            engine,
+            path,
+            offset,
+            key,
+            version,
+            held: None,
+            opened: OnceLock::new(),
+        }
+    }
+
+    /// The same, read from `blob`, its file, which stays open for as long as this lives, so that deleting it
+    /// does not matter.
+    #[must_use]
+    pub fn held(self, blob: Arc<dyn Blob>) -> Self {
+        let held = Some(blob);
+        GenericBody { held, ..self }
+    }
+
+    /// The same, with the file opened now, and held.
+    pub fn hold(self) -> Result<Self> {
+        let blob = self.engine.open_immutable(&self.path)?;
+        Ok(self.held(blob))
+    }
+
+    fn opened(&self) -> Result<&(TileFile, u64)> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let blob = match &self.held {
+            Some(blob) => blob.clone(),
+            None => Arc::new(Reopened::new(&self.engine, self.path.clone())?),
+        };
+        if blob.version() != self.version {
+            return Err(self.place(Error::corrupt(
+                "the file has changed since the fragment was first looked at",
+            )));
+        }
+        let tile = GenericTile::read_header(&*blob, self.offset, self.key.as_ref())?;
+        tile.check_key().map_err(|e| self.place(e))?;
+        let file = TileFile {
+            engine: self.engine.clone(),
+            object: self.engine.object(&*blob, self.offset),
+            blob,
+            codec: tile.codec,
+            offsets: Arc::new(TileList::Memory(vec![tile.data_start])),
+            file_size: tile.data_end,
+            geometry: Geometry::new(1, 0, 0)?,
+            generic: true,
+        };
+        Ok(self.opened.get_or_init(|| (file, tile.size)))
+    }
+
+    /// An error about the tile.
+    pub(super) fn place(&self, error: Error) -> Error {
+        error
+            .at(self.offset)
+            .in_file(self.engine.storage.display(&self.path))
+    }
+}
+
+impl Body for GenericBody {
+    fn size(&self) -> Result<u64> {
+        Ok(self.opened()?.1)
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let (file, size) = self.opened()?;
+        let mut scratch = Vec::new();
+        let mut sink = Sink::new(&mut scratch, Keep::Staying);
+        file.read(0, *size, range, &mut sink)?;
+        out.extend_from_slice(&sink.finish());
+        Ok(())
+    }
+}
+
+/// A file that is one generic tile and never changes.
+pub enum GenericFile {
+    /// The body of a small one, decoded whole.
+    Whole(Vec<u8>),
+    /// That of a large one.
+    Large(Box<GenericBody>),
+}
+
+impl GenericFile {
+    /// The most bytes of a small body.
+    pub const SMALL: u64 = 64 << 10;
+
+    /// Opens the file at `path`. A large one is held open if `hold` says so, so that deleting it does not
+    /// matter.
+    pub fn open(
+        engine: &Arc<Engine>,
+        path: &Path,
+        key: Option<&EncryptionKey>,
+        hold: bool,
+    ) -> Result<GenericFile> {
+        let blob = engine.storage.open(path)?;
+        blob.will_read(0..blob.len().min(FETCHED_WHOLE));
+        let tile = GenericTile::read_header(&*blob, 0, key)?;
+        if tile.size <= Self::SMALL {
+            return tile.decode(&*blob).map(GenericFile::Whole);
+        }
+        let version = blob.version();
+        let body = GenericBody::new(engine.clone(), path.to_path_buf(), 0, key.cloned(), version);
+        Ok(GenericFile::Large(Box::new(match hold {
+            true => body.held(blob),
+            false => body,
+        })))
+    }
+
+    /// Decodes all of it, a piece at a time, and keeps nothing.
+    pub fn decode(&self) -> Result<()> {
+        let size = self.size()?;
+        let mut piece = Vec::new();
+        let mut at = 0u64;
+        while at < size {
+            let end = at.saturating_add(Self::SMALL).min(size);
+            piece.clear();
+            self.read(at..end, &mut piece)?;
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+impl Body for GenericFile {
+    fn size(&self) -> Result<u64> {
+        match self {
+            GenericFile::Whole(body) => Ok(body.len() as u64),
+            GenericFile::Large(body) => body.size(),
+        }
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        match self {
+            GenericFile::Whole(body) => body.read(range, out),
+            GenericFile::Large(body) => body.read(range, out),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where reads put their answers.
+
+use super::cache::Keep;
+use super::piece::Piece;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::Blob;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a read puts its answer: nothing is copied while it is one part of one chunk.
+pub struct Sink<'s> {
+    /// How the chunks that it takes are cached.
+    pub keep: Keep,
+    /// Keeps its length from answer to answer, so that it is not filled with zeros each time.
+    scratch: &'s mut Vec<u8>,
+    /// How much of it is the answer.
+    filled: usize,
+    single: Option<(Arc<Vec<u8>>, Range<usize>)>,
+}
+
+impl<'s> Sink<'s> {
+    /// Chunks of more bytes than this are copied from: the cache does not count those that answers hold, and
+    /// need not keep them either.
+    const HELD: usize = 4 << 20;
+
+    /// An empty answer that may be put together in `scratch`.
+    pub fn new(scratch: &'s mut Vec<u8>, keep: Keep) -> Self {
+        Sink {
+            keep,
+            scratch,
+            filled: 0,
+            single: None,
+        }
+    }
+
+    /// Appends a part of a chunk.
+    pub fn shared(&mut self, data: Arc<Vec<u8>>, range: Range<usize>) -> Result<()> {
+        if self.filled == 0 && self.single.is_none() && data.len() <= Self::HELD {
+            self.single = Some((data, range));
+            return Ok(());
+        }
+        let part = data
+            .get(range)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk shorter than its index says"))?;
+        self.room(part.len()).copy_from_slice(part);
+        Ok(())
+    }
+
+    /// Appends `length` bytes of a file.
+    pub fn copy(&mut self, blob: &dyn Blob, offset: u64, length: usize) -> Result<()> {
+        blob.read_at(offset, self.room(length))
+    }
+
+    /// Appends `length` bytes to be written, which hold anything.
+    fn room(&mut self, length: usize) -> &mut [u8] {
+        self.gather();
+        let start = self.filled;
+        self.filled = start.saturating_add(length);
+        if self.scratch.len() < self.filled {
+            self.scratch.resize(self.filled, 0);
+        }
+        self.scratch.get_mut(start..self.filled).unwrap_or_default()
+    }
+
+    /// Moves the part of a single chunk into the scratch memory.
+    fn gather(&mut self) {
+        if let Some((data, range)) = self.single.take() {
+            let part = data.get(range).unwrap_or(&[]);
+            self.room(part.len()).copy_from_slice(part);
+        }
+    }
+
+    /// Lets `write` append to the answer, or change it.
+    pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.gather();
+        self.scratch.truncate(self.filled);
+        let result = write(self.scratch);
+        self.filled = self.scratch.len();
+        result
+    }
+
+    /// The answer.
+    pub fn finish(self) -> Piece<'s> {
+        match self.single {
+            Some((data, range)) => Piece::Shared(data, range),
+            None => Piece::Scratch(self.scratch.get(..self.filled).unwrap_or_default()),
+        }
+    }
+}
