@@ -4,7 +4,9 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
+use tiledbfs::array::Array;
 use tiledbfs::array::cache::Keep;
+use tiledbfs::array::column::Column;
 use tiledbfs::array::engine::Engine;
 use tiledbfs::array::geometry::Geometry;
 use tiledbfs::array::sequence::Sequence;
@@ -199,4 +201,35 @@ fn sixteen_readers_of_one_column_decode_each_chunk_once() {
     });
     assert_eq!(stats.chunks_decoded.get(), CHUNKS);
     assert_eq!(stats.tiles_opened.get(), TILES);
+}
+
+/// Every content of every field of the fragments of an array with ten tiles: lookups in the cache.
+#[test]
+fn a_read_asks_the_cache_twice_a_tile() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample/weather");
+    let array = Array::open(path).unwrap();
+    let stats = &array.engine.stats;
+    let snapshot = array.snapshot(None).unwrap();
+    let mut read = 0;
+    for entry in snapshot.fragments() {
+        let info = entry.fragment.open().unwrap();
+        for field in &info.fields {
+            let column = Column::new(info.clone(), field.clone());
+            for content in column.contents() {
+                let open = column.open(content, None).unwrap();
+                let mut scratch = Vec::new();
+                let mut lookups = || {
+                    let before = stats.cache_hits.get() + stats.cache_misses.get();
+                    open.read(0..open.len(), &mut scratch).unwrap();
+                    stats.cache_hits.get() + stats.cache_misses.get() - before
+                };
+                let tiles = column.tile_num();
+                // The lists of tiles and sizes, once for all tiles: the index, the count, the entries.
+                assert!(lookups() <= 3 * tiles + 10, "{content:?} of {tiles} tiles, first");
+                assert!(lookups() <= 2 * tiles, "{content:?} of {tiles} tiles");
+                read = read.max(tiles);
+            }
+        }
+    }
+    assert!(read >= 10);
 }

@@ -11,7 +11,6 @@ use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
-use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -182,27 +181,20 @@ impl Column {
             Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot, self.hold)?),
             _ => None,
         };
+        let open = |part, wanted: bool| wanted.then(|| self.part(part)).transpose();
+        let values = open(Part::Var, needs_var)?;
         Ok(OpenColumn {
             len,
             content,
             tile,
-            fixed: if needs_fixed {
-                Some(self.part(Part::Fixed)?)
-            } else {
-                None
-            },
-            var: if needs_var {
-                Some(self.part(Part::Var)?)
-            } else {
-                None
-            },
-            validity: if content == Content::Validity && stored {
-                Some(self.part(Part::Validity)?)
-            } else {
-                None
-            },
+            fixed: open(Part::Fixed, needs_fixed)?,
+            embedding: values
+                .as_ref()
+                .filter(|_| embeds)
+                .map(TileFile::embedding_offsets),
+            var: values,
+            validity: open(Part::Validity, content == Content::Validity && stored)?,
             var_sizes,
-            embeds,
             zipped: self.zipped(),
             sequence: Sequence::default(),
             column: self.clone(),
@@ -276,9 +268,10 @@ pub struct OpenColumn {
     len: u64,
     fixed: Option<TileFile>,
     var: Option<TileFile>,
+    /// The same with a codec that rebuilds offsets; None where they cannot be embedded.
+    embedding: Option<TileFile>,
     validity: Option<TileFile>,
     var_sizes: Option<(Arc<PrefixSums>, TileList)>,
-    embeds: bool,
     zipped: Option<Zipped>,
     sequence: Sequence,
 }
@@ -442,19 +435,20 @@ impl OpenColumn {
     }
 
     fn read_var_tile(&self, tile: u64, size: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        self.var_part(tile)?.read(tile, size, range, sink)
+        let part = match self.embedding(tile)? {
+            Some(part) => part,
+            None => opened(&self.var)?,
+        };
+        part.read(tile, size, range, sink)
     }
 
-    /// The file of values, with the codec that fits tile `tile`: offsets are embedded where the offsets tile
-    /// has no chunks.
-    fn var_part(&self, tile: u64) -> Result<Cow<'_, TileFile>> {
-        let part = opened(&self.var)?;
-        if self.embeds && opened(&self.fixed)?.stored_chunks(tile)? == 0 {
-            let mut part = part.clone();
-            part.codec.embeds_offsets = true;
-            return Ok(Cow::Owned(part));
+    /// The file of values whose codec rebuilds the offsets of tile `tile`, if they are embedded: then the tile
+    /// of offsets has no chunks.
+    fn embedding(&self, tile: u64) -> Result<Option<&TileFile>> {
+        match &self.embedding {
+            Some(part) if opened(&self.fixed)?.stored_chunks(tile)? == 0 => Ok(Some(part)),
+            _ => Ok(None),
         }
-        Ok(Cow::Borrowed(part))
     }
 
     fn read_offsets(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
@@ -506,9 +500,8 @@ impl OpenColumn {
         };
         let start = out.len();
         let length = (bytes.end - bytes.start) as usize;
-        let embedded = self.embeds && cells > 0 && part.stored_chunks(tile)? == 0;
-        if embedded {
-            match self.var_part(tile)?.embedded_offsets(tile, size, cells, keep)? {
+        if let Some(values) = self.embedding(tile)?.filter(|_| cells > 0) {
+            match values.embedded_offsets(tile, size, cells, keep)? {
                 Some(offsets) => out.extend_from_slice(
                     offsets
                         .get(bytes.start as usize..bytes.end as usize)

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::field::{Field, Role, Writer};
 use super::generic_body::GenericBody;
 use super::geometry::Geometry;
-use super::tile_list::{PrefixSums, TileList};
+use super::tile_list::{PrefixSums, StoredList, TileList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::sections::parse_processed_conditions;
@@ -239,7 +239,7 @@ impl FragmentInfo {
                 if hold {
                     body = body.hold().map_err(|e| incomplete(&self.engine, &self.path, e))?;
                 }
-                Ok(TileList::Stored(Box::new(body), OnceLock::new()))
+                Ok(TileList::Stored(Box::new(StoredList::new(body))))
             }
         }
     }

@@ -67,6 +67,14 @@ pub struct TileFile {
 }
 
 impl TileFile {
+    /// The same with a codec that rebuilds the offsets which are embedded in the tiles.
+    #[must_use]
+    pub fn embedding_offsets(&self) -> Self {
+        let mut file = self.clone();
+        file.codec.embeds_offsets = true;
+        file
+    }
+
     /// First byte of tile `tile`, and the byte behind its last.
     pub fn extent(&self, tile: u64) -> Result<Range<u64>> {
         let next = tile.saturating_add(2);

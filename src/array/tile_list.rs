@@ -7,19 +7,69 @@ use super::generic_body::GenericBody;
 use crate::error::{Error, Result};
 use crate::format::body::Body;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 /// A list with one u64 for each tile.
 pub enum TileList {
     /// In memory: fragments of versions 1 and 2, whose metadata is one generic tile.
     Memory(Vec<u64>),
-    /// In the metadata file: a count u64, then the entries; and all of these, of a short list that was read.
-    Stored(Box<GenericBody>, OnceLock<Vec<u64>>),
+    /// In the metadata file.
+    Stored(Box<StoredList>),
 }
 
-/// The most entries of a list that are remembered: most fragments have few tiles, and where very many
-/// fragments are read in turns to look them up takes longer than to copy the cells.
-const SHORT: u64 = 64;
+/// A list in the metadata file: a count u64, then the entries.
+pub struct StoredList {
+    body: GenericBody,
+    /// The entries that were read last, from that number on: who reads on wants the next ones, and where very
+    /// many fragments are read in turns, to look them up takes longer than to copy the cells.
+    window: Mutex<(u64, Vec<u64>)>,
+}
+
+/// Entries that are read together.
+const WINDOW: u64 = 512;
+
+impl StoredList {
+    /// The list that `body` is.
+    pub fn new(body: GenericBody) -> Self {
+        StoredList {
+            body,
+            window: Mutex::default(),
+        }
+    }
+
+    /// Appends the entries in `range`, which is not empty, up to the end of the window that the first one is
+    /// in; gives how far that is.
+    fn append(&self, tile_num: u64, range: Range<u64>, out: &mut Vec<u64>) -> Result<u64> {
+        let first = range.start - range.start % WINDOW;
+        let end = range.end.min(first.saturating_add(WINDOW));
+        let part = (range.start - first) as usize..(end - first) as usize;
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        if window.0 != first || window.1.is_empty() {
+            drop(window);
+            let entries = self.read(tile_num, first..first.saturating_add(WINDOW).min(tile_num))?;
+            window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+            *window = (first, entries);
+        }
+        out.extend_from_slice(window.1.get(part).unwrap_or_default());
+        Ok(end)
+    }
+
+    fn read(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
+        let size = self.body.size()?;
+        let mut raw = Vec::new();
+        self.body.read(0..8, &mut raw)?;
+        let count = u64::from_le_bytes(raw.as_slice().try_into().unwrap_or_default());
+        let bytes = count.checked_mul(8).and_then(|n| n.checked_add(8));
+        if count < tile_num || bytes != Some(size) {
+            let entries = size.saturating_sub(8) / 8;
+            return Err(self.body.place(wrong_count(count.min(entries), tile_num)));
+        }
+        raw.clear();
+        self.body.read(8 + range.start * 8..8 + range.end * 8, &mut raw)?;
+        let entries = raw.as_chunks::<8>().0.iter();
+        Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
+    }
+}
 
 impl TileList {
     /// The entries in `range`. `Corrupt` where the list has fewer than `tile_num` entries.
@@ -27,22 +77,23 @@ impl TileList {
     /// More of them are passed over: libtiledb 2.2, writing nullable attributes of dense arrays in global
     /// order, put tiles of nothing behind the last one.
     pub fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
-        let range = range.start.min(tile_num)..range.end.min(tile_num);
-        let (body, known) = match self {
+        let mut range = range.start.min(tile_num)..range.end.min(tile_num);
+        match self {
             TileList::Memory(list) if (list.len() as u64) < tile_num => {
-                return Err(wrong_count(list.len() as u64, tile_num).at(0));
+                Err(wrong_count(list.len() as u64, tile_num).at(0))
             }
-            TileList::Memory(list) => return Ok(part(list, range)),
-            TileList::Stored(body, known) => (body, known),
-        };
-        if let Some(list) = known.get() {
-            return Ok(part(list, range));
+            TileList::Memory(list) => {
+                let part = list.get(range.start as usize..range.end as usize);
+                Ok(part.unwrap_or_default().to_vec())
+            }
+            TileList::Stored(list) => {
+                let mut out = Vec::with_capacity((range.end.saturating_sub(range.start)) as usize);
+                while range.start < range.end {
+                    range.start = list.append(tile_num, range.clone(), &mut out)?;
+                }
+                Ok(out)
+            }
         }
-        if tile_num > SHORT {
-            return stored(body, tile_num, range);
-        }
-        let list = stored(body, tile_num, 0..tile_num)?;
-        Ok(part(known.get_or_init(|| list), range))
     }
 
     /// One entry; `None` for `tile == tile_num`, as for any other that is not there.
@@ -54,54 +105,30 @@ impl TileList {
     }
 }
 
-fn part(list: &[u64], range: Range<u64>) -> Vec<u64> {
-    let range = range.start as usize..range.end as usize;
-    list.get(range).unwrap_or(&[]).to_vec()
-}
-
-/// The entries in `range` of a list in the metadata file.
-fn stored(body: &GenericBody, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
-    let entries = body.size()?.saturating_sub(8) / 8;
-    let mut raw = Vec::new();
-    body.read(0..8, &mut raw)?;
-    let count = u64::from_le_bytes(raw.as_slice().try_into().unwrap_or_default());
-    let bytes = count.checked_mul(8).and_then(|n| n.checked_add(8));
-    if count < tile_num || bytes != Some(body.size()?) {
-        return Err(body.place(wrong_count(count.min(entries), tile_num)));
-    }
-    raw.clear();
-    body.read(8 + range.start * 8..8 + range.end * 8, &mut raw)?;
-    let entries = raw.as_chunks::<8>().0.iter();
-    Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
-}
-
 fn wrong_count(found: u64, tile_num: u64) -> Error {
     Error::corrupt(format!("a list of {found} tiles in a fragment of {tile_num}"))
 }
 
 /// Running sums over a [`TileList`] of sizes: where each tile begins in the concatenation of all.
 pub struct PrefixSums {
-    /// Sum before each block, and the total last.
+    /// Sum before each window of the list, and the total last.
     starts: Vec<u64>,
 }
 
-/// Entries between two sums that are kept.
-const BLOCK: u64 = 8192;
-
 impl PrefixSums {
-    /// Adds up the whole list, a block at a time.
+    /// Adds up the whole list, a window at a time.
     pub fn new(list: &TileList, tile_num: u64) -> Result<PrefixSums> {
         let mut starts = vec![0];
         let mut sum = 0u64;
         let mut tile = 0;
         while tile < tile_num {
-            for size in list.entries(tile_num, tile..tile.saturating_add(BLOCK))? {
+            for size in list.entries(tile_num, tile..tile.saturating_add(WINDOW))? {
                 sum = sum
                     .checked_add(size)
                     .ok_or_else(|| Error::limit("the tiles' sizes add up to more than 2^64 bytes").at(0))?;
             }
             starts.push(sum);
-            tile = tile.saturating_add(BLOCK);
+            tile = tile.saturating_add(WINDOW);
         }
         Ok(PrefixSums { starts })
     }
@@ -113,13 +140,13 @@ impl PrefixSums {
 
     /// Sum of the sizes before `tile`.
     pub fn before(&self, list: &TileList, tile_num: u64, tile: u64) -> Result<u64> {
-        let block = tile / BLOCK;
+        let window = tile / WINDOW;
         let start = self
             .starts
-            .get(block as usize)
+            .get(window as usize)
             .copied()
             .unwrap_or_else(|| self.total());
-        let sizes = list.entries(tile_num, block * BLOCK..tile)?;
+        let sizes = list.entries(tile_num, window * WINDOW..tile)?;
         Ok(sizes.iter().fold(start, |sum, size| sum.saturating_add(*size)))
     }
 
@@ -129,14 +156,14 @@ impl PrefixSums {
         if offset >= self.total() {
             return Ok(None);
         }
-        let block = self
+        let window = self
             .starts
             .partition_point(|&start| start <= offset)
             .saturating_sub(1);
-        let mut start = self.starts.get(block).copied().unwrap_or(0);
-        let first = block as u64 * BLOCK;
+        let mut start = self.starts.get(window).copied().unwrap_or(0);
+        let first = window as u64 * WINDOW;
         for (i, size) in list
-            .entries(tile_num, first..first.saturating_add(BLOCK))?
+            .entries(tile_num, first..first.saturating_add(WINDOW))?
             .into_iter()
             .enumerate()
         {

@@ -72,10 +72,10 @@ impl Files {
         let sizes = || info.list(field.slot, ListKind::VarSizes, true);
         Files {
             fixed: part(Part::Fixed, true),
-            embedding: var_file.clone().filter(|_| embeds).map(|mut part| {
-                part.codec.embeds_offsets = true;
-                part
-            }),
+            embedding: var_file
+                .as_ref()
+                .filter(|_| embeds)
+                .map(TileFile::embedding_offsets),
             var: var_file,
             validity: part(Part::Validity, field.nullable),
             var_sizes: checker
