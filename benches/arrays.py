@@ -3,9 +3,13 @@
 import pathlib
 import re
 import shutil
+import sys
 
 import numpy as np
 import tiledb
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "tests/oracle"))
+import remote_requests  # noqa: E402
 
 MIB = 1 << 20
 FILL = 0x5EED
@@ -35,6 +39,7 @@ VALUES = {
     "whole numbers below 1,000": lambda random, count: random.integers(0, 1000, count),
     "single precision": lambda random, count: random.normal(size=count).astype("float32"),
     "all digits": lambda random, count: random.normal(size=count),
+    "amounts": lambda random, count: np.round(100 * random.normal(size=count), 2),
 }
 OTHER_FLOATS = ["whole numbers below 1,000", "single precision", "all digits"]
 
@@ -75,7 +80,7 @@ def columns(folder, name, size):
 
 
 def other_floats(folder, kind, size):
-    """A column of FLOAT64 with ZSTD that holds values of another kind."""
+    """A column of FLOAT64 with ZSTD that holds values of another kind. ZSTD makes 111 MiB of 256 MiB of amounts."""
     name = f"zstd-{re.sub('[^a-z0-9]+', '-', kind)}-{size // MIB}"
     return cached(folder, name, lambda path: column(path, "float64", [tiledb.ZstdFilter()], kind, size))
 
@@ -156,6 +161,22 @@ def many_arrays(folder, count):
             shutil.copytree(first, path / f"a{i:05}")
 
     return cached(folder, f"arrays-{count}", make)
+
+
+def copied_fragments(folder, count):
+    """An array of `count` fragments of one cell, all copies of one; and the same with metadata and commits consolidated."""
+    whole = cached(folder, f"copies-{count}", lambda path: (path.mkdir(), remote_requests.write_many(path, count)))
+    return whole / "many", whole / "consolidated"
+
+
+def group(folder):
+    """A group of 26 arrays."""
+    return cached(folder, "members-26", lambda path: (path.mkdir(), remote_requests.write_group(path))) / "group"
+
+
+def wide_table(folder):
+    """A dense table of twenty columns of FLOAT64."""
+    return cached(folder, "wide-table", lambda path: remote_requests.write_table(str(path), tiledb.default_ctx()))
 
 
 def grid_schema(side):

@@ -29,13 +29,13 @@ class Bench:
     # --- processes
 
     @contextlib.contextmanager
-    def served(self, command, name):
+    def served(self, command, name, env=None):
         """Runs a command that mounts on a new directory in the foreground; gives the directory and the process."""
         with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as where:
             mountpoint = pathlib.Path(where) / "mnt"
             mountpoint.mkdir()
             process = subprocess.Popen([part if part != "MNT" else str(mountpoint) for part in map(str, command)],
-                                       stdout=subprocess.DEVNULL)
+                                       stdout=subprocess.DEVNULL, env=env)
             try:
                 end = time.monotonic() + 60
                 while not os.path.ismount(mountpoint):
@@ -53,8 +53,8 @@ class Bench:
                     except subprocess.TimeoutExpired:
                         process.kill()
 
-    def mounted(self, source, *arguments, name=None):
-        return self.served([self.program, "mount", "-f", source, "MNT", *arguments], name)
+    def mounted(self, source, *arguments, name=None, env=None):
+        return self.served([self.program, "mount", "-f", source, "MNT", *arguments], name, env)
 
     def memory(self, source, *arguments):
         return self.served([self.examples / "memory_fs", source, "MNT", *arguments], None)

@@ -19,6 +19,8 @@ import time
 
 LIMIT = 1 << 16
 """Bytes of a header, and of a piece of a body."""
+CREDIT = 0.02
+"""Seconds without bytes that a line may make up for."""
 
 
 @dataclasses.dataclass
@@ -345,12 +347,13 @@ class Line:
     async def wait(self, length):
         """Until so many bytes may leave."""
         now, proxy = time.monotonic(), self.proxy
-        until = now
+        # A timer that was late takes nothing from the rate.
+        until, idle = now, now - CREDIT
         if proxy.connection_rate:
-            self.next_free = max(self.next_free, now) + length / proxy.connection_rate
+            self.next_free = max(self.next_free, idle) + length / proxy.connection_rate
             until = self.next_free
         if proxy.total_rate:
-            proxy.next_free = max(proxy.next_free, now) + length / proxy.total_rate
+            proxy.next_free = max(proxy.next_free, idle) + length / proxy.total_rate
             until = max(until, proxy.next_free)
         # Timers are no finer than this.
         if until - now > 0.002:
