@@ -6,10 +6,10 @@
 //! that of the environment.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use object_store::ObjectStoreExt;
 use object_store::aws::AmazonS3Builder;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
-use object_store::ObjectStoreExt;
 use std::error::Error;
 use std::ops::Range;
 

@@ -13,14 +13,15 @@ const MIB: u64 = 1 << 20;
 /// The least that is fetched where more is likely to be wanted around it, and the most that is little.
 pub(super) const LEAST: u64 = 64 * KIB;
 
-/// Bytes of a request while somebody reads on and on.
-const PART_AHEAD: u64 = 8 * MIB;
-
-/// The first window, the largest, and how many times as large the next one is: each step is a request that others
-/// wait for.
-const FIRST_WINDOW: u64 = MIB;
-pub(super) const LAST_WINDOW: u64 = 64 * MIB;
+/// The window of who reads on and on: so many times what they have read so far, and no less and no more than this.
 const GROWTH: u64 = 4;
+const LEAST_WINDOW: u64 = MIB;
+pub(super) const MOST_WINDOW: u64 = 64 * MIB;
+
+/// Requests of a window, each of no less and no more than this. One connection is slower than most networks.
+const PARTS: u64 = 4;
+const LEAST_PART: u64 = MIB;
+const MOST_PART: u64 = 8 * MIB;
 
 /// Who reads on in a window may be this far behind or ahead of where they were: the requests of one reader
 /// arrive out of order.
@@ -46,12 +47,21 @@ pub(super) struct Piece {
 
 /// Somebody who reads on and on.
 struct Sequence {
+    /// Where it began.
+    start: u64,
     /// Where the next read is expected.
     next: u64,
     /// Up to where it is fetched.
     frontier: u64,
     /// How much ahead; 0 before the second read.
     window: u64,
+}
+
+impl Sequence {
+    /// Bytes of a request for what is ahead.
+    fn part(&self) -> u64 {
+        (self.window / PARTS).clamp(LEAST_PART, MOST_PART)
+    }
 }
 
 /// The pieces of one file.
@@ -84,7 +94,7 @@ impl Pieces {
         gaps
     }
 
-    /// Notes that `range` is read: up to where the rest is worth fetching too, and the window for that.
+    /// Notes that `range` is read: up to where the rest is worth fetching too, with a window of no more than `most`.
     pub(super) fn advance(&mut self, range: &Range<u64>, most: u64) -> u64 {
         let goes_on = |sequence: &Sequence| match sequence.window {
             0 => (sequence.next..=sequence.next.saturating_add(NEAR)).contains(&range.start),
@@ -93,16 +103,15 @@ impl Pieces {
                     && range.start <= sequence.frontier.saturating_add(AHEAD.min(sequence.window))
             }
         };
-        let Some(at) = self.sequences.iter().position(goes_on) else {
+        let at = self.sequences.iter().position(goes_on);
+        let Some(mut sequence) = at.and_then(|at| self.sequences.remove(at)) else {
             self.sequences.truncate(SEQUENCES - 1);
             self.sequences.push_front(Sequence {
+                start: range.start,
                 next: range.end,
                 frontier: range.end,
                 window: 0,
             });
-            return range.end;
-        };
-        let Some(mut sequence) = self.sequences.remove(at) else {
             return range.end;
         };
         sequence.next = sequence.next.max(range.end);
@@ -115,24 +124,52 @@ impl Pieces {
         self.sequences.retain(|other| {
             let same = (behind..=ahead).contains(&other.next);
             if same {
+                sequence.start = sequence.start.min(other.start);
                 sequence.next = sequence.next.max(other.next);
                 sequence.frontier = sequence.frontier.max(other.frontier);
                 sequence.window = sequence.window.max(other.window);
             }
             !same
         });
+        let read = sequence.next - sequence.start;
+        let window = read
+            .saturating_mul(GROWTH)
+            .clamp(LEAST_WINDOW, most.max(LEAST_WINDOW));
+        sequence.window = sequence.window.max(window);
+        // Whole parts, so that requests do not become as small as what is read at a time.
         let left = sequence.frontier - sequence.next;
-        let wanted = if sequence.window == 0 || left < sequence.window / 2 {
-            sequence.window = sequence
-                .window
-                .saturating_mul(GROWTH)
-                .clamp(FIRST_WINDOW, most.max(FIRST_WINDOW));
-            sequence.next.saturating_add(sequence.window)
-        } else {
-            range.end
+        let parts = sequence.window.saturating_sub(left) / sequence.part();
+        let wanted = match parts {
+            0 => range.end,
+            _ => sequence
+                .frontier
+                .saturating_add(parts.saturating_mul(sequence.part())),
         };
         self.sequences.push_front(sequence);
         wanted
+    }
+
+    /// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for that, so that it comes
+    /// early, and those for the rest.
+    pub(super) fn cut(&self, gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
+        let part = self.sequences.front().map_or(LEAST_PART, Sequence::part);
+        let mut parts = Vec::new();
+        let mut at = gap.start;
+        while at < gap.end {
+            let size = match at < wanted {
+                true => (wanted - at).clamp(LEAST_PART, MOST_PART),
+                false => part,
+            };
+            // Two requests cost more than a little more of one.
+            let left = gap.end - at;
+            let end = match left < size.saturating_add(part / 2) {
+                true => gap.end,
+                false => at + size,
+            };
+            parts.push(at..end);
+            at = end;
+        }
+        parts
     }
 
     /// Up to where the sequence that went on last is fetched; 0 where it has just begun.
@@ -147,30 +184,4 @@ impl Pieces {
             sequence.frontier = sequence.frontier.max(frontier);
         }
     }
-}
-
-/// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for that, so that it comes early,
-/// and larger ones for the rest.
-pub(super) fn cut(gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
-    let mut parts = Vec::new();
-    let mut at = gap.start;
-    let first = match at < wanted {
-        true => wanted.max(at.saturating_add(MIB)).min(gap.end),
-        false => gap.end,
-    };
-    // Two requests cost more than a little more of one.
-    let first = match gap.end - first < MIB {
-        true => gap.end,
-        false => first,
-    };
-    let mut end = first.min(at.saturating_add(PART_AHEAD));
-    while at < gap.end {
-        parts.push(at..end);
-        at = end;
-        end = gap.end.min(at.saturating_add(PART_AHEAD));
-        if gap.end.saturating_sub(end) < MIB {
-            end = gap.end;
-        }
-    }
-    parts
 }

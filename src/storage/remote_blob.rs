@@ -8,7 +8,7 @@ use super::disk_cache::{DiskCache, PART, PartKey};
 use super::flight::{Flight, is_of_others};
 use super::listing_cache::{File, ListingCache};
 use super::piece_pool::{Pool, lock};
-use super::pieces::{LAST_WINDOW, LEAST, Piece, Pieces, cut};
+use super::pieces::{LEAST, MOST_WINDOW, Piece, Pieces};
 use super::remote::{changed, convert};
 use super::{Blob, Budget};
 use crate::error::{Error, ErrorKind, Result};
@@ -154,7 +154,7 @@ impl RemoteFile {
         let mut victims = Vec::new();
         let mut begun = Vec::new();
         let mut pieces = lock(&self.pieces);
-        let most = (self.fetcher.pool.most() / 2).min(LAST_WINDOW);
+        let most = (self.fetcher.pool.most() / 2).min(MOST_WINDOW);
         let mut ahead = pieces.advance(&range, most).min(len);
         if !pieces.gaps(&wanted).is_empty() {
             // What reads out of order left out is fetched with the next of them.
@@ -168,7 +168,7 @@ impl RemoteFile {
         let all = wanted.start..wanted.end.max(ahead);
         let mut frontier = all.end;
         'gaps: for gap in pieces.gaps(&all) {
-            for part in cut(gap, wanted.end) {
+            for part in pieces.cut(gap, wanted.end) {
                 let now = part.start < wanted.end;
                 let bytes = part.end - part.start;
                 let Some(room) = self.fetcher.pool.reserve(bytes, now, &mut victims) else {
