@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,18 @@ root_domain = ".s3.localhost"
 """
 
 
+def program(folder):
+    """garage itself: what GARAGE names, or is installed, or is compiled here at the first use, in a quarter of an hour of one core."""
+    if found := os.environ.get("GARAGE") or shutil.which("garage"):
+        return found
+    root = folder / "program"
+    if not (root / "bin/garage").exists():
+        print("compiling garage", flush=True)
+        command = ["cargo", "install", "--quiet", "--locked", "--root", str(root), "garage@2.5.0", "--no-default-features", "--features", "bundled-libs,sqlite"]
+        subprocess.run(command, check=True)
+    return root / "bin/garage"
+
+
 class Garage(Server):
     """On a Unix socket: over TCP each answer waits 40 ms for a delayed acknowledgement."""
 
@@ -45,7 +58,7 @@ class Garage(Server):
         config.chmod(0o600)
         env = os.environ | {"GARAGE_DEFAULT_ACCESS_KEY": KEY, "GARAGE_DEFAULT_SECRET_KEY": SECRET, "GARAGE_DEFAULT_BUCKET": BUCKET,
                             "RUST_LOG": "warn"}
-        self.start([os.environ["GARAGE"], "-c", str(config), "server", "--single-node", "--default-bucket"], env=env)
+        self.start([program(self.data), "-c", str(config), "server", "--single-node", "--default-bucket"], env=env)
         end = time.monotonic() + 30
         while not os.path.exists(self.host):
             if self.process.poll() is not None or time.monotonic() > end:

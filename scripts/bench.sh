@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 ensure_system
-need mountpoint=util-linux
+need mountpoint=util-linux rclone=rclone
 # TileDB-Py makes data frames with an older pandas than the tests read exports with.
 VENV=$ROOT/.venv-bench
 PYTHON=$VENV/bin/python
