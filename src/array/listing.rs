@@ -337,6 +337,29 @@ impl ArrayListing {
         })
     }
 
+    /// The names of the fragments in `__fragments` that are committed, in byte order, before that is listed: not all of
+    /// them may be there. What cannot be read gives none.
+    pub fn committed(engine: &Engine, array: &Path) -> Vec<String> {
+        let directory = array.join("__commits");
+        let marked = |name: &str| name.strip_suffix(".wrt").map(str::to_owned);
+        let mut names = Vec::new();
+        for entry in list_or_empty(engine, &directory).unwrap_or_default() {
+            let Some(name) = utf8(&entry) else { continue };
+            names.extend(marked(name));
+            if name.ends_with(".con") {
+                let bytes = read_text(engine, &directory.join(name));
+                let entries = bytes
+                    .and_then(|bytes| parse_consolidated(&bytes))
+                    .unwrap_or_default();
+                let markers = entries.iter().map(|entry| last_component(&entry.path));
+                names.extend(markers.filter_map(|marker| marked(std::str::from_utf8(marker).ok()?)));
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// The fragment whose directory is called `name`.
     pub fn fragment(&self, name: &str) -> Option<&FragmentEntry> {
         let named = |i: &usize| self.fragments.get(*i).map(|fragment| fragment.name.as_str());

@@ -64,6 +64,11 @@ impl Array {
 
     /// What its directory holds; at most a tenth of a second old.
     pub fn listing(&self) -> Result<Arc<ArrayListing>> {
+        let storage = &self.engine.storage;
+        if storage.is_remote() {
+            let names = || ArrayListing::committed(&self.engine, &self.path);
+            storage.will_list_named(&self.path.join("__fragments"), &names);
+        }
         self.listing.get(&self.engine, |before| self.read_listing(before))
     }
 

@@ -146,6 +146,10 @@ impl Storage for KeptFiles {
         self.inner.will_list(directories);
     }
 
+    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Vec<String>) {
+        self.inner.will_list_named(directory, names);
+    }
+
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
         self.inner.will_read_tails(files, bytes);
     }

@@ -9,6 +9,7 @@ use super::flight::{Flight, is_of_others};
 use super::remote::Pages;
 use super::{EntryType, Metadata};
 use crate::error::{Error, ErrorKind, Result};
+use futures_util::future::try_join_all;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -337,6 +338,14 @@ impl ListingCache {
         }
     }
 
+    /// Whether it can be told without a request what is in the directory at `path`.
+    pub(super) fn is_known(&self, path: &str) -> bool {
+        !matches!(
+            self.known(&lock(&self.state), path, Instant::now()),
+            Known::Unknown(..)
+        )
+    }
+
     /// What is at `path`, which is not the source itself.
     pub(super) fn child(&self, path: &str) -> Result<Option<Child>> {
         let (parent, name) = split(path);
@@ -454,12 +463,13 @@ impl State {
 /// Lists the directory `path`.
 async fn list(pages: &Pages, path: &str, depth: Depth) -> Result<Listed> {
     let mut complete = Vec::new();
+    let names = pages.expected(path);
     if depth != Depth::Names {
         match pages.flat(path, None).await {
             Ok(Some(first)) => {
                 let (flat, some) = split_page(path, &first);
                 if first.next.is_none() || flat {
-                    return list_flat(pages, path, first).await;
+                    return list_flat(pages, path, first, &names).await;
                 }
                 complete = some;
             }
@@ -483,21 +493,70 @@ async fn list(pages: &Pages, path: &str, depth: Depth) -> Result<Listed> {
     }
 }
 
-async fn list_flat(pages: &Pages, path: &str, first: Page) -> Result<Listed> {
+async fn list_flat(pages: &Pages, path: &str, first: Page, names: &[String]) -> Result<Listed> {
+    let cuts = match first.next {
+        Some(_) => cuts(path, &first, names),
+        None => Vec::new(),
+    };
     let mut tree = Tree::new(path);
-    let mut page = first;
-    loop {
-        let next = page.next.take();
-        tree.add(page);
-        let Some(next) = next else {
-            return Ok(Listed {
-                tree,
-                depth: Depth::Flat,
-                complete: Vec::new(),
-            });
-        };
-        page = pages.flat(path, Some(next)).await?.unwrap_or_default();
+    let mut next = first.next.clone();
+    tree.add(first);
+    let ends = cuts.iter().skip(1).map(Some).chain([None]);
+    let parts = cuts
+        .iter()
+        .zip(ends)
+        .map(|(after, end)| pages.flat_between(path, after, end.map(String::as_str)));
+    let parts: Option<Vec<Vec<Page>>> = try_join_all(parts).await?.into_iter().collect();
+    if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
+        next = None;
+        parts.into_iter().flatten().for_each(|page| tree.add(page));
     }
+    while let Some(token) = next {
+        let mut page = pages.flat(path, Some(token)).await?.unwrap_or_default();
+        next = page.next.take();
+        tree.add(page);
+    }
+    Ok(Listed {
+        tree,
+        depth: Depth::Flat,
+        complete: Vec::new(),
+    })
+}
+
+/// Paths behind which the rest of a flat listing of the directory `path` can be listed in parts, each a page if
+/// the other names have as many keys as those on the first page. `names` are those expected, in byte order.
+fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
+    let inside = |object: &Object| {
+        let rest = object.path.strip_prefix(path)?;
+        let (name, file) = rest.trim_start_matches('/').split_once('/')?;
+        Some((name.to_owned(), file.to_owned()))
+    };
+    // The last name may go on behind the page.
+    let Some((end, last)) = first
+        .objects
+        .last()
+        .and_then(|object| Some((object, inside(object)?.0)))
+    else {
+        return Vec::new();
+    };
+    let mut keys: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for (name, file) in first.objects.iter().filter_map(inside) {
+        let (count, newest) = keys.entry(name).or_default();
+        (*count, *newest) = (*count + 1, file);
+    }
+    let whole = keys.iter().filter(|(name, _)| **name != last);
+    let Some((most, file)) = whole.map(|(_, (count, file))| (*count, file)).max() else {
+        return Vec::new();
+    };
+    let from = names.partition_point(|name| *name <= last);
+    let rest = names.get(from..).and_then(<[String]>::split_last);
+    let rest = rest.map(|(_, rest)| rest).unwrap_or_default();
+    // What a part ends with is what the next one begins behind, so that none asks for a key more than it has.
+    let ends = rest
+        .chunks_exact((first.objects.len() / most).max(1))
+        .filter_map(|names| names.last());
+    let ends = ends.map(|name| join(path, &join(name, file)));
+    [end.path.clone()].into_iter().chain(ends).collect()
 }
 
 /// Whether a directory with this first page is to be listed flat to its end; and the directories in it that the

@@ -162,6 +162,12 @@ pub trait Storage: Send + Sync {
         let _ = directories;
     }
 
+    /// The directory will be looked at soon. Where more than one request tells what is in it, many are made at
+    /// once: `names` gives most of the names in it, in byte order.
+    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Vec<String>) {
+        let (_, _) = (directory, names);
+    }
+
     /// The last `bytes` bytes of these files will be read soon.
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
         let (_, _) = (files, bytes);

@@ -172,6 +172,13 @@ impl Pieces {
         parts
     }
 
+    /// Whether what is at `at` was fetched ahead of somebody who reads on and on.
+    pub(super) fn is_ahead(&self, at: u64) -> bool {
+        let ahead =
+            |sequence: &Sequence| sequence.window > 0 && (sequence.next..sequence.frontier).contains(&at);
+        self.sequences.iter().any(ahead)
+    }
+
     /// Up to where the sequence that went on last is fetched; 0 where it has just begun.
     pub(super) fn frontier(&self) -> u64 {
         let going = self.sequences.front().filter(|sequence| sequence.window > 0);

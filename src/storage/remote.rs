@@ -138,6 +138,8 @@ pub(super) struct Pages {
     prefix: Key,
     /// At most so many requests at once.
     most: tokio::sync::Semaphore,
+    /// Names that directories will have, by path, until they are listed.
+    expected: Mutex<HashMap<String, Vec<String>>>,
 }
 
 /// Fewer keys than a page mostly has.
@@ -153,7 +155,20 @@ impl Pages {
             pages: store.pages.clone(),
             prefix: store.prefix.clone(),
             most: tokio::sync::Semaphore::new(MOST_LITTLE),
+            expected: Mutex::default(),
         }
+    }
+
+    /// Notes names that the directory `path` will have.
+    fn expect(&self, path: &str, names: Vec<String>) {
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.insert(path.to_owned(), names);
+    }
+
+    /// Those names, once.
+    pub(super) fn expected(&self, path: &str) -> Vec<String> {
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.remove(path).unwrap_or_default()
     }
 
     /// The key of `path`, or the prefix of what is below it.
@@ -165,15 +180,43 @@ impl Pages {
     /// None where the store has no such listing.
     pub(super) async fn flat(&self, path: &str, next: Option<String>) -> Result<Option<Page>> {
         match &self.pages {
-            Some(pages) => self.page(&**pages, path, next, false).await.map(Some),
+            Some(pages) => self.page(&**pages, path, next, None, false).await.map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// The pages of all that is below the directory `path`, behind `after` up to `end` (paths too) or a little more.
+    /// None where the store cannot begin there.
+    pub(super) async fn flat_between(
+        &self,
+        path: &str,
+        after: &str,
+        end: Option<&str>,
+    ) -> Result<Option<Vec<Page>>> {
+        let Some(store) = &self.pages else {
+            return Ok(None);
+        };
+        let mut pages = Vec::new();
+        let (mut next, mut from) = (None, Some(self.key(after)));
+        loop {
+            let mut page = self.page(&**store, path, next, from.take(), false).await?;
+            next = page.next.take();
+            if page.objects.first().is_some_and(|object| *object.path <= *after) {
+                return Ok(None);
+            }
+            let last = page.objects.last().map(|object| object.path.as_str());
+            let done = next.is_none() || end.is_some_and(|end| last >= Some(end));
+            pages.push(page);
+            if done {
+                return Ok(Some(pages));
+            }
         }
     }
 
     /// A page of the names in the directory `path`.
     pub(super) async fn names(&self, path: &str, next: Option<String>) -> Result<Page> {
         if let Some(pages) = &self.pages {
-            return self.page(&**pages, path, next, true).await;
+            return self.page(&**pages, path, next, None, true).await;
         }
         let _permit = self.most.acquire().await;
         let key = Key::parse(self.key(path)).map_err(|e| convert(e.into()))?;
@@ -185,6 +228,8 @@ impl Pages {
         }
     }
 
+    /// One page, after the one that gave `next` or behind the key `after`.
+    ///
     /// A key that is no path (with `//` or `..` in it, for example) spoils the whole page that it is in: pages
     /// get smaller until it is alone, and it is passed over.
     async fn page(
@@ -192,12 +237,13 @@ impl Pages {
         pages: &dyn PaginatedListStore,
         path: &str,
         mut next: Option<String>,
+        mut after: Option<String>,
         names: bool,
     ) -> Result<Page> {
         let _permit = self.most.acquire().await;
         let key = self.key(path);
         let prefix = (!key.is_empty()).then(|| format!("{key}/"));
-        let (mut keys, mut after) = (None, None);
+        let mut keys = None;
         loop {
             let options = PaginatedListOptions {
                 delimiter: names.then_some("/".into()),
@@ -261,6 +307,7 @@ fn odd_key(error: &object_store::Error) -> Option<&str> {
 
 /// A source in an object store.
 pub struct RemoteStorage {
+    pages: Arc<Pages>,
     listings: Arc<ListingCache>,
     fetcher: Arc<Fetcher>,
     prefix: Key,
@@ -281,7 +328,11 @@ impl RemoteStorage {
     pub fn open(store: Store, settings: RemoteSettings) -> Result<Arc<dyn Storage>> {
         let runtime = runtime()?.handle();
         let pages = Arc::new(Pages::new(&store));
-        let listings = Arc::new(ListingCache::new(pages, runtime.clone(), settings.refresh));
+        let listings = Arc::new(ListingCache::new(
+            pages.clone(),
+            runtime.clone(),
+            settings.refresh,
+        ));
         let fetcher = Fetcher::new(
             store.objects,
             runtime.clone(),
@@ -290,6 +341,7 @@ impl RemoteStorage {
             settings.stats,
         );
         let storage = RemoteStorage {
+            pages,
             listings,
             fetcher: Arc::new(fetcher),
             prefix: store.prefix,
@@ -442,6 +494,14 @@ impl Storage for RemoteStorage {
     fn will_list(&self, directories: &[PathBuf]) {
         let paths = directories.iter().filter_map(|path| text(path));
         self.listings.will_list(paths);
+    }
+
+    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Vec<String>) {
+        if let Some(path) = text(directory)
+            && !self.listings.is_known(path)
+        {
+            self.pages.expect(path, names());
+        }
     }
 
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {

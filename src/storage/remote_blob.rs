@@ -373,14 +373,19 @@ impl RemoteFile {
                 let all = pieces.gaps(&(at..end)).is_empty();
                 let first = pieces.pieces.range(..=at).next_back();
                 let first = first.filter(|(_, piece)| at < piece.end);
-                first
-                    .filter(|_| all)
-                    .map(|(&start, piece)| (start, piece.bytes.clone()))
+                first.filter(|_| all).map(|(&start, piece)| {
+                    let entered = piece.read == start && pieces.is_ahead(at);
+                    (start, piece.bytes.clone(), entered)
+                })
             };
-            let Some((start, flight)) = found else {
+            let Some((start, flight, entered)) = found else {
                 self.want(at..end, false);
                 continue;
             };
+            if entered {
+                // Nobody may tell of what they will read: the window goes on nevertheless.
+                self.want(at..end, true);
+            }
             let bytes = match flight.wait(|| self.give_up(start, &flight)) {
                 Err(e) if is_of_others(&e) => continue,
                 result => result?,

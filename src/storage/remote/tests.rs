@@ -466,6 +466,49 @@ fn large_prefixes_are_listed_as_far_as_it_takes() {
 }
 
 #[test]
+fn where_names_are_expected_many_pages_are_listed_at_once() {
+    const LATENCY: Duration = Duration::from_millis(100);
+    let all: Vec<String> = (0..100).map(|number| format!("f{number:02}")).collect();
+    let some = |step: usize| all.iter().step_by(step).cloned().collect::<Vec<_>>();
+    let mut more = all.clone();
+    more.extend((0..40).map(|number| format!("f50{number:02}")));
+    more.sort();
+    for (expected, pages) in [
+        (some(1), 10),
+        (some(3), 12),
+        (more, 15),
+        (vec!["g".to_owned()], 10),
+    ] {
+        let store = TestStore::new(20);
+        for name in &all {
+            // Another number of keys in one of them.
+            let files = if name == "f33" {
+                ["a", "b", "m"].as_slice()
+            } else {
+                ["a", "m"].as_slice()
+            };
+            for file in files {
+                store.put(&format!("p/__fragments/{name}/{file}"), b"m");
+            }
+        }
+        let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+        store.asked();
+        let directory = Path::new("__fragments");
+        storage.will_list_named(directory, &|| expected.clone());
+        *store.latency.lock().unwrap() = LATENCY;
+        let begun = Instant::now();
+        assert_eq!(names(&*storage, "__fragments"), all);
+        assert_eq!(names(&*storage, "__fragments/f33"), ["a", "b", "m"]);
+        let asked = store.asked().len();
+        assert!((10..=pages + 1).contains(&asked), "{asked} of {pages}");
+        if expected.len() >= all.len() {
+            assert!(begun.elapsed() < 7 * LATENCY, "{:?}", begun.elapsed());
+        }
+        storage.will_list_named(directory, &|| panic!("it is known"));
+    }
+}
+
+#[test]
 fn what_an_operation_costs() {
     let options = Options {
         cache_size: 64 << 20,
