@@ -9,7 +9,7 @@ use super::flight::{Flight, is_of_others};
 use super::remote::Pages;
 use super::{EntryType, Metadata};
 use crate::error::{Error, ErrorKind, Result};
-use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Keys for each name in a directory up to which it is listed flat although one page does not do.
 const FLAT: usize = 8;
+
+/// Parts of a directory that are listed at once: some stores take as long for a page as for many small reads.
+const PARTS: usize = 8;
 
 /// Above so many names, those that were not listed last are forgotten: some 200 bytes each.
 const MOST_NAMES: usize = 1 << 20;
@@ -501,12 +504,13 @@ async fn list_flat(pages: &Pages, path: &str, first: Page, names: &[String]) -> 
     let mut tree = Tree::new(path);
     let mut next = first.next.clone();
     tree.add(first);
-    let ends = cuts.iter().skip(1).map(Some).chain([None]);
+    let ends: Vec<_> = cuts.iter().skip(1).cloned().map(Some).chain([None]).collect();
     let parts = cuts
-        .iter()
+        .into_iter()
         .zip(ends)
-        .map(|(after, end)| pages.flat_between(path, after, end.map(String::as_str)));
-    let parts: Option<Vec<Vec<Page>>> = try_join_all(parts).await?.into_iter().collect();
+        .map(|(after, end)| async move { pages.flat_between(path, &after, end.as_deref()).await });
+    let parts: Vec<_> = stream::iter(parts).buffered(PARTS).try_collect().await?;
+    let parts: Option<Vec<Vec<Page>>> = parts.into_iter().collect();
     if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
         next = None;
         parts.into_iter().flatten().for_each(|page| tree.add(page));
