@@ -8,6 +8,7 @@
 
 mod common;
 
+use common::daemon::Daemon;
 use common::{Random, eventually};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashSet};
@@ -18,11 +19,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use tiledbfs::filter::EncryptionKey;
 use tiledbfs::tree::{Node, Options, Tree};
 
@@ -125,71 +124,6 @@ impl Reference {
             assert_eq!(found, hash, "{path}");
         }
         text.lines().count()
-    }
-}
-
-/// The mount, ended whatever happens.
-struct Mount {
-    child: Child,
-    dir: TempDir,
-    key: TempDir,
-}
-
-impl Mount {
-    fn new(source: &Path) -> Mount {
-        let (dir, key) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::write(key.path().join("key"), KEY).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_tiledbfs"))
-            .args([
-                "mount",
-                "-f",
-                "--cache-size",
-                &format!("{CACHE_MIB}M"),
-                "--key-file",
-            ])
-            .arg(key.path().join("key"))
-            .args([source, dir.path()])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mount = Mount { child, dir, key };
-        eventually("it is mounted", || mount.path(".tiledbfs/version").exists());
-        mount
-    }
-
-    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn proc(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
-    }
-
-    /// Memory of the daemon in KiB: `VmRSS` now, `VmHWM` at most.
-    fn memory(&self, which: &str) -> u64 {
-        let status = fs::read_to_string(self.proc("status")).unwrap();
-        let line = status.lines().find(|line| line.starts_with(which)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
-    }
-
-    fn descriptors(&self) -> usize {
-        fs::read_dir(self.proc("fd")).unwrap().count()
-    }
-
-    fn stats(&self) -> serde_json::Value {
-        serde_json::from_slice(&fs::read(self.path(".tiledbfs/stats.json")).unwrap()).unwrap()
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("fusermount3")
-            .arg("-uz")
-            .arg(self.dir.path())
-            .status();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = &self.key;
     }
 }
 
@@ -537,7 +471,14 @@ fn many_readers_at_once() {
         println!("{} files equal to what libtiledb reads", reference.check(&hashes));
     }
 
-    let mount = Mount::new(&source);
+    let key = tempfile::tempdir().unwrap();
+    let key = key.path().join("key");
+    fs::write(&key, KEY).unwrap();
+    let options = [
+        format!("--cache-size={CACHE_MIB}M"),
+        format!("--key-file={}", key.display()),
+    ];
+    let mount = Daemon::new(&source, &options);
     mount.stats();
     let descriptors = mount.descriptors();
     let root = mount.path("");
@@ -618,7 +559,7 @@ fn many_readers_at_once() {
         all.below(0.999),
         all.longest,
         peak.load(Ordering::Relaxed) >> 10,
-        mount.memory("VmHWM:") >> 10,
+        mount.memory("VmHWM:") >> 20,
         inodes.load(Ordering::Relaxed),
         stats["chunks_decoded"],
         stats["cache_evictions"],
@@ -633,7 +574,7 @@ fn many_readers_at_once() {
     );
     let most = CACHE_MIB + MEMORY_MIB;
     assert!(
-        mount.memory("VmHWM:") >> 10 <= most,
+        mount.memory("VmHWM:") >> 20 <= most,
         "seed {seed}: more than {most} MiB"
     );
     assert!(all.total() > 1000, "hardly anything was asked");
@@ -653,7 +594,7 @@ fn many_readers_at_once() {
     eventually("descriptors are closed", || mount.descriptors() <= descriptors);
     println!(
         "afterwards: memory {} MiB, {descriptors} descriptors",
-        mount.memory("VmRSS:") >> 10
+        mount.memory("VmRSS:") >> 20
     );
 }
 

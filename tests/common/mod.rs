@@ -1,6 +1,12 @@
 //! Trees in memory, and mounts of them that are taken away whatever happens.
 #![allow(dead_code)]
 
+pub mod bytes;
+pub mod copying;
+pub mod counted;
+pub mod daemon;
+pub mod place;
+pub mod program;
 mod random;
 
 pub use random::Random;

@@ -23,3 +23,9 @@ pub fn with_signals(program: &str) -> Command {
     unsafe { command.pre_exec(reset) };
     command
 }
+
+/// Sends a signal to a process that the test has started.
+pub fn signal(pid: i32, signal: i32) {
+    // SAFETY: a system call without pointers.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}

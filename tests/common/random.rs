@@ -1,5 +1,4 @@
 //! Random numbers that are the same in every run.
-#![allow(dead_code)]
 
 /// A small generator of random numbers (SplitMix64).
 pub struct Random(pub u64);

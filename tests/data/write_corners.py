@@ -2,7 +2,7 @@
 
     python3 tests/data/write_corners.py [--wheels FOLDER]
 
-The shared libraries of old releases are found as `write_versions.py` finds them. `tests/corners.rs` says what is to be seen of each array.
+The shared libraries of old releases are found as `write_versions.py` finds them. `tests/formats/corners.rs` says what is to be seen of each array.
 Identifiers in names are new each time.
 """
 

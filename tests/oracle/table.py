@@ -14,7 +14,7 @@ PAGE = HERE.parent / "VERIFIED.md"
 VERSIONS_COUNTS = HERE.parent / "data/versions/counts.json"
 VERSIONS = range(1, 24)
 BY_HAND = [
-    # (structure, versions, test in tests/by_hand.rs)
+    # (structure, versions, test in tests/formats/by_hand.rs)
     ("optional footer sections, known and unknown", [23], "optional_sections_of_version_23"),
     ("global-order bounds of tiles", [23], "optional_sections_of_version_23"),
     ("sparse fragments", [23], "optional_sections_of_version_23"),
@@ -59,7 +59,7 @@ def page(files):
     filters, structures, groups, runs = merge(files)
     source = (HERE.parent / "by_hand.rs").read_text()
     for _, _, test in BY_HAND:
-        assert re.search(rf"#\[test\]\nfn {test}\(\)", source), f"tests/by_hand.rs has no test {test}"
+        assert re.search(rf"#\[test\]\nfn {test}\(\)", source), f"tests/formats/by_hand.rs has no test {test}"
     hand = {(name, v) for name, versions, _ in BY_HAND for v in versions}
     names = sorted({s for s, _ in structures} | {n for n, _ in hand} - set(LEADING), key=lambda s: (s not in LEADING, LEADING.index(s) if s in LEADING else 0, s.lower()))
 
@@ -75,7 +75,7 @@ def page(files):
         "",
         "Written by `tests/oracle/table.py` from what the oracle runs have counted; not edited by hand. A number is that of arrays (of fragments and columns in",
         "their rows) which a mount showed without any difference from what libtiledb 2.30 reads: every value, and every fact that its API tells. `hand`: no",
-        "released writer produces it, or none was at hand; verified only on bytes built by hand from the description of the format (`tests/by_hand.rs`).",
+        "released writer produces it, or none was at hand; verified only on bytes built by hand from the description of the format (`tests/formats/by_hand.rs`).",
         "An array that is in two runs counts twice, as does the only public one of version 1.",
         "",
         f"Runs: {', '.join(runs)}. In all {total['arrays']} arrays, {total['fragments']} fragments, {total['columns']} columns"

@@ -1,0 +1,68 @@
+//! A process that mounts a source in the foreground.
+
+use super::eventually;
+use super::program::program;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use tempfile::TempDir;
+use tiledbfs::fuse::unmount_path;
+
+/// The process and its mount, both gone when it is dropped.
+pub struct Daemon {
+    child: Child,
+    mountpoint: TempDir,
+}
+
+impl Daemon {
+    /// Mounts `source` with the options `options`.
+    pub fn new(source: &Path, options: &[impl AsRef<OsStr>]) -> Daemon {
+        let mountpoint = tempfile::tempdir().unwrap();
+        let child = program()
+            .args(["mount", "-f"])
+            .args(options)
+            .args([source, mountpoint.path()])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let daemon = Daemon { child, mountpoint };
+        eventually("it is mounted", || daemon.path(".tiledbfs/version").exists());
+        daemon
+    }
+
+    /// A path in the mount.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.mountpoint.path().join(name)
+    }
+
+    fn proc(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
+    }
+
+    /// Its memory in bytes: `VmRSS` now, `VmHWM` at most.
+    pub fn memory(&self, which: &str) -> u64 {
+        let status = fs::read_to_string(self.proc("status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with(which)).unwrap();
+        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kib << 10
+    }
+
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(self.proc("fd")).unwrap().count()
+    }
+
+    /// What `.tiledbfs/stats.json` says.
+    pub fn stats(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.path(".tiledbfs/stats.json")).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(unmount_path(self.mountpoint.path(), true));
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,88 @@
+//! A folder of its own for each test of the program.
+
+use super::program::program;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+use tiledbfs::fuse::{mountinfo, unmount_path};
+
+/// A folder with an empty group (`group`), a directory to mount on (`mnt`) and one for temporary files
+/// (`tmp`). What is mounted is taken away when it is dropped.
+pub struct Place(TempDir);
+
+impl Place {
+    pub fn new() -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        for name in ["mnt", "group", "tmp"] {
+            fs::create_dir(place.path(name)).unwrap();
+        }
+        fs::write(place.path("group/__tiledb_group.tdb"), b"").unwrap();
+        place
+    }
+
+    /// A path in it, without symbolic links, as messages name it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    /// The program, to be run in it.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = program();
+        command
+            .args(arguments)
+            .current_dir(self.path(""))
+            .env("TMPDIR", self.path("tmp"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// How many mounts there are on `mnt`.
+    pub fn mounts(&self) -> usize {
+        let mountpoint = self.path("mnt");
+        let all = mountinfo::mounts().unwrap();
+        all.iter().filter(|mount| mount.mount_point == mountpoint).count()
+    }
+
+    /// All processes that have the mount point in their command line, by number and state.
+    pub fn processes(&self) -> Vec<(i32, String)> {
+        let mountpoint = self.path("mnt");
+        let pids = fs::read_dir("/proc").unwrap();
+        let pids = pids.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok());
+        let belongs = |pid: i32| {
+            let mut words = words(pid).into_iter();
+            words.any(|word| Path::new(&word) == mountpoint)
+        };
+        let state = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        pids.filter(|pid| belongs(*pid))
+            .map(|pid| (pid, state(pid)))
+            .collect()
+    }
+
+    /// Those of them that are daemons in the background.
+    pub fn daemons(&self) -> Vec<i32> {
+        let processes = self.processes().into_iter().map(|(pid, _)| pid);
+        processes
+            .filter(|pid| words(*pid).iter().any(|word| word == "--in-background"))
+            .collect()
+    }
+}
+
+/// The command line of a process.
+fn words(pid: i32) -> Vec<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = line.split(|byte| *byte == 0);
+    words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        while unmount_path(&self.path("mnt"), true).is_ok() {}
+    }
+}

@@ -1,0 +1,533 @@
+//! Damaged arrays under a real mount: each is listed whole and read whole through the kernel, and what is
+//! damaged is told apart from what is not.
+//!
+//! `TILEDBFS_ARRAYS` names a directory of further arrays, each of which gives some mutants;
+//! `TILEDBFS_MUTANTS` sets how many an array of `tests/data` gives.
+
+use crate::common::daemon::Daemon;
+use crate::mutate::checking::{names, problems, uncommitted};
+use crate::mutate::places::{KEYS, Pipelines, Place, is_told};
+use crate::mutate::{Files, Kind, Mutation, Random, files, mutate};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tiledbfs::storage::MemoryStorage;
+
+const CACHE_MIB: u64 = 32;
+
+/// What a mount may take beyond its cache.
+const MEMORY_MIB: u64 = 256;
+
+/// Directories of the mutants of `tests/data` and of other arrays, whose keys differ.
+const GROUPS: [&str; 2] = ["own", "more"];
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Mutants in one directory, so that none is large.
+const BATCH: usize = 100;
+
+/// Mutants that one mount shows one after the other.
+const MOUNTED: usize = 600;
+
+/// Arrays of `TILEDBFS_ARRAYS` that are damaged, and how many bytes they may have.
+const MORE: usize = 80;
+const SMALL: usize = 200 << 10;
+
+/// What a file reads as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Read1 {
+    Directory,
+    Bytes(u64, [u8; 32]),
+    Error(i32),
+}
+
+/// By path within the array.
+type Content = BTreeMap<String, Read1>;
+
+struct Mutant {
+    array: usize,
+    mutation: Mutation,
+    place: String,
+    /// What was hit.
+    hit: Place,
+}
+
+struct Array {
+    name: String,
+    files: Files,
+    /// Where it lies intact.
+    place: String,
+    encrypted: bool,
+    /// The place of its key.
+    key: usize,
+    content: Content,
+    /// The fragments that the check leaves out.
+    uncommitted: Vec<String>,
+}
+
+/// A mount of `source` with its keys.
+fn mount(source: &Path) -> Daemon {
+    let keys = tempfile::tempdir().unwrap();
+    let key = |i: usize| {
+        let (group, file) = (GROUPS[i], keys.path().join(GROUPS[i]));
+        fs::write(&file, KEYS[i]).unwrap();
+        format!("--key-file={group}={}", file.display())
+    };
+    Daemon::new(source, &[format!("--cache-size={CACHE_MIB}M"), key(0), key(1)])
+}
+
+fn read_file(path: &Path) -> io::Result<(u64, [u8; 32])> {
+    let mut file = File::open(path)?;
+    let (mut digest, mut buffer, mut len) = (Sha256::new(), vec![0; 256 << 10], 0);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((len, digest.finalize().into())),
+            n => {
+                digest.update(&buffer[..n]);
+                len += n as u64;
+            }
+        }
+    }
+}
+
+/// Everything below `root`. Says which calls took too long, and what differs from what `stat` said.
+fn read_all(root: &Path, wrong: &mut Vec<String>) -> Content {
+    let mut content = Content::new();
+    let mut waiting = vec![(String::new(), root.to_path_buf())];
+    while let Some((name, path)) = waiting.pop() {
+        let start = Instant::now();
+        let read = (|| -> io::Result<Read1> {
+            let metadata = fs::symlink_metadata(&path)?;
+            if metadata.is_file() {
+                let (len, digest) = read_file(&path)?;
+                if len != metadata.len() {
+                    wrong.push(format!("{name}: {len} bytes where stat says {}", metadata.len()));
+                }
+                return Ok(Read1::Bytes(len, digest));
+            }
+            for entry in fs::read_dir(&path)? {
+                let entry = entry?;
+                let child = entry.file_name().to_string_lossy().into_owned();
+                // Views are made of all fragments: what damage does to them is asked in
+                // tests/oracle/damage.py.
+                let is_view = child == "data" && !name.ends_with("columns");
+                if child == ".tiledbfs" || is_view {
+                    continue;
+                }
+                let name = if name.is_empty() {
+                    child
+                } else {
+                    format!("{name}/{child}")
+                };
+                waiting.push((name, entry.path()));
+            }
+            Ok(Read1::Directory)
+        })();
+        if start.elapsed() > PATIENCE {
+            wrong.push(format!("{name}: {:?}", start.elapsed()));
+        }
+        let read = read.unwrap_or_else(|e| Read1::Error(e.raw_os_error().unwrap_or(0)));
+        content.insert(name, read);
+    }
+    content
+}
+
+/// The arrays and groups below `root`, groups whole.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_path_buf()];
+    while let Some(directory) = waiting.pop() {
+        let is = |name: &str| directory.join(name).exists();
+        let array = is("__schema") || is("__array_schema.tdb");
+        if array || is("__tiledb_group.tdb") || is("__group") {
+            found.push(directory.clone());
+        }
+        if !array {
+            let entries = directory.read_dir().into_iter().flatten().flatten();
+            waiting.extend(entries.map(|entry| entry.path()).filter(|path| path.is_dir()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Puts an array's files below `place`, hard links to `intact` where nothing is changed.
+fn write(array: &Array, intact: &Path, place: &Path, mutation: Option<&Mutation>) {
+    for (path, bytes) in &array.files {
+        let to = place.join(path);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        match mutation {
+            None => fs::write(to, bytes).unwrap(),
+            Some(mutation) if !mutation.files().any(|file| file == path) => {
+                fs::hard_link(intact.join(path), to).unwrap();
+            }
+            Some(mutation) => {
+                if let Some(bytes) = mutation.now(path, bytes) {
+                    fs::write(to, bytes).unwrap();
+                }
+            }
+        }
+    }
+    // Git keeps no empty directories, but an array whose schema is missing still has the directory.
+    if let Some(mutation) = mutation {
+        fs::create_dir_all(place.join(mutation.file.parent().unwrap())).unwrap();
+    }
+}
+
+/// Whether a damaged `file` may show in the virtual file at `path`: what lies elsewhere must be as it was.
+fn may_show(file: &Path, path: &str) -> bool {
+    let parts: Vec<String> = file
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
+    // Arrays in groups and labels: as for themselves, below wherever they are shown.
+    let at = parts.iter().position(|part| part.starts_with("__")).unwrap_or(0);
+    let parts = &parts[at..];
+    let ends = |names: &[&str]| names.iter().any(|name| path.ends_with(name));
+    let below = |name: &str| path.contains(&format!("{name}/")) || path.ends_with(name);
+    let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
+        return true;
+    };
+    let fragment = match first.as_str() {
+        "__fragments" => parts.get(1),
+        _ if last.as_str() == "__fragment_metadata.tdb" || parts.len() == 2 && last.ends_with(".tdb") => {
+            Some(first)
+        }
+        _ => None,
+    };
+    match (fragment, first.as_str()) {
+        (Some(fragment), _) => {
+            let own = path.contains(&format!("fragments/{fragment}"));
+            let field =
+                last == "__fragment_metadata.tdb" || path.ends_with(".json") || path.contains("/columns");
+            own && field || ends(&["fragments.json", "consolidated_metadata.json"])
+        }
+        (None, "__schema") if parts.get(1).is_some_and(|name| name == "__enumerations") => {
+            below("enumerations")
+        }
+        (None, "__meta") => ends(&["metadata.json"]),
+        (None, "__commits") => ends(&["commits.json", "fragments.json"]),
+        (None, "__fragment_meta") => ends(&["fragments.json", "consolidated_metadata.json"]),
+        _ => true,
+    }
+}
+
+/// Documents that tell of the state of others, damage included, and so may differ when something else is
+/// damaged. (Of an encrypted footer, the part that is in the clear shows without a key, and where the key
+/// does not fit.)
+fn reports(array: &Array, path: &str) -> bool {
+    let names = ["fragments.json", "consolidated_metadata.json", "commits.json"];
+    names.iter().any(|name| path.ends_with(name)) || array.encrypted && path.ends_with("footer.json")
+}
+
+/// The line of the log that tells why `path` cannot be read: its own, or that of a damaged file that shows
+/// there, since one cause takes one line.
+fn line_for<'a>(told: &'a HashMap<String, String>, place: &str, path: &str) -> Option<&'a String> {
+    let shows = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let file = value["file"].as_str().unwrap_or_default();
+        // A schema that is missing is missed by the array's directory.
+        file.ends_with(place)
+            || file
+                .split_once(&format!("{place}/"))
+                .is_some_and(|(_, file)| may_show(Path::new(file), path))
+    };
+    let own = told.get(&format!("{place}/{path}"));
+    own.or_else(|| told.values().find(|line| shows(line)))
+}
+
+/// What became of a mutant.
+fn judge(
+    array: &Array,
+    mutant: &Mutant,
+    content: &Content,
+    told: &HashMap<String, String>,
+    wrong: &mut Vec<String>,
+) -> &'static str {
+    let mutation = &mutant.mutation;
+    let (mut errors, mut changed, mut gone) = (0, 0, 0);
+    let must_tell = is_told(mutation, mutant.hit);
+    for (path, read) in content {
+        let intact = array.content.get(path);
+        if let Read1::Error(errno) = read {
+            errors += 1;
+            // EACCES says that it is encrypted and that there is no key: so it may be, or its bytes say so
+            // now.
+            if ![libc::EIO, libc::EACCES].contains(errno) {
+                wrong.push(format!("{path}: errno {errno}"));
+            }
+            match line_for(told, &mutant.place, path) {
+                None => wrong.push(format!("{path}: EIO, and no line tells why")),
+                Some(line) => {
+                    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                    // The tag of an encrypted chunk does not match, or the header of a tile has become that
+                    // of an encrypted one.
+                    let cause = line["cause"].as_str().unwrap_or_default();
+                    if *errno == libc::EACCES && !["tag", "encrypted"].iter().any(|word| cause.contains(word))
+                    {
+                        wrong.push(format!("{path}: EACCES for {line}"));
+                    }
+                    for key in ["file", "offset", "cause"] {
+                        if line[key].is_null() {
+                            wrong.push(format!("{path}: no {key} in {line}"));
+                        }
+                    }
+                }
+            }
+        }
+        if intact != Some(read) {
+            if !matches!(read, Read1::Error(_)) {
+                changed += 1;
+                if must_tell && !reports(array, path) {
+                    wrong.push(format!(
+                        "{path}: other bytes, though {:?} tells of it",
+                        mutant.hit
+                    ));
+                }
+            }
+            if !mutation.files().any(|file| may_show(file, path)) {
+                wrong.push(format!(
+                    "{path}: should be as it was, is {read:?} and not {intact:?}"
+                ));
+            }
+        }
+    }
+    for path in array.content.keys().filter(|path| !content.contains_key(*path)) {
+        gone += 1;
+        if must_tell && errors == 0 {
+            wrong.push(format!("{path}: gone without an error"));
+        }
+        if !mutation.files().any(|file| may_show(file, path)) {
+            wrong.push(format!("{path}: should be there"));
+        }
+    }
+    if env::var_os("TILEDBFS_TRACE").is_some() && changed + gone > 0 {
+        let differs = |(path, read): &(&String, &Read1)| {
+            !matches!(read, Read1::Error(_)) && array.content.get(*path) != Some(read)
+        };
+        let paths: Vec<&String> = content.iter().filter(differs).map(|(path, _)| path).collect();
+        let (kind, hit, file) = (mutation.kind, mutant.hit, mutation.file.display());
+        println!(
+            "{kind:?} {hit:?}: {} {file} {}: {errors} errors, {gone} gone, {paths:?}",
+            array.name, mutation.what
+        );
+    }
+    match (errors, changed, gone) {
+        (0, 0, 0) => "reads as before",
+        (0, _, _) => "reads as it now stands",
+        (_, 0, 0) => "errors, all else as before",
+        _ => "errors, and more reads as it now stands",
+    }
+}
+
+/// Whether only fragments changed that are not committed, before or by now, so that they belong to no array.
+fn is_left_out(place: &Path, array: &Array, mutation: &Mutation) -> bool {
+    let now = uncommitted(place, array.key);
+    let all = || array.uncommitted.iter().chain(&now);
+    mutation
+        .files()
+        .any(|file| all().any(|directory| file.starts_with(directory)))
+}
+
+/// Whether `tiledbfs check` finds the damage and names the file, or one that an error of the mount named.
+fn find(array: &Array, mutant: &Mutant, source: &Path, told: &HashMap<String, String>) -> &'static str {
+    let found = problems(&source.join(&mutant.place), array.key);
+    let mutation = &mutant.mutation;
+    let is_told = |line: &String| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let file = line["file"].as_str().unwrap_or_default();
+        let file = file.strip_prefix(&format!("{}/", mutant.place));
+        file.is_some_and(|file| found.iter().any(|problem| problem.path == file))
+    };
+    let missing = mutation.bytes.is_none();
+    if mutation.files().any(|file| names(&found, file, missing)) || told.values().any(is_told) {
+        "named"
+    } else if !found.is_empty() {
+        "found elsewhere"
+    } else {
+        "not found"
+    }
+}
+
+/// The lines of the log of errors, by path.
+fn told(mount: &Daemon, place: &str, into: &mut HashMap<String, String>) {
+    let text = fs::read_to_string(mount.path(".tiledbfs/errors.jsonl")).unwrap();
+    let wanted = format!("\"{place}/");
+    for line in text.lines().filter(|line| line.contains(&wanted)) {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        into.insert(value["path"].as_str().unwrap().to_owned(), line.to_owned());
+    }
+}
+
+#[test]
+fn damage_stays_where_it_is() {
+    let mut roots = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"));
+    let own = roots.len();
+    if let Some(more) = env::var_os("TILEDBFS_ARRAYS").filter(|more| !more.is_empty()) {
+        // Some of them, small ones: the time that this takes is not to depend on how many there are.
+        let more = sources(Path::new(&more));
+        let step = more.len().div_ceil(MORE).max(1);
+        roots.extend(more.into_iter().step_by(step));
+    }
+    let most = env::var("TILEDBFS_MUTANTS").map_or(1600usize.div_ceil(own), |text| text.parse().unwrap());
+    let source = tempfile::tempdir().unwrap();
+    let mut arrays = Vec::new();
+    for (i, root) in roots.into_iter().enumerate() {
+        let files = files(&MemoryStorage::copy_of(&root).unwrap());
+        if i >= own && files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > SMALL {
+            continue;
+        }
+        arrays.push(Array {
+            name: root.file_name().unwrap().to_string_lossy().into_owned(),
+            files,
+            place: String::new(),
+            encrypted: false,
+            key: usize::from(i >= own),
+            content: Content::new(),
+            uncommitted: Vec::new(),
+        });
+    }
+    let mut mutants = Vec::new();
+    for (i, array) in arrays.iter_mut().enumerate() {
+        array.place = format!("{}/intact/{i}", GROUPS[array.key]);
+        let intact = source.path().join(&array.place);
+        write(array, &intact, &intact, None);
+        let pipelines = Pipelines::of(&array.files);
+        array.encrypted = pipelines.encrypted;
+        let wanted = if i < own { most } else { 10 };
+        let mut random = Random(i as u64);
+        let mut n = 0;
+        // A group may have nothing but empty files.
+        for _ in 0..2 * wanted {
+            if n == wanted {
+                break;
+            }
+            let Some(mutation) = mutate(&array.files, &mut random) else {
+                continue;
+            };
+            let place = format!(
+                "{}/{:03}/{}",
+                GROUPS[usize::from(i >= own)],
+                mutants.len() / BATCH,
+                mutants.len()
+            );
+            write(array, &intact, &source.path().join(&place), Some(&mutation));
+            let before = array.files.iter().find(|(path, _)| *path == mutation.file);
+            let before: &[u8] = before.map_or(&[], |(_, bytes)| bytes);
+            let hit = crate::mutate::places::place(&mutation, before, &pipelines);
+            mutants.push(Mutant {
+                array: i,
+                mutation,
+                hit,
+                place,
+            });
+            n += 1;
+        }
+    }
+    let mount = mount(source.path());
+    for (i, array) in arrays.iter_mut().enumerate() {
+        let mut wrong = Vec::new();
+        array.uncommitted = uncommitted(&source.path().join(&array.place), array.key);
+        let problems = problems(&source.path().join(&array.place), array.key);
+        assert!(i >= own || problems.is_empty(), "{}: {problems:?}", array.name);
+        array.content = read_all(&mount.path(&array.place), &mut wrong);
+        assert!(wrong.is_empty(), "{}: {wrong:?}", array.name);
+        let failed = array
+            .content
+            .iter()
+            .find(|(_, read)| matches!(read, Read1::Error(_)));
+        assert!(failed.is_none() || i >= own, "{}: {failed:?}", array.name);
+    }
+    drop(mount);
+    let start = Instant::now();
+    let mut report = Report::default();
+    // What the kernel remembers of one mount is not to add up over all.
+    for some in mutants.chunks(MOUNTED) {
+        look_at(some, &arrays, source.path(), &mut report);
+    }
+    println!(
+        "{} mutants of {} arrays in {:?}:",
+        mutants.len(),
+        arrays.len(),
+        start.elapsed()
+    );
+    for ((kind, hit, outcome, found), count) in &report.outcomes {
+        let (kind, hit) = (format!("{kind:?}"), format!("{hit:?}"));
+        println!("{count:6} {kind:9} {hit:12} {outcome:42} by the check: {found}");
+    }
+    let (peak, wrong) = (report.peak, &report.wrong);
+    println!("peak memory: {peak} MiB, cache {CACHE_MIB} MiB");
+    let shown: Vec<&String> = wrong.iter().take(60).collect();
+    assert!(
+        wrong.is_empty(),
+        "{} of {} mutants: {shown:#?}",
+        wrong.len(),
+        mutants.len()
+    );
+    assert!(peak < CACHE_MIB + MEMORY_MIB, "{peak} MiB");
+}
+
+/// What came of all mutants.
+#[derive(Default)]
+struct Report {
+    outcomes: BTreeMap<(Kind, Place, &'static str, &'static str), u64>,
+    wrong: Vec<String>,
+    /// Memory of a daemon at most, in MiB.
+    peak: u64,
+}
+
+/// Reads some mutants through a mount of their own, three at a time.
+fn look_at(mutants: &[Mutant], arrays: &[Array], source: &Path, report: &mut Report) {
+    let mount = mount(source);
+    let next = AtomicUsize::new(0);
+    let (outcomes, all_wrong) = (Mutex::new(&mut report.outcomes), Mutex::new(&mut report.wrong));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let array = &arrays[mutant.array];
+                    let mut wrong = Vec::new();
+                    let content = read_all(&mount.path(&mutant.place), &mut wrong);
+                    let mut lines = HashMap::new();
+                    if content.values().any(|read| matches!(read, Read1::Error(_))) {
+                        told(&mount, &mutant.place, &mut lines);
+                    }
+                    let outcome = judge(array, mutant, &content, &lines, &mut wrong);
+                    let found = find(array, mutant, source, &lines);
+                    // What cannot be read when it is intact is not checked either.
+                    let is_read = !matches!(array.content.get("schema.json"), Some(Read1::Error(_)));
+                    if outcome.starts_with("errors")
+                        && found != "named"
+                        && is_read
+                        && !is_left_out(&source.join(&mutant.place), array, &mutant.mutation)
+                    {
+                        wrong.push(format!("{outcome}, but by the check it is {found}"));
+                    }
+                    let key = (mutant.mutation.kind, mutant.hit, outcome, found);
+                    *outcomes.lock().unwrap().entry(key).or_default() += 1;
+                    if let Some(first) = wrong.first() {
+                        let Mutation { file, what, .. } = &mutant.mutation;
+                        all_wrong.lock().unwrap().push(format!(
+                            "{} {}: {} {what}: {first} (of {})",
+                            mutant.place,
+                            array.name,
+                            file.display(),
+                            wrong.len()
+                        ));
+                    }
+                }
+            });
+        }
+    });
+    // Nothing has changed what is intact beside them.
+    let array = &arrays[0];
+    let intact = read_all(&mount.path(&array.place), &mut Vec::new());
+    assert!(array.content == intact, "{} has changed", array.name);
+    report.peak = report.peak.max(mount.memory("VmHWM:") >> 20);
+}

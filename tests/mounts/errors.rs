@@ -1,0 +1,125 @@
+//! What fails, how, and that nothing else does.
+
+use crate::common::{BrokenFile, Fault, TestMount, dir, errno, file};
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::sync::Arc;
+use tiledbfs::error::{Error, ErrorKind, Result};
+use tiledbfs::tree::{Directory, Freshness, Listing, Node};
+
+fn broken(len: Option<Fault>, open: Option<Fault>, read: Option<Fault>) -> Node {
+    Node::File(Arc::new(BrokenFile { len, open, read }))
+}
+
+fn error(kind: ErrorKind) -> Option<Fault> {
+    Some(Fault::Error(kind))
+}
+
+#[test]
+fn an_error_stays_with_its_file_and_is_told() {
+    let mount = TestMount::new(dir([
+        (
+            "len",
+            broken(error(ErrorKind::Corrupt), error(ErrorKind::Corrupt), None),
+        ),
+        ("open", broken(None, error(ErrorKind::NotFound), None)),
+        ("locked", broken(None, error(ErrorKind::KeyRequired), None)),
+        ("read", broken(None, None, error(ErrorKind::ChecksumMismatch))),
+        ("short", broken(None, None, Some(Fault::Short))),
+        ("io", broken(None, None, error(ErrorKind::Io(libc::ESTALE)))),
+        ("good", file(*b"fine")),
+    ]));
+    let metadata = fs::metadata(mount.path("len")).unwrap();
+    assert_eq!((metadata.len(), metadata.permissions().mode()), (0, 0o100444));
+    for (name, wanted) in [
+        ("len", libc::EIO),
+        ("open", libc::EIO),
+        ("locked", libc::EACCES),
+        ("read", libc::EIO),
+        ("short", libc::EIO),
+    ] {
+        assert_eq!(errno(fs::read(mount.path(name))), wanted, "{name}");
+    }
+    // The page cache makes EIO of all errors; without it they come through.
+    let direct = OpenOptions::new();
+    let direct = std::os::unix::fs::OpenOptionsExt::custom_flags(&mut direct.clone(), libc::O_DIRECT)
+        .read(true)
+        .open(mount.path("io"))
+        .unwrap();
+    assert_eq!(errno(direct.read_at(&mut [0; 4096], 0)), libc::ESTALE);
+    assert_eq!(fs::read(mount.path("good")).unwrap(), b"fine");
+
+    let lines = mount.error_lines();
+    for (path, cause) in [
+        ("len", "broken len"),
+        ("len", "broken open"),
+        ("open", "broken open"),
+        ("locked", "broken open"),
+        ("read", "broken read"),
+        ("short", "bytes instead of"),
+        ("io", "broken read"),
+    ] {
+        let found = lines
+            .iter()
+            .any(|line| line.contains(&format!("\"path\":\"{path}\"")) && line.contains(cause));
+        assert!(found, "{path}: {cause} not in {lines:#?}");
+    }
+    assert!(!lines.iter().any(|line| line.contains("good")));
+    assert!(mount.stats.errors.get() >= 7);
+}
+
+#[test]
+fn the_same_error_is_not_told_again_and_again() {
+    let mount = TestMount::new(dir([(
+        "len",
+        broken(error(ErrorKind::Corrupt), error(ErrorKind::Corrupt), None),
+    )]));
+    for _ in 0..100 {
+        fs::metadata(mount.path("len")).unwrap();
+    }
+    assert!(mount.stats.errors.get() >= 100);
+    assert!(mount.error_lines().len() < 10);
+}
+
+/// A directory whose methods fail.
+struct BrokenDir;
+
+impl Directory for BrokenDir {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        match name.to_str() {
+            Some("panic") => panic!("broken lookup"),
+            Some("gone") => Err(Error::not_found("gone")),
+            Some("denied") => Err(Error::new(ErrorKind::WrongKey, "wrong key")),
+            Some("corrupt") => Err(Error::corrupt("bad")),
+            _ => Ok(None),
+        }
+    }
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        Err(Error::corrupt("bad listing"))
+    }
+    fn mtime(&self) -> u64 {
+        0
+    }
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
+}
+
+#[test]
+fn errors_of_directories() {
+    let mount = TestMount::new(dir([("d", Node::Directory(Arc::new(BrokenDir)))]));
+    for (name, wanted) in [
+        ("panic", libc::EIO),
+        ("gone", libc::ENOENT),
+        ("denied", libc::EACCES),
+        ("corrupt", libc::EIO),
+        ("other", libc::ENOENT),
+    ] {
+        assert_eq!(errno(fs::metadata(mount.path("d").join(name))), wanted, "{name}");
+    }
+    let listed = fs::read_dir(mount.path("d")).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    assert_eq!(errno(listed), libc::EIO);
+    assert_eq!(mount.error_lines().len(), 4, "{:#?}", mount.error_lines());
+}

@@ -1,0 +1,16 @@
+//! What a mount does, asked through the kernel; most of it wants root.
+
+mod allow_other;
+mod cache;
+#[path = "../common/mod.rs"]
+mod common;
+mod errors;
+mod guards;
+mod model;
+mod mount;
+mod names;
+mod operations;
+mod permissions;
+mod read;
+mod source_changes;
+mod source_faults;

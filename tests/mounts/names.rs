@@ -1,0 +1,758 @@
+//! Names that make trouble: of fields, of members of groups, and groups within themselves.
+
+use crate::common::counted::{Counted, Counts};
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::{DirEntryExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tempfile::TempDir;
+use tiledbfs::filter::generic::read_generic_tile;
+use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount};
+use tiledbfs::storage::{MemoryBlob, MemoryStorage};
+use tiledbfs::tree::walk::{Limits, Report, walk};
+use tiledbfs::tree::{Node, Options, Tree};
+
+/// A generic tile without filters, of one chunk.
+fn generic_tile(body: &[u8]) -> Vec<u8> {
+    let mut tile = 22_u32.to_le_bytes().to_vec();
+    tile.extend((8 + 12 + body.len() as u64).to_le_bytes());
+    tile.extend((body.len() as u64).to_le_bytes());
+    tile.push(4);
+    tile.extend(1_u64.to_le_bytes());
+    tile.push(0);
+    tile.extend(8_u32.to_le_bytes());
+    tile.extend([65536_u32, 0].map(u32::to_le_bytes).concat());
+    tile.extend(1_u64.to_le_bytes());
+    let length = body.len() as u32;
+    tile.extend([length, length, 0].map(u32::to_le_bytes).concat());
+    tile.extend(body);
+    tile
+}
+
+fn length_prefixed(text: &[u8]) -> Vec<u8> {
+    [&(text.len() as u32).to_le_bytes(), text].concat()
+}
+
+fn sample(name: &str) -> MemoryStorage {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/sample")
+        .join(name);
+    MemoryStorage::copy_of(&path).unwrap()
+}
+
+/// The sample array with other names of attributes.
+fn renamed(names: &[(&str, &[u8])]) -> MemoryStorage {
+    let mut storage = sample("weather");
+    let is_schema = |path: &Path| path.parent() == Some(Path::new("__schema"));
+    let (path, bytes) = storage.files().find(|(path, _)| is_schema(path)).unwrap();
+    let blob = MemoryBlob::new(bytes.clone(), "schema");
+    let (_, mut body) = read_generic_tile(&blob, 0, None).unwrap();
+    for (old, new) in names {
+        let old = length_prefixed(old.as_bytes());
+        let at = body.windows(old.len()).position(|window| window == old).unwrap();
+        body.splice(at..at + old.len(), length_prefixed(new));
+    }
+    storage.insert(&path, generic_tile(&body));
+    storage
+}
+
+fn tree(storage: MemoryStorage) -> Node {
+    let options = Options {
+        cache_size: 1 << 20,
+        keys: Vec::new(),
+        follow_symlinks: false,
+        ..Options::default()
+    };
+    Tree::over(Arc::new(storage), &options, Arc::default())
+        .unwrap()
+        .root
+}
+
+/// The same, with the number of times that the source is asked for anything.
+fn counted_tree(inner: MemoryStorage) -> (Node, Arc<Counts>) {
+    let options = Options {
+        cache_size: 1 << 20,
+        keys: Vec::new(),
+        follow_symlinks: false,
+        ..Options::default()
+    };
+    let counts: Arc<Counts> = Arc::default();
+    let storage = Arc::new(Counted {
+        inner,
+        counts: counts.clone(),
+    });
+    let tree = Tree::over(storage, &options, Arc::default()).unwrap();
+    (tree.root, counts)
+}
+
+fn list(root: &Node, path: &str) -> Vec<String> {
+    let Some(Node::Directory(directory)) = root.find(path).unwrap() else {
+        panic!("no directory {path}");
+    };
+    let listing = directory.list().unwrap();
+    let name = |i| listing.get(i).unwrap().0.into_owned().into_string().unwrap();
+    (0..listing.len()).map(name).collect()
+}
+
+/// Everything below a node, without a contradiction.
+fn look(root: &Node) -> Report {
+    let report = walk(root, &Limits::default());
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    report
+}
+
+const FRAGMENT: &str = "fragments/__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22";
+
+#[test]
+fn attributes_of_any_name_have_a_directory_of_their_own() {
+    let intact = tree(sample("weather"));
+    let bytes = |root: &Node, name: &str| {
+        let path = format!("{FRAGMENT}/columns/{name}/data.bin");
+        root.find(&path)
+            .unwrap()
+            .unwrap_or_else(|| panic!("no {path}"))
+            .read_all()
+            .unwrap()
+    };
+    let long = [b'x'; 300];
+    let cases: [(&[u8], &str); 7] = [
+        (b"..", "%2E."),
+        (b".", "%2E"),
+        (b"a/b", "a%2Fb"),
+        (b"", "__attr"),
+        (b"\xff\xfe", "%FF%FE"),
+        (b"nul\0here", "nul%00here"),
+        (b"a%2Fb", "a%252Fb"),
+    ];
+    for (name, shown) in cases {
+        let root = tree(renamed(&[("measured", name)]));
+        assert!(
+            list(&root, &format!("{FRAGMENT}/columns")).contains(&shown.to_owned()),
+            "{shown}"
+        );
+        assert!(bytes(&root, shown) == bytes(&intact, "measured"));
+        look(&root);
+    }
+    let root = tree(renamed(&[("measured", &long)]));
+    let columns = list(&root, &format!("{FRAGMENT}/columns"));
+    let shown = columns.iter().find(|name| name.starts_with("xxx")).unwrap();
+    assert_eq!(shown.len(), 255);
+    assert!(bytes(&root, shown) == bytes(&intact, "measured"));
+    look(&root);
+}
+
+#[test]
+fn names_that_differ_only_until_they_are_encoded() {
+    // The anonymous attribute and one that is called like it; the second is shown under a name of its own.
+    let intact = tree(sample("weather"));
+    let root = tree(renamed(&[("measured", b""), ("rain", b"__attr")]));
+    let columns = list(&root, &format!("{FRAGMENT}/columns"));
+    let of_both: Vec<_> = columns.iter().filter(|name| name.starts_with("__attr")).collect();
+    assert_eq!(of_both.len(), 2, "{columns:?}");
+    for (old, shown) in ["rain", "measured"].iter().zip(of_both) {
+        let read = |root: &Node, name: &str| {
+            let path = format!("{FRAGMENT}/columns/{name}/data.bin");
+            root.find(&path).unwrap().unwrap().read_all().unwrap()
+        };
+        assert!(read(&root, shown) == read(&intact, old));
+    }
+    look(&root);
+}
+
+/// A member of a group: its type, whether its URI is relative, URI, name.
+type Member<'a> = (u8, bool, &'a [u8], Option<&'a [u8]>);
+
+/// The details of a group.
+fn details(members: &[Member]) -> Vec<u8> {
+    let mut body = 2_u32.to_le_bytes().to_vec();
+    body.extend((members.len() as u64).to_le_bytes());
+    for (object, relative, uri, name) in members {
+        body.extend(2_u32.to_le_bytes());
+        body.extend([*object, u8::from(*relative)]);
+        body.extend((uri.len() as u64).to_le_bytes());
+        body.extend(*uri);
+        body.push(u8::from(name.is_some()));
+        if let Some(name) = name {
+            body.extend((name.len() as u64).to_le_bytes());
+            body.extend(*name);
+        }
+        body.push(0);
+    }
+    generic_tile(&body)
+}
+
+fn put_group(storage: &mut MemoryStorage, at: &str, members: &[(u8, bool, &str, Option<&str>)]) {
+    let file = Path::new(at).join("__group/__1_1_00000000000000000000000000000000_2");
+    let members: Vec<_> = members
+        .iter()
+        .map(|(object, relative, uri, name)| (*object, *relative, uri.as_bytes(), name.map(str::as_bytes)))
+        .collect();
+    storage.insert(&file, details(&members));
+    storage.insert(&Path::new(at).join("__tiledb_group.tdb"), *b"");
+}
+
+fn put_array(storage: &mut MemoryStorage, at: &str) {
+    for (path, bytes) in sample("weather").files() {
+        storage.insert(&Path::new(at).join(path), bytes.clone());
+    }
+}
+
+#[test]
+fn members_of_one_name_and_of_reserved_ones() {
+    let mut storage = MemoryStorage::new();
+    for name in ["a", "b", "metadata.json"] {
+        put_array(&mut storage, name);
+    }
+    // Members without names are known by their URIs, and shown by the last part of these.
+    put_array(&mut storage, "c/a");
+    let members = [
+        (2, true, "a", None),
+        (2, true, "c/a", None),
+        (2, true, "metadata.json", None),
+        (2, true, "b", Some("../up")),
+        (2, true, "../../etc", Some("out")),
+        (2, false, "file:///etc", Some("elsewhere")),
+        (2, false, "s3://bucket/x", Some("remote")),
+    ];
+    put_group(&mut storage, "", &members);
+    let root = tree(storage);
+    let names = list(&root, "");
+    assert_eq!(names[..4], [".tiledbfs", "group.json", "metadata.json", "a"]);
+    assert!(
+        names[4].starts_with("a~") && names[5].starts_with("metadata.json~"),
+        "{names:?}"
+    );
+    assert_eq!(names[6..], ["%2E.%2Fup"]);
+    look(&root);
+}
+
+#[test]
+fn members_that_were_never_registered() {
+    let mut storage = MemoryStorage::new();
+    let group = |storage: &mut MemoryStorage, at: &str| {
+        storage.insert(&Path::new(at).join("__tiledb_group.tdb"), *b"");
+    };
+    // With an empty directory of details, and without one, all that is in it.
+    for at in ["empty", "old"] {
+        group(&mut storage, at);
+        put_array(&mut storage, &format!("{at}/a"));
+        group(&mut storage, &format!("{at}/sub"));
+        storage.insert_directory(&Path::new(at).join("plain/deeper"));
+    }
+    storage.insert_directory(Path::new("empty/__group"));
+    // Where there are details they tell the members, but for groups that never had any: these may hold
+    // members.
+    put_array(&mut storage, "registered/data");
+    put_array(&mut storage, "registered/removed");
+    put_array(&mut storage, "registered/inner/headers");
+    group(&mut storage, "registered/inner");
+    put_group(&mut storage, "registered/gone", &[(2, true, "../data", None)]);
+    let members = [
+        (2, true, "inner/headers", Some("headers")),
+        (2, true, "data", None),
+    ];
+    put_group(&mut storage, "registered", &members);
+    let root = tree(storage);
+    for at in ["empty", "old"] {
+        assert_eq!(list(&root, at)[2..], ["a", "sub"], "{at}");
+    }
+    assert_eq!(list(&root, "registered")[2..], ["headers", "data", "inner"]);
+    assert_eq!(list(&root, "registered/inner")[2..], ["headers"]);
+    look(&root);
+}
+
+#[test]
+fn a_lookup_in_a_group_touches_its_member_alone() {
+    let group = |registered: bool, members: usize| {
+        let mut storage = MemoryStorage::new();
+        let names: Vec<String> = (0..members).map(|i| format!("array {i}")).collect();
+        for name in &names {
+            storage.insert(&Path::new(name).join("__schema/__1_1_x"), *b"");
+        }
+        if registered {
+            let members: Vec<_> = names.iter().map(|name| (2, true, &**name, None)).collect();
+            put_group(&mut storage, "", &members);
+        } else {
+            storage.insert(Path::new("__tiledb_group.tdb"), *b"");
+        }
+        let (root, counts) = counted_tree(storage);
+        let Node::Directory(directory) = root else {
+            panic!("a group is a directory");
+        };
+        assert!(directory.lookup("array 0".as_ref()).unwrap().is_some());
+        counts.take();
+        for name in &names {
+            assert!(directory.lookup(name.as_ref()).unwrap().is_some(), "{name}");
+        }
+        let of_lookups = counts.take();
+        assert_eq!(directory.list().unwrap().len(), members as u64 + 3);
+        (of_lookups, counts.take())
+    };
+    for registered in [true, false] {
+        let (few, many) = (group(registered, 10), group(registered, 400));
+        // And a few times, as time goes by, the group itself is looked at.
+        assert!(many.0 <= few.0 * 40 + 100, "{many:?} where ten take {few:?}");
+        assert!(many.1 <= few.1 * 40, "{many:?} where ten take {few:?}");
+        assert!(few.0 <= 10 * 8 + 10, "{few:?}");
+    }
+}
+
+#[test]
+fn what_was_measured_is_measured_once() {
+    let mut storage = MemoryStorage::new();
+    put_array(&mut storage, "array");
+    put_group(&mut storage, "group", &[(2, true, "../array", Some("member"))]);
+    let (root, counts) = counted_tree(storage);
+    // As `ls -lR` does, which comes upon new nodes each time. Those that were met last are held, as a mount
+    // does.
+    let mut held = Vec::new();
+    let mut stat_all = || {
+        let mut waiting = vec![(String::new(), root.clone())];
+        let (mut files, mut bytes) = (0, 0);
+        let mut met = Vec::new();
+        while let Some((path, node)) = waiting.pop() {
+            met.push(node.clone());
+            match node {
+                Node::Directory(directory) => {
+                    let listing = directory.list().unwrap();
+                    let names = (0..listing.len()).map(|i| listing.get(i).unwrap().0.into_owned());
+                    let names = names.filter(|name| *name != *".tiledbfs");
+                    waiting.extend(names.map(|name| {
+                        let node = directory.lookup(&name).unwrap().unwrap();
+                        (format!("{path}/{}", name.display()), node)
+                    }));
+                }
+                Node::File(file) => {
+                    files += 1;
+                    bytes += file.len().unwrap_or_else(|e| panic!("{path}: {e}"));
+                }
+                Node::Link(_) => panic!("{path} is listed"),
+            }
+        }
+        held = met;
+        (files, bytes, held.len())
+    };
+    let first = stat_all();
+    assert!(first.0 > 100, "{first:?}");
+    assert!(counts.opened.swap(0, Ordering::Relaxed) > 0);
+    assert_eq!(stat_all(), first);
+    assert_eq!(counts.opened.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn groups_that_contain_themselves_end() {
+    let mut storage = MemoryStorage::new();
+    put_array(&mut storage, "g/h/a");
+    put_group(
+        &mut storage,
+        "",
+        &[(1, true, "g", None), (1, true, ".", Some("self"))],
+    );
+    put_group(
+        &mut storage,
+        "g",
+        &[(1, true, "h", None), (1, false, "/", Some("top"))],
+    );
+    put_group(
+        &mut storage,
+        "g/h",
+        &[(2, true, "a", None), (1, true, "..", Some("up"))],
+    );
+    let root = tree(storage);
+    assert_eq!(list(&root, "")[3..], ["g"]);
+    assert_eq!(list(&root, "g")[2..], ["h"]);
+    assert_eq!(list(&root, "g/h")[2..], ["a"]);
+    look(&root);
+}
+
+#[test]
+fn ways_through_groups_do_not_multiply_for_ever() {
+    // Each of fourteen groups has the next one twice, and one beside it twice, which has others: 4^14 ways to
+    // the last ones.
+    let mut storage = MemoryStorage::new();
+    let mut inside = String::new();
+    for i in 0..14 {
+        let next = format!("g{}", i + 1);
+        let beside = format!("/b{}", i + 1);
+        let members = [
+            (1, true, next.as_str(), Some("x")),
+            (1, true, next.as_str(), Some("y")),
+            (1, false, beside.as_str(), Some("z")),
+            (1, false, beside.as_str(), Some("w")),
+        ];
+        put_group(&mut storage, &inside, &members);
+        put_group(&mut storage, &format!("b{i}"), &members[2..]);
+        inside = format!("{inside}/{next}").trim_start_matches('/').to_owned();
+    }
+    let limits = Limits {
+        nodes: 2_000_000,
+        ..Limits::default()
+    };
+    let report = walk(&tree(storage), &limits);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    assert!(
+        (1000..100_000).contains(&report.visits.len()),
+        "{}",
+        report.visits.len()
+    );
+    println!("{} files and directories", report.visits.len());
+}
+
+#[test]
+fn the_sample_is_as_it_should_be() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample");
+    assert!(fs::metadata(&path).unwrap().is_dir());
+    let report = look(&tree(sample("")));
+    assert!(report.visits.iter().all(|visit| visit.outcome.is_ok()));
+}
+
+/// A source on disk, mounted. `fill` makes the source.
+struct Place {
+    // Unmounted before its directory is removed: fields are dropped in order.
+    _mounted: Mounted,
+    mnt: TempDir,
+    _source: TempDir,
+}
+
+impl Place {
+    fn new(follow_symlinks: bool, fill: impl FnOnce(&Path)) -> Self {
+        let (source, mnt) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let inside = source.path().canonicalize().unwrap().join("in");
+        fs::create_dir(&inside).unwrap();
+        fill(&inside);
+        let options = Options {
+            cache_size: 1 << 20,
+            keys: Vec::new(),
+            follow_symlinks,
+            ..Options::default()
+        };
+        let tree = Tree::open(&inside, &options).unwrap();
+        Place {
+            _mounted: mount(FileSystem::new(tree), mnt.path(), &MountOptions::default()).unwrap(),
+            mnt,
+            _source: source,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.mnt.path().join(name)
+    }
+
+    /// The names in a directory, in order.
+    fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    /// Every listed name can be looked up, is of the kind that the listing says, is there once, opens, and
+    /// reads as long as it should be. Returns how many there are.
+    fn look(&self) -> usize {
+        let mut count = 0;
+        let mut waiting = vec![self.mnt.path().to_path_buf()];
+        while let Some(folder) = waiting.pop() {
+            let mut names = HashSet::new();
+            for entry in fs::read_dir(&folder).unwrap() {
+                let entry = entry.unwrap();
+                let path = entry.path();
+                assert!(
+                    names.insert(entry.file_name()),
+                    "{} is there twice",
+                    path.display()
+                );
+                let metadata = fs::symlink_metadata(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+                assert_eq!(metadata.file_type(), entry.file_type().unwrap(), "{path:?}");
+                assert_eq!(metadata.ino(), entry.ino(), "{path:?}");
+                if metadata.is_dir() {
+                    waiting.push(path);
+                } else {
+                    let bytes = fs::read(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+                    assert!(bytes.len() as u64 == metadata.len() || path.starts_with(self.path(".tiledbfs")));
+                }
+                count += 1;
+                assert!(count < 50_000, "there is no end");
+            }
+        }
+        count
+    }
+
+    /// How many names `find` finds, which must end.
+    fn find(&self) -> usize {
+        let mut command = Command::new("timeout");
+        command.args(["20", "find"]).arg(self.mnt.path());
+        let output = command.args(["-mindepth", "1", "-printf", "."]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout.len()
+    }
+}
+
+/// Writes the files of a storage in memory to disk.
+fn write(storage: &MemoryStorage, to: &Path) {
+    for (path, bytes) in storage.files() {
+        let path = to.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, &**bytes).unwrap();
+    }
+}
+
+fn empty_group(at: &Path) {
+    fs::create_dir_all(at).unwrap();
+    fs::write(at.join("__tiledb_group.tdb"), b"").unwrap();
+}
+
+fn group_of(at: &Path, members: &[Member]) {
+    empty_group(at);
+    fs::create_dir_all(at.join("__group")).unwrap();
+    fs::write(
+        at.join("__group/__1_1_00000000000000000000000000000000_2"),
+        details(members),
+    )
+    .unwrap();
+}
+
+#[test]
+fn attributes_of_any_name_through_a_mount() {
+    let intact = tree(sample("weather"));
+    let content = |name: &str| {
+        let path = format!("{FRAGMENT}/columns/{name}/data.bin");
+        intact.find(&path).unwrap().unwrap().read_all().unwrap()
+    };
+    let (mut one, mut other) = (vec![b'x'; 300], vec![b'x'; 300]);
+    (one[299], other[299]) = (b'1', b'2');
+    /// Two names, and how they are shown.
+    type Pair<'a> = (&'a [u8], &'a [u8], Option<[&'a str; 2]>);
+    let pairs: [Pair; 9] = [
+        (b"..", b".", Some(["%2E.", "%2E"])),
+        (b"a/b", b"a%2Fb", Some(["a%2Fb", "a%252Fb"])),
+        (b"", b"__attr", None),
+        (b"\xff\xfe", b"%FF%FE", Some(["%FF%FE", "%25FF%25FE"])),
+        (b"x", b"X", Some(["x", "X"])),
+        (
+            b"nul\0here",
+            b"line\nfeed\x1b[31m\x07\t",
+            Some(["nul%00here", "line\nfeed\x1b[31m\x07\t"]),
+        ),
+        (&one, &other, None),
+        (&[0xFF; 300], &[0xFE; 300], None),
+        (
+            "\u{202e}\u{e9}".as_bytes(),
+            "\u{202e}e\u{301}".as_bytes(),
+            Some(["\u{202e}\u{e9}", "\u{202e}e\u{301}"]),
+        ),
+    ];
+    for (first, second, shown) in pairs {
+        let storage = renamed(&[("temperature", first), ("measured", second)]);
+        let place = Place::new(false, |source| write(&storage, source));
+        let columns = place.names(&format!("{FRAGMENT}/columns"));
+        assert_eq!(columns.len(), 6, "{columns:?}");
+        assert_eq!(columns.iter().collect::<HashSet<_>>().len(), 6);
+        assert!(columns.iter().all(|name| name.len() <= 255));
+        // In the order of the schema.
+        assert!(
+            shown.is_none_or(|shown| columns[0] == shown[0] && columns[3] == shown[1]),
+            "{columns:?}"
+        );
+        for (index, old) in [(0, "temperature"), (3, "measured")] {
+            let path = place.path(&format!("{FRAGMENT}/columns/{}/data.bin", columns[index]));
+            assert!(fs::read(path).unwrap() == content(old), "{columns:?}");
+        }
+        place.look();
+    }
+}
+
+#[test]
+fn members_of_any_name_through_a_mount() {
+    let long = [b'm'; 300];
+    let place = Place::new(false, |source| {
+        for name in ["a", "b", "a%20b", "sub/c"] {
+            write(&sample("weather"), &source.join(name));
+        }
+        let absolute = |name: &str| format!("{}/{name}", source.to_str().unwrap()).into_bytes();
+        let uri = |name: &str| [b"file://", &absolute(name)[..]].concat();
+        let (path_of_a, uri_of_b, uri_of_encoded) = (absolute("a"), uri("b"), uri("a%20b"));
+        let (above, itself) = (uri("../../etc"), uri(""));
+        group_of(
+            source,
+            &[
+                (2, true, b"a", Some(b"twice")),
+                // Members are known by their names: the later one counts.
+                (2, true, b"b", Some(b"twice")),
+                (2, true, b"a", Some(b"group.json")),
+                (2, true, b"b", Some(b"metadata.json")),
+                (2, true, b"a", Some(b".tiledbfs")),
+                (2, true, b"a", Some(b"..")),
+                (2, true, b"a", Some(b".")),
+                (2, true, b"a", Some(b"x/y")),
+                (2, true, b"a", Some(b"new\nline")),
+                (2, true, b"a", Some(b"nul\0")),
+                (2, true, b"a", Some(b"\xff")),
+                (2, true, b"a", Some(&long)),
+                (2, true, b"a", Some(b"")),
+                (2, true, b"./sub/../sub//c/", None),
+                (2, false, &path_of_a, Some(b"absolute")),
+                (2, false, &uri_of_b, Some(b"uri")),
+                (2, false, &uri_of_encoded, Some(b"escapes are none")),
+                // None of these is shown: they lie elsewhere, or nowhere.
+                (2, false, b"file:///etc", Some(b"etc")),
+                (2, false, b"file://localhost/etc", Some(b"host")),
+                (2, false, b"file:///%65tc", Some(b"escaped")),
+                (2, false, &above, Some(b"above")),
+                (2, true, b"../..", Some(b"up")),
+                (2, true, b"..", Some(b"parent")),
+                (2, true, b"a\0b", Some(b"nul in the URI")),
+                (2, true, b"a/../../../../../../../etc", Some(b"far up")),
+                (2, false, b"s3://bucket/x", Some(b"remote")),
+                (2, true, b"", Some(b"no uri")),
+                (2, true, b".", Some(b"itself")),
+                (2, false, &itself, Some(b"itself too")),
+                (2, true, b"missing", Some(b"missing")),
+            ],
+        );
+    });
+    let names = place.names("");
+    assert_eq!(
+        names[..3],
+        [".tiledbfs", "group.json", "metadata.json"],
+        "{names:?}"
+    );
+    let shown = |name: &str| assert!(names.contains(&name.to_owned()), "{name} is not in {names:?}");
+    for name in [
+        "twice",
+        "%2Etiledbfs",
+        "%2E.",
+        "%2E",
+        "x%2Fy",
+        "new\nline",
+        "nul%00",
+        "%FF",
+        "a",
+        "c",
+    ] {
+        shown(name);
+    }
+    for name in ["absolute", "uri", "escapes are none"] {
+        shown(name);
+    }
+    for start in ["group.json~", "metadata.json~", "mmm"] {
+        assert_eq!(
+            names.iter().filter(|name| name.starts_with(start)).count(),
+            1,
+            "{start}: {names:?}"
+        );
+    }
+    // And nothing else.
+    assert_eq!(names.len(), 3 + 16, "{names:?}");
+    place.look();
+    assert_eq!(place.find(), place.look());
+}
+
+#[test]
+fn links_through_a_mount() {
+    let fill = |source: &Path| {
+        let outside = source.parent().unwrap().join("out");
+        empty_group(&outside.join("g"));
+        empty_group(&source.join("real/g"));
+        symlink(&outside, source.join("out")).unwrap();
+        symlink("../out", source.join("out-relative")).unwrap();
+        symlink("real", source.join("inside")).unwrap();
+        symlink(".", source.join("self")).unwrap();
+        symlink("..", source.join("real/up")).unwrap();
+        symlink("one", source.join("two")).unwrap();
+        symlink("two", source.join("one")).unwrap();
+        symlink("nowhere", source.join("dangling")).unwrap();
+        symlink("/etc/passwd", source.join("file")).unwrap();
+        // From outside back in.
+        symlink(source, outside.join("back")).unwrap();
+        symlink("in", outside.parent().unwrap().join("alias")).unwrap();
+        symlink("../alias/real", source.join("around")).unwrap();
+    };
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let place = Place::new(false, fill);
+    // A way that leaves the source and comes back ends inside.
+    assert_eq!(sorted(place.names("")), [".tiledbfs", "around", "inside", "real"]);
+    for path in ["inside", "real", "around"] {
+        assert_eq!(place.names(path), ["g"]);
+    }
+    for name in ["out", "out/g", "self", "one", "dangling", "file", "real/up"] {
+        let error = fs::metadata(place.path(name)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT), "{name}");
+    }
+    assert_eq!(place.find(), place.look());
+
+    let place = Place::new(true, fill);
+    assert_eq!(
+        sorted(place.names("")),
+        [".tiledbfs", "around", "inside", "out", "out-relative", "real"]
+    );
+    assert_eq!(place.names("out"), ["g"], "`back` leads to the root");
+    assert_eq!(place.find(), place.look());
+}
+
+#[test]
+fn ways_through_links_do_not_multiply_for_ever() {
+    const FOLDERS: usize = 6;
+    let place = Place::new(false, |source| {
+        empty_group(&source.join("g"));
+        for i in 0..FOLDERS {
+            fs::create_dir(source.join(format!("d{i}"))).unwrap();
+            for j in (0..FOLDERS).filter(|j| *j != i) {
+                symlink(format!("../d{j}"), source.join(format!("d{i}/to{j}"))).unwrap();
+            }
+        }
+    });
+    let found = place.find();
+    // Through at most three links; without that bound there would be 1956 ways.
+    let ways = 6 + 6 * 5 + 6 * 5 * 4 + 6 * 5 * 4 * 3;
+    assert_eq!(found, ways + 5 + 3, "with .tiledbfs and a group");
+    assert_eq!(place.look(), found);
+    // The same through groups of a time before members were registered, and through arrays that are links.
+    let place = Place::new(false, |source| {
+        for i in 0..FOLDERS {
+            empty_group(&source.join(format!("g{i}")));
+            for j in (0..FOLDERS).filter(|j| *j != i) {
+                symlink(format!("../g{j}"), source.join(format!("g{i}/to{j}"))).unwrap();
+            }
+        }
+    });
+    assert_eq!(place.look(), ways * 3 + 5, "each with two documents");
+}
+
+#[test]
+fn groups_within_themselves_through_a_mount() {
+    let place = Place::new(false, |source| {
+        group_of(source, &[(1, true, b"g", None), (1, true, b".", Some(b"self"))]);
+        let top = source.to_str().unwrap().as_bytes().to_vec();
+        group_of(
+            &source.join("g"),
+            &[(1, true, b"h", None), (1, false, &top, Some(b"top"))],
+        );
+        group_of(
+            &source.join("g/h"),
+            &[(1, true, b"..", Some(b"up")), (1, true, b"../../g", Some(b"g"))],
+        );
+        // Two that contain each other.
+        group_of(&source.join("one"), &[(1, true, b"../two", Some(b"other"))]);
+        group_of(&source.join("two"), &[(1, true, b"../one", Some(b"other"))]);
+    });
+    let tops = place.names("");
+    assert_eq!(tops[3..], ["g"], "{tops:?}");
+    assert_eq!(place.find(), place.look());
+    let place = Place::new(false, |source| {
+        group_of(&source.join("one"), &[(1, true, b"two", Some(b"b"))]);
+        let one = source.join("one").to_str().unwrap().as_bytes().to_vec();
+        group_of(&source.join("one/two"), &[(1, false, &one, Some(b"a"))]);
+        let two = source.join("one/two").to_str().unwrap().as_bytes().to_vec();
+        group_of(&source.join("three"), &[(1, false, &two, Some(b"t"))]);
+    });
+    assert_eq!(place.names("one")[2..], ["b"]);
+    assert_eq!(place.names("one/b")[2..], [""; 0]);
+    assert_eq!(place.names("three/t")[2..], ["a"], "not above there");
+    assert_eq!(place.find(), place.look());
+}

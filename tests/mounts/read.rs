@@ -1,0 +1,275 @@
+//! Reading through the kernel: the bytes, the sizes, the names.
+
+use crate::common::{MTIME, Random, TestMount, dir, dir_of, file, noise};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use tiledbfs::tree::Freshness;
+
+#[test]
+fn what_stat_says() {
+    let mount = TestMount::new(dir([("sub", dir([("f", file(noise(12_345, 1)))]))]));
+    let (root, sub, f) = (
+        fs::metadata(mount.path("")).unwrap(),
+        fs::metadata(mount.path("sub")).unwrap(),
+        fs::metadata(mount.path("sub/f")).unwrap(),
+    );
+    assert_eq!((root.ino(), root.mode()), (1, 0o40555));
+    assert_eq!((sub.mode(), sub.nlink()), (0o40555, 2));
+    assert_eq!((f.mode(), f.nlink()), (0o100444, 1));
+    assert_eq!((f.len(), f.blocks()), (12_345, 25));
+    assert_eq!((f.uid(), f.gid()), (0, 0));
+    for (seconds, nanoseconds) in [
+        (f.mtime(), f.mtime_nsec()),
+        (f.atime(), f.atime_nsec()),
+        (sub.ctime(), sub.ctime_nsec()),
+    ] {
+        assert_eq!(seconds as u64 * 1000 + nanoseconds as u64 / 1_000_000, MTIME);
+    }
+    assert_eq!(
+        crate::common::errno(fs::metadata(mount.path("sub/missing"))),
+        libc::ENOENT
+    );
+    assert_eq!(
+        crate::common::errno(fs::metadata(mount.path("sub/f/x"))),
+        libc::ENOTDIR
+    );
+}
+
+#[test]
+fn reads_at_random_offsets_give_the_bytes_of_the_model() {
+    let model = noise(5_000_001, 2);
+    let mount = TestMount::new(dir([("f", file(model.clone()))]));
+    let open = File::open(mount.path("f")).unwrap();
+    let mut random = Random(3);
+    for _ in 0..500 {
+        let offset = random.below(5_100_000);
+        let size = [1, 8, 4096, 70_000, 1 << 20][random.below(5) as usize];
+        let mut buffer = vec![0; size];
+        let n = open.read_at(&mut buffer, offset).unwrap();
+        let end = (offset as usize + size).min(model.len());
+        let wanted = model.get(offset as usize..end).unwrap_or(&[]);
+        assert_eq!(&buffer[..n], wanted, "{size} bytes at {offset}");
+    }
+    assert!(fs::read(mount.path("f")).unwrap() == model);
+    assert!(mount.stats.reads.get() > 0);
+    assert!(mount.stats.bytes_served.get() >= 5_000_001);
+}
+
+#[test]
+fn threads_that_answer_read_ahead_do_not_push_readers_aside() {
+    let seen: Arc<Mutex<Vec<(&str, i32)>>> = Arc::default();
+    let probe = {
+        let seen = seen.clone();
+        Arc::new(move |name: &'static str| {
+            // SAFETY: it takes a number, and 0 is this thread.
+            let policy = unsafe { libc::sched_getscheduler(0) };
+            seen.lock().unwrap().push((name, policy));
+        })
+    };
+    let nodes = [("big", file(noise(8 << 20, 5))), ("small", file(*b"small"))];
+    let mount = TestMount::with(
+        dir(nodes),
+        |filesystem| filesystem.with_probe(probe),
+        |options| options.threads = 1,
+    );
+    for name in ["big", "small", "missing"] {
+        let _ = fs::read(mount.path(name));
+    }
+    let seen = seen.lock().unwrap();
+    let policies = |name| {
+        seen.iter()
+            .filter(move |(other, _)| *other == name)
+            .map(|(_, policy)| *policy)
+    };
+    // The one thread is woken so for the second part of the large file.
+    assert_eq!(policies("read").nth(1), Some(libc::SCHED_BATCH), "{seen:?}");
+    assert!(policies("lookup").count() >= 3, "{seen:?}");
+    assert!(
+        policies("lookup").all(|policy| policy == libc::SCHED_OTHER),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn plain_tools_see_the_same_bytes() {
+    let model = noise(300_000, 4);
+    let mount = TestMount::new(dir([("f", file(model.clone()))]));
+    let shell = |script: &str| {
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .env("F", mount.path("f"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+        output.stdout
+    };
+    assert!(shell("cat $F") == model);
+    assert_eq!(
+        shell("dd if=$F bs=8 count=1 skip=1000 status=none"),
+        model[8000..8008]
+    );
+    assert!(shell("dd if=$F bs=64k iflag=direct status=none") == model);
+    assert_eq!(shell("tail -c 100 $F"), model[299_900..]);
+    assert_eq!(shell("wc -c < $F"), b"300000\n");
+    assert_eq!(shell("stat -c %s $F"), b"300000\n");
+    assert_eq!(
+        shell("t=$(mktemp) && cp $F $t && cmp $F $t && echo same; rm $t"),
+        b"same\n"
+    );
+}
+
+#[test]
+fn files_can_be_mapped() {
+    let model = noise(1_000_003, 5);
+    let live = crate::common::MemFile::new(Freshness::Live, model.clone());
+    let mount = TestMount::new(dir([
+        ("f", file(model.clone())),
+        ("live", tiledbfs::tree::Node::File(live)),
+    ]));
+    for name in ["f", "live"] {
+        let script = "import mmap, sys\n\
+            with open(sys.argv[1], 'rb') as f:\n\
+            \x20   m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)\n\
+            \x20   sys.stdout.buffer.write(m[:])";
+        let output = Command::new("python3")
+            .args(["-c", script])
+            .arg(mount.path(name))
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(output.stdout == model);
+    }
+}
+
+fn large_directory(plus: bool) {
+    let nodes = (0..100_000).map(|i| (format!("entry {i}"), file([0; 3])));
+    let big = dir_of(Freshness::Listing, nodes.collect());
+    let mount = TestMount::with(
+        dir([("big", big)]),
+        |filesystem| filesystem.with_readdirplus(plus),
+        |_| (),
+    );
+    let entries: Vec<_> = fs::read_dir(mount.path("big"))
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (entry.file_name().into_string().unwrap(), entry.ino())
+        })
+        .collect();
+    assert!(
+        entries
+            .iter()
+            .enumerate()
+            .all(|(i, (name, _))| *name == format!("entry {i}"))
+    );
+    assert_eq!(entries.len(), 100_000);
+    assert_eq!(
+        entries.iter().map(|(_, ino)| ino).collect::<HashSet<_>>().len(),
+        100_000
+    );
+    for (name, ino) in entries.iter().step_by(9973) {
+        let metadata = fs::metadata(mount.path("big").join(name)).unwrap();
+        assert_eq!((metadata.ino(), metadata.len()), (*ino, 3));
+    }
+    assert_eq!(mount.requests.of("readdirplus") > 0, plus);
+}
+
+#[test]
+fn a_directory_of_100_000_names() {
+    large_directory(false);
+}
+
+#[test]
+fn a_directory_of_100_000_names_with_attributes() {
+    large_directory(true);
+}
+
+#[test]
+fn dot_and_dot_dot() {
+    let tree = || dir([("a", dir([("b", dir([("f", file(*b"x"))]))]))]);
+    for plus in [false, true] {
+        let mount = TestMount::with(tree(), |filesystem| filesystem.with_readdirplus(plus), |_| ());
+        let output = Command::new("ls")
+            .arg("-ai1")
+            .arg(mount.path("a/b"))
+            .output()
+            .unwrap();
+        let ino = |path: &str| fs::metadata(mount.path(path)).unwrap().ino();
+        let mut lines: Vec<_> = String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(|line| line.trim().to_owned())
+            .collect();
+        lines.sort();
+        let mut wanted = vec![
+            format!("{} .", ino("a/b")),
+            format!("{} ..", ino("a")),
+            format!("{} f", ino("a/b/f")),
+        ];
+        wanted.sort();
+        assert_eq!(lines, wanted);
+    }
+}
+
+#[test]
+fn inode_numbers_stay_the_same() {
+    let tree = || dir([("a", dir([("f", file(*b"1")), ("g", file(*b"2"))]))]);
+    let numbers =
+        |mount: &TestMount| ["a", "a/f", "a/g"].map(|path| fs::metadata(mount.path(path)).unwrap().ino());
+    let first = TestMount::new(tree());
+    let wanted = numbers(&first);
+    assert_eq!(wanted.iter().collect::<HashSet<_>>().len(), 3);
+    assert_eq!(numbers(&TestMount::new(tree())), wanted);
+}
+
+#[test]
+fn sixteen_readers_at_once() {
+    let model = noise(4 << 20, 6);
+    let other = noise(4 << 20, 7);
+    let mount = TestMount::new(dir([("f", file(model.clone())), ("g", file(other.clone()))]));
+    std::thread::scope(|scope| {
+        for reader in 0..16 {
+            let (path, bytes) = if reader % 2 == 0 {
+                (mount.path("f"), &model)
+            } else {
+                (mount.path("g"), &other)
+            };
+            scope.spawn(move || {
+                let mut random = Random(reader);
+                let open = File::open(&path).unwrap();
+                assert!(fs::read(&path).unwrap() == *bytes);
+                for _ in 0..200 {
+                    let offset = random.below(bytes.len() as u64 - 5000);
+                    let mut buffer = [0; 5000];
+                    open.read_exact_at(&mut buffer, offset).unwrap();
+                    assert!(buffer == bytes[offset as usize..offset as usize + 5000]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn forgotten_inodes_and_closed_files_are_freed() {
+    let nodes = (0..2000).map(|i| (format!("{i}"), dir([("f", file(*b"x"))])));
+    let mount = TestMount::new(dir_of(Freshness::Immutable, nodes.collect()));
+    assert_eq!(mount.stats.inodes.get(), 1);
+    for i in 0..2000 {
+        assert_eq!(fs::read(mount.path(format!("{i}/f"))).unwrap(), b"x");
+    }
+    fs::read_dir(mount.path("7")).unwrap().count();
+    assert_eq!(mount.stats.inodes.get(), 4001);
+    crate::common::eventually("handles are released", || mount.stats.open_handles.get() == 0);
+    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    crate::common::eventually("the kernel forgets", || mount.stats.inodes.get() <= 2);
+    // And it is all found again.
+    assert_eq!(fs::read(mount.path("5/f")).unwrap(), b"x");
+}

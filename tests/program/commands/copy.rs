@@ -1,0 +1,289 @@
+//! `cp`.
+
+use super::{fails, run, sample, text};
+use crate::common::copying::copy;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::UNIX_EPOCH;
+use tiledbfs::tree::{Node, Options, Tree};
+
+/// A tree, and its node at `path`.
+fn node(source: &Path, path: &str) -> Node {
+    let options = Options {
+        cache_size: 1 << 20,
+        keys: Vec::new(),
+        follow_symlinks: false,
+        ..Options::default()
+    };
+    let tree = Tree::open(source, &options).unwrap();
+    tree.root.find(path).unwrap().unwrap()
+}
+
+/// Checks that a copy has what the tree has and nothing else; returns the number of files.
+fn same(node: &Node, copy: &Path) -> usize {
+    let mode = fs::metadata(copy).unwrap().permissions().mode();
+    assert_ne!(mode & 0o200, 0, "{} cannot be written to", copy.display());
+    let Node::Directory(directory) = node else {
+        assert_eq!(
+            fs::read(copy).unwrap(),
+            node.read_all().unwrap(),
+            "{}",
+            copy.display()
+        );
+        return 1;
+    };
+    let listing = directory.list().unwrap();
+    let names = (0..listing.len()).map(|index| listing.get(index).unwrap().0);
+    let names: Vec<_> = names.filter(|name| **name != *".tiledbfs").collect();
+    assert_eq!(
+        fs::read_dir(copy).unwrap().count(),
+        names.len(),
+        "{}",
+        copy.display()
+    );
+    let children = names
+        .iter()
+        .map(|name| (directory.lookup(name).unwrap().unwrap(), copy.join(name)));
+    children.map(|(node, copy)| same(&node, &copy)).sum()
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn name(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn files_and_directories() {
+    let place = Place::new();
+    let schema = node(&sample(), "weather/schema.json");
+    text(&["cp", "weather", "schema.json", &place.name("a.json")]);
+    text(&["cp", "weather/schema.json", &place.name("b.json")]);
+    // Over what is there.
+    text(&["cp", "lightning/schema.json", &place.name("c.json")]);
+    text(&["cp", "weather/schema.json", &place.name("c.json")]);
+    fs::create_dir(place.path("d")).unwrap();
+    text(&[
+        "cp",
+        "weather",
+        "schema.json",
+        "commits.json",
+        "fragments/../metadata.json",
+        &place.name("d"),
+    ]);
+    for name in ["a.json", "b.json", "c.json", "d/schema.json"] {
+        assert_eq!(same(&schema, &place.path(name)), 1);
+    }
+    assert_eq!(fs::read_dir(place.path("d")).unwrap().count(), 3);
+
+    // The name of the copy where there is nothing, a place for it where there is a directory.
+    let fragments = node(&sample(), "weather/fragments");
+    for _ in 0..2 {
+        text(&["cp", "-r", "weather/fragments", &place.name("e")]);
+    }
+    let files = same(&fragments, &place.path("e/fragments"));
+    assert!(files > 100, "{files}");
+    fs::remove_dir_all(place.path("e/fragments")).unwrap();
+    assert_eq!(same(&fragments, &place.path("e")), files);
+    // With -T, and for all in SOURCE, DEST is the copy.
+    text(&["cp", "-rT", "weather/fragments", &place.name("e")]);
+    assert_eq!(same(&fragments, &place.path("e")), files);
+    let all = node(&sample(), "");
+    for _ in 0..2 {
+        text(&["cp", "-r", ".", ".", &place.name("f")]);
+        same(&all, &place.path("f"));
+    }
+    text(&["cp", "-R", sample().to_str().unwrap(), &place.name("d")]);
+    same(&all, &place.path("d/sample"));
+}
+
+#[test]
+fn what_is_not_copied() {
+    let place = Place::new();
+    copy(&sample(), &place.path("source"));
+    let source = place.name("source");
+    fs::create_dir(place.path("d")).unwrap();
+    let run = |arguments: &[&str], part: &str| {
+        let message = fails(&[&["cp"], arguments].concat(), 1);
+        assert!(message.contains(part), "{message}");
+    };
+    run(
+        &["weather", "fragments", &place.name("x")],
+        "fragments: is a directory (use -r)",
+    );
+    run(&["weather/nothing", &place.name("x")], "nothing: no such file");
+    run(
+        &["weather", "schema.json", "metadata.json", &place.name("x")],
+        "is not a directory",
+    );
+    fs::remove_file(place.path("x")).unwrap();
+    // One does not take the place of another.
+    run(
+        &["weather", "fragments/*/footer.json", &place.name("d")],
+        "footer.json: was copied to already",
+    );
+    run(
+        &["-r", &source, &place.name("source/weather")],
+        "lies in the source",
+    );
+    run(
+        &["-r", &source, ".", &place.name("source/new/deep")],
+        "lies in the source",
+    );
+    run(&["weather/schema.json", "/dev/null"], "no regular file");
+    run(
+        &["weather/schema.json", &place.name("no/such/place")],
+        "cannot write",
+    );
+    assert_eq!(
+        fs::read_dir(place.path("source")).unwrap().count(),
+        fs::read_dir(sample()).unwrap().count()
+    );
+    assert!(!place.path("x").exists() && !place.path("source/new").exists());
+    assert_eq!(run_code(&["cp", "weather"]), Some(2));
+}
+
+fn run_code(arguments: &[&str]) -> Option<i32> {
+    run(arguments).0
+}
+
+#[test]
+fn what_cannot_be_read_has_no_copy() {
+    let place = Place::new();
+    let source = place.path("source");
+    copy(&sample().join("lightning"), &source);
+    let fragments = source.join("__fragments");
+    let fragment = fs::read_dir(&fragments).unwrap().next().unwrap().unwrap().path();
+    let broken = fragment.join("a0.tdb");
+    let bytes = fs::read(&broken).unwrap();
+    fs::write(&broken, &bytes[..bytes.len() / 2]).unwrap();
+
+    let dest = place.path("copy");
+    let arguments = ["cp", "-r", &place.name("source"), &place.name("copy")];
+    let message = fails(&arguments, 1);
+    assert!(
+        message.contains("data.bin") && message.contains("a0.tdb"),
+        "{message}"
+    );
+    let name = Path::new("fragments")
+        .join(fragment.file_name().unwrap())
+        .join("columns");
+    let left = |directory: &Path| -> Vec<PathBuf> {
+        let mut waiting = vec![directory.to_path_buf()];
+        let mut files = Vec::new();
+        while let Some(path) = waiting.pop() {
+            match path.is_dir() {
+                true => waiting.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path())),
+                false => files.push(path),
+            }
+        }
+        files
+    };
+    let copied = left(&dest);
+    assert!(
+        copied.iter().all(|path| !path.ends_with(".tiledbfs-part")),
+        "{copied:?}"
+    );
+    let marker = dest.join(".tiledbfs-unfinished");
+    assert!(
+        fs::read_to_string(&marker)
+            .unwrap()
+            .contains("not yet a whole copy")
+    );
+    let columns = fs::read_dir(dest.join(&name))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let (whole, partial): (Vec<_>, Vec<_>) = columns.partition(|path| path.join("data.bin").exists());
+    assert_eq!(partial.len(), 1, "{whole:?} {partial:?}");
+
+    // Mended, the same command goes on with it, and takes nothing that is half there for whole.
+    fs::write(&broken, &bytes).unwrap();
+    let half = whole[0].join("data.bin");
+    let length = fs::metadata(&half).unwrap().len();
+    let half = fs::File::options().write(true).open(half).unwrap();
+    half.set_len(length / 2).unwrap();
+    let old = fs::File::options()
+        .write(true)
+        .open(dest.join("schema.json"))
+        .unwrap();
+    old.set_modified(UNIX_EPOCH).unwrap();
+    let kept = fs::metadata(dest.join("commits.json"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    let (code, _, stderr) = run(&[
+        "cp",
+        "-r",
+        "--skip-existing",
+        &place.name("source"),
+        &place.name("copy"),
+    ]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let files = same(&node(&source, ""), &dest);
+    assert!(!marker.exists());
+    assert_eq!(
+        fs::metadata(dest.join("commits.json"))
+            .unwrap()
+            .modified()
+            .unwrap(),
+        kept
+    );
+    assert!(
+        fs::metadata(dest.join("schema.json"))
+            .unwrap()
+            .modified()
+            .unwrap()
+            > UNIX_EPOCH
+    );
+    let there: usize = stderr
+        .rsplit(", ")
+        .next()
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(
+        there > 2 && there < files && stderr.ends_with(" there already\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_bar_where_there_is_a_terminal() {
+    let place = Place::new();
+    // It gives the command a terminal.
+    let on_terminal = |arguments: &str| {
+        let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_tiledbfs"));
+        let output = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .current_dir(sample())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let shown = on_terminal(&format!("cp -r weather {}", place.name("a")));
+    assert!(shown.contains("[###") && shown.contains("% "), "{shown:?}");
+    assert!(shown.contains("iB), 0 there already"), "{shown:?}");
+    let quiet = on_terminal(&format!("cp -qr weather {}", place.name("b")));
+    assert_eq!(quiet, "");
+    let shown = on_terminal("check .");
+    assert!(
+        shown.contains("\rchecked 1 group") || shown.contains("Kchecked 1 group"),
+        "{shown:?}"
+    );
+}

@@ -1,0 +1,106 @@
+//! What is made of the definition of the arguments: help, manual pages, completions.
+
+use super::text;
+use std::collections::HashSet;
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// The names of all commands, as the help lists them.
+fn commands() -> Vec<String> {
+    let help = text(&["--help"]);
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    list.lines()
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn help_fits_80_columns() {
+    let commands = commands();
+    assert!(commands.len() > 5, "{commands:?}");
+    for command in &commands {
+        for help in [text(&["help", command]), text(&["help"])] {
+            let longest = help.lines().max_by_key(|line| line.chars().count()).unwrap();
+            assert!(longest.chars().count() <= 80, "{command}: {longest}");
+        }
+    }
+}
+
+#[test]
+fn manual_pages_tell_what_the_help_tells() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("man/man1");
+    text(&["man", directory.to_str().unwrap()]);
+    let pages: HashSet<String> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let mut wanted: HashSet<String> = commands()
+        .iter()
+        .filter(|command| *command != "help")
+        .map(|command| format!("tiledbfs-{command}.1"))
+        .collect();
+    wanted.extend(["tiledbfs.1".into(), "mount.tiledbfs.8".into()]);
+    assert_eq!(pages, wanted);
+    for command in commands().iter().filter(|command| *command != "help") {
+        let page = fs::read_to_string(directory.join(format!("tiledbfs-{command}.1"))).unwrap();
+        // In roff, a hyphen is escaped.
+        let page = page.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "");
+        for option in text(&["help", command])
+            .split_whitespace()
+            .filter(|word| word.starts_with("--"))
+        {
+            let option: String = option
+                .chars()
+                .take_while(|c| *c == '-' || c.is_ascii_alphanumeric())
+                .collect();
+            assert!(page.contains(&option), "{command}: {option}");
+        }
+        assert!(page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    let page = fs::read_to_string(directory.join("tiledbfs-check.1")).unwrap();
+    assert!(page.contains(".SH EXAMPLES\n.nf\n"), "{page}");
+    // Where there is a formatter, it has nothing to complain of.
+    for page in &pages {
+        let checked = Command::new("groff")
+            .args(["-man", "-ww", "-z", "-Tutf8", "-I"])
+            .args([place.path().join("man"), directory.join(page)])
+            .output();
+        if let Ok(output) = checked {
+            assert!(output.stderr.is_empty(), "{page}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn completions_are_understood_by_their_shells() {
+    let place = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&["completions", shell]);
+        for word in commands()
+            .iter()
+            .map(String::as_str)
+            .chain(["cache-size", "follow-symlinks"])
+        {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        let file = place.path().join(shell);
+        fs::write(&file, script).unwrap();
+        // A shell that is there takes it.
+        if let Ok(output) = Command::new(shell).arg("-n").arg(&file).output() {
+            assert!(output.status.success(), "{shell}: {output:?}");
+        }
+    }
+    let script = "source \"$0\"; COMP_WORDS=(tiledbfs mou); COMP_CWORD=1; \
+                  _tiledbfs tiledbfs mou tiledbfs; echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash")
+        .args(["-c", script])
+        .arg(place.path().join("bash"))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "mount\n");
+}

@@ -1,0 +1,115 @@
+//! `ls` and `cat`, and how SOURCE and PATH are understood.
+
+use super::{fails, run, sample, text};
+
+fn fragments() -> Vec<String> {
+    text(&["ls", "weather", "fragments"])
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn source_and_path_in_one() {
+    let schema = text(&["cat", "weather", "schema.json"]);
+    assert!(schema.contains("temperature"), "{schema}");
+    let array = sample().join("weather");
+    let uri = format!("file://{}", array.display());
+    for arguments in [
+        &["cat", "weather/schema.json"][..],
+        &["cat", ".", "weather/schema.json"],
+        &["cat", ".", "./weather/../weather//schema.json"],
+        &["cat", "weather/fragments/../schema.json"],
+        &["cat", "lightning/fragments/../../weather/schema.json"],
+        &["cat", array.join("schema.json").to_str().unwrap()],
+        &["cat", &uri, "schema.json"],
+        &["cat", &format!("{uri}/schema.json")],
+    ] {
+        assert_eq!(text(arguments), schema, "{arguments:?}");
+    }
+    // Several, of several arrays.
+    let both = text(&["cat", "weather/schema.json", "lightning/schema.json"]);
+    assert_eq!(both, schema + &text(&["cat", "lightning", "schema.json"]));
+
+    assert!(fails(&["cat", "weather"], 1).contains("is a directory"));
+    assert!(fails(&["cat", "nothing/schema.json"], 1).contains("nothing/schema.json: no such file"));
+    assert!(fails(&["cat", "weather/nothing"], 1).contains("weather/nothing: no such file"));
+    assert!(fails(&["cat", "weather", "../lightning/schema.json"], 1).contains("leads out of SOURCE"));
+    // What is missing does not keep the rest from being shown.
+    let (code, stdout, stderr) = run(&["cat", "weather", "nothing", "schema.json", "nor this"]);
+    assert_eq!((code, stdout.contains("temperature")), (Some(1), true));
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
+}
+
+#[test]
+fn patterns() {
+    let wanted: String = fragments()
+        .iter()
+        .map(|name| text(&["cat", "weather", &format!("fragments/{name}/footer.json")]))
+        .collect();
+    assert_eq!(wanted.matches("\"cell_num\"").count(), 2);
+    for arguments in [
+        &["cat", ".", "weather/fragments/*/footer.json"][..],
+        &["cat", "weather/fragments/*/footer.json"],
+        &["cat", "w*/fragments/__[0-9]*/foote?.json"],
+    ] {
+        assert_eq!(text(arguments), wanted, "{arguments:?}");
+    }
+    assert_eq!(
+        text(&["ls", "weather", "schema*n", "[a-e]*.json"])
+            .lines()
+            .count(),
+        3
+    );
+    assert!(
+        fails(&["cat", "weather", "fragments/*/nothing"], 1).contains("fragments/*/nothing: no such file")
+    );
+    // A leading dot is asked for by name.
+    assert!(!text(&["ls", "-d", ".", "*"]).contains(".tiledbfs"));
+    assert_eq!(text(&["ls", "-d", ".", ".*"]), ".tiledbfs\n");
+}
+
+#[test]
+fn ls_as_people_type_it() {
+    let names = text(&["ls", "weather"]);
+    assert!(
+        names.contains("schema.json\n") && !names.contains(".tiledbfs"),
+        "{names}"
+    );
+    assert_eq!(text(&["ls", "-1", "weather"]), names);
+    let all = text(&["ls", "-a", "weather"]);
+    assert_eq!(all.replace(".tiledbfs\n", ""), names);
+    assert_eq!(all.matches(".tiledbfs\n").count(), 1);
+    // A file, then directories, each under a heading.
+    let several = text(&["ls", "weather", "schemas", "schema.json", "fragments"]);
+    let [first, second] = &fragments()[..] else {
+        panic!("{several}")
+    };
+    let lines: Vec<&str> = several.lines().collect();
+    assert_eq!(lines[..3], ["schema.json", "", "schemas:"], "{several}");
+    assert_eq!(
+        lines[lines.len() - 4..],
+        ["", "fragments:", first, second],
+        "{several}"
+    );
+    // One directory has none, and with -d there is one line.
+    assert_eq!(text(&["ls", "weather", "./fragments/"]).lines().count(), 2);
+    assert_eq!(text(&["ls", "-d", "weather", "fragments"]), "fragments\n");
+    assert_eq!(text(&["ls", "-d", "weather"]), ".\n");
+    let recursive = text(&["ls", "-R", "weather/schemas"]);
+    assert!(recursive.starts_with("weather/schemas:\n"), "{recursive}");
+
+    let file = format!("fragments/{first}/columns/temperature/data.bin");
+    let exact = text(&["ls", "-l", "weather", &file]);
+    assert!(
+        exact.starts_with("-r--r--r--           8760 2025-02-04 00:00:00 "),
+        "{exact}"
+    );
+    let human = text(&["ls", "-lh", "weather", &file]);
+    assert!(human.starts_with("-r--r--r--       8.55 KiB "), "{human}");
+    assert!(text(&["ls", "--help"]).contains("--human-readable"));
+    // What is missing does not keep the rest from being listed.
+    let (code, stdout, stderr) = run(&["ls", "weather", "nothing", "schema.json"]);
+    assert_eq!((code, stdout.as_str()), (Some(1), "schema.json\n"));
+    assert!(stderr.contains("nothing: no such file or directory"), "{stderr}");
+}

@@ -1,0 +1,375 @@
+//! What the program says and how it ends, where no array is needed.
+
+use crate::common::place::Place;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+impl Place {
+    /// Runs what must fail with `code` and one line on stderr that holds all `parts`.
+    fn fails_with(&self, arguments: &[&str], code: i32, parts: &[&str]) {
+        let output = self.run(arguments);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+        assert!(message.starts_with("tiledbfs: "), "{arguments:?}: {message}");
+        assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
+        for part in parts {
+            assert!(message.contains(part), "{arguments:?}: {part:?} not in {message}");
+        }
+        assert!(output.stdout.is_empty());
+        self.nothing_mounted();
+    }
+
+    fn nothing_mounted(&self) {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!table.contains(self.path("").to_str().unwrap()), "{table}");
+    }
+}
+
+#[test]
+fn what_cannot_be_mounted() {
+    let place = Place::new();
+    fs::create_dir(place.path("plain")).unwrap();
+    fs::write(place.path("plain/file"), b"text").unwrap();
+    for mode in [&["mount"][..], &["mount", "-f"]] {
+        let run = |source: &str, mountpoint: &str, parts: &[&str]| {
+            place.fails_with(&[mode, &[source, mountpoint]].concat(), 1, parts);
+        };
+        run("missing", "mnt", &["missing: no such file or directory"]);
+        run("plain/file", "mnt", &["/plain/file: not a TileDB array"]);
+        run("group", "missing", &["mount point missing: no such directory"]);
+        run(
+            "group",
+            "plain/file",
+            &["mount point plain/file is not a directory"],
+        );
+        run(
+            "group",
+            "plain/file/x",
+            &["mount point plain/file/x is not a directory"],
+        );
+        run("group", "plain", &["mount point plain is not empty"]);
+        run("group", "/proc", &["/proc is already a mount point", "type proc"]);
+    }
+    place.fails_with(&["ls", "missing"], 1, &["missing: no such file or directory"]);
+    place.fails_with(&["check", "plain"], 2, &["/plain: not TileDB"]);
+}
+
+/// Mounts `source`, which must not take long, and gives what is said and shown.
+fn mount_at_once(place: &Place, source: &str) -> (String, Vec<String>) {
+    let start = Instant::now();
+    let output = place.run(&["mount", source, "mnt"]);
+    let (taken, said) = (start.elapsed(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{said}");
+    let shown = fs::read_dir(place.path("mnt")).unwrap();
+    let mut shown: Vec<_> = shown
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    shown.sort();
+    assert!(place.run(&["unmount", "mnt"]).status.success());
+    place.nothing_mounted();
+    assert!(taken < Duration::from_secs(1), "{source}: {taken:?}");
+    (said, shown)
+}
+
+#[test]
+fn a_source_without_arrays_is_mounted_with_a_warning() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("landing/deep/deeper")).unwrap();
+    fs::write(place.path("landing/file"), b"text").unwrap();
+    fs::create_dir(place.path("empty")).unwrap();
+    for (source, shown) in [("empty", &[".tiledbfs"][..]), ("landing", &[".tiledbfs", "deep"])] {
+        let (said, names) = mount_at_once(&place, source);
+        let warning = format!(
+            "tiledbfs: warning: {}: there is no array",
+            place.path(source).display()
+        );
+        assert!(said.starts_with(&warning) && said.lines().count() == 1, "{said}");
+        assert_eq!(names, shown);
+        let listed = place.run(&["ls", source]);
+        assert!(listed.status.success() && String::from_utf8_lossy(&listed.stderr).starts_with(&warning));
+    }
+    // Where one lies deep enough there is nothing to warn of.
+    fs::write(place.path("landing/deep/deeper/__tiledb_group.tdb"), b"").unwrap();
+    assert_eq!(mount_at_once(&place, "landing").0, "");
+}
+
+#[test]
+fn looking_for_arrays_has_an_end() {
+    let place = Place::new();
+    // Forty directories, each with a link to each: ways without number.
+    for directory in 0..40 {
+        let directory = place.path(&format!("circles/d{directory}"));
+        fs::create_dir_all(&directory).unwrap();
+        for link in 0..40 {
+            symlink(format!("../d{link}"), directory.join(format!("l{link}"))).unwrap();
+        }
+    }
+    fs::create_dir_all(place.path(&format!("deep{}", "/d".repeat(1000)))).unwrap();
+    for source in ["circles", "deep", "/usr"] {
+        let start = Instant::now();
+        mount_at_once(&place, source);
+        place.run(&["ls", source]);
+        assert!(start.elapsed() < Duration::from_secs(3), "{source}");
+    }
+    let start = Instant::now();
+    place.fails_with(&["check", "circles"], 2, &["/circles: not TileDB"]);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_format_version_that_is_too_new() {
+    let place = Place::new();
+    // A schema of which only the version is looked at: a generic tile without filters, of one chunk.
+    let body = [24, 0, 0, 0, 1, 2, 3, 4];
+    let mut tile = Vec::new();
+    tile.extend(24_u32.to_le_bytes());
+    tile.extend((8 + 12 + 8_u64).to_le_bytes());
+    tile.extend(8_u64.to_le_bytes());
+    tile.push(4);
+    tile.extend(1_u64.to_le_bytes());
+    tile.push(0);
+    tile.extend(8_u32.to_le_bytes());
+    tile.extend([65536_u32, 0].map(u32::to_le_bytes).concat());
+    tile.extend(1_u64.to_le_bytes());
+    tile.extend([8_u32, 8, 0].map(u32::to_le_bytes).concat());
+    tile.extend(body);
+    let schemas = place.path("new/__schema");
+    fs::create_dir_all(&schemas).unwrap();
+    fs::write(schemas.join("__1_1_00112233445566778899aabbccddeeff"), tile).unwrap();
+    for arguments in [
+        &["mount", "new", "mnt"][..],
+        &["mount", "-f", "new", "mnt"],
+        &["ls", "new"],
+    ] {
+        place.fails_with(arguments, 1, &["/new", "version 24", "format versions 1 to 23"]);
+    }
+}
+
+#[test]
+fn source_and_mount_point_in_each_other() {
+    let place = Place::new();
+    fs::create_dir(place.path("group/inner")).unwrap();
+    fs::create_dir(place.path("empty")).unwrap();
+    place.fails_with(
+        &["mount", "group", "group/inner"],
+        1,
+        &["the mount point", "lies inside the source"],
+    );
+    place.fails_with(&["mount", "empty", "empty"], 1, &["cannot be mounted on itself"]);
+    // An own message, not just "not empty".
+    std::os::unix::fs::symlink(place.path("group"), place.path("link")).unwrap();
+    place.fails_with(&["mount", "link", "group/inner"], 1, &["lies inside the source"]);
+}
+
+#[test]
+fn mount_options() {
+    let place = Place::new();
+    let run = |options: &str, parts: &[&str]| {
+        place.fails_with(&["mount", "group", "mnt", "-o", options], 2, parts);
+    };
+    run("foo", &["unknown mount option `foo`"]);
+    run("ro,allow_other,bar=1", &["unknown mount option `bar=1`"]);
+    run("cache_size", &["`cache_size` takes a value"]);
+    run("cache_size=lots", &["--cache-size", "give bytes"]);
+    run("follow_symlinks=1", &["--follow-symlinks"]);
+    run("fake", &["unknown mount option `fake`"]);
+    run("allow_other,allow_root", &["exclude each other"]);
+}
+
+#[test]
+fn long_options_as_mount_options() {
+    let place = Place::new();
+    // Every one that the help shows is understood: what fails is another option.
+    let output = place.run(&["help", "mount"]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    let shown = help.lines().filter_map(|line| {
+        // `-v, --verbose...`, `    --threads <N>`
+        let line = line.trim_start().strip_prefix('-')?;
+        let mut words = line
+            .split_once("--")
+            .map_or(line.get(1..)?, |(_, long)| long)
+            .split(' ');
+        let name = words.next()?.trim_end_matches("...").to_owned();
+        Some((name, words.next().is_some()))
+    });
+    let shown: Vec<(String, bool)> = shown
+        .filter(|(name, _)| name.len() > 1 && name != "help")
+        .collect();
+    assert!(shown.len() > 8, "{shown:?} in {help}");
+    for (name, takes_value) in shown {
+        let value = match name.as_str() {
+            _ if !takes_value => String::new(),
+            "log-level" => "=info".to_owned(),
+            "endpoint-url" => "=http://x".to_owned(),
+            "log-file" | "key-file" => "=x".to_owned(),
+            _ => "=1".to_owned(),
+        };
+        let option = format!("{}{value}", name.replace('-', "_"));
+        place.fails_with(
+            &[
+                "mount",
+                "group",
+                "mnt",
+                "-o",
+                &format!("{option},log_level=nonsense"),
+            ],
+            2,
+            &["nonsense"],
+        );
+    }
+    // The last of several counts, as where mount(8) adds its own to a line of /etc/fstab.
+    place.fails_with(
+        &[
+            "mount",
+            "group",
+            "mnt",
+            "-o",
+            "key_file=missing,threads=1,threads=2",
+        ],
+        1,
+        &["key file missing"],
+    );
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    let place = Place::new();
+    for arguments in [
+        &["mount"][..],
+        &["mount", "group"],
+        &["mount", "group", "mnt", "more"],
+        &["mount", "group", "mnt", "--cache-size", "lots"],
+        &["mount", "group", "mnt", "--cache-size", "0"],
+        &["mount", "group", "mnt", "--cache-size", "-1"],
+        &["mount", "group", "mnt", "--cache-size=10Q"],
+        &["mount", "group", "mnt", "--threads", "0"],
+        &["mount", "group", "mnt", "--nonsense"],
+        &["unmount"],
+        &["nonsense"],
+    ] {
+        let output = place.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+    place.nothing_mounted();
+}
+
+#[test]
+fn key_files() {
+    let place = Place::new();
+    fs::write(place.path("short"), b"SECRETSECRET").unwrap();
+    let bad = ["mount", "group", "mnt", "--key-file", "short"];
+    place.fails_with(
+        &bad,
+        1,
+        &["key file short", "neither 32 raw bytes nor 64 hexadecimal digits"],
+    );
+    let message = String::from_utf8(place.run(&bad).stderr).unwrap();
+    assert!(!message.contains("SECRET"), "{message}");
+    place.fails_with(
+        &["mount", "group", "mnt", "--key-file", "a=missing"],
+        1,
+        &["key file missing", "No such file"],
+    );
+}
+
+#[test]
+fn what_cannot_be_unmounted() {
+    let place = Place::new();
+    place.fails_with(&["unmount", "mnt"], 1, &["nothing is mounted on mnt"]);
+    place.fails_with(&["umount", "missing"], 1, &["missing: no such file or directory"]);
+    place.fails_with(
+        &["unmount", "/proc"],
+        1,
+        &["type proc", "not a mount of tiledbfs"],
+    );
+    assert!(Path::new("/proc/self").exists());
+}
+
+#[test]
+fn the_device_is_missing_or_closed() {
+    let place = Place::new();
+    // In a mount namespace of its own.
+    let run = |prepare: &str| {
+        let script = format!("{prepare} && exec \"$0\" mount group mnt");
+        let output = Command::new("unshare")
+            .args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tiledbfs")])
+            .current_dir(place.path(""))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let message = run("mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3");
+    for part in ["/dev/fuse is missing", "modprobe fuse", "--device /dev/fuse"] {
+        assert!(message.contains(part), "{message}");
+    }
+    place.nothing_mounted();
+}
+
+#[test]
+fn fusermount_is_missing() {
+    let place = Place::new();
+    let program = place.path("tiledbfs");
+    // Where nobody can reach it; copied by another process, because a descriptor of ours, copied into a
+    // process that another test starts, would keep it from being run.
+    let copy = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_tiledbfs"))
+        .arg(&program)
+        .status();
+    assert!(copy.unwrap().success());
+    fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new("setpriv")
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--",
+            "env",
+            "PATH=/nowhere",
+        ])
+        .arg(&program)
+        .args(["mount", "group", "mnt"])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        message.contains("fusermount3 is missing") && message.contains("package fuse3"),
+        "{message}"
+    );
+    place.nothing_mounted();
+}
+
+#[test]
+fn help_and_version() {
+    let place = Place::new();
+    let text = |arguments: &[&str]| {
+        let output = place.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let version = text(&["--version"]);
+    assert!(
+        version.starts_with(concat!("tiledbfs ", env!("CARGO_PKG_VERSION"))),
+        "{version}"
+    );
+    assert!(version.contains("format versions 1 to 23"), "{version}");
+    let help = text(&["help", "mount"]);
+    for part in [
+        "--cache-size",
+        "256M",
+        "--threads",
+        "--key-file",
+        "allow_other",
+        "--follow-symlinks",
+        "Examples:",
+    ] {
+        assert!(help.contains(part), "{part} not in {help}");
+    }
+    assert!(!help.contains("in-background"));
+}

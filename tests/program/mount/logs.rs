@@ -1,0 +1,200 @@
+//! Where messages go, how many, and what signals do.
+
+use crate::common::eventually;
+use crate::common::place::Place;
+use crate::common::program::signal;
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Gives the mounted group a member whose schema cannot be read, and reads that. One at a time, since one
+/// cause is logged once.
+fn provoke(place: &Place) {
+    let name = format!("broken{}", fs::read_dir(place.path("group")).unwrap().count());
+    let schema = place.path("group").join(&name).join("__schema");
+    fs::create_dir_all(&schema).unwrap();
+    fs::write(schema.join("__1_1_00112233445566778899aabbccddeeff"), b"nonsense").unwrap();
+    let file = place.path("mnt").join(name).join("schema.json");
+    eventually("it fails", || {
+        fs::read(&file).is_err_and(|error| error.raw_os_error() == Some(libc::EIO))
+    });
+}
+
+#[test]
+fn in_the_background_the_system_logs() {
+    let place = Place::new();
+    let system = UnixDatagram::bind(place.path("log.socket")).unwrap();
+    system.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // In a mount namespace that has a log. What is read there is broken.
+    let script = r#"
+        set -e
+        mount -t tmpfs none /dev
+        mknod -m 666 /dev/null c 1 3
+        mknod -m 666 /dev/fuse c 10 229
+        ln -s "$PWD/log.socket" /dev/log
+        "$0" mount group mnt -o rw
+        mkdir -p group/broken/__schema
+        echo nonsense > group/broken/__schema/__1_1_00112233445566778899aabbccddeeff
+        sleep 1
+        cat mnt/broken/schema.json 2>&1 && exit 1
+        "$0" unmount mnt
+    "#;
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_tiledbfs")])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // Who waits is told what happens until it is mounted, and no more.
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.lines().count() == 1 && errors.starts_with("tiledbfs: warning: "),
+        "{errors}"
+    );
+    let mut bytes = [0; 4096];
+    let n = system.recv(&mut bytes).unwrap();
+    let line = std::str::from_utf8(&bytes[..n]).unwrap();
+    // Facility daemon (3), severity error (3).
+    let mountpoint = place.path("mnt");
+    let place_of_it = format!("]: {}: broken/schema.json: ", mountpoint.display());
+    assert!(
+        line.starts_with("<27>") && line.contains(" tiledbfs[") && line.contains(&place_of_it),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_log_file_is_opened_anew() {
+    let place = Place::new();
+    fs::create_dir(place.path("logs")).unwrap();
+    let daemon = place.mount(&["--log-file", "logs/log"]);
+    let (file, old) = (place.path("logs/log"), place.path("logs/log.1"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "");
+    fs::rename(&file, &old).unwrap();
+    provoke(&place);
+    assert!(fs::read_to_string(&old).unwrap().contains("/schema.json"));
+    signal(daemon, libc::SIGHUP);
+    eventually("it is opened anew", || {
+        provoke(&place);
+        fs::read_to_string(&file).is_ok_and(|text| text.contains("/schema.json"))
+    });
+    // Where it cannot be, the old one goes on.
+    let length = || fs::metadata(&file).unwrap().len();
+    fs::rename(place.path("logs"), place.path("moved")).unwrap();
+    signal(daemon, libc::SIGHUP);
+    let moved = place.path("moved/log");
+    eventually("it says so", || {
+        fs::read_to_string(&moved)
+            .unwrap()
+            .contains("cannot open it anew")
+    });
+    fs::rename(place.path("moved"), place.path("logs")).unwrap();
+    let before = length();
+    eventually("it is written to", || {
+        provoke(&place);
+        length() > before
+    });
+    place.succeeds(&["unmount", "mnt"]);
+}
+
+/// The levels that are logged at the start with `flags` and RUST_LOG.
+fn levels(flags: &[&str], rust_log: Option<&str>) -> Vec<String> {
+    let place = Place::new();
+    let mut command =
+        place.command(&[&["mount", "group", "mnt", "--log-file", "log", "-o", "rw"], flags].concat());
+    match rust_log {
+        Some(value) => command.env("RUST_LOG", value),
+        None => command.env_remove("RUST_LOG"),
+    };
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    place.succeeds(&["unmount", "mnt"]);
+    let log = fs::read_to_string(place.path("log")).unwrap();
+    // What begins there as `[TIME LEVEL MODULE]`, began on stderr as `tiledbfs: LEVEL: `.
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let mut levels = Vec::new();
+    for (level, name, text) in [("WARN", "warning", "`rw`"), ("INFO", "info", "is mounted on")] {
+        let in_file = log
+            .lines()
+            .any(|line| line.contains(level) && line.contains(text));
+        let shown = errors
+            .lines()
+            .any(|line| line.starts_with(&format!("tiledbfs: {name}: ")) && line.contains(text));
+        assert_eq!(in_file, shown, "{log}{errors}");
+        if shown {
+            levels.push(name.to_owned());
+        }
+    }
+    levels
+}
+
+#[test]
+fn how_much_is_logged() {
+    let rust_log = Some("tiledbfs=info");
+    for (flags, rust_log, wanted) in [
+        (&[][..], None, &["warning"][..]),
+        (&["-q"], None, &[]),
+        (&["-v"], None, &["warning", "info"]),
+        (&["-vv"], None, &["warning", "info"]),
+        (&["--log-level", "info"], None, &["warning", "info"]),
+        (&["--log-level", "off"], None, &[]),
+        (&["-o", "log_level=info"], None, &["warning", "info"]),
+        (&["-o", "verbose"], None, &["warning", "info"]),
+        (&["-o", "log_level=info", "--log-level=error"], None, &[]),
+        (&[], rust_log, &["warning", "info"]),
+        (&["-q"], Some("info"), &[]),
+        (&["-q"], rust_log, &["warning", "info"]),
+    ] {
+        assert_eq!(levels(flags, rust_log), wanted, "{flags:?} {rust_log:?}");
+    }
+}
+
+/// Where stderr is the journal, lines begin with their level as it takes it.
+#[test]
+fn the_journal_learns_the_level() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new();
+    for (is_journal, begin) in [(true, "<4>tiledbfs: warning: "), (false, "tiledbfs: warning: ")] {
+        let stderr = fs::File::create(place.path("stderr")).unwrap();
+        let metadata = stderr.metadata().unwrap();
+        let inode = metadata.ino() + u64::from(!is_journal);
+        let status = place
+            .command(&["mount", "group", "mnt", "-o", "rw"])
+            .env("JOURNAL_STREAM", format!("{}:{inode}", metadata.dev()))
+            .stderr(stderr)
+            .status();
+        assert!(status.unwrap().success());
+        place.succeeds(&["unmount", "mnt"]);
+        let text = fs::read_to_string(place.path("stderr")).unwrap();
+        assert!(text.starts_with(begin), "{text}");
+    }
+}
+
+#[test]
+fn signals_without_a_meaning() {
+    let place = Place::new();
+    let daemon = place.mount(&[]);
+    let faults = [
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGSEGV,
+        libc::SIGSYS,
+    ];
+    let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+    let ends = [libc::SIGKILL, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
+    // 32 and 33 are the C library's.
+    let others = (1..=31).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    for number in others.filter(|number| ![&faults[..], &stops, &ends].concat().contains(number)) {
+        signal(daemon, number);
+        sleep(Duration::from_millis(2));
+        assert_eq!(place.daemons(), [daemon], "signal {number}");
+    }
+    place.works();
+    signal(daemon, libc::SIGQUIT);
+    eventually("it unmounts", || !place.is_mounted());
+}
