@@ -127,16 +127,16 @@ def sparse_schema(capacity):
     return tiledb.ArraySchema(domain=domain, attrs=attrs, sparse=True, capacity=capacity)
 
 
-def fragments(folder, count):
-    """A sparse array of `count` fragments of ten cells."""
+def appended(folder, fragments, cells):
+    """A sparse vector in fragments of `cells` cells, each behind the one before."""
 
     def make(path):
         tiledb.Array.create(str(path), sparse_schema(1000))
-        for i in range(count):
+        for i in range(fragments):
             with tiledb.open(str(path), "w", timestamp=i + 1) as array:
-                array[np.arange(10) + 10 * i] = np.arange(10, dtype="float64")
+                array[np.arange(cells) + cells * i] = np.arange(cells, dtype="float64")
 
-    return cached(folder, f"fragments-{count}", make)
+    return cached(folder, f"appended-{fragments}-{cells}", make)
 
 
 def tiles(folder, count):
@@ -279,15 +279,3 @@ def table(folder, rows):
             }
 
     return cached(folder, f"table-{rows}", make)
-
-
-def appended(folder, count):
-    """A sparse vector of `count` fragments of a hundred cells, each behind the one before."""
-
-    def make(path):
-        tiledb.Array.create(str(path), sparse_schema(1000))
-        for i in range(count):
-            with tiledb.open(str(path), "w", timestamp=i + 1) as array:
-                array[np.arange(100) + 100 * i] = np.arange(100, dtype="float64")
-
-    return cached(folder, f"appended-{count}", make)

@@ -13,10 +13,11 @@ import time
 import arrays
 from bench import CORES, MIB, cat, fragment, median, peak, processor, reads, seconds, stats, timed, warm
 
+# Against TileDB-Py. None: decoding takes so long that the limit of the machine is what counts.
 COLUMN_TARGETS = {
     "plain": 0.33,
     "delta": 0.33,
-    "zstd": 0.45,
+    "zstd": None,
     "lz4": 0.45,
     "gzip": 0.45,
     "shuffle": 0.6,
@@ -32,19 +33,17 @@ LABELS = {
     "double-delta": "DOUBLE_DELTA",
 }
 
-READ_COLUMN = """
+READ_COLUMNS = """
 import sys, tiledb
 with tiledb.open(sys.argv[1]) as a:
-    sys.stdout.buffer.write(a.query(attrs=["a"])[:]["a"].data)
+    for name in sys.argv[2:]:
+        sys.stdout.buffer.write(a.query(attrs=[name])[:][name].data)
 """
 
 
-def read_column(path):
-    """Wall seconds of a Python that reads the column with TileDB-Py and writes it to stdout."""
-    with open(os.devnull, "wb") as null:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", READ_COLUMN, path], stdout=null, check=True)
-        return time.perf_counter() - start
+def read_columns(path, names):
+    """Wall seconds of a Python that reads columns with TileDB-Py and writes them to stdout."""
+    return timed([sys.executable, "-c", READ_COLUMNS, path, *names], stdout=subprocess.DEVNULL)[0]
 
 
 def columns(bench):
@@ -74,7 +73,7 @@ def compare_column(bench, name, path, inside, decode, copy):
             ours.append(wall)
             used += processor(process.pid) - before
             requests.append(reads(mountpoint, lambda: cat(mountpoint / inside)))
-        theirs.append(read_column(path))
+        theirs.append(read_columns(path, ["a"]))
         with bench.memory(copy) as (mountpoint, process):
             os.stat(mountpoint / "data.bin")
             before = processor(process.pid)
@@ -90,7 +89,7 @@ def compare_column(bench, name, path, inside, decode, copy):
     a, b, c, used = (median(part) for part in zip(*parts))
     bench.row(f"limit, {label}",
               f"{seconds(median(limits))} (a {seconds(a)}, b {seconds(b)}, c {seconds(c)}; our processor time / cores {seconds(used)})",
-              median([l / o for l, o in zip(limits, ours)]), 0.8, at_least=True)
+              median([l / o for l, o in zip(limits, ours)]), 0.9 if COLUMN_TARGETS[name] is None else 0.8, at_least=True)
     bench.row(f"second cat, {label}", f"read requests (in one of the rounds {max(requests)})", median(requests), 0)
 
 
@@ -106,7 +105,7 @@ def floats(bench):
                 file = fragment(mountpoint) / "columns/a/data.bin"
                 os.stat(file)
                 ours.append(cat(file)[0])
-            theirs.append(read_column(path))
+            theirs.append(read_columns(path, ["a"]))
         bench.row(f"  cat, ZSTD, {kind}",
                   f"{seconds(median(ours))} against {seconds(median(theirs))}; stored in {stored / bench.size:.0%} of the bytes",
                   median([o / t for o, t in zip(ours, theirs)]))
@@ -154,7 +153,7 @@ def schema(bench):
 def fragments(bench):
     """An array of very many fragments."""
     count = 10_000
-    path = arrays.fragments(bench.folder, count)
+    path = arrays.appended(bench.folder, count, 10)
     code = "import sys, tiledb; print(len(tiledb.array_fragments(sys.argv[1])))"
     ours, theirs = [], []
     for _ in range(bench.rounds):
@@ -221,7 +220,7 @@ def read_by_sixteen(bench, codec, size):
             list(pool.map(cat, files))
             return time.perf_counter() - start
 
-    many, alike, same, decoded, limits = [], [], [], [], []
+    many, alike, same, decoded, limits, times, theirs = [], [], [], [], [], [], []
     with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-") as copy:
         with bench.mounted(path) as (mountpoint, _):
             subprocess.run(["cp", mountpoint / first, pathlib.Path(copy) / "data.bin"], check=True)
@@ -238,19 +237,24 @@ def read_by_sixteen(bench, codec, size):
                 one_reader = size / cat(mountpoint / first)[0]
             with bench.mounted(path, name="16 readers of 16 columns") as (mountpoint, _):
                 took = read_all([mountpoint / pathlib.Path(first).parents[1] / name / "data.bin" for name in names])
+                times.append(took)
                 many.append(number * size / took / single)
                 alike.append(number * size / took / one_reader)
             with bench.mounted(path, name="16 readers of one column") as (mountpoint, _):
                 took = read_all([mountpoint / first] * number)
                 same.append(number * size / took / single)
                 decoded.append(stats(mountpoint)["chunks_decoded"])
+            theirs.append(read_columns(path, names))
     label = codec.upper()
+    # Decoding ZSTD takes little more than kernel and `cat` do, which leave no room for so many decoders.
+    target = None if codec == "zstd" else 0.8 * CORES
     bench.row(f"{number} readers of {number} columns of {label}, in decoders of one thread", "throughput / that of one thread",
-              median(many), 0.8 * CORES, at_least=True)
+              median(many), target, at_least=True)
     bench.row(f"{number} readers of {number} columns of {label}, in readers of a mount with one thread",
-              "throughput / that of one reader", median(alike), 0.8 * CORES, at_least=True)
-    reached = median([m / l for m, l in zip(many, limits)])
-    bench.row(f"  {label} against the limit of the processors", f"{median(limits):.2f} decoders; ours / limit {reached:.2f}")
+              "throughput / that of one reader", median(alike), target, at_least=True)
+    bench.row(f"{number} readers of {number} columns of {label}, against the limit of the processors",
+              f"{median(limits):.2f} decoders; {seconds(median(times))}, TileDB-Py {seconds(median(theirs))}",
+              median([m / l for m, l in zip(many, limits)]), 0.9 if target is None else None, at_least=True)
     bench.row(f"{number} readers of one column of {label}, in decoders of one thread", "throughput / that of one thread",
               median(same), 0.8 * CORES, at_least=True)
     bench.row("  chunks decoded for it", f"{max(decoded)} of {chunks}", max(decoded), chunks)

@@ -136,7 +136,7 @@ def sparse(bench):
 def listing(bench):
     """ls -l data/ of very many fragments that do not overlap."""
     count = 10_000
-    path = arrays.appended(bench.folder, count)
+    path = arrays.appended(bench.folder, count, 100)
     compare(bench, f"ls -l data/ of {count} fragments against opening it", path,
             lambda mountpoint: timed(["ls", "-l", mountpoint / "data"])[0],
             lambda: inside("tiledb", "tiledb.open(path)", path), 0.3)
