@@ -89,6 +89,7 @@ impl dyn Cells + '_ {
 pub struct FragmentCells {
     column: Column,
     count: u64,
+    stays: Option<Content>,
     open: [OnceLock<Box<OpenColumn>>; 3],
 }
 
@@ -98,6 +99,7 @@ impl FragmentCells {
         FragmentCells {
             count: info.geometry.cell_num,
             column: Column::new(info, field),
+            stays: None,
             open: Default::default(),
         }
     }
@@ -108,6 +110,41 @@ impl FragmentCells {
         FragmentCells {
             column: self.column.holding(hold),
             ..self
+        }
+    }
+
+    /// The same; what is decoded of `content` is read again, and stays in the cache as long as there is room.
+    #[must_use]
+    pub fn staying(self, content: Option<Content>) -> Self {
+        FragmentCells {
+            stays: content,
+            ..self
+        }
+    }
+
+    /// Appends the values of fixed-size cells, or their validity, to `out`.
+    pub fn append(&self, content: Content, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let size = match content {
+            Content::Data => self.cell_size().unwrap_or(1),
+            Content::Offsets | Content::Validity => 1,
+        };
+        let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
+        let open = self.opened(content)?;
+        if bytes.end > open.len() {
+            let message = format!("{content:?} to byte {} of {}", bytes.end, open.len());
+            return Err(Error::new(ErrorKind::Internal, message));
+        }
+        let mut sink = Sink::behind(out, self.keep(open, content, &bytes));
+        open.append(bytes, &mut sink)?;
+        sink.append();
+        Ok(())
+    }
+
+    fn keep(&self, open: &OpenColumn, content: Content, bytes: &Range<u64>) -> Keep {
+        // Of very many fragments it is the others' turn before this one's chunk is used up.
+        match self.column.holds() && self.stays != Some(content) {
+            true => open.keep(bytes),
+            false => Keep::Staying,
         }
     }
 
@@ -151,11 +188,8 @@ impl Cells for FragmentCells {
 
     fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let open = self.opened(content)?;
-        if self.column.holds() {
-            return open.read(range, scratch);
-        }
-        // One of very many: it is the others' turn before this one's chunk is used up.
-        let mut sink = Sink::new(scratch, Keep::Staying);
+        let range = range.start.min(open.len())..range.end.min(open.len());
+        let mut sink = Sink::new(scratch, self.keep(open, content, &range));
         open.append(range, &mut sink)?;
         Ok(sink.finish())
     }

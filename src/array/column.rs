@@ -298,9 +298,14 @@ impl OpenColumn {
     /// The bytes in `range`, cut at the end of the column.
     pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let range = range.start.min(self.len)..range.end.min(self.len);
-        let mut sink = Sink::new(scratch, self.sequence.next(&range));
+        let mut sink = Sink::new(scratch, self.keep(&range));
         self.append(range, &mut sink)?;
         Ok(sink.finish())
+    }
+
+    /// How the chunks of a read of `range` are cached, as it follows on those before.
+    pub(super) fn keep(&self, range: &Range<u64>) -> Keep {
+        self.sequence.next(range)
     }
 
     /// Appends the bytes in `range`, which does not reach beyond the end.

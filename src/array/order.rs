@@ -112,7 +112,11 @@ impl GlobalOrder {
         let axes: Vec<Axis> = schema
             .dimensions
             .iter()
-            .map(|dimension| Axis::new(dimension, !hilbert))
+            .map(|dimension| {
+                // Along a single dimension whole numbers are in the order of their tiles by themselves.
+                let alone = count == 1 && dimension.datatype.kind() != Kind::Float;
+                Axis::new(dimension, !hilbert && !alone)
+            })
             .collect();
         let along = |layout: Layout, i: usize| match layout {
             Layout::ColMajor => count - 1 - i,
@@ -162,29 +166,33 @@ impl GlobalOrder {
         if self.curve.is_some() || self.axes.iter().any(Axis::overflows) || rect.len() != self.axes.len() {
             return None;
         }
-        let corner = |bounds: Vec<&[u8]>| -> Option<K> {
-            let lengths: Vec<[u64; 2]> = bounds.iter().map(|bound| [0, bound.len() as u64]).collect();
-            let columns: Vec<CellSlice> = self
-                .axes
-                .iter()
-                .zip(bounds.iter().zip(&lengths))
-                .map(|(axis, (bound, starts))| match axis.size {
-                    Some(size) if size == bound.len() && !axis.is_nan(bound) => {
-                        Some(CellSlice::fixed(bound, size))
-                    }
-                    Some(_) => None,
-                    None => Some(CellSlice::var(bound, starts)),
-                })
-                .collect::<Option<_>>()?;
-            let mut keys = Vec::with_capacity(1);
-            K::append(self, &columns, &mut keys);
-            keys.pop()
-        };
-        let low = corner(rect.iter().map(|range| range.lo.as_slice()).collect())?;
-        Some((
-            low,
-            corner(rect.iter().map(|range| range.hi.as_slice()).collect())?,
-        ))
+        // Both corners, one behind the other.
+        let corners: Vec<Vec<u8>> = rect
+            .iter()
+            .map(|range| [&*range.lo, &*range.hi].concat())
+            .collect();
+        let starts = rect.iter().map(|range| [0, range.lo.len() as u64]);
+        let starts: Vec<[u64; 3]> = starts
+            .zip(&corners)
+            .map(|([first, second], both)| [first, second, both.len() as u64])
+            .collect();
+        let columns: Vec<CellSlice> = self
+            .axes
+            .iter()
+            .zip(rect)
+            .zip(corners.iter().zip(&starts))
+            .map(|((axis, range), (both, starts))| match axis.size {
+                Some(size) => {
+                    let sound = |bound: &[u8]| bound.len() == size && !axis.is_nan(bound);
+                    (sound(&range.lo) && sound(&range.hi)).then(|| CellSlice::fixed(both, size))
+                }
+                None => Some(CellSlice::var(both, starts)),
+            })
+            .collect::<Option<_>>()?;
+        let mut keys = Vec::with_capacity(2);
+        K::append(self, &columns, &mut keys);
+        let high = keys.pop()?;
+        Some((keys.pop()?, high))
     }
 
     fn block(&self) -> Block {

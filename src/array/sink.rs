@@ -23,6 +23,16 @@ impl<'s> Sink<'s> {
     /// need not keep them either.
     const HELD: usize = 4 << 20;
 
+    /// An answer that goes behind what `out` holds, and is copied there: see [`Sink::append`].
+    pub fn behind(out: &'s mut Vec<u8>, keep: Keep) -> Self {
+        Sink {
+            keep,
+            filled: out.len(),
+            scratch: out,
+            single: None,
+        }
+    }
+
     /// An empty answer that may be put together in `scratch`.
     pub fn new(scratch: &'s mut Vec<u8>, keep: Keep) -> Self {
         Sink {
@@ -42,7 +52,7 @@ impl<'s> Sink<'s> {
         let part = data
             .get(range)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk shorter than its index says"))?;
-        self.room(part.len()).copy_from_slice(part);
+        self.write(|scratch| scratch.extend_from_slice(part));
         Ok(())
     }
 
@@ -66,7 +76,9 @@ impl<'s> Sink<'s> {
     fn gather(&mut self) {
         if let Some((data, range)) = self.single.take() {
             let part = data.get(range).unwrap_or(&[]);
-            self.room(part.len()).copy_from_slice(part);
+            self.scratch.truncate(self.filled);
+            self.scratch.extend_from_slice(part);
+            self.filled = self.scratch.len();
         }
     }
 
@@ -77,6 +89,11 @@ impl<'s> Sink<'s> {
         let result = write(self.scratch);
         self.filled = self.scratch.len();
         result
+    }
+
+    /// Has all of the answer in the memory that it goes to, which holds nothing behind it then.
+    pub fn append(mut self) {
+        self.write(|_| ());
     }
 
     /// The answer.

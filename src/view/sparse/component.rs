@@ -1,6 +1,7 @@
 //! Fragments whose cells interleave in the global order, and the plan by which their merge is entered
 //! anywhere.
 
+use super::block::{Block, Part, Ranked, Writer};
 use super::input::Input;
 use super::merge::{Member, Merge, Rules, Sorted, Stop, Unsorted};
 use crate::array::cache::{self, Keep};
@@ -10,7 +11,7 @@ use crate::array::work::Job;
 use crate::error::{Error, ErrorKind, Result};
 use crate::view::parallel;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 // Tests merge few cells; smaller numbers have them pass the same bounds as large arrays do.
 
@@ -24,94 +25,6 @@ const BLOCK_OF_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
 /// Candidates below which a merge is not worth several threads.
 const SMALL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
 
-/// Cells of a fragment that follow each other in the view too. How many: up to the next run, or the end of
-/// the block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    /// The first cell of the fragment.
-    pub first: u64,
-    /// Where it is in the block.
-    pub at: u32,
-    /// Which member of the component.
-    pub member: u32,
-}
-
-/// The runs of a block, and how many cells it has.
-pub(super) struct Block {
-    /// How many cells.
-    pub count: u64,
-    /// In the view's order.
-    pub runs: Runs,
-}
-
-/// Runs, in pieces as large as most chunks: in the cache both take each other's place, and what one leaves
-/// has to fit the other. Blocks in one piece of a MiB made the memory of a mount with a full cache of 256 MiB
-/// half as much again.
-#[derive(Default)]
-pub(super) struct Runs(Vec<Vec<Run>>);
-
-impl Runs {
-    /// Of 16 bytes each.
-    const PIECE: usize = 4096;
-
-    fn push(&mut self, run: Run) {
-        match self.0.last_mut() {
-            Some(piece) if piece.len() < Self::PIECE => piece.push(run),
-            Some(_) => {
-                let mut piece = Vec::with_capacity(Self::PIECE);
-                piece.push(run);
-                self.0.push(piece);
-            }
-            // The first grows as it needs: most blocks of few members have few runs.
-            None => self.0.push(vec![run]),
-        }
-    }
-
-    fn get(&self, i: usize) -> Option<&Run> {
-        self.0.get(i / Self::PIECE)?.get(i % Self::PIECE)
-    }
-
-    /// The number of the run that holds place `at` of the block.
-    fn holding(&self, at: u64) -> usize {
-        let from = |run: &Run| u64::from(run.at) <= at;
-        let piece = self.0.partition_point(|piece| piece.first().is_some_and(from));
-        let piece = piece.saturating_sub(1);
-        let within = self.0.get(piece).map_or(0, |runs| runs.partition_point(from));
-        (piece * Self::PIECE + within).saturating_sub(1)
-    }
-
-    fn memory(&self) -> u64 {
-        let runs: usize = self.0.iter().map(Vec::capacity).sum();
-        (runs * size_of::<Run>()) as u64
-    }
-}
-
-impl cache::Entry for Block {
-    fn memory(&self) -> u64 {
-        self.runs.memory()
-    }
-}
-
-impl Block {
-    /// The pieces of the cells in `cells`, counted in the block: member, first cell of the fragment, and how
-    /// many.
-    pub(super) fn pieces(&self, cells: Range<u64>) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
-        let (from, to) = (cells.start, cells.end.min(self.count));
-        (self.runs.holding(from)..).map_while(move |i| {
-            let run = self.runs.get(i)?;
-            let end = self.runs.get(i + 1).map_or(self.count, |next| u64::from(next.at));
-            let (start, end) = (from.max(u64::from(run.at)), to.min(end));
-            (start < end).then(|| {
-                (
-                    run.member as usize,
-                    run.first + (start - u64::from(run.at)),
-                    end - start,
-                )
-            })
-        })
-    }
-}
-
 /// A place in the merge from which it can go on.
 struct Checkpoint {
     /// Cells of the view before it.
@@ -123,6 +36,7 @@ struct Checkpoint {
 /// How a component's cells are found.
 struct Plan<K> {
     members: Vec<Member<K>>,
+    ranked: Arc<[Ranked]>,
     outline: Arc<Outline>,
     /// Its blocks in the cache.
     blocks: u64,
@@ -163,7 +77,7 @@ pub(super) struct Component<K> {
     plan: Mutex<Option<Arc<Plan<K>>>>,
     /// Its outline in the cache.
     object: u64,
-    in_order: OnceLock<bool>,
+    in_order: Mutex<Option<bool>>,
 }
 
 impl<K: Key + 'static> Component<K> {
@@ -174,7 +88,7 @@ impl<K: Key + 'static> Component<K> {
             known,
             plan: Mutex::new(None),
             object,
-            in_order: OnceLock::new(),
+            in_order: Mutex::default(),
         }
     }
 
@@ -235,28 +149,28 @@ impl<K: Key + 'static> Component<K> {
         Ok(ranks.collect())
     }
 
-    /// The block that holds `cell`, and its first cell.
-    pub(super) fn block(&self, engine: &Engine, rules: &Rules, cell: u64) -> Result<(u64, Arc<Block>)> {
-        if let ([input], Some(known)) = (self.inputs.as_slice(), self.known)
+    /// Where the first cells of `cells` are, and maybe all of them.
+    pub(super) fn part(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<Part> {
+        if let ([input], Some(_)) = (self.inputs.as_slice(), self.known)
             && self.is_in_order(rules, input)?
         {
-            let (first, block) = stored(input, known, cell);
-            return Ok((first, Arc::new(block)));
+            return Ok(Part::Stored(input.clone(), cells));
         }
         let plan = self.plan(engine, rules)?;
         let checkpoints = &plan.outline.checkpoints;
-        let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cell);
+        let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cells.start);
         let (Some(from), Some(to)) = (checkpoints.get(after.wrapping_sub(1)), checkpoints.get(after)) else {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!("cell {cell} of no block"),
+                format!("cell {} of no block", cells.start),
             ));
         };
-        let memory = (to.cell - from.cell) * size_of::<Run>() as u64;
         let key = block_key(plan.blocks, &from.ranks);
+        let memory = Block::estimate(to.cell - from.cell);
         let load = || plan.merge(rules, from, to);
         let block = engine.cache.derive(key, memory, Keep::Staying, load)?;
-        Ok((from.cell, block))
+        let part = cells.start - from.cell..cells.end.min(to.cell) - from.cell;
+        Ok(Part::Merged(plan.ranked.clone(), block, part))
     }
 
     /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. All of
@@ -269,8 +183,9 @@ impl<K: Key + 'static> Component<K> {
         const STEPS: u64 = if cfg!(test) { 64 } else { 512 };
         /// Steps that are looked at of more.
         const SOME: u64 = if cfg!(test) { 8 } else { 32 };
-        if let Some(known) = self.in_order.get() {
-            return Ok(*known);
+        let mut known = self.in_order.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = *known {
+            return Ok(known);
         }
         let in_order = input.merges_as_it_lies() || {
             let steps = input.count().div_ceil(STEP);
@@ -301,7 +216,8 @@ impl<K: Key + 'static> Component<K> {
             let ends: Option<Vec<Vec<K>>> = ends.into_iter().collect();
             ends.is_some_and(|ends| ends.concat().is_sorted())
         };
-        Ok(*self.in_order.get_or_init(|| in_order))
+        *known = Some(in_order);
+        Ok(in_order)
     }
 
     /// The plan; made where it is not there, by all threads.
@@ -323,6 +239,7 @@ impl<K: Key + 'static> Component<K> {
             sort(&mut members, unsorted, rules)?;
         }
         let plan = Arc::new(Plan {
+            ranked: members.iter().map(Member::ranked).collect(),
             members,
             blocks: self.blocks(engine, &outline.unsorted),
             outline,
@@ -359,7 +276,7 @@ impl<K: Key + 'static> Component<K> {
         // A candidate in a window takes 64 bytes and less, but for long strings.
         let _windows = engine.cache.borrow(windows.min(candidates.saturating_mul(64)));
         // Who asks how many cells there are will read some: blocks stay in the cache where all have room.
-        let fit = candidates.saturating_mul(size_of::<Run>() as u64) <= engine.cache.capacity() / 2;
+        let fit = Block::estimate(candidates) <= engine.cache.capacity() / 2;
         loop {
             let blocks = self.blocks(engine, &unsorted);
             let keep = |ranks: &[u64], block: Block| -> Result<()> {
@@ -400,24 +317,6 @@ fn sort<K: Key>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Resu
         member.sorted = Some(sorted);
     }
     Ok(())
-}
-
-/// The block of a fragment whose cells are those of the view: some millions around `cell`; and its first cell.
-fn stored(input: &Input, known: u64, cell: u64) -> (u64, Block) {
-    const CELLS: u64 = 1 << 30;
-    let first = cell / CELLS * CELLS;
-    let count = CELLS.min(known - first);
-    let mut runs = Runs::default();
-    let mut at = 0u64;
-    for cells in input.cells(first..first + count) {
-        runs.push(Run {
-            first: cells.start,
-            at: at as u32,
-            member: 0,
-        });
-        at += cells.end - cells.start;
-    }
-    (first, Block { count, runs })
 }
 
 /// Merges everything once, and remembers places to begin at.
@@ -537,10 +436,13 @@ fn part<K: Key>(
             }
             Ok(count >= most && merge.is_at_new_place())
         };
-        let block = next_block(&mut merge, members, keep.is_some(), full)?;
-        cell += block.count;
-        if let Some(keep) = keep {
-            keep(&ranks, block)?;
+        match keep {
+            Some(keep) => {
+                let block = next_block(&mut merge, full)?;
+                cell += block.count();
+                keep(&ranks, block)?;
+            }
+            None => cell += take_until(&mut merge, full, |_, _| Ok(()))?,
         }
         checkpoints.push(Checkpoint {
             cell,
@@ -559,32 +461,38 @@ fn part<K: Key>(
     Ok(checkpoints)
 }
 
-/// What a merge gives next, until it ends or is `full`, as it is asked before each candidate; only the number
-/// of cells where runs are not wanted.
+/// What a merge gives next, until it ends or is `full`, as it is asked before each candidate.
 fn next_block<K: Key>(
     merge: &mut Merge<K>,
-    members: &[Member<K>],
-    wanted: bool,
-    mut full: impl FnMut(&Merge<K>, u64) -> Result<bool>,
+    full: impl FnMut(&Merge<K>, u64) -> Result<bool>,
 ) -> std::result::Result<Block, Stop> {
-    let mut runs = Runs::default();
-    let (mut count, mut expected) = (0u64, (u32::MAX, 0));
+    let mut writer = Writer::new(merge.ranks())?;
+    let take = |member, rank| match writer.take(member, rank) {
+        true => Ok(()),
+        false => Err(changed()),
+    };
+    take_until(merge, full, take)?;
+    Ok(writer.end())
+}
+
+/// Hands the cells that a merge gives next, member and rank of each, to `take`, until it ends or is `full`;
+/// how many.
+fn take_until<K: Key>(
+    merge: &mut Merge<K>,
+    mut full: impl FnMut(&Merge<K>, u64) -> Result<bool>,
+    mut take: impl FnMut(u32, u64) -> Result<()>,
+) -> std::result::Result<u64, Stop> {
+    let mut count = 0u64;
     while !full(merge, count)? {
         let Some((member, rank, stays)) = merge.next()? else {
             break;
         };
-        if stays && wanted {
-            let cell = members.get(member as usize).and_then(|m| m.cell(rank));
-            let first = cell.ok_or_else(changed)?;
-            if expected != (member, first) {
-                let at = u32::try_from(count).map_err(|_| changed())?;
-                runs.push(Run { first, at, member });
-            }
-            expected = (member, first + 1);
+        if stays {
+            take(member, rank)?;
+            count += 1;
         }
-        count += u64::from(stays);
     }
-    Ok(Block { count, runs })
+    Ok(count)
 }
 
 fn changed() -> Error {
@@ -602,8 +510,8 @@ impl<K: Key> Plan<K> {
             Stop::Unsorted(_) => changed(),
         };
         let mut merge = Merge::new(rules, &self.members, &from.ranks, &to.ranks, [None; 2]).map_err(stop)?;
-        let block = next_block(&mut merge, &self.members, true, |_, _| Ok(false)).map_err(stop)?;
-        match block.count == to.cell - from.cell {
+        let block = next_block(&mut merge, |_, _| Ok(false)).map_err(stop)?;
+        match block.count() == to.cell - from.cell {
             true => Ok(block),
             false => Err(changed()),
         }

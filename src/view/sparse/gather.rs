@@ -2,10 +2,10 @@
 
 use super::super::column::Runs;
 use super::super::{Role, ViewField};
-use super::{HELD, Merged, Piece as Run, find_field};
+use super::block::{Part, Piece};
+use super::{Merged, Share, find_field};
 use crate::array::cells::{Cells, FragmentCells};
 use crate::array::column::Content;
-use crate::array::piece::Piece;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
 use std::ops::Range;
@@ -34,14 +34,17 @@ pub(super) struct Gather {
     stored: Vec<OnceLock<Stored>>,
 }
 
-/// Where consecutive cells of an answer are.
-struct Place {
-    /// The first cell of the fragment.
-    first: u64,
-    /// How many.
-    count: u64,
-    /// Which of the segments holds them.
-    segment: usize,
+/// Where the cells of an answer are, in its order.
+struct Places {
+    parts: Vec<Part>,
+    /// How many pieces the parts have.
+    pieces: u64,
+    /// What is read of each input, ascending, one input after the other.
+    segments: Vec<Segment>,
+    /// The first input that the parts may have cells of.
+    first_input: usize,
+    /// Where the segments of each input from that on begin, and behind the last one where they end.
+    first_segment: Vec<usize>,
 }
 
 /// Cells of one fragment that are read at once.
@@ -52,12 +55,6 @@ struct Segment {
     wanted: u64,
 }
 
-/// Where the cells of an answer are, in its order.
-struct Places {
-    places: Vec<Place>,
-    segments: Vec<Segment>,
-}
-
 /// Runs of so many cells on average are read one by one.
 const LONG: u64 = 64;
 
@@ -65,49 +62,138 @@ const LONG: u64 = 64;
 const WASTE: u64 = 8;
 
 impl Segment {
-    /// Takes in other cells of the same fragment, unless most of what were read then is not wanted.
-    fn takes(&mut self, input: usize, cells: &Range<u64>, wanted: u64) -> bool {
-        let all = self.cells.start.min(cells.start)..self.cells.end.max(cells.end);
-        let wanted = self.wanted.saturating_add(wanted);
-        let takes = self.input == input && all.end - all.start <= wanted.saturating_mul(WASTE);
-        if takes {
-            (self.cells, self.wanted) = (all, wanted);
+    /// One of no cells.
+    fn none(input: usize) -> Segment {
+        Segment {
+            input,
+            cells: u64::MAX..0,
+            wanted: 0,
         }
-        takes
+    }
+
+    fn take(&mut self, cells: &Range<u64>, wanted: u64) {
+        self.cells = self.cells.start.min(cells.start)..self.cells.end.max(cells.end);
+        self.wanted = self.wanted.saturating_add(wanted);
+    }
+
+    /// Whether both are better read at once.
+    fn joins(&self, next: &Segment) -> bool {
+        let mut both = Segment::none(self.input);
+        both.take(&self.cells, self.wanted);
+        both.take(&next.cells, next.wanted);
+        !both.wastes()
+    }
+
+    /// Whether most of what is read is not wanted.
+    fn wastes(&self) -> bool {
+        self.cells.end.saturating_sub(self.cells.start) > self.wanted.saturating_mul(WASTE)
     }
 }
 
 impl Places {
-    /// Puts segments together that are near each other: cells that had to be sorted come in any order.
-    fn join_segments(&mut self) {
-        let mut order: Vec<usize> = (0..self.segments.len()).collect();
-        order.sort_by_key(|&i| {
-            self.segments
-                .get(i)
-                .map(|segment| (segment.input, segment.cells.start))
-        });
-        let mut joined: Vec<Segment> = Vec::new();
-        let mut numbers = vec![0; order.len()];
-        for i in order {
-            let Some(segment) = self.segments.get(i) else {
+    /// The places of what `parts` are made of.
+    fn new(parts: Vec<Part>) -> Result<Places> {
+        let inputs = || parts.iter().filter_map(Part::inputs);
+        let first_input = inputs().map(|(first, _)| first).min().unwrap_or(0);
+        let end = inputs().map(|(_, last)| last + 1).max().unwrap_or(0);
+        let mut pieces = 0;
+        let mut whole: Vec<Segment> = (first_input..end).map(Segment::none).collect();
+        for part in &parts {
+            part.pieces(|piece| {
+                pieces += 1;
+                if let Some(segment) = whole.get_mut(piece.input.wrapping_sub(first_input)) {
+                    segment.take(&cells_of(&piece), piece.count);
+                }
+            })?;
+        }
+        // Of those that are not all near each other, one by one.
+        let mut scattered: Vec<Segment> = Vec::new();
+        if whole.iter().any(Segment::wastes) {
+            for part in &parts {
+                part.pieces(|piece| {
+                    let segment = whole.get(piece.input.wrapping_sub(first_input));
+                    if segment.is_some_and(Segment::wastes) {
+                        let mut segment = Segment::none(piece.input);
+                        segment.take(&cells_of(&piece), piece.count);
+                        scattered.push(segment);
+                    }
+                })?;
+            }
+            // Cells that had to be sorted come in any order.
+            scattered.sort_unstable_by_key(|segment| (segment.input, segment.cells.start));
+        }
+        let mut scattered = scattered.into_iter().peekable();
+        let (mut segments, mut first_segment): (Vec<Segment>, _) =
+            (Vec::new(), Vec::with_capacity(whole.len() + 1));
+        for segment in whole {
+            let first = segments.len();
+            first_segment.push(first);
+            if !segment.wastes() {
+                segments.extend(Some(segment).filter(|segment| segment.wanted > 0));
                 continue;
-            };
-            let (input, cells, wanted) = (segment.input, segment.cells.clone(), segment.wanted);
-            if !joined
-                .last_mut()
-                .is_some_and(|last| last.takes(input, &cells, wanted))
-            {
-                joined.push(Segment { input, cells, wanted });
             }
-            if let Some(number) = numbers.get_mut(i) {
-                *number = joined.len() - 1;
+            while let Some(next) = scattered.next_if(|next| next.input == segment.input) {
+                let joined = segments.get_mut(first..).and_then(|own| own.last_mut());
+                match joined {
+                    Some(last) if last.joins(&next) => last.take(&next.cells, next.wanted),
+                    _ => segments.push(next),
+                }
             }
         }
-        for place in &mut self.places {
-            place.segment = numbers.get(place.segment).copied().unwrap_or(0);
-        }
-        self.segments = joined;
+        first_segment.push(segments.len());
+        Ok(Places {
+            parts,
+            pieces,
+            segments,
+            first_input,
+            first_segment,
+        })
     }
+
+    /// The segment that holds the first cell of a piece, and the number of that cell in it.
+    fn find(&self, piece: &Piece) -> Option<(usize, usize)> {
+        let input = piece.input.checked_sub(self.first_input)?;
+        let first = *self.first_segment.get(input)?;
+        let end = *self.first_segment.get(input + 1)?;
+        let mut number = first;
+        if end - first > 1 {
+            let own = self.segments.get(first..end)?;
+            number += own
+                .partition_point(|segment| segment.cells.start <= piece.first)
+                .checked_sub(1)?;
+        }
+        let start = self.segments.get(number)?.cells.start;
+        Some((number, piece.first.checked_sub(start)? as usize))
+    }
+
+    /// Lets `take` take each piece: how many cells, the number of the first one in its segment, and what was
+    /// `got` of that.
+    fn each<T>(
+        &self,
+        got: &[Option<T>],
+        mut take: impl FnMut(usize, usize, Option<&T>) -> Result<()>,
+    ) -> Result<()> {
+        for part in &self.parts {
+            let mut result = Ok(());
+            part.pieces(|piece| {
+                if result.is_ok() {
+                    let found = self
+                        .find(&piece)
+                        .and_then(|(number, from)| Some((from, got.get(number)?)));
+                    result = match found {
+                        Some((from, got)) => take(piece.count as usize, from, got.as_ref()),
+                        None => Err(too_few()),
+                    };
+                }
+            })?;
+            result?;
+        }
+        Ok(())
+    }
+}
+
+fn cells_of(piece: &Piece) -> Range<u64> {
+    piece.first..piece.first.saturating_add(piece.count)
 }
 
 impl Gather {
@@ -148,8 +234,12 @@ impl Gather {
                 && found.nullable == wanted.nullable;
             match same {
                 true => {
-                    let hold = self.stored.len() <= HELD;
-                    Stored::Cells(FragmentCells::new(info.clone(), found.clone()).holding(hold))
+                    let share = Share::of(&info.engine, self.stored.len());
+                    // Where cells begin is looked at to measure them, and again to read them.
+                    let var = found.cell_val_num.is_var() && share.has_room(info, Some(8));
+                    let cells = FragmentCells::new(info.clone(), found.clone());
+                    let stays = Some(Content::Offsets).filter(|_| var);
+                    Stored::Cells(cells.holding(share.hold).staying(stays))
                 }
                 false => Stored::Changed(
                     info.place(
@@ -171,35 +261,7 @@ impl Gather {
 
     /// Where the cells in `cells` are.
     fn places(&self, cells: Range<u64>) -> Result<Places> {
-        let mut found = Places {
-            places: Vec::new(),
-            segments: Vec::new(),
-        };
-        // The segment of each input that takes more.
-        let mut open = vec![usize::MAX; self.stored.len()];
-        self.merged.visit(cells, &mut |run: Run<'_>| {
-            let input = run.input.index;
-            let Some(segment) = open.get_mut(input) else {
-                return;
-            };
-            let cells = run.first..run.first.saturating_add(run.count);
-            let last = found.segments.get_mut(*segment);
-            if !last.is_some_and(|last| last.takes(input, &cells, run.count)) {
-                *segment = found.segments.len();
-                found.segments.push(Segment {
-                    input,
-                    cells,
-                    wanted: run.count,
-                });
-            }
-            found.places.push(Place {
-                first: run.first,
-                count: run.count,
-                segment: *segment,
-            });
-        })?;
-        found.join_segments();
-        Ok(found)
+        Places::new(self.merged.parts(cells)?)
     }
 
     /// What `read` makes of the cells of each segment; None of those of a fragment that has not got the field.
@@ -231,26 +293,26 @@ impl Gather {
             let message = format!("a fill value of {} bytes for cells of {size}", fill.len());
             return Err(Error::corrupt(message).at(0));
         }
-        let found = self.places(cells.clone())?;
-        let mut scratch = Vec::new();
-        out.reserve((cells.end - cells.start).saturating_mul(size) as usize);
+        let wanted = cells.end - cells.start;
+        let found = self.places(cells)?;
+        out.reserve(wanted.saturating_mul(size) as usize);
         // Long runs are read one by one, straight into the answer.
-        if cells.end - cells.start >= LONG.saturating_mul(found.places.len() as u64) {
-            for place in &found.places {
-                let input = found
-                    .segments
-                    .get(place.segment)
-                    .map_or(usize::MAX, |segment| segment.input);
-                let run = place.first..place.first.saturating_add(place.count);
-                match self.stored(input)? {
-                    Some(stored) => out.extend_from_slice(&read_entries(stored, content, run, &mut scratch)?),
-                    None => (0..place.count).for_each(|_| out.extend_from_slice(fill)),
-                }
+        if wanted >= LONG.saturating_mul(found.pieces) {
+            for part in &found.parts {
+                let mut result = Ok(());
+                part.pieces(|piece| {
+                    if result.is_ok() {
+                        result = self.run(&piece, content, fill, out);
+                    }
+                })?;
+                result?;
             }
             return Ok(());
         }
         let got = self.segments(&found, |stored, cells| {
-            Ok(read_entries(stored, content, cells, &mut scratch)?.to_vec())
+            let mut entries = Vec::with_capacity((cells.end - cells.start).saturating_mul(size) as usize);
+            stored.append(content, cells, &mut entries)?;
+            Ok(entries)
         })?;
         // Copies of a known size are a few instructions each.
         match size {
@@ -258,33 +320,27 @@ impl Gather {
             2 => copy::<2>(&found, &got, fill, out),
             4 => copy::<4>(&found, &got, fill, out),
             8 => copy::<8>(&found, &got, fill, out),
-            _ => each(&found, &got, |place, start, got| {
+            _ => found.each(&got, |count, from, got| {
                 let Some(got) = got else {
-                    (0..place.count).for_each(|_| out.extend_from_slice(fill));
+                    (0..count).for_each(|_| out.extend_from_slice(fill));
                     return Ok(());
                 };
-                let range = (place.first - start).saturating_mul(size) as usize
-                    ..(place.first - start + place.count).saturating_mul(size) as usize;
+                let size = size as usize;
+                let range = from.saturating_mul(size)..from.saturating_add(count).saturating_mul(size);
                 out.extend_from_slice(got.get(range).ok_or_else(too_few)?);
                 Ok(())
             }),
         }
     }
-}
 
-/// Lets `take` take each place, the first cell of its segment, and what was read of that.
-fn each<T>(
-    found: &Places,
-    got: &[Option<T>],
-    mut take: impl FnMut(&Place, u64, Option<&T>) -> Result<()>,
-) -> Result<()> {
-    for place in &found.places {
-        let (Some(segment), Some(got)) = (found.segments.get(place.segment), got.get(place.segment)) else {
-            return Err(too_few());
-        };
-        take(place, segment.cells.start, got.as_ref())?;
+    /// Appends the entries of a run.
+    fn run(&self, piece: &Piece, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        match self.stored(piece.input)? {
+            Some(stored) => stored.append(content, cells_of(piece), out)?,
+            None => (0..piece.count).for_each(|_| out.extend_from_slice(fill)),
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Appends cells of `N` bytes.
@@ -294,30 +350,15 @@ fn copy<const N: usize>(
     fill: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    each(found, got, |place, start, got| {
-        let from = (place.first - start) as usize;
-        match got.map(|got| got.as_chunks::<N>().0.get(from..from + place.count as usize)) {
+    found.each(got, |count, from, got| {
+        match got.map(|got| got.as_chunks::<N>().0.get(from..from.saturating_add(count))) {
             Some(Some([cell])) => out.extend_from_slice(cell),
             Some(Some(cells)) => out.extend_from_slice(cells.as_flattened()),
             Some(None) => return Err(too_few()),
-            None => (0..place.count).for_each(|_| out.extend_from_slice(fill)),
+            None => (0..count).for_each(|_| out.extend_from_slice(fill)),
         }
         Ok(())
     })
-}
-
-/// The values or the validity of cells of a fragment.
-fn read_entries<'s>(
-    stored: &FragmentCells,
-    content: Content,
-    cells: Range<u64>,
-    scratch: &'s mut Vec<u8>,
-) -> Result<Piece<'s>> {
-    let stored: &dyn Cells = stored;
-    match content {
-        Content::Validity => stored.validity(cells, scratch),
-        _ => stored.values(cells, scratch),
-    }
 }
 
 fn too_few() -> Error {
@@ -344,14 +385,13 @@ impl Runs for Gather {
             let stored: &dyn Cells = stored;
             stored.starts(cells)
         })?;
-        each(&found, &got, |place, start, starts| {
+        found.each(&got, |count, from, starts| {
             let Some(starts) = starts else {
-                out.extend((0..place.count).map(|_| self.fill.len() as u64));
+                out.extend((0..count).map(|_| self.fill.len() as u64));
                 return Ok(());
             };
-            let from = (place.first - start) as usize;
             let ends = starts
-                .get(from..=from + place.count as usize)
+                .get(from..=from.saturating_add(count))
                 .ok_or_else(too_few)?;
             out.extend(ends.windows(2).map(|pair| match pair {
                 [start, end] => end.saturating_sub(*start),
@@ -367,13 +407,12 @@ impl Runs for Gather {
             let stored: &dyn Cells = stored;
             stored.var_values(cells)
         })?;
-        each(&found, &got, |place, start, got| {
+        found.each(&got, |count, from, got| {
             let Some((starts, values)) = got else {
-                (0..place.count).for_each(|_| out.extend_from_slice(&self.fill));
+                (0..count).for_each(|_| out.extend_from_slice(&self.fill));
                 return Ok(());
             };
-            let from = (place.first - start) as usize;
-            let range = starts.get(from).zip(starts.get(from + place.count as usize));
+            let range = starts.get(from).zip(starts.get(from.saturating_add(count)));
             let range = range.map(|(start, end)| *start as usize..*end as usize);
             let values = range.and_then(|range| values.get(range));
             out.extend_from_slice(values.ok_or_else(too_few)?);
@@ -383,12 +422,13 @@ impl Runs for Gather {
 
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let found = self.places(cell..cell.saturating_add(1))?;
-        let (Some(place), Some(segment)) = (found.places.first(), found.segments.first()) else {
+        let Some(segment) = found.segments.first() else {
             return Err(Error::new(
                 ErrorKind::Internal,
                 format!("cell {cell} of no fragment"),
             ));
         };
+        let first = segment.cells.start;
         match self.stored(segment.input)? {
             None => {
                 let range = bytes.start as usize..(bytes.end as usize).min(self.fill.len());
@@ -397,9 +437,9 @@ impl Runs for Gather {
             Some(stored) => {
                 let stored: &dyn Cells = stored;
                 let start = match stored.cell_size() {
-                    Some(size) => place.first.saturating_mul(size),
+                    Some(size) => first.saturating_mul(size),
                     None => {
-                        let starts = stored.starts(place.first..place.first.saturating_add(1))?;
+                        let starts = stored.starts(first..first.saturating_add(1))?;
                         starts.first().copied().unwrap_or(0)
                     }
                 };

@@ -1,10 +1,12 @@
 //! What a fragment brings into a merge: which of its cells are candidates, when each was written, and which
 //! are deleted.
 
+use super::Share;
 use super::deletes::Deletes;
 use super::ranges::{Inside, Ranges};
 use crate::array::cell_slice::CellSlice;
 use crate::array::cells::{Cells, FragmentCells};
+use crate::array::column::Content;
 use crate::array::field;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::order::{GlobalOrder, Key};
@@ -101,13 +103,21 @@ impl Input {
         times: TimeRange,
         ranges: Arc<Ranges>,
         deletes: Deletes,
-        hold: bool,
+        share: Share,
     ) -> Result<Input> {
         let count = info.schema.dimensions.len();
         let mut dimensions: Vec<Option<FragmentCells>> = (0..count).map(|_| None).collect();
         let mut timestamps = None;
+        // Who compares cells reads some of them next, mostly all of them, and their coordinates too.
+        let sizes = info.schema.dimensions.iter();
+        let sizes = sizes.map(|d| d.cell_val_num.cell_size(d.datatype));
+        let cell = sizes.sum::<Option<u64>>();
+        let stays = Some(Content::Data).filter(|_| share.has_room(&info, cell));
         for field in &info.fields {
-            let cells = || FragmentCells::new(info.clone(), field.clone()).holding(hold);
+            let cells = || {
+                let cells = FragmentCells::new(info.clone(), field.clone());
+                cells.holding(share.hold).staying(stays)
+            };
             match field.role {
                 field::Role::Dimension(i) | field::Role::ZippedDimension(i) => {
                     if let Some(slot) = dimensions.get_mut(i) {
@@ -318,16 +328,23 @@ pub(super) struct Values {
 impl Values {
     pub(super) fn read(cells: &FragmentCells, range: Range<u64>) -> Result<Values> {
         let read: &dyn Cells = cells;
-        let mut scratch = Vec::new();
         let (starts, values) = match cells.cell_size() {
-            Some(_) => (None, read.values(range.clone(), &mut scratch)?.to_vec()),
+            Some(size) => {
+                let mut values = Vec::with_capacity(((range.end - range.start) * size) as usize);
+                cells.append(Content::Data, range.clone(), &mut values)?;
+                (None, values)
+            }
             None => {
                 let (starts, values) = read.var_values(range.clone())?;
                 (Some(starts), values)
             }
         };
         let validity = match cells.field().nullable {
-            true => Some(read.validity(range.clone(), &mut scratch)?.to_vec()),
+            true => {
+                let mut validity = Vec::with_capacity((range.end - range.start) as usize);
+                cells.append(Content::Validity, range.clone(), &mut validity)?;
+                Some(validity)
+            }
             false => None,
         };
         Ok(Values {

@@ -1,5 +1,6 @@
 //! The k-way merge of fragments: cells in the array's global order, of each place the newest.
 
+use super::block::Ranked;
 use super::input::{DELETED, Input, Window};
 use crate::array::order::{GlobalOrder, Key};
 use crate::array::time::TimeRange;
@@ -66,7 +67,7 @@ pub(super) struct Sorted<K> {
     /// Of all of them; here ranks are those of the sorted sequence.
     pub window: Window<K>,
     /// The cell of the fragment that is each of them.
-    pub cells: Vec<u64>,
+    pub cells: Arc<Vec<u64>>,
 }
 
 impl<K: Key> Sorted<K> {
@@ -127,7 +128,10 @@ impl<K: Key> Sorted<K> {
         if !input.has_timestamps() {
             window.times.clear();
         }
-        Ok(Sorted { window, cells })
+        Ok(Sorted {
+            window,
+            cells: Arc::new(cells),
+        })
     }
 }
 
@@ -185,14 +189,11 @@ impl<K: Key> Member<K> {
         }
     }
 
-    /// The cell of the fragment that has a rank.
-    pub(super) fn cell(&self, rank: u64) -> Option<u64> {
-        match &self.sorted {
-            Some(sorted) => sorted.cells.get(rank as usize).copied(),
-            None => {
-                let mut cells = self.input.cells(rank..rank.saturating_add(1));
-                cells.next().map(|cells| cells.start)
-            }
+    /// Its cells by rank.
+    pub(super) fn ranked(&self) -> Ranked {
+        Ranked {
+            input: self.input.clone(),
+            sorted: self.sorted.as_ref().map(|sorted| sorted.cells.clone()),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! Fragments whose intervals in the global order do not overlap are components of their own: there is nothing
 //! to merge, and where nothing was deleted or cut either, footers tell how many cells there are.
 
+mod block;
 mod component;
 mod deletes;
 mod gather;
@@ -24,6 +25,7 @@ use super::{DimRange, Origin, Role, Tiles, ViewField};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::deletes::in_force as deletes_in_force;
+use crate::array::engine::Engine;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::order::{GlobalOrder, Key};
@@ -33,6 +35,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
+use block::Part;
 use component::Component;
 use deletes::Deletes;
 use gather::Gather;
@@ -43,9 +46,31 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The files of more fragments are not held open, and their chunks stay in the cache while others take their
-/// turn.
-const HELD: usize = 64;
+/// What each fragment of a view may take up.
+#[derive(Clone, Copy)]
+struct Share {
+    /// Whether its files are held open. If not, its chunks stay in the cache while others take their turn.
+    hold: bool,
+    /// How many bytes of a field stay in the cache where it is known that they are read again.
+    room: u64,
+}
+
+impl Share {
+    /// The share of each of some fragments.
+    fn of(engine: &Engine, fragments: usize) -> Share {
+        /// The files of more fragments are not held open.
+        const HELD: usize = 64;
+        Share {
+            hold: fragments <= HELD,
+            room: engine.cache.capacity() / 4 / (fragments as u64).max(1),
+        }
+    }
+
+    /// Whether there is room for so many bytes of each cell.
+    fn has_room(self, info: &FragmentInfo, size: Option<u64>) -> bool {
+        size.is_some_and(|size| size.saturating_mul(info.geometry.cell_num) <= self.room)
+    }
+}
 
 /// The fragments of a sparse array merged.
 pub(super) struct Sparse {
@@ -57,23 +82,13 @@ pub(super) struct Sparse {
     cells: Mutex<Option<Arc<dyn Merged>>>,
 }
 
-/// Consecutive cells of one fragment.
-struct Piece<'a> {
-    /// The fragment.
-    input: &'a Input,
-    /// Its first cell.
-    first: u64,
-    /// How many.
-    count: u64,
-}
-
 /// The cells of a view, whatever its keys are.
 trait Merged: Send + Sync {
     /// How many.
     fn count(&self) -> Result<u64>;
 
-    /// Hands the pieces that `cells` are made of to `visit`, in order.
-    fn visit(&self, cells: Range<u64>, visit: &mut dyn FnMut(Piece<'_>)) -> Result<()>;
+    /// What `cells` are made of, in order.
+    fn parts(&self, cells: Range<u64>) -> Result<Vec<Part>>;
 
     /// The fragments, in reading order.
     fn inputs(&self) -> &[Arc<Input>];
@@ -187,29 +202,24 @@ impl Sparse {
         let array = &self.array;
         let listing = &self.snapshot.listing;
         let fragments = self.snapshot.fragment_list();
-        let hold = fragments.len() <= HELD;
+        let share = Share::of(&array.engine, fragments.len());
         // Without cells it does not matter whether conditions can be evaluated.
         let deletes = match fragments.is_empty() {
             true => Vec::new(),
             false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
         };
         let tails = Tails::new(&array.engine, fragments.iter(), Fragment::is_open);
-        let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
+        let inputs = parallel::each(fragments.len() as u64, |index| -> Result<(Arc<Input>, _)> {
             let index = index as usize;
             tails.reach(index);
             let Some(fragment) = fragments.get(index) else {
                 return Err(Error::new(ErrorKind::Internal, "a fragment that is none"));
             };
             let info = fragment.open()?;
-            let deletes = Deletes::new(&info, &deletes, hold)?;
-            Ok(Arc::new(Input::new(
-                index,
-                info,
-                times,
-                ranges.clone(),
-                deletes,
-                hold,
-            )?))
+            let deletes = Deletes::new(&info, &deletes, share.hold)?;
+            let interval = interval::<K>(&order, &info);
+            let input = Input::new(index, info, times, ranges.clone(), deletes, share)?;
+            Ok((Arc::new(input), interval))
         })?;
         let rules = Rules {
             order,
@@ -232,12 +242,18 @@ struct Components<K> {
 }
 
 impl<K: Key + 'static> Components<K> {
-    fn new(array: Arc<Array>, state: u64, rules: Rules, inputs: Vec<Arc<Input>>) -> Self {
-        let taking_part: Vec<&Arc<Input>> = inputs.iter().filter(|input| input.count() > 0).collect();
-        let mut intervals: Vec<(Option<(K, K)>, usize)> = taking_part
+    /// Of `inputs` in reading order, each with the least and the greatest key that it may have.
+    fn new(array: Arc<Array>, state: u64, rules: Rules, inputs: Vec<(Arc<Input>, Option<(K, K)>)>) -> Self {
+        let (inputs, intervals): (Vec<Arc<Input>>, Vec<_>) = inputs.into_iter().unzip();
+        let taking_part = inputs
             .iter()
+            .zip(intervals)
+            .filter(|(input, _)| input.count() > 0);
+        let (taking_part, intervals): (Vec<&Arc<Input>>, Vec<_>) = taking_part.unzip();
+        let mut intervals: Vec<(Option<(K, K)>, usize)> = intervals
+            .into_iter()
             .enumerate()
-            .map(|(i, input)| (interval(&rules.order, &input.info), i))
+            .map(|(i, interval)| (interval, i))
             .collect();
         let mut groups: Vec<Vec<usize>> = Vec::new();
         if intervals.iter().any(|(interval, _)| interval.is_none()) {
@@ -296,12 +312,13 @@ impl<K: Key + 'static> Merged for Components<K> {
         self.start(self.components.len())
     }
 
-    fn visit(&self, cells: Range<u64>, visit: &mut dyn FnMut(Piece<'_>)) -> Result<()> {
+    fn parts(&self, cells: Range<u64>) -> Result<Vec<Part>> {
         self.count()?;
         let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let first = starts
             .partition_point(|&start| start <= cells.start)
             .saturating_sub(1);
+        let mut parts = Vec::new();
         for (component, bounds) in self.components.iter().zip(starts.windows(2)).skip(first) {
             let &[start, end] = bounds else { continue };
             if start >= cells.end {
@@ -310,21 +327,15 @@ impl<K: Key + 'static> Merged for Components<K> {
             let mut at = cells.start.max(start);
             let end = end.min(cells.end);
             while at < end {
-                let (cell, block) = component.block(&self.array.engine, &self.rules, at - start)?;
-                let wanted = at - start - cell..end - start - cell;
-                for (member, first, count) in block.pieces(wanted) {
-                    let Some(input) = component.inputs.get(member) else {
-                        continue;
-                    };
-                    at += count;
-                    visit(Piece { input, first, count });
+                let part = component.part(&self.array.engine, &self.rules, at - start..end - start)?;
+                if part.count() == 0 {
+                    return Err(Error::new(ErrorKind::Internal, format!("cell {at} of no part")));
                 }
-                if at < end && at < start + cell + block.count {
-                    return Err(Error::new(ErrorKind::Internal, format!("cell {at} of no run")));
-                }
+                at += part.count();
+                parts.push(part);
             }
         }
-        Ok(())
+        Ok(parts)
     }
 
     fn inputs(&self) -> &[Arc<Input>] {
