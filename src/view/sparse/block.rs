@@ -36,6 +36,10 @@ pub(super) struct Block {
     count: u64,
     /// The rank of the next candidate of each member at its start.
     ranks: Vec<u64>,
+    /// The rank behind the last candidate of each member that was taken.
+    ends: Vec<u64>,
+    /// Candidates between those that were skipped.
+    skipped: u64,
     /// See [`Steps`].
     steps: Steps,
 }
@@ -55,8 +59,6 @@ struct Steps {
 /// Notes what a merge takes.
 pub(super) struct Writer {
     block: Block,
-    /// The rank behind the last candidate of each member that was taken.
-    next: Vec<u64>,
     /// The member that candidates are taken from, and how many.
     open: (u32, u32),
 }
@@ -147,9 +149,10 @@ impl Writer {
             return Err(Error::limit(format!("{} fragments that are merged", ranks.len())).at(0));
         }
         Ok(Writer {
-            next: ranks.clone(),
             block: Block {
                 count: 0,
+                ends: ranks.clone(),
+                skipped: 0,
                 ranks,
                 steps,
             },
@@ -160,7 +163,7 @@ impl Writer {
     /// Takes the candidate of rank `rank`; false where the member has passed it, or is none.
     #[must_use]
     pub(super) fn take(&mut self, member: u32, rank: u64) -> bool {
-        let Some(next) = self.next.get_mut(member as usize) else {
+        let Some(next) = self.block.ends.get_mut(member as usize) else {
             return false;
         };
         let Some(mut skipped) = rank.checked_sub(*next) else {
@@ -168,6 +171,7 @@ impl Writer {
         };
         *next = rank.saturating_add(1);
         self.block.count += 1;
+        self.block.skipped = self.block.skipped.saturating_add(skipped);
         let most = self.block.steps.most();
         let (open, count) = self.open;
         if skipped == 0 && member == open && count < most {
@@ -201,7 +205,7 @@ impl Writer {
 impl cache::Entry for Block {
     fn memory(&self) -> u64 {
         let steps: usize = self.steps.pieces.iter().map(Vec::capacity).sum();
-        (steps * size_of::<u32>() + self.ranks.len() * size_of::<u64>()) as u64
+        (steps * size_of::<u32>() + 2 * self.ranks.len() * size_of::<u64>()) as u64
     }
 }
 
@@ -288,6 +292,38 @@ impl Part {
         }
     }
 
+    /// The same cells in any order, with few others between them, in as few pieces as may be; and how many
+    /// pieces there are in order, about.
+    pub(super) fn outline(&self, mut take: impl FnMut(Piece)) -> Result<u64> {
+        let mut count = 0;
+        if let Part::Merged(members, block, cells) = self
+            && *cells == (0..block.count)
+            && block.skipped <= block.count
+        {
+            let ends = block.ranks.iter().zip(&block.ends);
+            for (ranked, (&first, &end)) in members.iter().zip(ends) {
+                let mut rank = first;
+                while rank < end {
+                    let cells = ranked.cells(rank).ok_or_else(|| none(rank))?;
+                    let run = (cells.end - cells.start).min(end - rank);
+                    take(Piece {
+                        input: ranked.input.index,
+                        first: cells.start,
+                        count: run,
+                    });
+                    rank = rank.saturating_add(run);
+                }
+            }
+            let steps = block.steps.pieces.iter().map(|piece| piece.len() as u64);
+            return Ok(steps.sum());
+        }
+        self.pieces(|piece| {
+            count += 1;
+            take(piece);
+        })?;
+        Ok(count)
+    }
+
     /// Hands the pieces that it is made of to `take`, in order.
     pub(super) fn pieces(&self, mut take: impl FnMut(Piece)) -> Result<()> {
         match self {
@@ -303,5 +339,39 @@ impl Part {
             }
             Part::Merged(members, block, cells) => block.pieces(members, cells, &mut take),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_tell_whose_turn_it_was_and_what_was_skipped() {
+        // So many members leave eleven bits for how many candidates a step is of.
+        let members = 1 << 20;
+        for members in [1, 2, 20, members] {
+            let mut ranks = vec![7; members];
+            let last = members as u32 - 1;
+            let taken = (0..5000).map(|i| (last, 7 + i));
+            let taken = taken.chain((0..10).map(|i| (0, 100_000 + 3 * i)));
+            let taken: Vec<(u32, u64)> = taken.chain([(last, 200_000)]).collect();
+            let mut writer = Writer::new(ranks.clone()).unwrap();
+            assert!(taken.iter().all(|&(member, rank)| writer.take(member, rank)));
+            assert!(!writer.take(last, 199_999), "it is behind");
+            assert!(!writer.take(members as u32, 7), "there is none");
+            let block = writer.end();
+            assert_eq!(block.count(), taken.len() as u64);
+            let mut found = Vec::new();
+            for (member, skips, count) in block.steps.iter() {
+                let start = ranks[member];
+                ranks[member] += count;
+                if !skips {
+                    found.extend((start..ranks[member]).map(|rank| (member as u32, rank)));
+                }
+            }
+            assert!(found == taken, "{members} members");
+        }
+        assert_eq!(Steps::new(1 << 31).most(), 0);
     }
 }

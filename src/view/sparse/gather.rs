@@ -66,7 +66,10 @@ impl Segment {
     fn none(input: usize) -> Segment {
         Segment {
             input,
-            cells: u64::MAX..0,
+            cells: Range {
+                start: u64::MAX,
+                end: 0,
+            },
             wanted: 0,
         }
     }
@@ -90,6 +93,9 @@ impl Segment {
     }
 }
 
+/// The first cell of a segment, and the cells that were got of it.
+type Known<'g, const N: usize> = (u64, &'g [[u8; N]]);
+
 impl Places {
     /// The places of what `parts` are made of.
     fn new(parts: Vec<Part>) -> Result<Places> {
@@ -99,8 +105,7 @@ impl Places {
         let mut pieces = 0;
         let mut whole: Vec<Segment> = (first_input..end).map(Segment::none).collect();
         for part in &parts {
-            part.pieces(|piece| {
-                pieces += 1;
+            pieces += part.outline(|piece| {
                 if let Some(segment) = whole.get_mut(piece.input.wrapping_sub(first_input)) {
                     segment.take(&cells_of(&piece), piece.count);
                 }
@@ -164,6 +169,20 @@ impl Places {
         }
         let start = self.segments.get(number)?.cells.start;
         Some((number, piece.first.checked_sub(start)? as usize))
+    }
+
+    /// By input what was `got` of its segment, and the first cell of that; None where an input has several
+    /// segments, or nothing was got.
+    fn single<'g, const N: usize>(&self, got: &'g [Option<Vec<u8>>]) -> Option<Vec<Known<'g, N>>> {
+        let of = |bounds: &[usize]| match *bounds {
+            [first, end] if first == end => Some((0, &[][..])),
+            [first, end] if first + 1 == end => {
+                let (segment, got) = self.segments.get(first).zip(got.get(first)?.as_ref())?;
+                Some((segment.cells.start, got.as_chunks().0))
+            }
+            _ => None,
+        };
+        self.first_segment.windows(2).map(of).collect()
     }
 
     /// Lets `take` take each piece: how many cells, the number of the first one in its segment, and what was
@@ -350,6 +369,28 @@ fn copy<const N: usize>(
     fill: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<()> {
+    // Mostly cells come one by one, and there is little time for each.
+    if let Some(single) = found.single::<N>(got) {
+        for part in &found.parts {
+            let mut all = true;
+            part.pieces(|piece| {
+                let source = single.get(piece.input.wrapping_sub(found.first_input));
+                let cells = source.and_then(|(start, cells)| {
+                    let from = piece.first.wrapping_sub(*start) as usize;
+                    cells.get(from..from.saturating_add(piece.count as usize))
+                });
+                match cells {
+                    Some([cell]) => out.extend_from_slice(cell),
+                    Some(cells) => out.extend_from_slice(cells.as_flattened()),
+                    None => all = false,
+                }
+            })?;
+            if !all {
+                return Err(too_few());
+            }
+        }
+        return Ok(());
+    }
     found.each(got, |count, from, got| {
         match got.map(|got| got.as_chunks::<N>().0.get(from..from.saturating_add(count))) {
             Some(Some([cell])) => out.extend_from_slice(cell),

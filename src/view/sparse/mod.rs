@@ -209,7 +209,7 @@ impl Sparse {
             false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
         };
         let tails = Tails::new(&array.engine, fragments.iter(), Fragment::is_open);
-        let inputs = parallel::each(fragments.len() as u64, |index| -> Result<(Arc<Input>, _)> {
+        let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             tails.reach(index);
             let Some(fragment) = fragments.get(index) else {
@@ -217,9 +217,8 @@ impl Sparse {
             };
             let info = fragment.open()?;
             let deletes = Deletes::new(&info, &deletes, share.hold)?;
-            let interval = interval::<K>(&order, &info);
             let input = Input::new(index, info, times, ranges.clone(), deletes, share)?;
-            Ok((Arc::new(input), interval))
+            Ok(Arc::new(input))
         })?;
         let rules = Rules {
             order,
@@ -242,18 +241,12 @@ struct Components<K> {
 }
 
 impl<K: Key + 'static> Components<K> {
-    /// Of `inputs` in reading order, each with the least and the greatest key that it may have.
-    fn new(array: Arc<Array>, state: u64, rules: Rules, inputs: Vec<(Arc<Input>, Option<(K, K)>)>) -> Self {
-        let (inputs, intervals): (Vec<Arc<Input>>, Vec<_>) = inputs.into_iter().unzip();
-        let taking_part = inputs
+    fn new(array: Arc<Array>, state: u64, rules: Rules, inputs: Vec<Arc<Input>>) -> Self {
+        let taking_part: Vec<&Arc<Input>> = inputs.iter().filter(|input| input.count() > 0).collect();
+        let mut intervals: Vec<(Option<(K, K)>, usize)> = taking_part
             .iter()
-            .zip(intervals)
-            .filter(|(input, _)| input.count() > 0);
-        let (taking_part, intervals): (Vec<&Arc<Input>>, Vec<_>) = taking_part.unzip();
-        let mut intervals: Vec<(Option<(K, K)>, usize)> = intervals
-            .into_iter()
             .enumerate()
-            .map(|(i, interval)| (interval, i))
+            .map(|(i, input)| (interval(&rules.order, &input.info), i))
             .collect();
         let mut groups: Vec<Vec<usize>> = Vec::new();
         if intervals.iter().any(|(interval, _)| interval.is_none()) {
