@@ -117,6 +117,8 @@ pub(super) fn reopen() {
 fn install(level: Option<LevelFilter>, file: Option<Arc<LogFile>>) {
     let env = env_logger::Env::default().default_filter_or("warn");
     let mut builder = env_logger::Builder::from_env(env);
+    // It repeats what the error says, once a try.
+    builder.filter_module("rustls_platform_verifier", LevelFilter::Off);
     // Takes the place of the level that RUST_LOG has for everything; what it says of single modules stays.
     if let Some(level) = level {
         builder.filter_level(level);

@@ -82,6 +82,8 @@ pub fn client_options() -> ClientOptions {
         .with_connect_timeout(Duration::from_secs(5))
 }
 
+const REFUSED: &str = "the store refuses these credentials (403): others are needed, or none (`-o anonymous`) where it is public";
+
 /// What of an error of the store is told of, without what that says of the request.
 pub(super) fn convert(error: object_store::Error) -> Error {
     use object_store::Error as E;
@@ -96,15 +98,22 @@ pub(super) fn convert(error: object_store::Error) -> Error {
             Error::new(ErrorKind::Io(libc::ENOENT), "not found: there is no such bucket")
         }
         E::NotFound { .. } => Error::not_found("the store has no such object"),
-        E::PermissionDenied { .. } => refused(
-            "the store refuses these credentials (403): others are needed, or none (`-o anonymous`) where it is public",
-        ),
+        E::PermissionDenied { .. } => refused(REFUSED),
         E::Unauthenticated { .. } => refused("the store wants credentials (401)"),
         E::Precondition { .. } | E::NotModified { .. } => changed(),
         E::InvalidPath { source } => Error::unsupported(format!("a key that is no path: {source}")),
+        // Of listings, not all stores say so in the type.
+        _ if says(&["403 Forbidden"]) => refused(REFUSED),
         _ if says(&OVER) => refused("the credentials for the store have expired"),
         _ => Error::new(ErrorKind::Io(libc::EIO), text),
     }
+}
+
+/// Whether a web server cannot list.
+fn is_without_webdav(error: &object_store::Error) -> bool {
+    let text = chain(error);
+    let says = |what: &str| text.contains(what);
+    says("400 Bad Request") || says("405 Method Not Allowed") || says("decoding PROPFIND")
 }
 
 /// What has changed since it was opened.
@@ -224,6 +233,9 @@ impl Pages {
             Ok(listed) => Ok(self.shown(listed, None)),
             // A store with directories knows that there is none.
             Err(object_store::Error::NotFound { .. }) => Ok(Page::default()),
+            Err(e) if is_without_webdav(&e) => Err(Error::unsupported(
+                "the web server does not list by WebDAV (PROPFIND): only one that does can be read",
+            )),
             Err(e) => Err(convert(e)),
         }
     }
@@ -361,7 +373,13 @@ impl RemoteStorage {
         let left = until.saturating_duration_since(Instant::now());
         answer.recv_timeout(left).unwrap_or_else(|_| {
             let cause = failures.last();
-            let cause = cause.unwrap_or_else(|| "the store does not answer".to_owned());
+            let cause = match cause {
+                Some(cause) if cause.contains("certificate") => {
+                    format!("{cause}: a certificate that is to be trusted is given by the option `ca_bundle`")
+                }
+                Some(cause) => cause,
+                None => "the store does not answer".to_owned(),
+            };
             Err(Error::new(ErrorKind::Io(libc::EIO), cause))
         })
     }

@@ -5,6 +5,7 @@ use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
 };
+use reqwest::StatusCode;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
@@ -87,7 +88,15 @@ impl HttpService for Counted {
             if let Some(counter) = counter {
                 counter.add(1);
             }
-            let response = self.client.execute(request).await;
+            let lists = request.method().as_str() == "PROPFIND";
+            let mut response = self.client.execute(request).await;
+            // A server without WebDAV has none the next time either.
+            if let Ok(response) = &mut response
+                && lists
+                && response.status().as_u16() == 501
+            {
+                *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+            }
             let failure = match &response {
                 Ok(response) => {
                     let status = response.status();
@@ -96,8 +105,9 @@ impl HttpService for Counted {
                 }
                 Err(error) => Some(innermost(error)),
             };
-            if let (Some(failure), Some(_)) = (failure, counter) {
-                self.stats.retries.add(1);
+            if let Some(failure) = failure {
+                // Those for credentials are not among the requests.
+                self.stats.retries.add(u64::from(counter.is_some()));
                 log::debug!("a request failed: {failure}");
                 self.failures.note(failure);
             }

@@ -47,6 +47,8 @@ const OPENING: Duration = Duration::from_secs(8);
 /// How long the machine's own credentials, and the region of a bucket, are waited for.
 const MACHINE: Duration = Duration::from_secs(1);
 const REGION: Duration = Duration::from_secs(4);
+/// How long credentials that somebody else gives are waited for.
+const CREDENTIALS: Duration = Duration::from_secs(4);
 
 /// What `url` leads to, as [`super::location::Location`] has it. Reads no object and no listing.
 pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Store> {
@@ -246,6 +248,8 @@ impl Opening<'_> {
                 .get_config_value(&key)
                 .is_some_and(|value| !value.is_empty())
         };
+        // The variable that tells where credentials are, where these must be asked for.
+        let mut elsewhere = None;
         let mut unsigned =
             options.anonymous || builder.get_config_value(&S3Key::SkipSignature).as_deref() == Some("true");
         let has_keys = is_set(&builder, S3Key::AccessKeyId) || is_set(&builder, S3Key::SecretAccessKey);
@@ -282,18 +286,30 @@ impl Opening<'_> {
                     builder = builder
                         .with_config(S3Key::WebIdentityTokenFile, file)
                         .with_config(S3Key::RoleArn, role);
+                    elsewhere = Some("web_identity_token_file");
                 }
                 (None, None) => {
                     let all_set = |keys: &[S3Key]| keys.iter().all(|key| is_set(&builder, *key));
-                    let elsewhere = all_set(&[S3Key::WebIdentityTokenFile, S3Key::RoleArn])
-                        || all_set(&[S3Key::ContainerCredentialsRelativeUri])
-                        || all_set(&[
-                            S3Key::ContainerCredentialsFullUri,
-                            S3Key::ContainerAuthorizationTokenFile,
-                        ]);
+                    let full_uri = [
+                        S3Key::ContainerCredentialsFullUri,
+                        S3Key::ContainerAuthorizationTokenFile,
+                    ];
+                    let ways: [(&str, &[S3Key]); 3] = [
+                        (
+                            "AWS_WEB_IDENTITY_TOKEN_FILE",
+                            &[S3Key::WebIdentityTokenFile, S3Key::RoleArn],
+                        ),
+                        (
+                            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                            &[S3Key::ContainerCredentialsRelativeUri],
+                        ),
+                        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &full_uri),
+                    ];
+                    let way = ways.iter().find(|(_, keys)| all_set(keys));
+                    elsewhere = way.map(|(name, _)| *name);
                     let disabled = variable("AWS_EC2_METADATA_DISABLED");
                     let disabled = disabled.is_some_and(|value| value.eq_ignore_ascii_case("true"));
-                    unsigned = !elsewhere
+                    unsigned = elsewhere.is_none()
                         && (disabled || {
                             let probe = builder
                                 .clone()
@@ -315,13 +331,28 @@ impl Opening<'_> {
             .with_retry(retries())
             .with_http_connector(self.connector());
         let store = builder.build().map_err(|error| wrong(chain(&error)))?;
+        if let Some(name) = elsewhere.filter(|_| !unsigned) {
+            self.ask(name, &**store.credentials())?;
+        }
         Ok(Opened::by_pages(store, prefix, unsigned))
+    }
+
+    /// Asks for the credentials that `name` tells of, which the store then has.
+    fn ask<C>(&self, name: &str, provider: &dyn CredentialProvider<Credential = C>) -> Result<()> {
+        let asked = async { timeout(CREDENTIALS, provider.get_credential()).await };
+        let cause = match runtime()?.block_on(asked) {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => chain(&error),
+            Err(_) => self.failures.last().unwrap_or_else(|| "no answer".to_owned()),
+        };
+        let message = format!("the credentials that `{name}` tells of cannot be had: {cause}");
+        Err(Error::new(ErrorKind::Io(libc::EACCES), message))
     }
 
     /// The region of a bucket of AWS.
     fn region(&self, bucket: &str, client: &ClientOptions) -> Result<String> {
         self.stats.head_requests.add(1);
-        let asked = timeout(REGION, resolve_bucket_region(bucket, client));
+        let asked = async { timeout(REGION, resolve_bucket_region(bucket, client)).await };
         let hint = "give it by the option `region` or AWS_REGION";
         match runtime()?.block_on(asked) {
             Ok(Ok(region)) => Ok(region),

@@ -8,6 +8,7 @@ What a request is signed with is seen by the proxy before the store. The last li
 import argparse
 import contextlib
 import datetime
+import functools
 import http.server
 import json
 import os
@@ -15,6 +16,8 @@ import pwd
 import random
 import shutil
 import signal
+import socket
+import socketserver
 import ssl
 import subprocess
 import sys
@@ -86,9 +89,14 @@ def profile_files(stage):
     return {"AWS_SHARED_CREDENTIALS_FILE": str(credentials), "AWS_CONFIG_FILE": str(config)}
 
 
+STS = """<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>{key}</AccessKeyId>
+<SecretAccessKey>hidden</SecretAccessKey><SessionToken>t</SessionToken><Expiration>{over}</Expiration></Credentials>
+</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"""
+
+
 @contextlib.contextmanager
 def metadata_service(key, delay=0.0):
-    """A service that gives a machine or a container its credentials."""
+    """A service that gives a machine, a container or whoever has a token its credentials."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -96,8 +104,10 @@ def metadata_service(key, delay=0.0):
             asked.append((self.command, self.path, self.headers.get("Authorization")))
             time.sleep(delay)
             text = "token" if self.command == "PUT" else "role"
-            if self.path.endswith("/role") or self.path == "/container":
-                over = (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+            over = (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+            if self.command == "POST":
+                text = STS.format(key=key, over=over)
+            elif self.path.endswith("/role") or self.path == "/container":
                 text = json.dumps({"AccessKeyId": key, "SecretAccessKey": "hidden", "Token": "t", "Expiration": over, "RoleArn": "r",
                                    "Code": "Success", "LastUpdated": over, "Type": "AWS-HMAC"})
             with contextlib.suppress(OSError):
@@ -106,7 +116,7 @@ def metadata_service(key, delay=0.0):
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-        do_GET = do_PUT = answer
+        do_GET = do_PUT = do_POST = answer
 
         def log_message(self, *_):
             """Nothing."""
@@ -147,6 +157,55 @@ def the_order_of_credentials(stage):
         count = len(asked)
         expect(stage.keys_of(at_machine | {"AWS_EC2_METADATA_DISABLED": "true"}, source=public) == {None}, "none")
         expect(len(asked) == count, "the machine was asked all the same")
+
+
+@test
+def a_web_identity(stage):
+    """A token in a file is given for credentials, over HTTPS alone; of a profile too, and before those of a container."""
+    certificate, context = own_certificate(stage.folder)
+    token, config = stage.folder / "identity", stage.folder / "identity.config"
+    token.write_text("hidden-token")
+    config.write_text(f"[default]\nrole_arn = arn:aws:iam::1:role/b\nweb_identity_token_file = {token}\n")
+    log = stage.folder / "identity.log"
+    with metadata_service("of-role") as (service, asked), Proxy(service.split("//")[1], tls=context) as sts:
+        given = {"AWS_ENDPOINT_URL_STS": sts.url, "AWS_CA_BUNDLE": certificate}
+        by_environment = given | {"AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_ROLE_ARN": "arn:aws:iam::1:role/a"}
+        container = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": service + "/container", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(token)}
+        expect(stage.keys_of(by_environment | container) == {"of-role"}, "the environment's")
+        expect(all("role%2Fa" in path and "hidden-token" in path for _, path, _ in asked) and asked, f"{asked}")
+        env = stage.moto.env(AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="") | by_environment
+        with mounted("s3://access/sample", "-vv", "--log-file", log, env=env) as point:
+            (point / "weather/schema.json").read_bytes()
+        expect("hidden" not in log.read_text(), log.read_text())
+        del asked[:]
+        expect(stage.keys_of(given | {"AWS_CONFIG_FILE": str(config)}) == {"of-role"}, "the profile's")
+        expect(all("role%2Fb" in path for _, path, _ in asked) and asked, f"{asked}")
+        # What is wrong is said soon: no service, no token, a service that does not know the token.
+        sts.fault(403, kind="any", times=float("inf"))
+        for more in ({"AWS_ENDPOINT_URL_STS": "https://127.0.0.1:9"}, {"AWS_WEB_IDENTITY_TOKEN_FILE": "/nonexistent"}, {}):
+            refused(stage, by_environment | more, "AWS_WEB_IDENTITY_TOKEN_FILE")
+
+
+@test
+def credentials_of_a_container(stage):
+    """Those that cannot be had are told of soon."""
+    token = stage.folder / "token"
+    token.write_text("hidden")
+    uri = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:9/container"}
+    for more in ({"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(token)}, {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": "/nonexistent"}):
+        refused(stage, uri | more, "AWS_CONTAINER_CREDENTIALS")
+
+
+def refused(stage, env, *words, source="s3://access/sample", options=()):
+    """A listing is refused within 10 s, in one line with some words."""
+    given = clean_environment() | {"AWS_ENDPOINT_URL": f"http://{stage.moto.host}", "AWS_REGION": "us-east-1"} | env
+    start = time.monotonic()
+    env = {name: value for name, value in given.items() if value is not None}
+    _, message = run("ls", *options, source, env=env, code=1)
+    took = time.monotonic() - start
+    expect(took < 10, f"{env}: it took {took:.1f} s: {message}")
+    expect(message.count("\n") == 1 and all(word in message for word in words), f"{words}: {message}")
+    expect("hidden" not in message, message)
 
 
 @test
@@ -208,19 +267,20 @@ def certificates(stage):
     expect(time.monotonic() - start < 10, "an unknown certificate is found out late")
 
 
-def own_certificate(folder):
-    """A certificate for 127.0.0.1 that nobody else has signed: its file, and a context with it."""
+def own_certificate(folder, hosts=()):
+    """A certificate for 127.0.0.1 and other hosts that nobody else has signed: its file, and a context with it."""
     import ipaddress
 
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
+    names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *map(x509.DNSName, hosts)]
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test")])
     now = datetime.datetime.now(datetime.timezone.utc)
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - datetime.timedelta(1), now + datetime.timedelta(1))
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     signed = builder.sign(key, hashes.SHA256())
     path, key_path = folder / "certificate.pem", folder / "key.pem"
     path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
@@ -228,6 +288,78 @@ def own_certificate(folder):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path, key_path)
     return str(path), context
+
+
+@contextlib.contextmanager
+def tunnel(port):
+    """A proxy for HTTPS that leads to one port, whatever host is asked for: its URL, and the hosts."""
+    hosts = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            hosts.append(self.rfile.readline().split()[1].decode())
+            while self.rfile.readline().strip():
+                pass
+            with socket.create_connection(("127.0.0.1", port)) as server, contextlib.suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+                back = threading.Thread(target=self.copy, args=(server, self.connection), daemon=True)
+                back.start()
+                self.copy(self.connection, server)
+                back.join()
+
+        @staticmethod
+        def copy(source, target):
+            with contextlib.suppress(OSError):
+                while data := source.recv(1 << 16):
+                    target.sendall(data)
+                target.shutdown(socket.SHUT_WR)
+
+    class Tunnel(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Tunnel(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", hosts
+        server.shutdown()
+
+
+@test
+def hosts_of_stores(stage):
+    """`https://` URLs of Amazon and of R2 are S3, with their host and region; the region of a bucket is asked for; all through a proxy."""
+    region = "eu-west-1"
+    hosts = ["s3.us-east-1.amazonaws.com", "*.amazonaws.com", "*.s3.amazonaws.com", f"*.s3.{region}.amazonaws.com", f"s3.{region}.amazonaws.com", "*.r2.cloudflarestorage.com"]
+    certificate, context = own_certificate(stage.folder, hosts)
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hidden", "AWS_CA_BUNDLE": certificate}
+    wanted, _ = run("ls", SAMPLE, env=clean_environment())
+    with Proxy(stage.moto.host, tls=context) as proxy, tunnel(proxy.port) as (url, asked):
+        env = clean_environment() | keys | {"HTTPS_PROXY": url}
+        for source, host, signed_for in (
+            (f"https://access.s3.{region}.amazonaws.com/sample", f"access.s3.{region}.amazonaws.com:443", region),
+            (f"https://s3.{region}.amazonaws.com/access/sample", f"s3.{region}.amazonaws.com:443", region),
+            # moto takes the first part of a host's name that it does not know for a bucket: nothing is there.
+            ("https://account.r2.cloudflarestorage.com/access/sample", "account.r2.cloudflarestorage.com:443", "auto"),
+        ):
+            del asked[:], proxy.log[:]
+            got, _ = run("ls", source, env=env, code=int(signed_for == "auto"))
+            expect(got == (b"" if signed_for == "auto" else wanted), f"{source}: {got}")
+            expect(signed_for != "auto" or proxy.log[0].path.startswith("/access?"), f"{proxy.log}")
+            expect(set(asked) == {host}, f"{source}: {asked}")
+            regions = {request.headers["authorization"].split("/")[2] for request in proxy.log}
+            expect(regions == {signed_for}, f"{source}: {regions}")
+        # The region is asked for once, by a request without credentials.
+        del asked[:], proxy.log[:]
+        got, _ = run("ls", "s3://access/sample", env=env)
+        expect(got == wanted, f"{got}")
+        first = proxy.log[0]
+        expect((first.method, first.key, asked[0]) == ("HEAD", None, "access.s3.amazonaws.com:443"), f"{first} {asked}")
+        expect(asked[-1] == "s3.us-east-1.amazonaws.com:443", f"{asked}")
+        proxy.fault(404, kind="head", times=float("inf"))
+        refused(stage, env | {"AWS_REGION": None, "AWS_ENDPOINT_URL": None}, "not found", "bucket")
+        proxy.clear()
+        proxy.fault("late", kind="head", times=float("inf"))
+        refused(stage, env | {"AWS_REGION": None, "AWS_ENDPOINT_URL": None}, "AWS_REGION")
+    # Nobody is at the proxy.
+    refused(stage, keys | {"AWS_ENDPOINT_URL": None, "HTTPS_PROXY": "http://127.0.0.1:9"})
 
 
 @test
@@ -266,6 +398,34 @@ def the_same_tree(stage):
         # The times of fragments are in their names; those of other files are those of objects.
         for name in (name for name in wanted if "/fragments/" in name):
             expect((local / name).stat().st_mtime == (remote / name).stat().st_mtime, f"the time of {name}")
+
+
+@test
+def the_same_times(stage):
+    """Where names say nothing, files and directories are as old as their objects: as those of a directory in which all is of one time."""
+    copy, seconds = stage.folder / "copy", 1_234_567_890
+    shutil.copytree(SAMPLE, copy)
+    for folder, _, files in os.walk(copy):
+        for name in ["", *files]:
+            os.utime(Path(folder, name), (seconds, seconds))
+    stage.moto.load("access", "dated", SAMPLE)
+    stage.moto.date("access", "dated/", seconds)
+    with mounted(copy) as local, mounted("s3://access/dated", env=stage.moto.env()) as remote:
+        wanted, got = times(local), times(remote)
+        differ = sorted(name for name in wanted.keys() | got.keys() if wanted.get(name) != got.get(name))
+        expect(not differ, f"{len(differ)} times differ: {[(name, wanted.get(name), got.get(name)) for name in differ[:5]]}")
+        expect(seconds in wanted.values() and len(set(wanted.values())) > 3, f"{set(wanted.values())}")
+
+
+def times(point):
+    """When each file and directory below a mount was changed, in seconds, but for those about the mount itself."""
+    found = {}
+    for folder, folders, files in os.walk(point):
+        folders[:] = sorted(name for name in folders if name != ".tiledbfs")
+        for name in ["", *files]:
+            path = Path(folder, name)
+            found[str(path.relative_to(point))] = path.lstat().st_mtime
+    return found
 
 
 @test
@@ -490,6 +650,17 @@ def azure(stage):
         expect(out == np.arange(1000).tobytes(), "the array is wrong")
         _, message = run("ls", "az://access/nothing", env=azurite.env(), code=1)
         expect("not found" in message, message)
+        # By the names that Azure has for the account, as for TileDB and Hadoop.
+        host = f"{azurite.ACCOUNT}.blob.core.windows.net"
+        certificate, context = own_certificate(stage.folder, [host])
+        with Proxy(azurite.host, tls=context) as proxy, tunnel(proxy.port) as (url, asked):
+            env = clean_environment() | {"AZURE_STORAGE_KEY": azurite.KEY, "HTTPS_PROXY": url, "AWS_CA_BUNDLE": certificate}
+            wanted, _ = run("ls", SAMPLE, env=env)
+            for source in (f"abfss://access@{azurite.ACCOUNT}.dfs.core.windows.net/sample", f"https://{host}/access/sample"):
+                got, _ = run("ls", source, env=env)
+                expect(got == wanted, f"{source}: {got}")
+            expect(set(asked) == {f"{host}:443"}, f"{asked}")
+            refused(stage, env | {"AZURE_STORAGE_KEY": "aGlkZGVu"}, "credentials", source=f"https://{host}/access/sample")
         # No account, then no such container.
         _, message = run("ls", "az://access/sample", env=clean_environment(), code=1)
         expect("AZURE_STORAGE_ACCOUNT" in message, message)
@@ -507,6 +678,36 @@ def web_servers(stage):
         compare(stage, f"http://{server.host}/", env=clean_environment())
         _, message = run("mount", f"http://{server.host}/nothing", stage.folder, env=clean_environment(), code=1)
         expect("not found" in message, message)
+        certificate, context = own_certificate(stage.folder)
+        with Proxy(server.host, tls=context) as proxy:
+            run("ls", proxy.url, "--ca-bundle", certificate, env=clean_environment())
+            refused(stage, {}, "certificate", source=proxy.url)
+
+
+@test
+def a_web_server_that_does_not_list(stage):
+    """It is told that WebDAV is missing, whatever the server answers."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        status = 501
+
+        def do_PROPFIND(self):
+            if self.status == 200:
+                self.do_GET()
+            else:
+                self.send_error(self.status)
+
+        def log_message(self, *_):
+            """Nothing."""
+
+    handler = functools.partial(Handler, directory=str(SAMPLE))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for Handler.status in (501, 405, 400, 200):
+            refused(stage, {}, "WebDAV", source=f"http://127.0.0.1:{server.server_port}")
+    finally:
+        server.shutdown()
 
 
 def main():

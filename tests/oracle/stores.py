@@ -8,6 +8,7 @@ Each is a process of its own on a free port, ended with the block.
 """
 
 import contextlib
+import datetime
 import json
 import os
 import shutil
@@ -119,6 +120,10 @@ class Moto(Server):
         """Deletes an object."""
         self.ask(delete=[bucket, key])
 
+    def date(self, bucket, prefix, seconds):
+        """Has all objects below a prefix be written at a time, in seconds since 1970."""
+        self.ask(date=[bucket, prefix, seconds])
+
     def keys(self, bucket, prefix=""):
         """The keys below a prefix."""
         return self.ask(keys=[bucket, prefix])["keys"]
@@ -167,6 +172,11 @@ def serve_moto():
             backend.put_object(bucket, key, bytes.fromhex(data))
         elif "delete" in command:
             backend.delete_object(*command["delete"])
+        elif "date" in command:
+            bucket, prefix, seconds = command["date"]
+            for key, value in backend.buckets[bucket].keys.items():
+                if key.startswith(prefix):
+                    value.last_modified = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).replace(tzinfo=None)
         elif "keys" in command:
             bucket, prefix = command["keys"]
             return {"keys": sorted(key for key in backend.buckets[bucket].keys if key.startswith(prefix))}

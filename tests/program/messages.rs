@@ -28,6 +28,26 @@ impl Place {
     }
 }
 
+#[cfg(not(feature = "remote"))]
+#[test]
+fn object_stores_are_refused_where_they_are_not_built_in() {
+    let place = Place::new();
+    for arguments in [
+        &["mount", "s3://bucket/array", "mnt"][..],
+        &["ls", "s3://bucket/array"],
+        &["cat", "s3://bucket/array/schema.json"],
+        &["cp", "s3://bucket/array/schema.json", "mnt"],
+        &["info", "s3://bucket/array"],
+        &["check", "s3://bucket/array"],
+    ] {
+        place.fails(
+            arguments,
+            1,
+            &["s3://bucket/array", "built without object stores"],
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_mounted() {
     let place = Place::new();
