@@ -1,7 +1,15 @@
 //! For whom a thread works, and whether they still wait.
 
+use crate::error::{Error, ErrorKind, Result};
 use std::cell::Cell;
 use std::fs;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often a thread that waits looks whether it still should.
+const LOOK: Duration = Duration::from_millis(200);
 
 thread_local! {
     static ASKER: Cell<u32> = const { Cell::new(0) };
@@ -62,4 +70,40 @@ pub fn is_interrupted(thread: u32) -> bool {
     ];
     let stops = stops.into_iter().map(bit).fold(0, |all, signal| all | signal);
     (of("SigPnd") | of("ShdPnd")) & !of("SigBlk") & !of("SigIgn") & !stops != 0
+}
+
+/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock let go, where whoever this thread
+/// works for has a signal to handle.
+pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<MutexGuard<'m, T>> {
+    let waited = done.wait_timeout(locked, LOOK);
+    let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+    match waited.timed_out() && is_interrupted(asker()) {
+        true => Err(abandoned()),
+        false => Ok(locked),
+    }
+}
+
+/// Does `work` in a thread of its own, and waits for it. `Abandoned` where whoever this thread works for has a
+/// signal to handle: then it goes on, and nobody gets what comes of it.
+pub fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let (sender, answer) = channel();
+    thread::spawn(move || sender.send(work()));
+    loop {
+        match answer.recv_timeout(LOOK) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) if is_interrupted(asker()) => return Err(abandoned()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::new(ErrorKind::Internal, "a panic")),
+        }
+    }
+}
+
+/// What whoever gave up gets.
+pub fn abandoned() -> Error {
+    Error::new(ErrorKind::Abandoned, "nobody waits for it any more")
+}
+
+/// Whether `error` means that others gave up, not whoever this thread works for: then it is to be tried again.
+pub fn is_of_others(error: &Error) -> bool {
+    error.kind() == ErrorKind::Abandoned && !is_interrupted(asker())
 }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from
-//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`], [`asker`]). The columns of a
+//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`], [`asker`], [`turn`]). The columns of a
 //! fragment go from `array` to `layout` directly.
 //!
 //! | module | knows | must not know |
@@ -166,6 +166,7 @@ pub mod names;
 pub mod stats;
 pub mod storage;
 pub mod tree;
+pub mod turn;
 pub mod view;
 
 pub use error::{Error, ErrorKind, Result};

@@ -11,7 +11,7 @@
 //! waiting for. What is made of other entries, such as the text of documents, is asked for with
 //! [`ChunkCache::derive`], whose loader holds none.
 
-use crate::asker::{asker, is_interrupted};
+use crate::asker::{is_of_others, wait_on};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use crate::storage::Budget;
@@ -21,14 +21,10 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::available_parallelism;
-use std::time::Duration;
 
 /// What may be decoded at once beyond the size of the cache, and with the smallest cache.
 const ALLOWANCE: u64 = 32 << 20;
 const LEAST: u64 = 32 << 20;
-
-/// How often who waits for a loader looks whether they still should.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// What is held may always have this much more.
 const LITTLE: u64 = 64 << 10;
@@ -233,20 +229,10 @@ impl Flight {
     fn wait(&self) -> Result<Item> {
         let mut result = lock(&self.result);
         loop {
-            match &*result {
-                Some(result) => return result.clone(),
-                None => {
-                    let (locked, waited) = self
-                        .done
-                        .wait_timeout(result, LOOK)
-                        .unwrap_or_else(|poisoned| poisoned.into_inner());
-                    result = locked;
-                    if waited.timed_out() && is_interrupted(asker()) {
-                        let message = "nobody waits for it any more";
-                        return Err(Error::new(ErrorKind::Abandoned, message));
-                    }
-                }
+            if let Some(result) = &*result {
+                return result.clone();
             }
+            result = wait_on(&self.done, result)?;
         }
     }
 
@@ -429,7 +415,7 @@ impl ChunkCache {
                 drop(state);
                 match other.wait() {
                     // Who loaded it gave up; this one has not.
-                    Err(e) if e.kind() == ErrorKind::Abandoned && !is_interrupted(asker()) => {
+                    Err(e) if is_of_others(&e) => {
                         state = lock(&self.state);
                         continue;
                     }
@@ -443,10 +429,7 @@ impl ChunkCache {
             if state.loading_bytes == 0 || state.bytes.saturating_add(estimate) <= self.capacity {
                 break;
             }
-            state = self
-                .room
-                .wait(state)
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = wait_on(&self.room, state)?;
         }
         self.stats.cache_misses.add(1);
         state.loading.insert(key, flight.clone());

@@ -11,6 +11,7 @@ use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
+use crate::storage::Blob;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -214,10 +215,13 @@ impl Column {
             Error::corrupt("a nullable attribute in a schema without validity filters").at(0)
         })?;
         let missing = |e| incomplete(&info.engine, &info.path, e);
-        let blob = match self.hold {
-            true => info.engine.open_immutable(&path).map_err(missing)?,
-            false => Arc::new(Reopened::new(&info.engine, path).map_err(missing)?),
+        let open = || -> Result<Arc<dyn Blob>> {
+            Ok(match self.hold {
+                true => info.engine.open_immutable(&path)?,
+                false => Arc::new(Reopened::new(&info.engine, path.clone())?),
+            })
         };
+        let blob = info.engine.read_fragment(&info.path, open).map_err(missing)?;
         let offsets = info.list(field.slot, list, self.hold)?;
         Ok(TileFile {
             engine: info.engine.clone(),

@@ -4,7 +4,7 @@ use super::cache::{ChunkCache, Key, Lengths};
 use super::fragment_info::FragmentInfo;
 use super::held::Held;
 use super::work::Work;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
 use crate::stats::Stats;
@@ -13,9 +13,13 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// Bytes of what is kept of fragments' metadata, about.
 const FRAGMENT_BYTES: u64 = 24 << 20;
+
+/// How often directories are listed because something is not there, at most.
+const LIST_ANEW: Duration = Duration::from_secs(1);
 
 /// Where a fragment keeps its metadata once it is read.
 pub type FragmentCell = Mutex<Option<Arc<FragmentInfo>>>;
@@ -44,6 +48,8 @@ pub struct Engine {
     files: Arc<KeptFiles>,
     fragments: Mutex<KeptFragments>,
     objects: RandomState,
+    /// When directories were last listed because something was not there.
+    listed_anew: Mutex<Option<Instant>>,
     /// What is held in memory, by the number of what it is.
     pub(super) held: Mutex<HashMap<u64, Weak<Held>>>,
 }
@@ -69,6 +75,7 @@ impl Engine {
             files,
             fragments: Mutex::default(),
             objects: RandomState::new(),
+            listed_anew: Mutex::default(),
             held: Mutex::default(),
         }
     }
@@ -119,6 +126,28 @@ impl Engine {
         check.map_err(|e| e.at(offset.saturating_add(SIZE)).in_file(blob.display()))?;
         let body = tile.decode_within(blob, tile.size)?;
         Ok((tile, body))
+    }
+
+    /// Has `directory` be listed anew when it is looked at next, because something is not there that should be:
+    /// where listings are taken as they are for long, and once a second at most. Returns whether that is so.
+    pub fn list_anew(&self, directory: &Path) -> bool {
+        let mut last = lock(&self.listed_anew);
+        if !self.storage.is_remote() || last.is_some_and(|last| last.elapsed() < LIST_ANEW) {
+            return false;
+        }
+        *last = Some(Instant::now());
+        drop(last);
+        self.storage.forget(directory);
+        true
+    }
+
+    /// What `read` reads of the fragment at `directory`; where a file of it is not there, once more with another
+    /// listing.
+    pub fn read_fragment<T>(&self, directory: &Path, read: impl Fn() -> Result<T>) -> Result<T> {
+        match read() {
+            Err(e) if e.kind() == ErrorKind::NotFound && self.list_anew(directory) => read(),
+            result => result,
+        }
     }
 
     /// Closes the files below `path` that are kept open between reads.

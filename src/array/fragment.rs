@@ -234,7 +234,8 @@ impl Fragment {
     }
 
     fn read_metadata(&self) -> Result<FragmentInfo> {
-        self.read().map_err(|e| {
+        let read = self.engine.read_fragment(&self.path, || self.read());
+        read.map_err(|e| {
             let path = self.metadata_path();
             self.incomplete(e).in_file(self.engine.storage.display(&path))
         })

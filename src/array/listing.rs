@@ -36,6 +36,9 @@ pub const DIRECTORIES: [&str; 8] = [
 /// A directory of more bytes than this is worth a thread that lists it.
 const LARGE_DIRECTORY: u64 = 64 << 10;
 
+/// How much later than a commit the files of its fragment may be listed, in milliseconds.
+const LISTED_LATER: u64 = 10_000;
+
 /// The most bytes of a commit, ignore or vacuum file.
 const MAX_TEXT: u64 = 256 << 20;
 
@@ -129,6 +132,16 @@ impl CommitFile {
     }
 }
 
+/// A fragment that is committed and not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingFragment {
+    /// Its name.
+    pub name: TimestampedName,
+    /// Until when that is no damage, in milliseconds since the Unix epoch: its files may be listed later than its
+    /// commit. 0 where they are not.
+    pub expected_until: u64,
+}
+
 /// A file of metadata (key-value pairs).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataFile {
@@ -176,8 +189,8 @@ pub struct ArrayListing {
     pub deletes: Vec<DeleteFile>,
     /// The files of metadata.
     pub metadata: MetadataFiles,
-    /// Names of fragments that are committed and not there.
-    pub missing: Vec<TimestampedName>,
+    /// Fragments that are committed and not there.
+    pub missing: Vec<MissingFragment>,
     /// Why it cannot be told which fragments are committed; None where it can.
     pub damage: Option<Error>,
     /// Paths of consolidated fragment metadata files.
@@ -302,7 +315,7 @@ impl ArrayListing {
                 by_name.binary_search_by(|i| fragments.get(*i).map(|f| f.name.as_str()).cmp(&Some(name)));
             at.is_ok()
         };
-        let missing = committed.without_fragment(listed);
+        let missing = committed.without_fragment(listed, |name| expected_until(engine, array, name));
         let mut deletes: Vec<DeleteFile> = commits.iter().filter_map(DeleteFile::of).collect();
         deletes.extend(committed.deletes);
         deletes.sort_by(|a, b| (a.stamp(), &a.name).cmp(&(b.stamp(), &b.name)));
@@ -568,6 +581,16 @@ fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry])
         .collect())
 }
 
+/// As [`MissingFragment::expected_until`], for the fragment that the file `name` commits.
+fn expected_until(engine: &Engine, array: &Path, name: &str) -> u64 {
+    if !engine.storage.is_remote() {
+        return 0;
+    }
+    let written = |directory: &str| engine.storage.metadata(&array.join(directory).join(name));
+    let written = written("__commits").or_else(|_| written(""));
+    written.map_or(0, |written| written.mtime.saturating_add(LISTED_LATER))
+}
+
 /// What the commit files say of fragments.
 struct Committed<'a> {
     /// Names of commit files (`<fragment>.ok`, `<fragment>.wrt`) that exist or that a consolidated commit
@@ -657,13 +680,21 @@ impl<'a> Committed<'a> {
         Some(Hidden::Uncommitted { marker, damaged })
     }
 
-    /// Names of fragments that are committed though `listed` says that they are not there.
-    fn without_fragment(&self, listed: impl Fn(&str) -> bool) -> Vec<TimestampedName> {
-        let names = self.names.iter().filter_map(|marker| {
-            let (stem, extension) = std::str::from_utf8(marker).ok()?.rsplit_once('.')?;
+    /// Fragments that are committed though `listed` says that they are not there; `until` is told the names of
+    /// commit files.
+    fn without_fragment(
+        &self,
+        listed: impl Fn(&str) -> bool,
+        until: impl Fn(&str) -> u64,
+    ) -> Vec<MissingFragment> {
+        let missing = self.names.iter().filter_map(|marker| {
+            let marker = std::str::from_utf8(marker).ok()?;
+            let (stem, extension) = marker.rsplit_once('.')?;
             let commits = matches!(extension, "ok" | "wrt") && !listed(stem);
-            TimestampedName::parse(stem.as_bytes()).ok().filter(|_| commits)
+            let name = TimestampedName::parse(stem.as_bytes()).ok().filter(|_| commits)?;
+            let expected_until = until(marker);
+            Some(MissingFragment { name, expected_until })
         });
-        names.collect()
+        missing.collect()
     }
 }

@@ -7,7 +7,7 @@ use super::listing::{ArrayListing, DIRECTORIES, SchemaFile};
 use super::repeated_footers::RepeatedFooters;
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use super::snapshot::Snapshot;
-use super::time::TimeRange;
+use super::time::{TimeRange, now};
 use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
@@ -15,9 +15,10 @@ use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
 use crate::storage::{Blob, join};
+use crate::turn::Turn;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An array.
 pub struct Array {
@@ -32,6 +33,7 @@ pub struct Array {
     listing: Watched<ArrayListing>,
     repeated_footers: Arc<RepeatedFooters>,
     latest: Mutex<Option<Arc<Snapshot>>>,
+    making_latest: Turn,
 }
 
 impl Drop for Array {
@@ -59,6 +61,7 @@ impl Array {
             listing,
             repeated_footers: Arc::new(repeated_footers),
             latest: Mutex::default(),
+            making_latest: Turn::default(),
         }
     }
 
@@ -69,7 +72,17 @@ impl Array {
             let names = || ArrayListing::committed(&self.engine, &self.path);
             storage.will_list_named(&self.path.join("__fragments"), &names);
         }
-        self.listing.get(&self.engine, |before| self.read_listing(before))
+        let listing = self
+            .listing
+            .get(&self.engine, |before| self.read_listing(before))?;
+        if !listing.missing.is_empty() {
+            let now = now();
+            let mut missing = listing.missing.iter();
+            if missing.any(|missing| missing.expected_until >= now) {
+                self.engine.list_anew(&self.path.join("__fragments"));
+            }
+        }
+        Ok(listing)
     }
 
     /// Has the next listing look at the directories, however young the last one is.
@@ -127,32 +140,47 @@ impl Array {
     pub fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
         let (listing, times) = (self.listing()?, times.unwrap_or(TimeRange::ALL));
         if times.end != u64::MAX {
-            return Ok(self.snapshot_of(listing, times));
+            return Ok(self.snapshot_of(listing, times).0);
         }
         let times = TimeRange {
             end: self.engine.now(),
             ..times
         };
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*latest
-            && Arc::ptr_eq(&known.listing, &listing)
-            && known.times.start == times.start
-            && known.times.end <= times.end
-            && known.next.is_none_or(|next| times.end < next)
-        {
-            return Ok(known.clone());
-        }
-        let snapshot = self.snapshot_of(listing, times);
-        *latest = Some(snapshot.clone());
-        Ok(snapshot)
+        let find = || {
+            let latest = self.latest().clone()?;
+            let same = Arc::ptr_eq(&latest.listing, &listing)
+                && latest.times.start == times.start
+                && latest.times.end <= times.end
+                && latest.next.is_none_or(|next| times.end < next);
+            same.then_some(latest)
+        };
+        self.making_latest.find_or_make(find, || {
+            let (snapshot, lasting) = self.snapshot_of(listing.clone(), times);
+            if lasting {
+                *self.latest() = Some(snapshot.clone());
+            }
+            Ok(snapshot)
+        })
     }
 
-    fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> Arc<Snapshot> {
-        let schema = listing
-            .schema_at(times.end)
-            .and_then(|file| self.schemas.get(&file.name).ok());
-        let sparse = schema.is_some_and(|schema| schema.array_type == ArrayType::Sparse);
-        Arc::new(Snapshot::new(listing, times, sparse))
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is seen, and whether that lasts: not where the schema could not be read this time, so that it was taken
+    /// for one of a dense array.
+    fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
+        let schema = listing.schema_at(times.end);
+        let schema = schema.map(|file| self.schemas.get(&file.name));
+        let (sparse, lasting) = match schema {
+            Some(Ok(schema)) => (schema.array_type == ArrayType::Sparse, true),
+            Some(Err(e)) => (
+                false,
+                !matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned),
+            ),
+            None => (false, true),
+        };
+        (Arc::new(Snapshot::new(listing, times, sparse)), lasting)
     }
 
     /// The file of the schema in force in a snapshot.

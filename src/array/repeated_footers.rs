@@ -3,14 +3,15 @@
 
 use super::engine::Engine;
 use super::generic_body::GenericFile;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::body::{Body, MAX_VALUE};
 use crate::format::commits::parse_consolidated_metadata;
+use crate::turn::Turn;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The last component of a fragment's name, which in older files is an absolute URI.
 pub fn directory_name(name: &[u8]) -> &[u8] {
@@ -25,6 +26,7 @@ pub struct RepeatedFooters {
     engine: Arc<Engine>,
     key: Option<EncryptionKey>,
     state: Mutex<State>,
+    reading: Turn,
 }
 
 #[derive(Default)]
@@ -48,12 +50,13 @@ impl RepeatedFooters {
             engine,
             key,
             state: Mutex::default(),
+            reading: Turn::default(),
         }
     }
 
     /// Takes them from `files` from now on.
     pub fn set_files(&self, files: &[PathBuf]) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         if state.files != files {
             *state = State {
                 files: files.to_vec(),
@@ -83,23 +86,37 @@ impl RepeatedFooters {
         if !self.engine.storage.is_remote() {
             return None;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.files.is_empty() {
+        let files = self.state().files.clone();
+        if files.is_empty() {
             return None;
         }
-        if let Some(index) = &state.index {
-            return Some(index.clone());
-        }
+        let find = || self.state().index.clone();
+        let index = self.reading.find_or_make(find, || self.read_all(&files));
+        // Fragments have footers of their own.
+        index.map_err(|e| log::info!("{e}")).ok()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_all(&self, files: &[PathBuf]) -> Result<Arc<Index>> {
         let mut index = Index::default();
-        for path in &state.files {
-            // Who shows the file says what is wrong with it.
-            if let Err(e) = self.read(path, &mut index) {
-                log::info!("{e}");
+        for path in files {
+            match self.read(path, &mut index) {
+                // What may be there the next time is not remembered as missing.
+                Err(e) if matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned) => return Err(e),
+                // Who shows the file says what is wrong with it.
+                Err(e) => log::info!("{e}"),
+                Ok(()) => {}
             }
         }
         let index = Arc::new(index);
-        state.index = Some(index.clone());
-        Some(index)
+        let mut state = self.state();
+        if state.files == files {
+            state.index = Some(index.clone());
+        }
+        Ok(index)
     }
 
     fn read(&self, path: &std::path::Path, index: &mut Index) -> Result<()> {

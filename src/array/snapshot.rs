@@ -136,13 +136,15 @@ impl Snapshot {
     }
 
     /// Fails where it cannot be told which fragments are seen: a file that says so is damaged, or a committed
-    /// fragment is missing.
-    pub fn check_complete(&self) -> Result<()> {
+    /// fragment is missing, and not just about to be listed at `now`, in milliseconds since the Unix epoch.
+    pub fn check_complete(&self, now: u64) -> Result<()> {
         if let Some(damage) = &self.listing.damage {
             return Err(damage.clone());
         }
         let missing = self.listing.missing.iter();
         match missing
+            .filter(|missing| missing.expected_until < now)
+            .map(|missing| &missing.name)
             .filter(|name| self.times.covers(name.timestamps))
             .min_by_key(|name| name.timestamps)
         {

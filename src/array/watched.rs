@@ -4,15 +4,23 @@ use super::engine::Engine;
 use super::time::now;
 use crate::error::{ErrorKind, Result};
 use crate::storage::TRUSTED;
+use crate::turn::Turn;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A value that follows from some directories of the source.
 pub struct Watched<T> {
     directories: Vec<PathBuf>,
-    known: Mutex<Option<Known<T>>>,
+    state: Mutex<State<T>>,
+    looking: Turn,
+}
+
+struct State<T> {
+    known: Option<Known<T>>,
+    /// Looks before this count no more.
+    since: Option<Instant>,
 }
 
 struct Known<T> {
@@ -31,30 +39,46 @@ impl<T> Watched<T> {
     pub fn new(directories: Vec<PathBuf>) -> Self {
         Watched {
             directories,
-            known: Mutex::default(),
+            state: Mutex::new(State {
+                known: None,
+                since: None,
+            }),
+            looking: Turn::default(),
         }
+    }
+
+    /// Held for a moment only: whoever looks at the directories may wait for the network.
+    fn locked(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value, at most a tenth of a second old; what `read` makes, of the one before it, where it is to be
     /// read. `NotFound` where the first directory is gone.
     pub fn get(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*known
-            && known.checked.elapsed() < TRUSTED
-        {
-            return Ok(known.value.clone());
-        }
+        self.looking
+            .find_or_make(|| self.trusted(), || self.look(engine, read))
+    }
+
+    /// The value, where it was looked at a moment ago.
+    fn trusted(&self) -> Option<Arc<T>> {
+        let state = self.locked();
+        let known = state.known.as_ref()?;
+        let counts = state.since.is_none_or(|since| known.checked >= since);
+        (counts && known.checked.elapsed() < TRUSTED).then(|| known.value.clone())
+    }
+
+    fn look(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
         let (checked, read_at) = (Instant::now(), now());
         let (stamp, newest) = self.stamp(engine)?;
-        if let Some(known) = &mut *known
-            && known.settled
-            && known.stamp == stamp
-        {
-            known.checked = checked;
-            return Ok(known.value.clone());
-        }
-        let value = Arc::new(read(known.as_ref().map(|known| &*known.value))?);
-        *known = Some(Known {
+        let before = match &mut self.locked().known {
+            Some(known) if known.settled && known.stamp == stamp => {
+                known.checked = checked;
+                return Ok(known.value.clone());
+            }
+            known => known.as_ref().map(|known| known.value.clone()),
+        };
+        let value = Arc::new(read(before.as_deref())?);
+        let known = Known {
             value: value.clone(),
             stamp,
             settled: engine.storage.racy_for().is_none_or(|racy| {
@@ -62,15 +86,17 @@ impl<T> Watched<T> {
                 newest.saturating_add(racy) < read_at
             }),
             checked,
-        });
+        };
+        // What is freed by that is freed without the lock.
+        let _before = self.locked().known.replace(known);
         Ok(value)
     }
 
     /// Names the state of the directories that `value` was read from. None where they may have changed since
     /// without its showing.
     pub fn state(&self, value: &Arc<T>) -> Option<u64> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.as_ref()?;
+        let state = self.locked();
+        let known = state.known.as_ref()?;
         let mut hasher = DefaultHasher::new();
         known.stamp.hash(&mut hasher);
         (known.settled && Arc::ptr_eq(&known.value, value)).then(|| hasher.finish())
@@ -78,10 +104,7 @@ impl<T> Watched<T> {
 
     /// Has the next look be at the directories, however young the last one is.
     pub fn look_again(&self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(known), Some(before)) = (&mut *known, Instant::now().checked_sub(TRUSTED)) {
-            known.checked = before;
-        }
+        self.locked().since = Some(Instant::now());
     }
 
     /// The state of the directories, and the newest of their modification times.

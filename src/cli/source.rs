@@ -330,7 +330,7 @@ impl Remote {
         if self.args.follow_members {
             let (args, settings) = (self.args.clone(), self.settings.clone());
             let open = move |url: &str| RemoteStorage::open(args.store(url, &settings)?, settings.clone());
-            storage = Arc::new(FollowingStorage::new(storage, Box::new(open)));
+            storage = Arc::new(FollowingStorage::new(storage, Arc::new(open)));
         }
         Ok(Listed {
             storage,

@@ -1,13 +1,10 @@
 //! Work on the network that several threads wait for, and of which each may give up waiting.
 
-use crate::asker::{asker, is_interrupted};
-use crate::error::{Error, ErrorKind, Result};
+use crate::asker::{abandoned, wait_on};
+use crate::error::Result;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 use tokio::task::AbortHandle;
-
-/// How often a thread that waits looks whether it still should.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// A result that is on its way.
 pub(super) struct Flight<T> {
@@ -58,27 +55,30 @@ impl<T: Clone> Flight<T> {
         self.done.notify_all();
     }
 
+    /// Waits for the result until `end`: whether it is there.
+    pub(super) fn arrives_by(&self, end: Instant) -> bool {
+        let left = end.saturating_duration_since(Instant::now());
+        let waited = self
+            .done
+            .wait_timeout_while(self.state(), left, |state| state.result.is_none());
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.result.is_some()
+    }
+
     /// Waits for the result. `Abandoned` where whoever this thread works for has a signal to handle; and for
     /// all others where the last one who waited gave up, and `given_up` was called.
     pub(super) fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
-        let asker = asker();
         let mut state = self.state();
         state.waiting += 1;
         let result = loop {
             if let Some(result) = &state.result {
                 break result.clone();
             }
-            let (locked, waited) = self
-                .done
-                .wait_timeout(state, LOOK)
-                .unwrap_or_else(PoisonError::into_inner);
-            state = locked;
-            if waited.timed_out() && asker != 0 && state.result.is_none() {
-                drop(state);
-                let interrupted = is_interrupted(asker);
-                state = self.state();
-                if interrupted && state.result.is_none() {
-                    break Err(abandoned());
+            match wait_on(&self.done, state) {
+                Ok(locked) => state = locked,
+                Err(error) => {
+                    state = self.state();
+                    break state.result.clone().unwrap_or(Err(error));
                 }
             }
         };
@@ -97,20 +97,13 @@ impl<T: Clone> Flight<T> {
     }
 }
 
-fn abandoned() -> Error {
-    Error::new(ErrorKind::Abandoned, "nobody waits for it any more")
-}
-
-/// Whether `error` means that others gave up, not this thread: then it is to be tried again.
-pub(super) fn is_of_others(error: &Error) -> bool {
-    error.kind() == ErrorKind::Abandoned && !is_interrupted(asker())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asker::is_of_others;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     #[test]
     fn all_who_wait_get_the_result_and_those_who_come_later() {

@@ -5,7 +5,9 @@
 
 use super::location::Location;
 use super::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
+use crate::asker::beside;
 use crate::error::{Error, Result};
+use crate::turn::Turn;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +19,7 @@ use std::time::Duration;
 const ELSEWHERE: &str = "\0elsewhere";
 
 /// Opens the source at a URL.
-pub type Open = Box<dyn Fn(&str) -> Result<Arc<dyn Storage>> + Send + Sync>;
+pub type Open = Arc<dyn Fn(&str) -> Result<Arc<dyn Storage>> + Send + Sync>;
 
 /// A source, and the members of its groups that lie elsewhere.
 pub struct FollowingStorage {
@@ -39,6 +41,7 @@ struct Member {
     url: String,
     /// None until it could be opened.
     storage: Mutex<Option<Arc<dyn Storage>>>,
+    opening: Turn,
 }
 
 impl FollowingStorage {
@@ -79,16 +82,17 @@ impl FollowingStorage {
 
     /// The storage of a member. Others do not wait while it is opened; what fails is tried again by who looks next.
     fn storage(&self, member: &Member) -> Result<Arc<dyn Storage>> {
-        let mut storage = member.storage.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(storage) = &*storage {
-            return Ok(storage.clone());
-        }
-        let opened = (self.open)(&member.url).map_err(|error| error.in_file(&member.url))?;
-        if let Some(budget) = self.budget.get() {
-            opened.share(budget.clone());
-        }
-        *storage = Some(opened.clone());
-        Ok(opened)
+        let known = || member.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = || known().clone();
+        member.opening.find_or_make(find, || {
+            let (open, url) = (self.open.clone(), member.url.clone());
+            let opened = beside(move || open(&url)).map_err(|error| error.in_file(&member.url))?;
+            if let Some(budget) = self.budget.get() {
+                opened.share(budget.clone());
+            }
+            *known() = Some(opened.clone());
+            Ok(opened)
+        })
     }
 }
 
@@ -146,6 +150,7 @@ impl Storage for FollowingStorage {
             members.met.push(Arc::new(Member {
                 url,
                 storage: Mutex::default(),
+                opening: Turn::default(),
             }));
         }
         Some(Path::new(ELSEWHERE).join(number.to_string()))
@@ -240,7 +245,7 @@ mod tests {
                 _ => Ok(memory(&[("__schema/x", url)])),
             }
         };
-        let storage = FollowingStorage::new(memory(&[("__schema/x", "here"), ("a", "")]), Box::new(open));
+        let storage = FollowingStorage::new(memory(&[("__schema/x", "here"), ("a", "")]), Arc::new(open));
         let read = |path: &Path| {
             let blob = storage.open(path).unwrap();
             String::from_utf8(blob.read(0, blob.len()).unwrap()).unwrap()
@@ -276,5 +281,22 @@ mod tests {
         }
         assert_eq!(storage.inside(b"hdfs://elsewhere/a"), None);
         assert_eq!(storage.inside(b"s3://key:secret@b/a"), None);
+    }
+
+    #[test]
+    fn who_is_interrupted_does_not_wait_for_a_member() {
+        let open = |_: &str| {
+            std::thread::sleep(Duration::from_millis(1500));
+            Ok(memory(&[("x", "")]))
+        };
+        let storage = FollowingStorage::new(memory(&[]), Arc::new(open));
+        let member = storage.inside(b"s3://b/one").unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let started = std::time::Instant::now();
+        let error = crate::asker::asked_by(ended.id(), || storage.list(&member).unwrap_err());
+        assert_eq!(error.errno(), libc::EINTR);
+        assert!(started.elapsed() < Duration::from_secs(1));
+        assert_eq!(storage.list(&member).unwrap().len(), 1);
     }
 }

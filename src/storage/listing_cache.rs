@@ -5,9 +5,10 @@
 //! directory in it when somebody asks for it; but a directory with few keys for each name in it is listed flat
 //! to its end, for the sake of the lengths.
 
-use super::flight::{Flight, is_of_others};
+use super::flight::Flight;
 use super::remote::Pages;
 use super::{EntryType, Metadata};
+use crate::asker::is_of_others;
 use crate::error::{Error, ErrorKind, Result};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +22,12 @@ const FLAT: usize = 8;
 
 /// Parts of a directory that are listed at once: some stores take as long for a page as for many small reads.
 const PARTS: usize = 8;
+
+/// How long a listing that is over is waited for to be made anew, where what it said may do for a little longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How much longer that is: a store that is slow keeps nobody waiting for what is known.
+const GRACE: Duration = Duration::from_secs(8);
 
 /// Above so many names, those that were not listed last are forgotten: some 200 bytes each.
 const MOST_NAMES: usize = 1 << 20;
@@ -266,7 +273,14 @@ struct State {
     /// By path.
     directories: HashMap<String, Arc<Directory>>,
     /// By path.
-    under_way: HashMap<String, Arc<Flight<()>>>,
+    under_way: HashMap<String, Loading>,
+}
+
+/// A listing that is under way.
+#[derive(Clone)]
+struct Loading {
+    begun: Instant,
+    flight: Arc<Flight<()>>,
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -292,16 +306,19 @@ impl ListingCache {
         }
     }
 
-    /// Whether it may be taken as it is by who asked at `asked`: a listing may take longer than it holds.
-    fn is_fresh(&self, directory: &Directory, asked: Instant) -> bool {
+    /// Whether it may be taken as it is by who asked at `asked`: a listing may take longer than it holds. `grace`
+    /// is how much longer it holds.
+    fn is_fresh(&self, directory: &Directory, asked: Instant, grace: Duration) -> bool {
         let listing = &directory.listing;
-        let holds = |refresh| listing.made >= asked || listing.made.elapsed() < refresh;
+        let holds = |refresh: Duration| {
+            listing.made >= asked || listing.made.elapsed() < refresh.saturating_add(grace)
+        };
         !listing.forgotten.load(Ordering::Relaxed) && self.refresh.is_none_or(holds)
     }
 
-    fn known(&self, state: &State, path: &str, asked: Instant) -> Known {
+    fn known(&self, state: &State, path: &str, asked: Instant, grace: Duration) -> Known {
         if let Some(known) = state.directories.get(path) {
-            if !self.is_fresh(known, asked) {
+            if !self.is_fresh(known, asked, grace) {
                 return Known::Unknown(known.listing.path.clone(), known.listing.depth);
             }
             return match known.is_gone() && !path.is_empty() {
@@ -313,7 +330,7 @@ impl ListingCache {
             return Known::Unknown(String::new(), Depth::Unknown);
         }
         let (parent, name) = split(path);
-        match self.known(state, parent, asked) {
+        match self.known(state, parent, asked, grace) {
             Known::Here(parent) => match parent.children.get(name) {
                 Some(Child::Directory) => Known::Unknown(path.to_owned(), Depth::Unknown),
                 Some(Child::File(_)) | None => Known::Absent,
@@ -326,15 +343,33 @@ impl ListingCache {
     pub(super) fn directory(&self, path: &str) -> Result<Option<Arc<Directory>>> {
         let asked = Instant::now();
         loop {
-            let flight = {
+            let (loading, old) = {
                 let mut state = lock(&self.state);
-                match self.known(&state, path, asked) {
+                match self.known(&state, path, asked, Duration::ZERO) {
                     Known::Here(directory) => return Ok(Some(directory)),
                     Known::Absent => return Ok(None),
-                    Known::Unknown(path, depth) => self.load(&mut state, path, depth),
+                    Known::Unknown(listed, depth) => {
+                        let old = match self.known(&state, path, asked, GRACE) {
+                            Known::Here(directory) => Some(Some(directory)),
+                            Known::Absent => Some(None),
+                            Known::Unknown(..) => None,
+                        };
+                        (self.load(&mut state, listed, depth), old)
+                    }
                 }
             };
-            match flight.wait(|| ()) {
+            if let Some(old) = old
+                && !loading.flight.arrives_by(loading.begun + PATIENCE)
+            {
+                return Ok(old);
+            }
+            let forget = || {
+                let mut state = lock(&self.state);
+                state
+                    .under_way
+                    .retain(|_, other| !Arc::ptr_eq(&other.flight, &loading.flight));
+            };
+            match loading.flight.wait(forget) {
                 Err(e) if is_of_others(&e) => {}
                 result => result?,
             }
@@ -344,7 +379,7 @@ impl ListingCache {
     /// Whether it can be told without a request what is in the directory at `path`.
     pub(super) fn is_known(&self, path: &str) -> bool {
         !matches!(
-            self.known(&lock(&self.state), path, Instant::now()),
+            self.known(&lock(&self.state), path, Instant::now(), Duration::ZERO),
             Known::Unknown(..)
         )
     }
@@ -370,7 +405,7 @@ impl ListingCache {
         let asked = Instant::now();
         let mut state = lock(&self.state);
         for path in paths {
-            if let Known::Unknown(path, depth) = self.known(&state, path, asked) {
+            if let Known::Unknown(path, depth) = self.known(&state, path, asked, Duration::ZERO) {
                 self.load(&mut state, path, depth);
             }
         }
@@ -393,23 +428,28 @@ impl ListingCache {
     }
 
     /// Begins to list `path`, unless somebody does.
-    fn load(&self, state: &mut State, path: String, depth: Depth) -> Arc<Flight<()>> {
-        if let Some(flight) = state.under_way.get(&path) {
-            return flight.clone();
+    fn load(&self, state: &mut State, path: String, depth: Depth) -> Loading {
+        if let Some(loading) = state.under_way.get(&path) {
+            return loading.clone();
         }
+        let begun = Instant::now();
         let flight = Arc::new(Flight::new());
-        state.under_way.insert(path.clone(), flight.clone());
+        let loading = Loading {
+            begun,
+            flight: flight.clone(),
+        };
+        state.under_way.insert(path.clone(), loading.clone());
         let (pages, shared, done) = (self.pages.clone(), self.state.clone(), flight.clone());
-        self.runtime.spawn(async move {
-            let made = Instant::now();
+        let task = self.runtime.spawn(async move {
             let result = list(&pages, &path, depth).await;
             let mut state = lock(&shared);
             state.under_way.remove(&path);
-            let result = result.and_then(|listed| state.take(&path, made, listed));
+            let result = result.and_then(|listed| state.take(&path, begun, listed));
             drop(state);
             done.finish(result);
         });
-        flight
+        flight.ends_with_the_last(task.abort_handle());
+        loading
     }
 }
 

@@ -5,12 +5,13 @@
 //! Who reads on where a read ended gets a window ahead, which grows as long as that goes on.
 
 use super::disk_cache::{DiskCache, PART, PartKey};
-use super::flight::{Flight, is_of_others};
+use super::flight::Flight;
 use super::listing_cache::{File, ListingCache};
 use super::piece_pool::{Pool, lock};
 use super::pieces::{LEAST, MOST_WINDOW, Piece, Pieces};
 use super::remote::{changed, convert};
 use super::{Blob, Budget};
+use crate::asker::is_of_others;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use bytes::Bytes;

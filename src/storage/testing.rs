@@ -78,6 +78,10 @@ impl TestStore {
         now(self.inner.put(&key, PutPayload::from(bytes.to_vec()))).unwrap();
     }
 
+    pub(crate) fn delete(&self, key: &str) {
+        now(self.inner.delete(&Key::parse(key).unwrap())).unwrap();
+    }
+
     /// Puts all files below `folder` below `prefix`.
     pub(crate) fn put_folder(&self, folder: &Path, prefix: &str) {
         let mut waiting = vec![folder.to_path_buf()];

@@ -17,9 +17,10 @@ use crate::stats::Stats;
 use crate::storage::{LocalStorage, MemoryStorage, Storage};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -121,7 +122,13 @@ impl Tree {
         let errors: Arc<ErrorLog> = Arc::default();
         let own = own_directory(&engine, errors.clone());
         let root = match inner {
-            Node::Directory(inner) => Node::Directory(Arc::new(RootDirectory { inner, own })),
+            Node::Directory(inner) => {
+                let changed = engine.storage.is_remote().then(|| {
+                    let known = engine.storage.metadata(top);
+                    Arc::new(Changed::new(known.map_or(0, |known| known.mtime)))
+                });
+                Node::Directory(Arc::new(RootDirectory { inner, own, changed }))
+            }
             _ => {
                 return Err(Error::new(
                     ErrorKind::Internal,
@@ -226,6 +233,63 @@ pub const OWN_DIRECTORY: &str = ".tiledbfs";
 struct RootDirectory {
     inner: Arc<dyn Directory>,
     own: Node,
+    /// None where the source is one of this machine.
+    changed: Option<Arc<Changed>>,
+}
+
+/// When a remote source was changed, as far as that is known. The kernel asks it of the root on every way to
+/// [`OWN_DIRECTORY`], and who unmounts asks too: a store that does not answer must not keep them waiting.
+struct Changed {
+    state: Mutex<ChangedState>,
+    over: Condvar,
+}
+
+struct ChangedState {
+    mtime: u64,
+    /// Since when a thread finds it out.
+    looking: Option<Instant>,
+}
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Changed {
+    fn new(mtime: u64) -> Changed {
+        let state = ChangedState { mtime, looking: None };
+        Changed {
+            state: Mutex::new(state),
+            over: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ChangedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time of `directory`, or what it was when that was known last.
+    fn mtime(self: &Arc<Self>, directory: &Arc<dyn Directory>) -> u64 {
+        let mut state = self.state();
+        let since = *state.looking.get_or_insert_with(|| {
+            let (changed, directory) = (self.clone(), directory.clone());
+            thread::spawn(move || {
+                let mtime = catch_unwind(AssertUnwindSafe(|| directory.mtime())).unwrap_or(0);
+                let mut state = changed.state();
+                state.looking = None;
+                // 0 is what cannot be told.
+                if mtime != 0 {
+                    state.mtime = mtime;
+                }
+                drop(state);
+                changed.over.notify_all();
+            });
+            Instant::now()
+        });
+        let left = PATIENCE.saturating_sub(since.elapsed());
+        let looking = |state: &mut ChangedState| state.looking == Some(since);
+        let waited = self.over.wait_timeout_while(state, left, looking);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.mtime
+    }
 }
 
 impl Directory for RootDirectory {
@@ -248,7 +312,10 @@ impl Directory for RootDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        self.inner.mtime()
+        match &self.changed {
+            Some(changed) => changed.mtime(&self.inner),
+            None => self.inner.mtime(),
+        }
     }
 
     fn freshness(&self) -> Freshness {

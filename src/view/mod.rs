@@ -45,7 +45,7 @@ use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::listing::SchemaFile;
 use crate::array::snapshot::Snapshot;
-use crate::array::time::TimeRange;
+use crate::array::time::{TimeRange, now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
@@ -150,7 +150,7 @@ impl View {
         let snapshot = array.snapshot(times)?;
         let schema_file = array.schema_file(&snapshot)?;
         let schema = array.schemas.get(&schema_file.name)?;
-        snapshot.check_complete()?;
+        snapshot.check_complete(now())?;
         let state = state(&snapshot, &schema_file, times, subarray.as_deref());
         let merge = match schema.array_type {
             ArrayType::Dense => Merge::Dense(Arc::new(dense::Dense::new(

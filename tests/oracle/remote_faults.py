@@ -263,6 +263,54 @@ def an_interrupted_read(place):
         expect(took < 2, f"a killed reader lived on for {took:.1f} s")
 
 
+def timed(act, seconds, what):
+    """What `act` gives, which must not take longer."""
+    start = time.monotonic()
+    got = act()
+    took = time.monotonic() - start
+    expect(took < seconds, f"{what} took {took:.1f} s")
+    return got
+
+
+@scenario
+def a_listing_that_hangs(place):
+    """What is known is shown for a little longer; then who looks waits, and may give up; nothing else waits."""
+    with place.mounted("--refresh", "2") as (point, proxy):
+        schema = (point / "schema.json").read_bytes()
+        place.right(point)
+        time.sleep(2.2)
+        os.listdir(point / "fragments")
+        time.sleep(2.2)
+        late = proxy.fault("late", kind="list", times=float("inf"))
+        over = time.monotonic() + 4
+        while time.monotonic() < over:
+            expect(timed((point / "schema.json").read_bytes, 2, "schema.json") == schema, "schema.json is another")
+            timed(lambda: os.listdir(point / "fragments"), 2, "ls fragments")
+            timed(lambda: stats(point), 1, "stats.json")
+        timed(lambda: place.right(point), 3, "a column that was read")
+        expect(late.hits == 1, f"{late.hits} listings were asked for at once")
+        # Later than it may be: who looks waits.
+        time.sleep(7)
+        waiting = [subprocess.Popen(["ls", point / "fragments"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
+        time.sleep(1)
+        expect(all(one.poll() is None for one in waiting), "nobody waits")
+        timed(lambda: stats(point), 1.5, "stats.json")
+        timed(lambda: errors(point), 1.5, "errors.jsonl")
+        for one in waiting:
+            one.send_signal(signal.SIGINT)
+            timed(lambda: one.wait(20), 1.5, "an interrupted ls")
+        late.times = 0
+        timed(lambda: os.listdir(point / "fragments"), 5, "ls, with the store back")
+        place.right(point)
+        late.times = float("inf")
+        time.sleep(12)
+        waiting = subprocess.Popen(["ls", point / "fragments"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.5)
+        timed(lambda: subprocess.run([binary(), "unmount", "--lazy", point], check=True, timeout=30), 5, "unmount")
+        waiting.kill()
+        waiting.wait(20)
+
+
 @scenario
 def a_whole_object_for_a_range(place):
     """An answer that is not what was asked for is an error, never other bytes."""
@@ -331,6 +379,69 @@ def a_vacuum(place):
         time.sleep(3)
         expect(os.listdir(point / "fragments") == [place.fragments[1]], "the fragment is still listed")
         place.right(point, 1)
+
+
+def right_or_failed(path):
+    """What is in a file; None where reading it fails, as it may with EIO alone."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        expect(error.errno == errno.EIO, f"{error}")
+        return None
+
+
+@scenario
+def a_vacuum_under_a_view(place):
+    """A view is right before, while and after its fragments are consolidated and vacuumed, although listings hold for a minute."""
+    wanted = place.values[1].tobytes()
+    with place.mounted() as (point, _):
+        column = point / "data" / COLUMN
+        expect(read_at(column, 0, 4096) == wanted[:4096], "wrong before")
+        ctx = tiledb.Ctx(place.moto.tiledb())
+        tiledb.consolidate(place.url, ctx=ctx)
+        tiledb.vacuum(place.url, ctx=ctx)
+        left = {key.split("/")[2] for key in place.moto.keys("faults", place.name + "/__fragments/")}
+        expect(len(left) == 1 and not left & set(place.fragments), f"{left}")
+        # What has not been read yet is gone: an error for who has it open. Who opens it anew gets what took its place.
+        end = time.monotonic() + 5
+        while right_or_failed(column) != wanted:
+            expect(time.monotonic() < end, f"not seen: {errors(point)}")
+            time.sleep(0.2)
+        expect(os.listdir(point / "fragments") == sorted(left), "another is listed")
+
+
+@scenario
+def a_commit_before_its_files(place):
+    """It is not there yet; when its files are, it is; and when they never come, it is damage."""
+    name = place.fragments[1]
+    files = [key for key in place.moto.keys("faults", place.name + "/__fragments/") if name in key]
+    for key in files:
+        place.moto.delete("faults", key)
+
+    def commit():
+        place.moto.put("faults", f"{place.name}/__commits/{name}.wrt", b"")
+
+    commit()
+    with place.mounted("--refresh", "2") as (point, _):
+        column = point / "data" / COLUMN
+        expect(column.read_bytes() == place.values[0].tobytes(), "what is not there yet is missed")
+        for key in files:
+            place.moto.put("faults", key, Path(place.array, key.split("/", 1)[1]).read_bytes())
+        end = time.monotonic() + 12
+        # Files that are put one after the other, behind their commit, may be listed in part.
+        while right_or_failed(column) != place.values[1].tobytes():
+            expect(time.monotonic() < end, f"the fragment is not seen: {errors(point)}")
+            time.sleep(0.2)
+    for key in files:
+        place.moto.delete("faults", key)
+    commit()
+    with place.mounted("--refresh", "2") as (point, _):
+        column = point / "data" / COLUMN
+        expect(column.read_bytes() == place.values[0].tobytes(), "what is not there yet is missed")
+        time.sleep(12)
+        expect(error_of(column.read_bytes, 10) == errno.EIO, "another error")
+        told = " ".join(str(one) for one in errors(point))
+        expect("committed and not there" in told, told)
 
 
 @scenario

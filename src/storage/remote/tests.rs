@@ -1,5 +1,7 @@
 use super::super::testing::{Request, TestStore};
 use super::*;
+use crate::array::Array;
+use crate::array::engine::Engine;
 use crate::tree::{Node, Options, Tree};
 
 fn settings() -> RemoteSettings {
@@ -276,8 +278,7 @@ fn what_vanishes_is_missing_and_so_it_is_in_the_next_listing() {
     let (store, storage) = one_object(100);
     store.put("p/other", b"x");
     let blob = storage.open(Path::new("f")).unwrap();
-    let key = Key::parse("p/f").unwrap();
-    crate::storage::testing::now(object_store::ObjectStoreExt::delete(&store.inner, &key)).unwrap();
+    store.delete("p/f");
     assert_eq!(blob.read(0, 10).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(names(&*storage, ""), ["other"]);
 }
@@ -331,11 +332,9 @@ fn who_is_interrupted_gets_eintr_and_the_others_their_bytes() {
     let (store, storage) = one_object(1 << 20);
     *store.latency.lock().unwrap() = Duration::from_millis(1500);
     let blob = storage.open(Path::new("f")).unwrap();
-    // A process that has ended and was waited for has no use for an answer.
-    let mut ended = std::process::Command::new("true").spawn().unwrap();
-    ended.wait().unwrap();
+    let ended = ended();
     let started = Instant::now();
-    let gone = || crate::asker::asked_by(ended.id(), || blob.read(0, 10).unwrap_err());
+    let gone = || crate::asker::asked_by(ended, || blob.read(0, 10).unwrap_err());
     assert_eq!(gone().errno(), libc::EINTR);
     assert!(started.elapsed() < Duration::from_secs(1));
     thread::scope(|scope| {
@@ -423,6 +422,199 @@ fn all_who_ask_for_one_prefix_wait_for_one_request() {
         }
     });
     assert_eq!(store.asked(), [Request::List("p/".to_owned())]);
+}
+
+/// A process that has ended and was waited for: it has no use for an answer.
+fn ended() -> u32 {
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    ended.id()
+}
+
+#[test]
+fn a_slow_listing_keeps_nobody_from_what_is_known() {
+    let store = TestStore::new(1000);
+    store.put("p/a/x", b"1");
+    let settings = RemoteSettings {
+        refresh: Some(Duration::from_millis(100)),
+        ..settings()
+    };
+    let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+    assert_eq!(names(&*storage, "a"), ["x"]);
+    store.put("p/a/y", b"2");
+    thread::sleep(Duration::from_millis(200));
+    store.asked();
+    *store.latency.lock().unwrap() = Duration::from_millis(2500);
+    let started = Instant::now();
+    // A listing that is over does for a little longer; what is waited for is waited for once.
+    for _ in 0..3 {
+        assert_eq!(names(&*storage, "a"), ["x"]);
+        let missing = storage.metadata(Path::new("a/y")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        assert!(started.elapsed() < Duration::from_secs(2));
+    }
+    assert_eq!(store.asked().len(), 1);
+    // One that is known to be wrong does not, and who waits may give up.
+    storage.forget(Path::new("a"));
+    let started = Instant::now();
+    let ended = ended();
+    let error = crate::asker::asked_by(ended, || storage.list(Path::new("a")).unwrap_err());
+    assert_eq!(error.errno(), libc::EINTR);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    *store.latency.lock().unwrap() = Duration::ZERO;
+    assert_eq!(names(&*storage, "a"), ["x", "y"]);
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "the request of nobody was waited for"
+    );
+}
+
+#[test]
+fn who_waits_for_the_names_in_an_array_may_give_up() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample().join("weather"), "a");
+    let storage = RemoteStorage::open(store.store("a"), settings()).unwrap();
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    let array = Array::new(engine.clone(), PathBuf::new());
+    array.listing().unwrap();
+    engine.storage.forget(Path::new(""));
+    array.look_again();
+    *store.latency.lock().unwrap() = Duration::from_millis(1500);
+    let ended = ended();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| array.listing());
+        thread::sleep(Duration::from_millis(100));
+        let started = Instant::now();
+        let error = crate::asker::asked_by(ended, || array.listing().err().unwrap());
+        assert_eq!(error.errno(), libc::EINTR);
+        assert!(started.elapsed() < Duration::from_secs(1));
+        first.join().unwrap().unwrap();
+    });
+    // Who waited for one that failed does not wait for another: at most for the commits, and for all directories.
+    engine.storage.forget(Path::new(""));
+    array.look_again();
+    *store.fault.lock().unwrap() = Some(Box::new(|_| {
+        Some(object_store::Error::Generic {
+            store: "S3",
+            source: "503".into(),
+        })
+    }));
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(array.listing().err().unwrap().errno(), libc::EIO));
+        }
+    });
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+const COLUMN: &str = "weather/data/columns/temperature/data.bin";
+
+/// A store with the sample but for what of its last fragment `without` says, by the path below the fragments; and
+/// that, and what is in [`COLUMN`] when all of it is there.
+fn incomplete(page: usize, without: impl Fn(&str) -> bool) -> (Arc<TestStore>, Vec<String>, Vec<u8>) {
+    let store = TestStore::new(page);
+    store.put_folder(&sample(), "p");
+    let fragments = std::fs::read_dir(sample().join("weather/__fragments")).unwrap();
+    let last = fragments.map(|entry| entry.unwrap().file_name()).max().unwrap();
+    let last = last.into_string().unwrap();
+    let mut files = vec![format!("weather/__commits/{last}.wrt")];
+    for file in std::fs::read_dir(sample().join("weather/__fragments").join(&last)).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        files.push(format!("weather/__fragments/{last}/{name}"));
+    }
+    files.retain(|file| without(file));
+    for file in &files {
+        store.delete(&format!("p/{file}"));
+    }
+    let tree = Tree::open(&sample(), &Options::default()).unwrap();
+    (store, files, read(&tree, COLUMN).unwrap())
+}
+
+/// Bytes of a file of `tree`.
+fn read(tree: &Tree, path: &str) -> Result<Vec<u8>> {
+    let Some(Node::File(file)) = tree.root.find(path)? else {
+        panic!("{path} is no file");
+    };
+    let (open, mut scratch) = (file.open()?, Vec::new());
+    Ok(open
+        .read(0, usize::try_from(open.len()).unwrap(), &mut scratch)?
+        .to_vec())
+}
+
+#[test]
+fn a_commit_that_is_listed_before_its_files_is_not_there_yet() {
+    let (store, files, wanted) = incomplete(1000, |file| !file.ends_with(".wrt"));
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let tree = Tree::over(storage, &Options::default(), Arc::default()).unwrap();
+    let before = read(&tree, COLUMN).unwrap();
+    assert!(before != wanted);
+    for file in &files {
+        store.put(&format!("p/{file}"), &std::fs::read(sample().join(file)).unwrap());
+    }
+    // In time, although what is listed holds for a minute.
+    let end = Instant::now() + Duration::from_secs(4);
+    while read(&tree, COLUMN).unwrap() != wanted {
+        assert!(Instant::now() < end, "the fragment is not seen");
+        thread::sleep(Duration::from_millis(200));
+    }
+    // After a while it is damage.
+    let engine = Arc::new(Engine::new(
+        RemoteStorage::open(
+            incomplete(1000, |file| !file.ends_with(".wrt")).0.store("p"),
+            settings(),
+        )
+        .unwrap(),
+        1 << 20,
+        Vec::new(),
+        Arc::default(),
+    ));
+    let snapshot = Array::new(engine, "weather".into()).snapshot(None).unwrap();
+    let now = crate::array::time::now();
+    assert!(snapshot.check_complete(now).is_ok());
+    let error = snapshot.check_complete(now + 20_000).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Missing);
+}
+
+#[test]
+fn files_that_were_not_listed_are_looked_for_again() {
+    let without =
+        |file: &str| file.ends_with(".wrt") || file.ends_with("metadata.tdb") || file.ends_with("a1.tdb");
+    let (store, files, wanted) = incomplete(12, without);
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let tree = Tree::over(storage.clone(), &Options::default(), Arc::default()).unwrap();
+    assert!(read(&tree, COLUMN).unwrap() != wanted);
+    for file in &files {
+        store.put(&format!("p/{file}"), &std::fs::read(sample().join(file)).unwrap());
+    }
+    // The commit is listed anew, and the fragments are not.
+    storage.forget(Path::new("weather/__commits"));
+    thread::sleep(Duration::from_millis(150));
+    assert!(read(&tree, COLUMN).unwrap() == wanted);
+}
+
+#[test]
+fn a_schema_that_cannot_be_read_now_is_read_by_the_next() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample().join("weather"), "a");
+    let storage = RemoteStorage::open(store.store("a"), settings()).unwrap();
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    let array = Array::new(engine, PathBuf::new());
+    *store.fault.lock().unwrap() = Some(Box::new(|_| {
+        Some(object_store::Error::Generic {
+            store: "S3",
+            source: "503".into(),
+        })
+    }));
+    let unread = array.snapshot(None).unwrap();
+    *store.fault.lock().unwrap() = None;
+    let read = array.snapshot(None).unwrap();
+    assert!(!Arc::ptr_eq(&unread, &read), "what was not known is remembered");
+    assert!(Arc::ptr_eq(&read, &array.snapshot(None).unwrap()));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::array::engine::Engine;
 use crate::array::order::Key;
 use crate::array::work::Job;
 use crate::error::{Error, ErrorKind, Result};
+use crate::turn::Turn;
 use crate::view::parallel;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,6 +76,7 @@ pub(super) struct Component<K> {
     /// How many cells it has, where footers tell.
     known: Option<u64>,
     plan: Mutex<Option<Arc<Plan<K>>>>,
+    planning: Turn,
     /// Its outline in the cache.
     object: u64,
     in_order: Mutex<Option<bool>>,
@@ -87,6 +89,7 @@ impl<K: Key + 'static> Component<K> {
             inputs,
             known,
             plan: Mutex::new(None),
+            planning: Turn::default(),
             object,
             in_order: Mutex::default(),
         }
@@ -223,10 +226,16 @@ impl<K: Key + 'static> Component<K> {
     /// The plan; made where it is not there, by all threads.
     fn plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
         let _waiting = engine.work.wait(self.object);
-        let mut known = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = &*known {
-            return Ok(plan.clone());
-        }
+        let known = || self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = || known().clone();
+        self.planning.find_or_make(find, || {
+            let plan = self.make_plan(engine, rules)?;
+            *known() = Some(plan.clone());
+            Ok(plan)
+        })
+    }
+
+    fn make_plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
         let candidates = self.inputs.iter();
         let candidates = candidates.fold(0u64, |sum, input| sum.saturating_add(input.count()));
         let estimate = (candidates / BLOCK + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
@@ -238,14 +247,12 @@ impl<K: Key + 'static> Component<K> {
         for &unsorted in &outline.unsorted {
             sort(&mut members, unsorted, rules)?;
         }
-        let plan = Arc::new(Plan {
+        Ok(Arc::new(Plan {
             ranked: members.iter().map(Member::ranked).collect(),
             members,
             blocks: self.blocks(engine, &outline.unsorted),
             outline,
-        });
-        *known = Some(plan.clone());
-        Ok(plan)
+        }))
     }
 
     /// The number of its blocks in the cache. What ranks mean depends on which members are sorted.

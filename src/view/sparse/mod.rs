@@ -35,6 +35,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
+use crate::turn::Turn;
 use block::Part;
 use component::Component;
 use deletes::Deletes;
@@ -44,7 +45,7 @@ use merge::Rules;
 use ranges::Ranges;
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What each fragment of a view may take up.
 #[derive(Clone, Copy)]
@@ -80,6 +81,11 @@ pub(super) struct Sparse {
     subarray: Option<Vec<DimRange>>,
     state: u64,
     cells: Mutex<Option<Arc<dyn Merged>>>,
+    merging: Turn,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The cells of a view, whatever its keys are.
@@ -115,6 +121,7 @@ impl Sparse {
             subarray: subarray.map(<[DimRange]>::to_vec),
             state,
             cells: Mutex::default(),
+            merging: Turn::default(),
         }
     }
 
@@ -180,10 +187,11 @@ impl Sparse {
 
     /// What is merged; opens the fragments when it is first asked.
     fn cells(&self) -> Result<Arc<dyn Merged>> {
-        let mut known = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cells) = &*known {
-            return Ok(cells.clone());
-        }
+        let find = || lock(&self.cells).clone();
+        self.merging.find_or_make(find, || self.merge())
+    }
+
+    fn merge(&self) -> Result<Arc<dyn Merged>> {
         let order = GlobalOrder::new(&self.schema)?;
         let cells: Arc<dyn Merged> = match order.words() {
             Some(1) => Arc::new(self.merged::<[u64; 1]>(order)?),
@@ -192,7 +200,7 @@ impl Sparse {
             Some(4) => Arc::new(self.merged::<[u64; 4]>(order)?),
             _ => Arc::new(self.merged::<Box<[u8]>>(order)?),
         };
-        *known = Some(cells.clone());
+        *lock(&self.cells) = Some(cells.clone());
         Ok(cells)
     }
 
@@ -238,6 +246,7 @@ struct Components<K> {
     components: Vec<Component<K>>,
     /// Cells before each component, and of all; as far as they are known.
     starts: Mutex<Vec<u64>>,
+    counting: Turn,
 }
 
 impl<K: Key + 'static> Components<K> {
@@ -282,21 +291,29 @@ impl<K: Key + 'static> Components<K> {
             rules,
             inputs,
             starts: Mutex::new(vec![0]),
+            counting: Turn::default(),
         }
     }
 
     /// Cells before component `i`.
     fn start(&self, i: usize) -> Result<u64> {
-        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
-        while starts.len() <= i {
-            let Some(component) = self.components.get(starts.len() - 1) else {
-                break;
-            };
-            let last = starts.last().copied().unwrap_or(0);
-            let next = last.checked_add(component.count(&self.array.engine, &self.rules)?);
-            starts.push(next.ok_or_else(|| Error::limit("more than 2^64 cells").at(0))?);
-        }
-        Ok(starts.get(i).copied().unwrap_or(0))
+        let find = || lock(&self.starts).get(i).copied();
+        self.counting.find_or_make(find, || {
+            loop {
+                let (known, last) = {
+                    let starts = lock(&self.starts);
+                    (starts.len(), starts.last().copied().unwrap_or(0))
+                };
+                let component = known
+                    .checked_sub(1)
+                    .and_then(|before| self.components.get(before));
+                let Some(component) = component.filter(|_| known <= i) else {
+                    return Ok(find().unwrap_or(0));
+                };
+                let next = last.checked_add(component.count(&self.array.engine, &self.rules)?);
+                lock(&self.starts).push(next.ok_or_else(|| Error::limit("more than 2^64 cells").at(0))?);
+            }
+        })
     }
 }
 
@@ -307,7 +324,7 @@ impl<K: Key + 'static> Merged for Components<K> {
 
     fn parts(&self, cells: Range<u64>) -> Result<Vec<Part>> {
         self.count()?;
-        let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let starts = lock(&self.starts).clone();
         let first = starts
             .partition_point(|&start| start <= cells.start)
             .saturating_sub(1);
@@ -337,7 +354,7 @@ impl<K: Key + 'static> Merged for Components<K> {
 
     fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
         self.count()?;
-        let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let starts = lock(&self.starts).clone();
         let first = starts
             .partition_point(|&start| start <= cells.start)
             .saturating_sub(1);

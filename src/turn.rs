@@ -1,0 +1,167 @@
+//! What takes long, and is done by one for all who want it.
+
+use crate::asker::{is_of_others, wait_on};
+use crate::error::{Error, Result};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Lets one thread at a time make something that others want as well. Unlike who waits for a lock, who waits here
+/// gives up when whoever they work for has a signal to handle; and who waited for one that failed fails likewise,
+/// so that nobody waits for one failure after the other.
+#[derive(Default)]
+pub struct Turn {
+    state: Mutex<State>,
+    over: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    taken: bool,
+    /// How many turns are over.
+    number: u64,
+    /// Why the last one failed; None where it did not.
+    failure: Option<Error>,
+}
+
+/// Ends the turn, also where there was a panic.
+struct Taken<'t> {
+    turn: &'t Turn,
+    failure: Option<Error>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut state = self.turn.state();
+        state.taken = false;
+        state.number = state.number.wrapping_add(1);
+        state.failure = self.failure.take();
+        drop(state);
+        self.turn.over.notify_all();
+    }
+}
+
+impl Turn {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `find` finds, or `make` makes, which only one thread at a time does. `Abandoned` where whoever this
+    /// thread works for has a signal to handle before it is its turn.
+    pub fn find_or_make<T>(
+        &self,
+        find: impl Fn() -> Option<T>,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if let Some(found) = find() {
+            return Ok(found);
+        }
+        let mut state = self.state();
+        while state.taken {
+            let awaited = state.number;
+            while state.taken && state.number == awaited {
+                state = wait_on(&self.over, state)?;
+            }
+            if let Some(found) = find() {
+                return Ok(found);
+            }
+            let failure = state.failure.as_ref();
+            if let Some(failure) = failure.filter(|failure| !is_of_others(failure)) {
+                return Err(failure.clone());
+            }
+        }
+        state.taken = true;
+        drop(state);
+        let mut taken = Taken {
+            turn: self,
+            failure: None,
+        };
+        // It may be there since.
+        match find() {
+            Some(found) => Ok(found),
+            None => make(),
+        }
+        .inspect_err(|error| taken.failure = Some(error.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asker::asked_by;
+    use std::sync::Barrier;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn one_makes_what_all_find() {
+        let (turn, made) = (Turn::default(), Mutex::new(None));
+        let find = || *made.lock().unwrap();
+        let count = Mutex::new(0);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let got = turn.find_or_make(find, || {
+                        thread::sleep(Duration::from_millis(20));
+                        *count.lock().unwrap() += 1;
+                        *made.lock().unwrap() = Some(7);
+                        Ok(7)
+                    });
+                    assert_eq!(got.unwrap(), 7);
+                });
+            }
+        });
+        assert_eq!(*count.lock().unwrap(), 1);
+    }
+
+    #[test]
+    fn a_failure_is_that_of_all_who_waited_and_of_nobody_else() {
+        let (turn, count) = (Turn::default(), Mutex::new(0));
+        let fail = || {
+            *count.lock().unwrap() += 1;
+            thread::sleep(Duration::from_millis(300));
+            Err::<(), _>(Error::corrupt("bad"))
+        };
+        let together = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    together.wait();
+                    assert!(turn.find_or_make(|| None, fail).is_err());
+                });
+            }
+        });
+        assert_eq!(*count.lock().unwrap(), 1);
+        assert!(turn.find_or_make(|| None, fail).is_err());
+        assert_eq!(*count.lock().unwrap(), 2);
+        assert!(turn.find_or_make(|| None, || Ok(())).is_ok());
+    }
+
+    #[test]
+    fn who_is_interrupted_waits_no_longer_and_a_panic_ends_a_turn() {
+        let turn = Turn::default();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let (begun, go_on) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            let working = scope.spawn(|| {
+                turn.find_or_make(
+                    || None::<()>,
+                    || {
+                        begun.wait();
+                        go_on.wait();
+                        panic!("on purpose")
+                    },
+                )
+            });
+            begun.wait();
+            let started = Instant::now();
+            let error = asked_by(ended.id(), || turn.find_or_make(|| None::<()>, || Ok(()))).unwrap_err();
+            assert_eq!(error.errno(), libc::EINTR);
+            assert!(started.elapsed() < Duration::from_secs(1));
+            // One that found nobody waiting any more is tried again by the others.
+            let other = scope.spawn(|| turn.find_or_make(|| None, || Ok(1)));
+            go_on.wait();
+            assert!(working.join().is_err());
+            assert_eq!(other.join().unwrap().unwrap(), 1);
+        });
+    }
+}
