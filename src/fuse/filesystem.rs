@@ -15,7 +15,6 @@ use crate::tree::{
 };
 use fuser::{
     Errno, FileAttr, FileHandle as FuseHandle, FopenFlags, Generation, INodeNo, OpenAccMode, OpenFlags,
-    ReplyDirectoryPlus,
 };
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -45,7 +44,6 @@ pub struct FileSystem {
     pub(super) owner: Owner,
     access: Access,
     probe: Option<Probe>,
-    pub(super) readdirplus: bool,
     /// Whether a file open for direct I/O can be mapped.
     pub(super) direct_mmap: bool,
 }
@@ -76,7 +74,6 @@ impl FileSystem {
             },
             access: Access::default(),
             probe: None,
-            readdirplus: false,
             direct_mmap: false,
             stats: tree.stats,
         }
@@ -86,15 +83,6 @@ impl FileSystem {
     #[must_use]
     pub fn with_probe(mut self, probe: Probe) -> Self {
         self.probe = Some(probe);
-        self
-    }
-
-    /// Gives attributes along with names when a directory is read (READDIRPLUS). Not done by default: the
-    /// kernel asks so for every directory that is listed, and the length of a file may take work that a plain
-    /// `ls` or `find` does not need.
-    #[must_use]
-    pub fn with_readdirplus(mut self, enabled: bool) -> Self {
-        self.readdirplus = enabled;
         self
     }
 
@@ -488,43 +476,6 @@ impl FileSystem {
                 Ok(listing)
             }
         }
-    }
-
-    /// Adds one entry with its attributes to a READDIRPLUS answer. Returns whether the answer is full.
-    pub(super) fn add_plus(
-        &self,
-        reply: &mut ReplyDirectoryPlus,
-        parent: &Arc<Inode>,
-        position: u64,
-        name: &OsStr,
-    ) -> Result<bool, Errno> {
-        let Node::Directory(directory) = self.node(parent)? else {
-            return Err(Errno::ENOTDIR);
-        };
-        let node = match directory.lookup(name) {
-            Ok(Some(node)) => node,
-            // It is gone since the snapshot was taken.
-            Ok(None) => return Ok(false),
-            Err(error) => {
-                self.reporter.report(&parent.path_of(name), &error);
-                return Ok(false);
-            }
-        };
-        let (attributes, state) = self.attributes(&node, || parent.path_of(name));
-        let entry_ttl = ttl(directory.freshness()).min(of_name(&node, state));
-        let inode = self.inodes.remember(parent, name, state, node);
-        let full = reply.add(
-            INodeNo(inode.number),
-            position.saturating_add(1),
-            name,
-            &attributes.ttl.min(entry_ttl),
-            &attributes.to_fuse(inode.number, self.owner),
-            GENERATION,
-        );
-        if full {
-            self.inodes.forget(inode.number, 1);
-        }
-        Ok(full)
     }
 
     pub(super) fn do_lseek(&self, handle: FuseHandle, offset: i64, whence: i32) -> Result<i64, Errno> {

@@ -1,26 +1,25 @@
 //! The kernel's requests, each worked out inside [`FileSystem::guard`] and answered outside it, so that it is
 //! answered whatever happens.
 
-use super::attributes::{Attributes, Mode, absent, file_type};
+use super::attributes::{absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use super::scheduling;
 use crate::asker::asked_by;
-use crate::tree::{Node, NodeType};
+use crate::tree::Node;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Reads that the kernel may have under way ahead of the readers.
 const MAX_BACKGROUND: u16 = 64;
@@ -183,48 +182,6 @@ impl Filesystem for FileSystem {
                     }
                 }
             })
-        });
-        match result {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    fn readdirplus(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        fh: FuseHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let result = self.guard("readdirplus", ino, || {
-            let mut failed = None;
-            self.do_readdir(fh, offset, |inode, position, entry| {
-                let Some((name, _)) = entry else {
-                    // The kernel takes only number and kind of these, and does not count them as looked up.
-                    let (name, number) = match position {
-                        0 => (".", inode.number),
-                        _ => ("..", inode.parent_number()),
-                    };
-                    let dots = Attributes {
-                        kind: NodeType::Directory,
-                        size: 0,
-                        mtime: 0,
-                        ttl: Duration::ZERO,
-                        mode: Mode { gid: 0, bits: 0 },
-                    };
-                    let attributes = dots.to_fuse(number, self.owner);
-                    let next = position.saturating_add(1);
-                    return reply.add(INodeNo(number), next, name, &dots.ttl, &attributes, GENERATION);
-                };
-                self.add_plus(&mut reply, inode, position, &name)
-                    .unwrap_or_else(|errno| {
-                        failed = Some(errno);
-                        true
-                    })
-            })?;
-            failed.map_or(Ok(()), Err)
         });
         match result {
             Ok(()) => reply.ok(),
@@ -456,12 +413,9 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
 impl FileSystem {
     /// Settles what the kernel is to do. Returns whether files open for direct I/O can be mapped.
     fn do_init(&self, config: &mut KernelConfig) -> bool {
-        let mut wanted = InitFlags::FUSE_PARALLEL_DIROPS
+        let wanted = InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
-        if self.readdirplus {
-            wanted |= InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO;
-        }
         let offered = config.capabilities() & wanted;
         let settings = [
             config.add_capabilities(offered).err().map(|_| "capabilities"),

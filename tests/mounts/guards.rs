@@ -81,13 +81,13 @@ struct Injected {
 }
 
 impl Injected {
-    fn new(plus: bool) -> Self {
+    fn new() -> Self {
         let nodes = vec![
             ("d".to_owned(), dir([("f", file(vec![3; 5000]))])),
             ("f".to_owned(), file(*b"12")),
         ];
         let root = dir_of(Freshness::Live, nodes);
-        let mount = TestMount::with(root, |filesystem| filesystem.with_readdirplus(plus), |_| ());
+        let mount = TestMount::new(root);
         make_writable(&mount);
         Injected {
             mount,
@@ -132,19 +132,20 @@ impl Injected {
 }
 
 // SAFETY of the system calls: paths and names are C strings, and structures live through the calls.
-fn all_operations(plus: bool) -> BTreeSet<&'static str> {
-    let injected = Injected::new(plus);
+fn all_operations() -> BTreeSet<&'static str> {
+    let injected = Injected::new();
     let on = &injected;
     let root = on.mount.dir.path().to_path_buf();
     let (f, new) = (root.join("f"), root.join("new"));
     let (f_c, new_c) = (c(&f), c(&new));
-    let readdir = if plus { "readdirplus" } else { "readdir" };
     on.fails("lookup", "", || fs::metadata(&f).map(drop));
     on.fails("getattr", "", || fs::metadata(&root).map(drop));
     on.fails("open", "f", || File::open(&f).map(drop));
     on.fails("read", "f", || fs::read(&f).map(drop));
     on.fails("opendir", "d", || fs::read_dir(root.join("d")).map(drop));
-    on.fails(readdir, "", || fs::read_dir(&root)?.next().transpose().map(drop));
+    on.fails("readdir", "", || {
+        fs::read_dir(&root)?.next().transpose().map(drop)
+    });
     on.fails("statfs", "f", || unsafe {
         let mut out: libc::statvfs = std::mem::zeroed();
         check(libc::statvfs(f_c.as_ptr(), &raw mut out))
@@ -216,8 +217,7 @@ fn all_operations(plus: bool) -> BTreeSet<&'static str> {
 
 #[test]
 fn a_panic_in_any_operation_is_eio_and_a_line_in_the_log() {
-    let mut seen = all_operations(false);
-    seen.extend(all_operations(true));
+    let mut seen = all_operations();
     seen.extend(NEVER_ASKED);
     // Tested below.
     seen.extend(["init", "destroy"]);

@@ -110,86 +110,83 @@ fn list(random: &mut Random, mount: &TestMount, path: &str, names: &[String]) {
 fn several_threads_see_the_model() {
     let seed =
         std::env::var("TILEDBFS_SEED").map_or(u64::from(std::process::id()), |text| text.parse().unwrap());
-    for plus in [false, true] {
-        let mut model = Model::default();
-        let root = build(&mut Random(seed), "", 0, &mut model);
-        let mount = TestMount::with(root, |filesystem| filesystem.with_readdirplus(plus), |_| ());
-        let files: Vec<(&String, &Vec<u8>)> = model.files.iter().collect();
-        let directories: Vec<(&String, &Vec<String>)> = model.directories.iter().collect();
-        println!(
-            "seed {seed}, {} files, {} directories",
-            files.len(),
-            directories.len()
-        );
-        // One path, one number, whoever asks and whenever.
-        let numbers: Mutex<HashMap<String, u64>> = Mutex::default();
-        std::thread::scope(|scope| {
-            for thread in 0..8 {
-                let (mount, files, directories, numbers) = (&mount, &files, &directories, &numbers);
-                scope.spawn(move || {
-                    let mut random = Random(seed.wrapping_mul(100).wrapping_add(thread));
-                    let mut open: Vec<(usize, File)> = Vec::new();
-                    for step in 0..250 {
-                        let at = random.below(files.len() as u64) as usize;
-                        let (path, bytes) = files[at];
-                        match random.below(8) {
-                            0 | 1 => {
-                                let metadata = fs::symlink_metadata(mount.path(&path[1..])).unwrap();
-                                assert_eq!(metadata.len(), bytes.len() as u64, "seed {seed}: {path}");
-                                let mut numbers = numbers.lock().unwrap();
-                                let number = *numbers.entry(path.clone()).or_insert(metadata.ino());
-                                assert_eq!(number, metadata.ino(), "seed {seed}: {path}");
-                            }
-                            2 => open.push((at, File::open(mount.path(&path[1..])).unwrap())),
-                            3 | 4 if !open.is_empty() => {
-                                let (at, file) = &open[random.below(open.len() as u64) as usize];
-                                let (path, bytes) = files[*at];
-                                let offset = random.below(31_000) as usize;
-                                let mut buffer = vec![0; 1 + random.below(10_000) as usize];
-                                let got = file.read_at(&mut buffer, offset as u64).unwrap();
-                                let end = bytes.len().min(offset + buffer.len());
-                                assert!(
-                                    buffer[..got] == bytes[offset.min(end)..end],
-                                    "seed {seed}: {path} at {offset}"
-                                );
-                            }
-                            5 if !open.is_empty() => {
-                                open.swap_remove(random.below(open.len() as u64) as usize);
-                            }
-                            6 => {
-                                let (path, names) =
-                                    directories[random.below(directories.len() as u64) as usize];
-                                list(&mut random, mount, path, names);
-                            }
-                            _ => {
-                                let missing = format!("{}.none", &path[1..]);
-                                assert_eq!(
-                                    crate::common::errno(fs::metadata(mount.path(missing))),
-                                    libc::ENOENT
-                                );
-                            }
+    let mut model = Model::default();
+    let root = build(&mut Random(seed), "", 0, &mut model);
+    let mount = TestMount::new(root);
+    let files: Vec<(&String, &Vec<u8>)> = model.files.iter().collect();
+    let directories: Vec<(&String, &Vec<String>)> = model.directories.iter().collect();
+    println!(
+        "seed {seed}, {} files, {} directories",
+        files.len(),
+        directories.len()
+    );
+    // One path, one number, whoever asks and whenever.
+    let numbers: Mutex<HashMap<String, u64>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (mount, files, directories, numbers) = (&mount, &files, &directories, &numbers);
+            scope.spawn(move || {
+                let mut random = Random(seed.wrapping_mul(100).wrapping_add(thread));
+                let mut open: Vec<(usize, File)> = Vec::new();
+                for step in 0..250 {
+                    let at = random.below(files.len() as u64) as usize;
+                    let (path, bytes) = files[at];
+                    match random.below(8) {
+                        0 | 1 => {
+                            let metadata = fs::symlink_metadata(mount.path(&path[1..])).unwrap();
+                            assert_eq!(metadata.len(), bytes.len() as u64, "seed {seed}: {path}");
+                            let mut numbers = numbers.lock().unwrap();
+                            let number = *numbers.entry(path.clone()).or_insert(metadata.ino());
+                            assert_eq!(number, metadata.ino(), "seed {seed}: {path}");
                         }
-                        if step % 100 == 50 && thread == 0 {
-                            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+                        2 => open.push((at, File::open(mount.path(&path[1..])).unwrap())),
+                        3 | 4 if !open.is_empty() => {
+                            let (at, file) = &open[random.below(open.len() as u64) as usize];
+                            let (path, bytes) = files[*at];
+                            let offset = random.below(31_000) as usize;
+                            let mut buffer = vec![0; 1 + random.below(10_000) as usize];
+                            let got = file.read_at(&mut buffer, offset as u64).unwrap();
+                            let end = bytes.len().min(offset + buffer.len());
+                            assert!(
+                                buffer[..got] == bytes[offset.min(end)..end],
+                                "seed {seed}: {path} at {offset}"
+                            );
+                        }
+                        5 if !open.is_empty() => {
+                            open.swap_remove(random.below(open.len() as u64) as usize);
+                        }
+                        6 => {
+                            let (path, names) = directories[random.below(directories.len() as u64) as usize];
+                            list(&mut random, mount, path, names);
+                        }
+                        _ => {
+                            let missing = format!("{}.none", &path[1..]);
+                            assert_eq!(
+                                crate::common::errno(fs::metadata(mount.path(missing))),
+                                libc::ENOENT
+                            );
                         }
                     }
-                });
-            }
-        });
-        let numbers = numbers.into_inner().unwrap();
-        let distinct: std::collections::HashSet<u64> = numbers.values().copied().collect();
-        assert_eq!(
-            distinct.len(),
-            numbers.len(),
-            "seed {seed}: two paths have one number"
-        );
-        assert!(
-            numbers.len() > files.len().min(100) / 2,
-            "seed {seed}: hardly any was looked at"
-        );
-        eventually("all is forgotten and closed", || {
-            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
-            (mount.stats.inodes.get(), mount.stats.open_handles.get()) == (1, 0)
-        });
-    }
+                    if step % 100 == 50 && thread == 0 {
+                        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let numbers = numbers.into_inner().unwrap();
+    let distinct: std::collections::HashSet<u64> = numbers.values().copied().collect();
+    assert_eq!(
+        distinct.len(),
+        numbers.len(),
+        "seed {seed}: two paths have one number"
+    );
+    assert!(
+        numbers.len() > files.len().min(100) / 2,
+        "seed {seed}: hardly any was looked at"
+    );
+    eventually("all is forgotten and closed", || {
+        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        (mount.stats.inodes.get(), mount.stats.open_handles.get()) == (1, 0)
+    });
 }

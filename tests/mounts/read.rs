@@ -149,14 +149,11 @@ fn files_can_be_mapped() {
     }
 }
 
-fn large_directory(plus: bool) {
+#[test]
+fn a_directory_of_100_000_names() {
     let nodes = (0..100_000).map(|i| (format!("entry {i}"), file([0; 3])));
     let big = dir_of(Freshness::Listing, nodes.collect());
-    let mount = TestMount::with(
-        dir([("big", big)]),
-        |filesystem| filesystem.with_readdirplus(plus),
-        |_| (),
-    );
+    let mount = TestMount::new(dir([("big", big)]));
     let entries: Vec<_> = fs::read_dir(mount.path("big"))
         .unwrap()
         .map(|entry| {
@@ -179,44 +176,30 @@ fn large_directory(plus: bool) {
         let metadata = fs::metadata(mount.path("big").join(name)).unwrap();
         assert_eq!((metadata.ino(), metadata.len()), (*ino, 3));
     }
-    assert_eq!(mount.requests.of("readdirplus") > 0, plus);
-}
-
-#[test]
-fn a_directory_of_100_000_names() {
-    large_directory(false);
-}
-
-#[test]
-fn a_directory_of_100_000_names_with_attributes() {
-    large_directory(true);
 }
 
 #[test]
 fn dot_and_dot_dot() {
-    let tree = || dir([("a", dir([("b", dir([("f", file(*b"x"))]))]))]);
-    for plus in [false, true] {
-        let mount = TestMount::with(tree(), |filesystem| filesystem.with_readdirplus(plus), |_| ());
-        let output = Command::new("ls")
-            .arg("-ai1")
-            .arg(mount.path("a/b"))
-            .output()
-            .unwrap();
-        let ino = |path: &str| fs::metadata(mount.path(path)).unwrap().ino();
-        let mut lines: Vec<_> = String::from_utf8(output.stdout)
-            .unwrap()
-            .lines()
-            .map(|line| line.trim().to_owned())
-            .collect();
-        lines.sort();
-        let mut wanted = vec![
-            format!("{} .", ino("a/b")),
-            format!("{} ..", ino("a")),
-            format!("{} f", ino("a/b/f")),
-        ];
-        wanted.sort();
-        assert_eq!(lines, wanted);
-    }
+    let mount = TestMount::new(dir([("a", dir([("b", dir([("f", file(*b"x"))]))]))]));
+    let output = Command::new("ls")
+        .arg("-ai1")
+        .arg(mount.path("a/b"))
+        .output()
+        .unwrap();
+    let ino = |path: &str| fs::metadata(mount.path(path)).unwrap().ino();
+    let mut lines: Vec<_> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .collect();
+    lines.sort();
+    let mut wanted = vec![
+        format!("{} .", ino("a/b")),
+        format!("{} ..", ino("a")),
+        format!("{} f", ino("a/b/f")),
+    ];
+    wanted.sort();
+    assert_eq!(lines, wanted);
 }
 
 #[test]
