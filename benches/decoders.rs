@@ -1,5 +1,5 @@
-//! How fast each filter is undone, in bytes of output, how fast a chunk index is read and searched, and how fast
-//! a chunk is found in the cache.
+//! How fast each filter is undone, in bytes of output, how fast a chunk index is read and searched, and how
+//! fast a chunk is found in the cache.
 //!
 //! `cargo bench`, or `cargo bench -- ZSTD` for some.
 

@@ -1,9 +1,9 @@
 //! Asks a store for ranges with `object_store` alone, and drops what comes: the most that it allows, for
 //! `scripts/bench.sh` to compare with.
 //!
-//! `get_ranges BUCKET PREFIX AT_ONCE` lists all below the prefix and then gets what standard input says, a line
-//! each: a key, the first byte, and the byte behind the last. It prints requests and bytes as JSON. The store is
-//! that of the environment.
+//! `get_ranges BUCKET PREFIX AT_ONCE` lists all below the prefix and then gets what standard input says, a
+//! line each: a key, the first byte, and the byte behind the last. It prints requests and bytes as JSON. The
+//! store is that of the environment.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::ObjectStoreExt;

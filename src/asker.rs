@@ -72,8 +72,8 @@ pub fn is_interrupted(thread: u32) -> bool {
     (of("SigPnd") | of("ShdPnd")) & !of("SigBlk") & !of("SigIgn") & !stops != 0
 }
 
-/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock let go, where whoever this thread
-/// works for has a signal to handle.
+/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock let go, where whoever this
+/// thread works for has a signal to handle.
 pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<MutexGuard<'m, T>> {
     let waited = done.wait_timeout(locked, LOOK);
     let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +83,8 @@ pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<Mutex
     }
 }
 
-/// Does `work` in a thread of its own, and waits for it. `Abandoned` where whoever this thread works for has a
-/// signal to handle: then it goes on, and nobody gets what comes of it.
+/// Does `work` in a thread of its own, and waits for it. `Abandoned` where whoever this thread works for has
+/// a signal to handle: then it goes on, and nobody gets what comes of it.
 pub fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let (sender, answer) = channel();
     thread::spawn(move || sender.send(work()));
@@ -103,7 +103,8 @@ pub fn abandoned() -> Error {
     Error::new(ErrorKind::Abandoned, "nobody waits for it any more")
 }
 
-/// Whether `error` means that others gave up, not whoever this thread works for: then it is to be tried again.
+/// Whether `error` means that others gave up, not whoever this thread works for: then it is to be tried
+/// again.
 pub fn is_of_others(error: &Error) -> bool {
     error.kind() == ErrorKind::Abandoned && !is_interrupted(asker())
 }

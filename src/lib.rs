@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from
-//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`], [`asker`], [`turn`]). The columns of a
-//! fragment go from `array` to `layout` directly.
+//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`], [`asker`],
+//! [`turn`]). The columns of a fragment go from `array` to `layout` directly.
 //!
 //! | module | knows | must not know |
 //! |---|---|---|
@@ -61,16 +61,16 @@
 //! ([`array::tile_list`]): one cell of a fragment of a million tiles costs a handful of chunks.
 //!
 //! **An object store is one more storage.** Everything above [`storage`] is synchronous and knows paths and
-//! byte ranges; requests run on a runtime of their own below it, and whoever asks waits in their own thread, and
-//! gives up when a signal waits for them (`src/storage/flight.rs`, [`asker`]). No question about a name, a length
-//! or a time is a request: they are answered from listings, which hold for a while and are made when somebody
-//! looks (`src/storage/listing_cache.rs`). A file is one state of an object, by its ETag; each request for bytes
-//! says which (`src/storage/remote_blob.rs`). Reads are free on a disk and cost a round trip here, so layers above
-//! say what they are about to read, which a local storage passes over: a tile before its chunk headers are walked
-//! ([`array::tile_file`]), the ends of many metadata files ([`array::tails`]), directories. Consolidated footers stand
-//! in for those of fragments where each of these is a request ([`array::repeated_footers`]), and nowhere else, so
-//! that one that is wrong does no harm to who can do without. What is fetched and not yet decoded counts in the
-//! one cache's budget.
+//! byte ranges; requests run on a runtime of their own below it, and whoever asks waits in their own thread,
+//! and gives up when a signal waits for them (`src/storage/flight.rs`, [`asker`]). No question about a name,
+//! a length or a time is a request: they are answered from listings, which hold for a while and are made when
+//! somebody looks (`src/storage/listing_cache.rs`). A file is one state of an object, by its ETag; each
+//! request for bytes says which (`src/storage/remote_blob.rs`). Reads are free on a disk and cost a round
+//! trip here, so layers above say what they are about to read, which a local storage passes over: a tile
+//! before its chunk headers are walked ([`array::tile_file`]), the ends of many metadata files
+//! ([`array::tails`]), directories. Consolidated footers stand in for those of fragments where each of these
+//! is a request ([`array::repeated_footers`]), and nowhere else, so that one that is wrong does no harm to
+//! who can do without. What is fetched and not yet decoded counts in the one cache's budget.
 //!
 //! **Sizes are exact and come from metadata where they can.** `stat` of what a fragment stores decodes no
 //! data tile, nor does that of a dense column of fixed-size cells, or of a sparse one whose fragments need no

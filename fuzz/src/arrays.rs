@@ -24,8 +24,8 @@ const NAMES: [&[u8]; 10] = [
     b"\xff",
 ];
 
-/// Decisions that follow from an input: one byte each, 0 where there is none left; and values that follow from
-/// its first two bytes.
+/// Decisions that follow from an input: one byte each, 0 where there is none left; and values that follow
+/// from its first two bytes.
 pub struct Dice<'a> {
     decisions: std::slice::Iter<'a, u8>,
     seed: u64,

@@ -24,7 +24,8 @@ fn count(change: isize) {
     });
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments it came with; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator with the arguments it came with; counting allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

@@ -53,7 +53,8 @@ impl Column {
         }
     }
 
-    /// The same; unless `hold`, no file stays open, so that those of very many fragments can be read in turns.
+    /// The same; unless `hold`, no file stays open, so that those of very many fragments can be read in
+    /// turns.
     #[must_use]
     pub fn holding(self, hold: bool) -> Self {
         Column { hold, ..self }
@@ -451,8 +452,8 @@ impl OpenColumn {
         part.read(tile, size, range, sink)
     }
 
-    /// The file of values whose codec rebuilds the offsets of tile `tile`, if they are embedded: then the tile
-    /// of offsets has no chunks.
+    /// The file of values whose codec rebuilds the offsets of tile `tile`, if they are embedded: then the
+    /// tile of offsets has no chunks.
     fn embedding(&self, tile: u64) -> Result<Option<&TileFile>> {
         match &self.embedding {
             Some(part) if opened(&self.fixed)?.stored_chunks(tile)? == 0 => Ok(Some(part)),

@@ -128,8 +128,9 @@ impl Engine {
         Ok((tile, body))
     }
 
-    /// Has `directory` be listed anew when it is looked at next, because something is not there that should be:
-    /// where listings are taken as they are for long, and once a second at most. Returns whether that is so.
+    /// Has `directory` be listed anew when it is looked at next, because something is not there that should
+    /// be: where listings are taken as they are for long, and once a second at most. Returns whether that is
+    /// so.
     pub fn list_anew(&self, directory: &Path) -> bool {
         let mut last = lock(&self.listed_anew);
         if !self.storage.is_remote() || last.is_some_and(|last| last.elapsed() < LIST_ANEW) {
@@ -141,8 +142,8 @@ impl Engine {
         true
     }
 
-    /// What `read` reads of the fragment at `directory`; where a file of it is not there, once more with another
-    /// listing.
+    /// What `read` reads of the fragment at `directory`; where a file of it is not there, once more with
+    /// another listing.
     pub fn read_fragment<T>(&self, directory: &Path, read: impl Fn() -> Result<T>) -> Result<T> {
         match read() {
             Err(e) if e.kind() == ErrorKind::NotFound && self.list_anew(directory) => read(),

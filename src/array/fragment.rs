@@ -436,8 +436,8 @@ fn geometry_of(schema: &Schema, footer: &Footer, position: FooterPosition) -> Re
         (false, _) => Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num),
     }
     .map_err(|e| e.in_part("footer").at(position.offset))?;
-    // A tile takes eight bytes at the least, so files bear out the number of tiles before anything is sized by
-    // it.
+    // A tile takes eight bytes at the least, so files bear out the number of tiles before anything is sized
+    // by it.
     for (slot, &size) in footer.file_sizes.iter().enumerate() {
         if size > 0 && size / 8 < geometry.tile_num {
             return Err(Error::corrupt(format!(

@@ -1,4 +1,5 @@
-//! Bodies of generic tiles, read by ranges: each chunk is decoded when it is needed, and then is in the cache.
+//! Bodies of generic tiles, read by ranges: each chunk is decoded when it is needed, and then is in the
+//! cache.
 
 use super::cache::Keep;
 use super::engine::Engine;

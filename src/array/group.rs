@@ -264,8 +264,8 @@ pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
     Ok(in_force.map(|file| file.path.clone()).collect())
 }
 
-/// Where a member of the group at `group` of `storage` lies, relative to the source; None where that is outside
-/// of it.
+/// Where a member of the group at `group` of `storage` lies, relative to the source; None where that is
+/// outside of it.
 pub fn member_path(storage: &dyn Storage, group: &Path, member: &GroupMember) -> Option<PathBuf> {
     let uri = Path::new(OsStr::from_bytes(&member.uri));
     let path = if member.relative {

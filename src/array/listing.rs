@@ -137,8 +137,8 @@ impl CommitFile {
 pub struct MissingFragment {
     /// Its name.
     pub name: TimestampedName,
-    /// Until when that is no damage, in milliseconds since the Unix epoch: its files may be listed later than its
-    /// commit. 0 where they are not.
+    /// Until when that is no damage, in milliseconds since the Unix epoch: its files may be listed later than
+    /// its commit. 0 where they are not.
     pub expected_until: u64,
 }
 
@@ -350,8 +350,8 @@ impl ArrayListing {
         })
     }
 
-    /// The names of the fragments in `__fragments` that are committed, in byte order, before that is listed: not all of
-    /// them may be there. What cannot be read gives none.
+    /// The names of the fragments in `__fragments` that are committed, in byte order, before that is listed:
+    /// not all of them may be there. What cannot be read gives none.
     pub fn committed(engine: &Engine, array: &Path) -> Vec<String> {
         let directory = array.join("__commits");
         let marked = |name: &str| name.strip_suffix(".wrt").map(str::to_owned);
@@ -680,8 +680,8 @@ impl<'a> Committed<'a> {
         Some(Hidden::Uncommitted { marker, damaged })
     }
 
-    /// Fragments that are committed though `listed` says that they are not there; `until` is told the names of
-    /// commit files.
+    /// Fragments that are committed though `listed` says that they are not there; `until` is told the names
+    /// of commit files.
     fn without_fragment(
         &self,
         listed: impl Fn(&str) -> bool,

@@ -100,8 +100,9 @@ impl Array {
         Some(hasher.finish())
     }
 
-    /// Reads what its directory holds. Where directories were listed one after the other, a fragment may have come
-    /// or gone in between, and a file may be gone that an older listing had: then they are listed once more.
+    /// Reads what its directory holds. Where directories were listed one after the other, a fragment may have
+    /// come or gone in between, and a file may be gone that an older listing had: then they are listed once
+    /// more.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         let listing = self.list_once(before)?;
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
@@ -167,8 +168,8 @@ impl Array {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is seen, and whether that lasts: not where the schema could not be read this time, so that it was taken
-    /// for one of a dense array.
+    /// What is seen, and whether that lasts: not where the schema could not be read this time, so that it was
+    /// taken for one of a dense array.
     fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
         let schema = listing.schema_at(times.end);
         let schema = schema.map(|file| self.schemas.get(&file.name));

@@ -20,8 +20,8 @@ pub fn directory_name(name: &[u8]) -> &[u8] {
         .unwrap_or(name)
 }
 
-/// Those of one array, where its storage is a remote one. Of a local one nobody asks for them: its fragments' own
-/// footers are at hand.
+/// Those of one array, where its storage is a remote one. Of a local one nobody asks for them: its fragments'
+/// own footers are at hand.
 pub struct RepeatedFooters {
     engine: Arc<Engine>,
     key: Option<EncryptionKey>,
@@ -65,8 +65,8 @@ impl RepeatedFooters {
         }
     }
 
-    /// The footer of the fragment `name`, of a version that repeats it faithfully; None where there is none, or
-    /// it cannot be read.
+    /// The footer of the fragment `name`, of a version that repeats it faithfully; None where there is none,
+    /// or it cannot be read.
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         let index = self.index()?;
         let (body, range) = index.footers.get(name.as_bytes())?;

@@ -1,4 +1,5 @@
-//! The ends of fragments' metadata files, asked for before they are read: many at once, where each is a request.
+//! The ends of fragments' metadata files, asked for before they are read: many at once, where each is a
+//! request.
 
 use super::engine::Engine;
 use super::fragment::Fragment;

@@ -61,8 +61,8 @@ In /etc/fstab:
 
 #[derive(Debug, Args)]
 pub(super) struct MountArgs {
-    /// An array, a group, or a directory that holds any of these at any depth; or a URL of such: s3://, gs://,
-    /// az://, abfss://, https://
+    /// An array, a group, or a directory that holds any of these at any depth; or a URL of such: s3://,
+    /// gs://, az://, abfss://, https://
     source: OsString,
     /// An empty directory
     mountpoint: PathBuf,

@@ -1,8 +1,8 @@
 //! How the SOURCE and the PATHs of a command line are understood.
 //!
-//! SOURCE is a directory of this machine or a URL, PATH one in its tree. Both may be given as one: then the part
-//! that exists on the machine, or that there are keys below, is SOURCE. `.` and `..` are resolved by name. A name with `*`, `?` or `[` that is
-//! not there stands for all that it matches.
+//! SOURCE is a directory of this machine or a URL, PATH one in its tree. Both may be given as one: then the
+//! part that exists on the machine, or that there are keys below, is SOURCE. `.` and `..` are resolved by
+//! name. A name with `*`, `?` or `[` that is not there stands for all that it matches.
 
 use super::output::{Failures, Stop};
 use super::source::{OpenOptions, check_source, open_tree, open_within};

@@ -212,8 +212,8 @@ fn open_remote(url: &str, options: &OpenOptions) -> Result<Tree, Failure> {
     opened.map_err(|error| refused(Path::new(url), &error))
 }
 
-/// Opens the part of `url` that there are keys below. Gives that part, and the names behind it, which can only be in
-/// its tree; none where the whole is there, or what is there is no array or group either.
+/// Opens the part of `url` that there are keys below. Gives that part, and the names behind it, which can
+/// only be in its tree; none where the whole is there, or what is there is no array or group either.
 #[cfg(feature = "remote")]
 pub(super) fn open_within(
     url: &str,

@@ -62,8 +62,8 @@ pub struct MountOptions {
     pub access: Access,
     /// Threads that answer requests, at least 1.
     pub threads: usize,
-    /// Whether the kernel reads further ahead than it does by itself, so that threads decode meanwhile. Of an object
-    /// store more would be fetched than a reader wants, who has what is ahead fetched already.
+    /// Whether the kernel reads further ahead than it does by itself, so that threads decode meanwhile. Of an
+    /// object store more would be fetched than a reader wants, who has what is ahead fetched already.
     pub read_ahead: bool,
     /// Whether programs in it cannot be run.
     pub no_exec: bool,

@@ -1,8 +1,8 @@
 //! Profiles of AWS: the files `~/.aws/credentials` and `~/.aws/config`.
 //!
-//! Read are keys, the region and the endpoint that a profile states. What would need a browser, another program
-//! or another service first (SSO, `credential_process`, roles to assume) is told in an error with the command that
-//! makes keys of it.
+//! Read are keys, the region and the endpoint that a profile states. What would need a browser, another
+//! program or another service first (SSO, `credential_process`, roles to assume) is told in an error with the
+//! command that makes keys of it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -37,8 +37,8 @@ const ELSEWHERE: [(&str, &str); 6] = [
     ("credential_source", "a role that is to be assumed"),
 ];
 
-/// The profile of that name, of `AWS_PROFILE` where there is none, or `default`; None where nobody has named one
-/// and there is no `default`. `environment` gives variables. The error is a message.
+/// The profile of that name, of `AWS_PROFILE` where there is none, or `default`; None where nobody has named
+/// one and there is no `default`. `environment` gives variables. The error is a message.
 pub(super) fn load(
     name: Option<&str>,
     environment: &dyn Fn(&str) -> Option<String>,

@@ -1,17 +1,17 @@
 //! Parts of objects, kept on a disk of this machine, for many mounts at once and after the last of them.
 //!
-//! A part is known by the URL of its object, the object's ETag and its number, so it never needs to expire: an
-//! object that is replaced has another ETag. Each is a file of its own, named by a hash of these, with a checksum
-//! over them and its bytes in front.
+//! A part is known by the URL of its object, the object's ETag and its number, so it never needs to expire:
+//! an object that is replaced has another ETag. Each is a file of its own, named by a hash of these, with a
+//! checksum over them and its bytes in front.
 //!
-//! A part is written under a temporary name and renamed, so a process that is killed leaves no half of one under
-//! its name. Nothing waits for the disk: what a power cut leaves of a part is told by its checksum, as any other
-//! damage is, and fetched again.
+//! A part is written under a temporary name and renamed, so a process that is killed leaves no half of one
+//! under its name. Nothing waits for the disk: what a power cut leaves of a part is told by its checksum, as
+//! any other damage is, and fetched again.
 //!
-//! The time of modification is that of the last use. When a part would not fit, those that were used longest ago
-//! are removed until an eighth is free. The sum of all lengths is in a file that is locked while it changes. It is
-//! added to before a part is written, so that the bound holds; after a kill it may be too large, until the next
-//! clearing finds it anew.
+//! The time of modification is that of the last use. When a part would not fit, those that were used longest
+//! ago are removed until an eighth is free. The sum of all lengths is in a file that is locked while it
+//! changes. It is added to before a part is written, so that the bound holds; after a kill it may be too
+//! large, until the next clearing finds it anew.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -64,8 +64,8 @@ const ABANDONED: Duration = Duration::from_secs(600);
 const USED: Duration = Duration::from_secs(1);
 
 impl DiskCache {
-    /// The cache in `directory`, which is made if need be, of at most `max_bytes`. Fails where the directory cannot
-    /// be written to, or belongs to another user.
+    /// The cache in `directory`, which is made if need be, of at most `max_bytes`. Fails where the directory
+    /// cannot be written to, or belongs to another user.
     pub fn open(directory: &Path, max_bytes: u64) -> io::Result<DiskCache> {
         // As absolute: a background process leaves the working directory.
         let parts = std::path::absolute(directory)?.join(DIRECTORY);
@@ -204,8 +204,8 @@ impl DiskCache {
         file.write_all(format!("{total:020} {boot}\n").as_bytes())
     }
 
-    /// Removes the parts that were used longest ago until no more than `goal` bytes are left, and gives the sum of
-    /// what is left. To be called with the lock.
+    /// Removes the parts that were used longest ago until no more than `goal` bytes are left, and gives the
+    /// sum of what is left. To be called with the lock.
     fn clear(&self, goal: u64) -> io::Result<u64> {
         let now = SystemTime::now();
         let (mut parts, mut total) = (Vec::new(), 0_u64);
@@ -483,7 +483,8 @@ mod tests {
                 child.kill().unwrap();
                 child.wait().unwrap();
             }
-            // All that is there is right, and no more than what is allowed, but for what the killed ones wrote.
+            // All that is there is right, and no more than what is allowed, but for what the killed ones
+            // wrote.
             let there: Vec<u64> = (0..97)
                 .filter(|part| {
                     let found = cache.get(&key("shared", *part));

@@ -80,7 +80,8 @@ impl FollowingStorage {
         Ok((self.storage(&member)?, below))
     }
 
-    /// The storage of a member. Others do not wait while it is opened; what fails is tried again by who looks next.
+    /// The storage of a member. Others do not wait while it is opened; what fails is tried again by who looks
+    /// next.
     fn storage(&self, member: &Member) -> Result<Arc<dyn Storage>> {
         let known = || member.storage.lock().unwrap_or_else(PoisonError::into_inner);
         let find = || known().clone();

@@ -2,8 +2,8 @@
 //!
 //! A prefix is listed flat as long as that is cheap: one page of a thousand keys tells all that is below it,
 //! with lengths, times and ETags. Where there is more, the names in the directory itself are listed, and each
-//! directory in it when somebody asks for it; but a directory with few keys for each name in it is listed flat
-//! to its end, for the sake of the lengths.
+//! directory in it when somebody asks for it; but a directory with few keys for each name in it is listed
+//! flat to its end, for the sake of the lengths.
 
 use super::flight::Flight;
 use super::remote::Pages;
@@ -23,7 +23,8 @@ const FLAT: usize = 8;
 /// Parts of a directory that are listed at once: some stores take as long for a page as for many small reads.
 const PARTS: usize = 8;
 
-/// How long a listing that is over is waited for to be made anew, where what it said may do for a little longer.
+/// How long a listing that is over is waited for to be made anew, where what it said may do for a little
+/// longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How much longer that is: a store that is slow keeps nobody waiting for what is known.
@@ -306,8 +307,8 @@ impl ListingCache {
         }
     }
 
-    /// Whether it may be taken as it is by who asked at `asked`: a listing may take longer than it holds. `grace`
-    /// is how much longer it holds.
+    /// Whether it may be taken as it is by who asked at `asked`: a listing may take longer than it holds.
+    /// `grace` is how much longer it holds.
     fn is_fresh(&self, directory: &Directory, asked: Instant, grace: Duration) -> bool {
         let listing = &directory.listing;
         let holds = |refresh: Duration| {
@@ -567,8 +568,9 @@ async fn list_flat(pages: &Pages, path: &str, first: Page, names: &[String]) -> 
     })
 }
 
-/// Paths behind which the rest of a flat listing of the directory `path` can be listed in parts, each a page if
-/// the other names have as many keys as those on the first page. `names` are those expected, in byte order.
+/// Paths behind which the rest of a flat listing of the directory `path` can be listed in parts, each a page
+/// if the other names have as many keys as those on the first page. `names` are those expected, in byte
+/// order.
 fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     let inside = |object: &Object| {
         let rest = object.path.strip_prefix(path)?;
@@ -603,8 +605,8 @@ fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     [end.path.clone()].into_iter().chain(ends).collect()
 }
 
-/// Whether a directory with this first page is to be listed flat to its end; and the directories in it that the
-/// page has whole.
+/// Whether a directory with this first page is to be listed flat to its end; and the directories in it that
+/// the page has whole.
 fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
     let mut trees: BTreeMap<&str, Tree> = BTreeMap::new();
     let mut names = 0_usize;

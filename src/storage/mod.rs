@@ -1,7 +1,7 @@
 //! Listing directories and reading byte ranges of a source. Knows nothing of TileDB.
 //!
-//! [`Storage`] is the one door to the data: local files, memory, and object stores (feature `remote`) are behind
-//! it. Paths are relative to the root of the source; the empty path is the root.
+//! [`Storage`] is the one door to the data: local files, memory, and object stores (feature `remote`) are
+//! behind it. Paths are relative to the root of the source; the empty path is the root.
 
 pub mod audience;
 #[cfg(feature = "remote")]
@@ -162,8 +162,8 @@ pub trait Storage: Send + Sync {
         let _ = directories;
     }
 
-    /// The directory will be looked at soon. Where more than one request tells what is in it, many are made at
-    /// once: `names` gives most of the names in it, in byte order.
+    /// The directory will be looked at soon. Where more than one request tells what is in it, many are made
+    /// at once: `names` gives most of the names in it, in byte order.
     fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Vec<String>) {
         let (_, _) = (directory, names);
     }

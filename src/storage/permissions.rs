@@ -245,7 +245,8 @@ impl AccessList {
 fn access_list(path: &Path) -> Option<Option<AccessList>> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut value = [0_u8; 4096];
-    // SAFETY: path and name are C strings, and the value has room for as many bytes as are said; the standard library lacks this call.
+    // SAFETY: path and name are C strings, and the value has room for as many bytes as are said; the standard
+    // library lacks this call.
     let size = unsafe {
         libc::lgetxattr(
             path.as_ptr(),

@@ -13,7 +13,8 @@ const MIB: u64 = 1 << 20;
 /// The least that is fetched where more is likely to be wanted around it, and the most that is little.
 pub(super) const LEAST: u64 = 64 * KIB;
 
-/// The window of who reads on and on: so many times what they have read so far, and no less and no more than this.
+/// The window of who reads on and on: so many times what they have read so far, and no less and no more than
+/// this.
 const GROWTH: u64 = 4;
 const LEAST_WINDOW: u64 = MIB;
 pub(super) const MOST_WINDOW: u64 = 64 * MIB;
@@ -94,7 +95,8 @@ impl Pieces {
         gaps
     }
 
-    /// Notes that `range` is read: up to where the rest is worth fetching too, with a window of no more than `most`.
+    /// Notes that `range` is read: up to where the rest is worth fetching too, with a window of no more than
+    /// `most`.
     pub(super) fn advance(&mut self, range: &Range<u64>, most: u64) -> u64 {
         let goes_on = |sequence: &Sequence| match sequence.window {
             0 => (sequence.next..=sequence.next.saturating_add(NEAR)).contains(&range.start),
@@ -149,8 +151,8 @@ impl Pieces {
         wanted
     }
 
-    /// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for that, so that it comes
-    /// early, and those for the rest.
+    /// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for that, so that it
+    /// comes early, and those for the rest.
     pub(super) fn cut(&self, gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
         let part = self.sequences.front().map_or(LEAST_PART, Sequence::part);
         let mut parts = Vec::new();

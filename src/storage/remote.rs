@@ -194,8 +194,8 @@ impl Pages {
         }
     }
 
-    /// The pages of all that is below the directory `path`, behind `after` up to `end` (paths too) or a little more.
-    /// None where the store cannot begin there.
+    /// The pages of all that is below the directory `path`, behind `after` up to `end` (paths too) or a
+    /// little more. None where the store cannot begin there.
     pub(super) async fn flat_between(
         &self,
         path: &str,
@@ -242,8 +242,8 @@ impl Pages {
 
     /// One page, after the one that gave `next` or behind the key `after`.
     ///
-    /// A key that is no path (with `//` or `..` in it, for example) spoils the whole page that it is in: pages
-    /// get smaller until it is alone, and it is passed over.
+    /// A key that is no path (with `//` or `..` in it, for example) spoils the whole page that it is in:
+    /// pages get smaller until it is alone, and it is passed over.
     async fn page(
         &self,
         pages: &dyn PaginatedListStore,

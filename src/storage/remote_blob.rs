@@ -1,8 +1,8 @@
 //! Bytes of objects: what is fetched, in which ranges, and for how long it is kept.
 //!
-//! A file is pieces that do not overlap, each fetched by one request. A read takes what it wants from the pieces
-//! that are there or on their way, and has the rest fetched: nothing is fetched twice at a time, whoever reads.
-//! Who reads on where a read ended gets a window ahead, which grows as long as that goes on.
+//! A file is pieces that do not overlap, each fetched by one request. A read takes what it wants from the
+//! pieces that are there or on their way, and has the rest fetched: nothing is fetched twice at a time,
+//! whoever reads. Who reads on where a read ended gets a window ahead, which grows as long as that goes on.
 
 use super::disk_cache::{DiskCache, PART, PartKey};
 use super::flight::Flight;
@@ -134,8 +134,8 @@ impl RemoteFile {
         }
     }
 
-    /// Has `range` fetched, as far as it is not. More around it is where it is likely to be wanted: if it is not
-    /// `exact`, and for who reads on and on.
+    /// Has `range` fetched, as far as it is not. More around it is where it is likely to be wanted: if it is
+    /// not `exact`, and for who reads on and on.
     fn want(self: &Arc<Self>, range: Range<u64>, exact: bool) {
         let len = self.listed.len;
         let mut wanted = range.start..range.end.min(len);

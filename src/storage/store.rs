@@ -206,7 +206,8 @@ impl Opening<'_> {
         }
     }
 
-    /// How the connections to `endpoint` are made. `configured` gives what the environment says for this store.
+    /// How the connections to `endpoint` are made. `configured` gives what the environment says for this
+    /// store.
     fn client_options(
         &self,
         endpoint: &str,

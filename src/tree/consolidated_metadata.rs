@@ -1,8 +1,8 @@
 //! `consolidated_metadata.json`: every consolidated fragment metadata file of an array, decoded and held
 //! against the fragments' own footers.
 //!
-//! Such a file saves readers from opening each fragment. Of a local source nothing else uses it, so one that is
-//! wrong does no harm; it is shown as it is.
+//! Such a file saves readers from opening each fragment. Of a local source nothing else uses it, so one that
+//! is wrong does no harm; it is shown as it is.
 
 use super::document::Content;
 use super::json::consolidated_metadata::{

@@ -201,8 +201,8 @@ impl Plan {
         plan
     }
 
-    /// Finds where everything begins. Goes through the leaves once, and through row groups for what depends on
-    /// the data: there may be a thousand of each.
+    /// Finds where everything begins. Goes through the leaves once, and through row groups for what depends
+    /// on the data: there may be a thousand of each.
     fn place(&mut self, leaves: &[Leaf]) {
         let rows_of = |number| {
             let rows = self.rows_of(number);

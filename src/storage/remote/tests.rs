@@ -490,7 +490,8 @@ fn who_waits_for_the_names_in_an_array_may_give_up() {
         assert!(started.elapsed() < Duration::from_secs(1));
         first.join().unwrap().unwrap();
     });
-    // Who waited for one that failed does not wait for another: at most for the commits, and for all directories.
+    // Who waited for one that failed does not wait for another: at most for the commits, and for all
+    // directories.
     engine.storage.forget(Path::new(""));
     array.look_again();
     *store.fault.lock().unwrap() = Some(Box::new(|_| {
@@ -514,8 +515,8 @@ fn who_waits_for_the_names_in_an_array_may_give_up() {
 
 const COLUMN: &str = "weather/data/columns/temperature/data.bin";
 
-/// A store with the sample but for what of its last fragment `without` says, by the path below the fragments; and
-/// that, and what is in [`COLUMN`] when all of it is there.
+/// A store with the sample but for what of its last fragment `without` says, by the path below the fragments;
+/// and that, and what is in [`COLUMN`] when all of it is there.
 fn incomplete(page: usize, without: impl Fn(&str) -> bool) -> (Arc<TestStore>, Vec<String>, Vec<u8>) {
     let store = TestStore::new(page);
     store.put_folder(&sample(), "p");

@@ -283,7 +283,8 @@ impl Gather {
         Places::new(self.merged.parts(cells)?)
     }
 
-    /// What `read` makes of the cells of each segment; None of those of a fragment that has not got the field.
+    /// What `read` makes of the cells of each segment; None of those of a fragment that has not got the
+    /// field.
     fn segments<T>(
         &self,
         places: &Places,

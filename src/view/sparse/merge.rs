@@ -233,7 +233,8 @@ pub(super) struct Merge<'a, K> {
     /// Between which keys candidates have to be, where that is known: the lower one is in.
     between: [Option<&'a K>; 2],
     cursors: Vec<Cursor<K>>,
-    /// The next candidate of each member that has some left, as a binary heap: what comes first is at the top.
+    /// The next candidate of each member that has some left, as a binary heap: what comes first is at the
+    /// top.
     heap: Vec<Head<K>>,
     window: u64,
     /// The place that was merged last.
