@@ -134,7 +134,7 @@ impl OpenGroup {
 
     /// What it holds; at most a tenth of a second old.
     pub fn members(&self) -> Result<Arc<Members>> {
-        self.members.get(&self.engine, |_| self.read_members())
+        self.members.get(&self.engine, || Ok(()), |_| self.read_members())
     }
 
     /// Names the state of `members`; None where they may have changed since.

@@ -351,12 +351,13 @@ impl ArrayListing {
     }
 
     /// The names of the fragments in `__fragments` that are committed, in byte order, before that is listed:
-    /// not all of them may be there. What cannot be read gives none.
-    pub fn committed(engine: &Engine, array: &Path) -> Vec<String> {
+    /// not all of them may be there. A file of commits that cannot be read gives none: whoever reads what is
+    /// in the array tells why.
+    pub fn committed(engine: &Engine, array: &Path) -> Result<Vec<String>> {
         let directory = array.join("__commits");
         let marked = |name: &str| name.strip_suffix(".wrt").map(str::to_owned);
         let mut names = Vec::new();
-        for entry in list_or_empty(engine, &directory).unwrap_or_default() {
+        for entry in list_or_empty(engine, &directory)? {
             let Some(name) = utf8(&entry) else { continue };
             names.extend(marked(name));
             if name.ends_with(".con") {
@@ -370,7 +371,7 @@ impl ArrayListing {
         }
         names.sort_unstable();
         names.dedup();
-        names
+        Ok(names)
     }
 
     /// The fragment whose directory is called `name`.

@@ -67,19 +67,17 @@ impl Array {
 
     /// What its directory holds; at most a tenth of a second old.
     pub fn listing(&self) -> Result<Arc<ArrayListing>> {
-        let storage = &self.engine.storage;
-        if storage.is_remote() {
-            let names = || ArrayListing::committed(&self.engine, &self.path);
-            storage.will_list_named(&self.path.join("__fragments"), &names);
-        }
+        let names = || ArrayListing::committed(&self.engine, &self.path);
+        let fragments = self.path.join("__fragments");
+        let prepare = || self.engine.storage.will_list_named(&fragments, &names);
         let listing = self
             .listing
-            .get(&self.engine, |before| self.read_listing(before))?;
+            .get(&self.engine, prepare, |before| self.read_listing(before))?;
         if !listing.missing.is_empty() {
             let now = now();
             let mut missing = listing.missing.iter();
             if missing.any(|missing| missing.expected_until >= now) {
-                self.engine.list_anew(&self.path.join("__fragments"));
+                self.engine.list_anew(&fragments);
             }
         }
         Ok(listing)

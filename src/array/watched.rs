@@ -53,10 +53,18 @@ impl<T> Watched<T> {
     }
 
     /// The value, at most a tenth of a second old; what `read` makes, of the one before it, where it is to be
-    /// read. `NotFound` where the first directory is gone.
-    pub fn get(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
-        self.looking
-            .find_or_make(|| self.trusted(), || self.look(engine, read))
+    /// read. `prepare` comes before each look at the directories. `NotFound` where the first of them is gone.
+    pub fn get(
+        &self,
+        engine: &Engine,
+        prepare: impl FnOnce() -> Result<()>,
+        read: impl FnOnce(Option<&T>) -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let look = || {
+            prepare()?;
+            self.look(engine, read)
+        };
+        self.looking.find_or_make(|| self.trusted(), look)
     }
 
     /// The value, where it was looked at a moment ago.

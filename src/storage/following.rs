@@ -182,10 +182,9 @@ impl Storage for FollowingStorage {
         self.each(directories, |storage, paths| storage.will_list(paths));
     }
 
-    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Vec<String>) {
-        if let Ok((storage, path)) = self.place(directory) {
-            storage.will_list_named(path, names);
-        }
+    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
+        let (storage, path) = self.place(directory)?;
+        storage.will_list_named(path, names)
     }
 
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {

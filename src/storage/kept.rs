@@ -146,8 +146,8 @@ impl Storage for KeptFiles {
         self.inner.will_list(directories);
     }
 
-    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Vec<String>) {
-        self.inner.will_list_named(directory, names);
+    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
+        self.inner.will_list_named(directory, names)
     }
 
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {

@@ -163,9 +163,10 @@ pub trait Storage: Send + Sync {
     }
 
     /// The directory will be looked at soon. Where more than one request tells what is in it, many are made
-    /// at once: `names` gives most of the names in it, in byte order.
-    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Vec<String>) {
+    /// at once: `names` gives most of the names in it, in byte order. Fails as that does.
+    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
         let (_, _) = (directory, names);
+        Ok(())
     }
 
     /// The last `bytes` bytes of these files will be read soon.

@@ -514,12 +514,13 @@ impl Storage for RemoteStorage {
         self.listings.will_list(paths);
     }
 
-    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Vec<String>) {
+    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
         if let Some(path) = text(directory)
             && !self.listings.is_known(path)
         {
-            self.pages.expect(path, names());
+            self.pages.expect(path, names()?);
         }
+        Ok(())
     }
 
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
