@@ -36,6 +36,8 @@ pub struct Outline {
     pub dense: bool,
     /// How many cells it stores.
     pub cells: u64,
+    /// Whether they have times of their own, when they were written or deleted.
+    pub timed: bool,
     /// Tiles of each field.
     pub tiles: u64,
     /// Bytes of all its files; None beyond 2^64.
@@ -61,6 +63,12 @@ impl Outline {
             domain: metadata.non_empty_domain().cloned(),
             dense,
             cells: geometry.cell_num,
+            timed: match metadata {
+                FragmentMetadata::Footer(footer, _) => {
+                    footer.slots.has_timestamps || footer.slots.has_delete_metadata
+                }
+                FragmentMetadata::Legacy(_) => false,
+            },
             tiles: geometry.tile_num,
             size: files.and_then(|size| size.checked_add(metadata_size)),
             version: metadata.version(),
@@ -167,6 +175,10 @@ impl Fragment {
         {
             return Ok(Arc::new(outline));
         }
+        // Versions 1 and 2 have no footer.
+        if known.is_none() && self.name.name_version > 2 {
+            return self.reading(|| self.read_outline()).map(Arc::new);
+        }
         let info = known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)?;
         Ok(Arc::new(Outline::new(
             &info.metadata,
@@ -175,6 +187,42 @@ impl Fragment {
             info.schema.clone(),
             info.schema_name.clone(),
         )))
+    }
+
+    /// The outline alone, which takes the footer: of very many fragments, what else is made of the metadata
+    /// would take longer than reading it.
+    fn read_outline(&self) -> Result<Outline> {
+        let file = self.engine.storage.open(&self.metadata_path())?;
+        let mut room = [0; Tail::SIZE];
+        let blob = Tail::new(&*file, &mut room)?;
+        let schema = match self.name.name_version {
+            ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
+            _ => None,
+        };
+        let (position, bytes) = self.footer_bytes(&blob, schema.as_deref())?;
+        self.outline_of(&bytes, position, schema, file.len())
+    }
+
+    /// The outline of the footer in `bytes`, of a metadata file of `size` bytes, with `schema` as
+    /// [`Fragment::parse_footer`] takes it.
+    fn outline_of(
+        &self,
+        bytes: &[u8],
+        position: FooterPosition,
+        schema: Option<Arc<Schema>>,
+        size: u64,
+    ) -> Result<Outline> {
+        let (schema, schema_name, footer) = self.parse_footer(bytes, position, schema)?;
+        let dense = footer.dense;
+        let geometry = geometry_of(&schema, &footer, position)?;
+        let metadata = FragmentMetadata::Footer(Box::new(footer), position);
+        Ok(Outline::new(
+            &metadata,
+            size,
+            (dense, geometry),
+            schema,
+            schema_name,
+        ))
     }
 
     /// Whether its outline can be had without its own metadata file.
@@ -202,20 +250,7 @@ impl Fragment {
             offset: file.len.checked_sub(size)?,
             size,
         };
-        let outline = || {
-            let (schema, schema_name, footer) = self.parse_footer(&bytes, position, None)?;
-            let dense = footer.dense;
-            let geometry = geometry_of(&schema, &footer, position)?;
-            let metadata = FragmentMetadata::Footer(Box::new(footer), position);
-            Ok(Outline::new(
-                &metadata,
-                file.len,
-                (dense, geometry),
-                schema,
-                schema_name,
-            ))
-        };
-        let outline: Result<Outline> = outline();
+        let outline = self.outline_of(&bytes, position, None, file.len);
         outline
             .map_err(|e| log::info!("{}: {e}", self.path.display()))
             .ok()
@@ -234,7 +269,12 @@ impl Fragment {
     }
 
     fn read_metadata(&self) -> Result<FragmentInfo> {
-        let read = self.engine.read_fragment(&self.path, || self.read());
+        self.reading(|| self.read())
+    }
+
+    /// What `read` reads of the metadata file.
+    fn reading<T>(&self, read: impl Fn() -> Result<T>) -> Result<T> {
+        let read = self.engine.read_fragment(&self.path, read);
         read.map_err(|e| {
             let path = self.metadata_path();
             self.incomplete(e).in_file(self.engine.storage.display(&path))

@@ -30,6 +30,7 @@
 
 mod column;
 mod dense;
+mod outlines;
 pub(crate) mod parallel;
 mod reading;
 mod sparse;

@@ -3,6 +3,7 @@
 use crate::asker;
 use crate::error::{Error, ErrorKind};
 use std::num::NonZeroUsize;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, available_parallelism, scope};
 
@@ -15,7 +16,7 @@ struct Permit;
 
 impl Permit {
     fn take() -> Option<Permit> {
-        let most = available_parallelism().map_or(1, NonZeroUsize::get);
+        let most = threads() as usize;
         let more = |helpers| (helpers < most).then(|| helpers + 1);
         let taken = HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.is_ok().then(|| Permit)
@@ -30,7 +31,10 @@ impl Drop for Permit {
 
 /// How many threads work at once at most.
 pub(crate) fn threads() -> u64 {
-    available_parallelism().map_or(1, NonZeroUsize::get) as u64
+    /// Asked once: it takes some system calls, which many small fragments made 2 % of the work.
+    static THREADS: LazyLock<u64> =
+        LazyLock::new(|| available_parallelism().map_or(1, NonZeroUsize::get) as u64);
+    *THREADS
 }
 
 /// What `part` makes of each number below `count`, in their order. The caller's thread works too, so that

@@ -4,10 +4,9 @@ use super::overlay::{Layer, Overlay};
 use super::space::{Area, Space};
 use crate::array::Array;
 use crate::array::fragment::Fragment;
-use crate::array::tails::Tails;
 use crate::error::{Error, Result};
 use crate::format::schema::{Attribute, Schema};
-use crate::view::parallel;
+use crate::view::outlines::outlines;
 use std::sync::Arc;
 
 /// The visible fragments that have cells.
@@ -51,26 +50,15 @@ impl Slot {
     }
 }
 
-/// Fragments whose metadata is read by one thread in one go.
-const TOGETHER: usize = 64;
-
 impl Stack {
     /// Reads what the metadata of `fragments`, oldest first, says of where they lie. One that cannot be read
     /// is an error: nobody knows what it hides.
     pub(super) fn new(array: Arc<Array>, schema: &Schema, fragments: Vec<Arc<Fragment>>) -> Result<Stack> {
         let space = Space::new(schema)?;
-        let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(TOGETHER).collect();
-        let tails = Tails::new(&array.engine, fragments.iter(), Fragment::has_outline);
-        let outlines = parallel::each(parts.len() as u64, |number| {
-            tails.reach((number as usize).saturating_mul(TOGETHER));
-            let part = parts.get(number as usize).copied().unwrap_or_default();
-            part.iter()
-                .map(|fragment| fragment.outline())
-                .collect::<Result<Vec<_>>>()
-        })?;
+        let outlines = outlines(&array.engine, &fragments)?;
         let (mut layers, mut kept) = (Vec::new(), Vec::new());
         let mut agreed: Option<Arc<Schema>> = None;
-        for (fragment, outline) in fragments.iter().zip(outlines.into_iter().flatten()) {
+        for (fragment, outline) in fragments.iter().zip(outlines) {
             let Some(domain) = &outline.domain else { continue };
             let place = |error: Error| {
                 let file = array.engine.storage.display(&fragment.metadata_path());

@@ -20,13 +20,14 @@ mod ranges;
 mod tests;
 
 use super::column::RunCells;
+use super::outlines::outlines;
 use super::parallel;
 use super::{DimRange, Origin, Role, Tiles, ViewField};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::deletes::in_force as deletes_in_force;
 use crate::array::engine::Engine;
-use crate::array::fragment::Fragment;
+use crate::array::fragment::{Fragment, Outline};
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::order::{GlobalOrder, Key};
 use crate::array::snapshot::Snapshot;
@@ -45,7 +46,7 @@ use merge::Rules;
 use ranges::Ranges;
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What each fragment of a view may take up.
 #[derive(Clone, Copy)]
@@ -82,6 +83,8 @@ pub(super) struct Sparse {
     state: u64,
     cells: Mutex<Option<Arc<dyn Merged>>>,
     merging: Turn,
+    /// How many cells there are, where that is known without them; None where it is not.
+    told: OnceLock<Option<u64>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -122,12 +125,62 @@ impl Sparse {
             state,
             cells: Mutex::default(),
             merging: Turn::default(),
+            told: OnceLock::new(),
         }
     }
 
     /// How many cells there are.
     pub(super) fn count(&self) -> Result<u64> {
-        self.cells()?.count()
+        let merged = lock(&self.cells).clone();
+        match (merged, self.told.get()) {
+            (Some(merged), _) => merged.count(),
+            (None, Some(Some(told))) => Ok(*told),
+            (None, Some(None)) => self.cells()?.count(),
+            (None, None) => {
+                let told = self.count_of_outlines()?;
+                self.told.get_or_init(|| told);
+                told.map_or_else(|| self.cells()?.count(), Ok)
+            }
+        }
+    }
+
+    /// How many cells there are, where footers alone tell: none is left out, and no two can be at one place
+    /// that may not. Opens no fragment, of which there may be very many.
+    fn count_of_outlines(&self) -> Result<Option<u64>> {
+        /// What is opened of fewer is opened soon anyhow.
+        const MANY: usize = if cfg!(test) { 1 } else { 64 };
+        let (array, times) = (&self.array, self.snapshot.times);
+        let fragments = self.snapshot.fragment_list();
+        if self.subarray.is_some() || fragments.len() <= MANY {
+            return Ok(None);
+        }
+        let key = array.key.as_ref();
+        let deletes = deletes_in_force(&array.engine, key, &self.snapshot.listing, times, &self.schema)?;
+        if !deletes.is_empty() {
+            return Ok(None);
+        }
+        let outlines = outlines(&array.engine, &fragments)?;
+        let outlines = || outlines.iter().filter(|outline| outline.cells > 0);
+        if outlines().any(|outline| outline.timed || outline.dense) {
+            return Ok(None);
+        }
+        if !self.schema.allows_duplicates {
+            let order = GlobalOrder::new(&self.schema)?;
+            let interval = |outline: &Arc<Outline>| {
+                let sound = outline.schema.all_dimensions_fixed();
+                let domain = outline.domain.as_ref().filter(|_| sound)?;
+                order.interval::<Box<[u8]>>(domain)
+            };
+            let Some(mut intervals) = outlines().map(interval).collect::<Option<Vec<_>>>() else {
+                return Ok(None);
+            };
+            intervals.sort_unstable();
+            let mut pairs = intervals.iter().zip(intervals.iter().skip(1));
+            if pairs.any(|((_, end), (start, _))| start <= end) {
+                return Ok(None);
+            }
+        }
+        Ok(outlines().try_fold(0u64, |sum, outline| sum.checked_add(outline.cells)))
     }
 
     /// The cells of field `field`.
