@@ -558,7 +558,7 @@ fn many_readers_at_once() {
         compared.load(Ordering::Relaxed) >> 20,
         all.below(0.999),
         all.longest,
-        peak.load(Ordering::Relaxed) >> 10,
+        peak.load(Ordering::Relaxed) >> 20,
         mount.memory("VmHWM:") >> 20,
         inodes.load(Ordering::Relaxed),
         stats["chunks_decoded"],

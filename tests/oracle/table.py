@@ -57,7 +57,7 @@ def table(rows, columns, cell, corner):
 def page(files):
     """The text of the page."""
     filters, structures, groups, runs = merge(files)
-    source = (HERE.parent / "by_hand.rs").read_text()
+    source = (HERE.parent / "formats/by_hand.rs").read_text()
     for _, _, test in BY_HAND:
         assert re.search(rf"#\[test\]\nfn {test}\(\)", source), f"tests/formats/by_hand.rs has no test {test}"
     hand = {(name, v) for name, versions, _ in BY_HAND for v in versions}
