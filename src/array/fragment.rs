@@ -256,11 +256,13 @@ impl Fragment {
             .ok()
     }
 
-    /// How many cells it stores. Who asks that of very many fragments will read them.
+    /// How many cells it stores. Where each file that is opened is a request, what was read is kept: who asks
+    /// that will read them.
     pub fn cells(&self) -> Result<u64> {
         match self.outline.get() {
             Some(outline) => Ok(outline.cells),
-            None => Ok(self.open()?.geometry.cell_num),
+            None if self.engine.storage.is_remote() => Ok(self.open()?.geometry.cell_num),
+            None => Ok(self.outline()?.cells),
         }
     }
 
