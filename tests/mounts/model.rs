@@ -22,7 +22,13 @@ struct Model {
 
 fn build(random: &mut Random, path: &str, depth: usize, model: &mut Model) -> Node {
     let mut nodes = Vec::new();
-    let count = [0, 3, 30, 400][random.below(4) as usize].max(if depth == 0 { 20 } else { 0 });
+    /// With more files, directories are small: some seeds would fill gigabytes.
+    const MANY: usize = 2000;
+    let count = match [0, 3, 30, 400][random.below(4) as usize] {
+        count if model.files.len() > MANY => 3.min(count),
+        count if depth == 0 => 20.max(count),
+        count => count,
+    };
     for i in 0..count {
         let name = format!("{i}-{}", "x".repeat(random.below(60) as usize));
         let child = format!("{path}/{name}");
