@@ -521,10 +521,9 @@ impl OpenColumn {
             }
         } else {
             let expected = cells.checked_mul(8).ok_or_else(overflow)?;
-            let mut scratch = Vec::new();
-            let mut sink = Sink::new(&mut scratch, keep);
+            let mut sink = Sink::behind(out, keep);
             part.read(tile, expected, bytes.clone(), &mut sink)?;
-            out.extend_from_slice(&sink.finish());
+            sink.append();
         }
         let mut previous = 0;
         for (i, entry) in out

@@ -109,10 +109,9 @@ impl Body for GenericBody {
 
     fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let (file, size) = self.opened()?;
-        let mut scratch = Vec::new();
-        let mut sink = Sink::new(&mut scratch, Keep::Staying);
+        let mut sink = Sink::behind(out, Keep::Staying);
         file.read(0, *size, range, &mut sink)?;
-        out.extend_from_slice(&sink.finish());
+        sink.append();
         Ok(())
     }
 }

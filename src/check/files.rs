@@ -279,7 +279,6 @@ fn read(part: &Option<TileFile>, tile: u64, size: u64, range: Range<u64>, out: &
     let part = part.as_ref().ok_or_else(missing)?;
     let mut sink = Sink::new(out, Keep::Passing);
     part.read(tile, size, range, &mut sink)?;
-    // Whole in `out`, also where it is a part of one chunk.
-    sink.write(|_| ());
+    sink.append();
     Ok(())
 }
