@@ -10,9 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
 use crate::storage::Storage;
 use crate::tree::node::clamp;
-use crate::tree::{
-    self, File, Freshness, Link, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree,
-};
+use crate::tree::{self, File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree};
 use fuser::{
     Errno, FileAttr, FileHandle as FuseHandle, FopenFlags, Generation, INodeNo, OpenAccMode, OpenFlags,
 };
@@ -213,7 +211,8 @@ impl FileSystem {
     }
 
     fn mode(&self, node: &Node) -> Mode {
-        Mode::of(node.node_type(), || node.permissions(), self.access, self.owner)
+        let permissions = || node.permissions(&*self.storage);
+        Mode::of(node.node_type(), permissions, self.access, self.owner)
     }
 
     /// How long the kernel may keep attributes.
@@ -227,7 +226,8 @@ impl FileSystem {
     pub(super) fn do_lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Found, Errno> {
         let parent = self.inode(parent)?;
         self.check_source(Some(parent.top().unwrap_or(name)), || parent.path_of(name))?;
-        let Node::Directory(directory) = self.node(&parent)? else {
+        let above = self.node(&parent)?;
+        let Node::Directory(directory) = &above else {
             return Err(Errno::ENOTDIR);
         };
         // The kernel itself refuses only what is longer than 1024 bytes.
@@ -236,7 +236,7 @@ impl FileSystem {
         }
         let entry_ttl = ttl(directory.freshness());
         match directory.lookup(name) {
-            Ok(Some(Node::Link(link))) if !self.may_be_read_by_all(&link) => Ok(Found::Absent { entry_ttl }),
+            Ok(Some(Node::Link(_))) if !self.all_may_list(&above) => Ok(Found::Absent { entry_ttl }),
             Ok(Some(node)) => {
                 let (attributes, state) = self.attributes(&node, || parent.path_of(name));
                 let entry_ttl = entry_ttl.min(of_name(&node, state));
@@ -290,19 +290,19 @@ impl FileSystem {
     /// The mode of one state of a file. It may be open and its path gone: then nobody else sees it.
     fn mode_of_state(&self, inode: &Arc<Inode>) -> Mode {
         let permissions = || match self.inodes.node(inode) {
-            Ok(Some(node)) => node.permissions(),
+            Ok(Some(node)) => node.permissions(&*self.storage),
             _ => Permissions::nobody(),
         };
         Mode::of(NodeType::File, permissions, self.access, self.owner)
     }
 
-    /// Whether all may read a link who may look it up: it tells a name of the directory, which not all may
-    /// list.
-    fn may_be_read_by_all(&self, link: &Link) -> bool {
+    /// Whether all may list a directory who may look something up in it. A link in it tells a name of it, and
+    /// no mode can keep a link from being read.
+    fn all_may_list(&self, directory: &Node) -> bool {
         if self.access != Access::All {
             return true;
         }
-        let Permissions { open, list } = (link.permissions)();
+        let Permissions { open, list } = directory.permissions(&*self.storage);
         let mut both = open.clone();
         both.and(&list);
         both == open

@@ -9,12 +9,12 @@ use super::json::{self, render};
 use super::metadata::metadata;
 use super::moment::Moment;
 use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
-use super::permissions::{Permissions, Sources, restricted};
+use super::permissions::Origin;
 use super::view::Shown;
 use crate::array::Array;
 use crate::array::fragment::{Fragment, Outline};
 use crate::array::listing::{ArrayListing, FragmentEntry};
-use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
+use crate::array::schemas::LEGACY_SCHEMA;
 use crate::array::snapshot::Hidden;
 use crate::array::tails::Tails;
 use crate::array::time::TimeRange;
@@ -72,6 +72,7 @@ impl ArrayDirectory {
             name,
             mtime,
             freshness: Freshness::Listing,
+            origin: Origin::InArray(self.moment.clone(), name),
         };
         let (of_state, moment) = (self.moment.clone(), self.moment.clone());
         document.node(
@@ -123,9 +124,8 @@ impl ArrayDirectory {
 
     /// What `name`, one of [`CHILDREN`], is.
     fn child(&self, name: &'static str) -> Node {
-        let mtime = self.mtime();
-        let array = self.array().clone();
-        let node = match name {
+        let (mtime, moment) = (self.mtime(), self.moment.clone());
+        match name {
             "schema.json" => {
                 let mtime = self.moment.schema_file().map_or(mtime, |file| file.mtime);
                 let state = |moment: &Moment| {
@@ -152,25 +152,19 @@ impl ArrayDirectory {
                     |moment: &Moment| super::consolidated_metadata::consolidated_metadata(&moment.array);
                 self.document(name, mtime, state, content)
             }
-            "schemas" => NamedDirectory::node(mtime, Freshness::Listing, SchemaFiles(array)),
-            "enumerations" => {
-                NamedDirectory::node(mtime, Freshness::Listing, Enumerations(self.moment.clone()))
-            }
-            "data" => return self.data().directory(),
+            "schemas" => NamedDirectory::node(mtime, Freshness::Listing, SchemaFiles(moment)),
+            "enumerations" => NamedDirectory::node(mtime, Freshness::Listing, Enumerations(moment)),
+            "data" => self.data().directory(),
             "labels" => {
                 let labels = Labels {
                     context: self.context.clone(),
-                    array,
+                    moment,
                     above: self.above.clone(),
                 };
                 NamedDirectory::node(mtime, Freshness::Listing, labels)
             }
-            _ => Node::Directory(Arc::new(FragmentsDirectory {
-                moment: self.moment.clone(),
-            })),
-        };
-        let moment = self.moment.clone();
-        restricted(node, move || permissions(&moment, name))
+            _ => Node::Directory(Arc::new(FragmentsDirectory { moment })),
+        }
     }
 }
 
@@ -199,44 +193,6 @@ static CHILDREN: [(&str, NodeType); 10] = [
     ("fragments", NodeType::Directory),
     ("data", NodeType::Directory),
 ];
-
-/// Who may see the child `name` of an array's directory.
-fn permissions(moment: &Moment, name: &str) -> Result<Permissions> {
-    let array = &*moment.array;
-    let sources = Sources::of_array(array);
-    let of_files = |sources: Sources<'_>, paths: &mut dyn Iterator<Item = &Path>| {
-        paths
-            .fold(sources, |sources, path| sources.read(path))
-            .permissions()
-    };
-    Ok(match name {
-        "schema.json" | "enumerations" | "labels" => sources.schema(moment)?.permissions(),
-        "metadata.json" => {
-            let snapshot = moment.snapshot()?;
-            let sources = sources.names(&array.path.join("__meta"));
-            of_files(sources, &mut snapshot.metadata().map(|file| &*file.path))
-        }
-        "schemas" => {
-            let directory = array.path.join(SCHEMA_DIRECTORY);
-            let sources = sources.search(&directory).listing(&directory);
-            sources.listing(&array.path).permissions()
-        }
-        "fragments" => {
-            let directory = array.path.join("__fragments");
-            let sources = sources.search(&directory).listing(&directory);
-            sources.listing(&array.path).permissions()
-        }
-        "commits.json" => {
-            let sources = sources.array_listing(array, true)?;
-            sources.schema(moment)?.permissions()
-        }
-        // "fragments.json", "consolidated_metadata.json"
-        _ => {
-            let sources = sources.array_listing(array, false)?;
-            sources.all_fragments(array)?.permissions()
-        }
-    })
-}
 
 impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
@@ -271,10 +227,8 @@ impl Directory for ArrayDirectory {
         Freshness::Listing
     }
 
-    fn permissions(&self) -> Permissions {
-        Sources::of_array(self.array())
-            .listing(&self.array().path)
-            .permissions()
+    fn origin(&self) -> Origin {
+        Origin::Array(self.array().clone())
     }
 }
 
@@ -293,13 +247,13 @@ fn schema_of(array: &Array, name: &str) -> Result<Content> {
 }
 
 /// `schemas/`: every schema ever written.
-struct SchemaFiles(Arc<Array>);
+struct SchemaFiles(Moment);
 
 impl Names for SchemaFiles {
     type From = ArrayListing;
 
     fn from(&self) -> Result<Arc<ArrayListing>> {
-        self.0.listing()
+        self.0.array.listing()
     }
 
     fn names(&self, listing: &ArrayListing) -> Vec<OsString> {
@@ -316,7 +270,7 @@ impl Names for SchemaFiles {
             } else {
                 Freshness::Immutable
             };
-            let (of_state, array) = (self.0.clone(), self.0.clone());
+            let (of_state, array) = (self.0.array.clone(), self.0.array.clone());
             let (name_of_state, name) = (file.name.clone(), file.name.clone());
             let document = Document {
                 engine: array.engine.clone(),
@@ -324,22 +278,21 @@ impl Names for SchemaFiles {
                 name: "schema",
                 mtime: file.mtime,
                 freshness,
+                origin: Origin::Schema(array.clone(), name.clone()),
             };
-            let node = document.node(
+            document.node(
                 move || of_state.schemas.state(&name_of_state),
                 move || schema_of(&array, &name),
-            );
-            let (array, name) = (self.0.clone(), file.name.clone());
-            restricted(node, move || {
-                Ok(Sources::of_array(&array)
-                    .read(&array.schemas.path(&name))
-                    .permissions())
-            })
+            )
         }))
     }
 
     fn kind(&self, _: usize) -> Option<NodeType> {
         Some(NodeType::File)
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::InArray(self.0.clone(), "schemas")
     }
 }
 
@@ -374,8 +327,9 @@ impl Names for Enumerations {
             name: "enumeration",
             mtime,
             freshness: Freshness::Immutable,
+            origin: Origin::Enumeration(self.0.clone(), file.clone()),
         };
-        let node = document.node(
+        Ok(Some(document.node(
             move || state_of_file(&of_state.engine, &path),
             move || {
                 let path = array.enumeration_path(&file)?;
@@ -387,24 +341,22 @@ impl Names for Enumerations {
                 })?;
                 Content::of(segments)
             },
-        );
-        let (moment, file) = (self.0.clone(), reference.file.clone());
-        Ok(Some(restricted(node, move || {
-            let path = moment.array.enumeration_path(&file)?;
-            let sources = Sources::of_array(&moment.array).schema(&moment)?;
-            Ok(sources.read(&path).permissions())
-        })))
+        )))
     }
 
     fn kind(&self, _: usize) -> Option<NodeType> {
         Some(NodeType::File)
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::InArray(self.0.clone(), "enumerations")
     }
 }
 
 /// `labels/`: the arrays of the dimension labels that lie inside the source.
 struct Labels {
     context: Arc<Context>,
-    array: Arc<Array>,
+    moment: Moment,
     above: Ancestors,
 }
 
@@ -412,7 +364,7 @@ impl Names for Labels {
     type From = Schema;
 
     fn from(&self) -> Result<Arc<Schema>> {
-        self.array.latest_schema()
+        self.moment.array.latest_schema()
     }
 
     fn names(&self, schema: &Schema) -> Vec<OsString> {
@@ -425,15 +377,16 @@ impl Names for Labels {
         let Some(label) = schema.dimension_labels.get(index) else {
             return Ok(None);
         };
-        let (path, name) = (self.array.path.display(), label.name.escape_ascii());
+        let array = &self.moment.array;
+        let (path, name) = (array.path.display(), label.name.escape_ascii());
         let uri = String::from_utf8_lossy(&label.uri);
         let inside = label.relative && !uri.split('/').any(|part| part == "..") && !uri.starts_with('/');
         if !inside {
             log::info!("{path}: label {name} is not shown: it lies elsewhere, at {uri}");
             return Ok(None);
         }
-        let at = self.array.path.join(Path::new(&*uri));
-        let below = at.ancestors().take_while(|path| *path != self.array.path);
+        let at = array.path.join(Path::new(&*uri));
+        let below = at.ancestors().take_while(|path| *path != array.path);
         let in_place = !below
             .into_iter()
             .any(|path| self.context.engine.storage.is_link(path));
@@ -454,6 +407,10 @@ impl Names for Labels {
     fn kind(&self, _: usize) -> Option<NodeType> {
         None
     }
+
+    fn origin(&self) -> Origin {
+        Origin::InArray(self.moment.clone(), "labels")
+    }
 }
 
 /// `fragments/`: every fragment directory.
@@ -469,13 +426,9 @@ impl FragmentsDirectory {
     fn latest(&self) -> Result<Option<Node>> {
         let snapshot = self.moment.snapshot()?;
         let link = |entry: &FragmentEntry| {
-            let moment = self.moment.clone();
             Node::Link(Arc::new(Link {
                 target: OsString::from(&entry.name),
                 mtime: entry.fragment.name.timestamps.1,
-                permissions: Box::new(move || {
-                    permissions(&moment, "fragments").unwrap_or_else(|_| Permissions::nobody())
-                }),
             }))
         };
         Ok(snapshot.fragments().next_back().map(link))
@@ -519,6 +472,10 @@ impl Directory for FragmentsDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::InArray(self.moment.clone(), "fragments")
     }
 }
 

@@ -5,7 +5,7 @@ use super::directory::{NamedDirectory, Names, fixed_listing};
 use super::json::schema::pipeline_json;
 use super::node::{Attributes, Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
 use super::npy;
-use super::permissions::{Permissions, Sources, of_fragment};
+use super::permissions::Origin;
 use crate::array::column::{Column, Content};
 use crate::array::field::{Field, Role};
 use crate::array::fragment::Fragment;
@@ -60,6 +60,10 @@ impl Names for Columns {
 
     fn kind(&self, _: usize) -> Option<NodeType> {
         Some(NodeType::Directory)
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::FragmentMetadata(self.0.clone())
     }
 }
 
@@ -129,8 +133,8 @@ impl Directory for ColumnDirectory {
         Freshness::Immutable
     }
 
-    fn permissions(&self) -> Permissions {
-        of_fragment(&self.fragment)
+    fn origin(&self) -> Origin {
+        Origin::FragmentMetadata(self.fragment.clone())
     }
 
     /// Those of its values, of as many cells as the column has, and the names of all its files.
@@ -221,19 +225,8 @@ impl File for ColumnFile {
         Freshness::Immutable
     }
 
-    fn permissions(&self) -> Permissions {
-        let mut permissions = of_fragment(&self.fragment);
-        let files = self.column.files().map(|files| {
-            let sources = Sources::new(self.fragment.engine());
-            files
-                .iter()
-                .fold(sources, |sources, path| sources.read(path))
-                .permissions()
-        });
-        permissions
-            .open
-            .and(&files.unwrap_or_else(|_| Permissions::nobody()).open);
-        permissions
+    fn origin(&self) -> Origin {
+        Origin::Column(self.fragment.clone(), self.column.clone())
     }
 
     fn attributes(&self) -> Result<Attributes> {
@@ -293,8 +286,8 @@ impl Directory for TilesDirectory {
         Freshness::Immutable
     }
 
-    fn permissions(&self) -> Permissions {
-        of_fragment(&self.fragment)
+    fn origin(&self) -> Origin {
+        Origin::FragmentMetadata(self.fragment.clone())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::array::ArrayDirectory;
 use super::group::group;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
-use super::permissions::{Permissions, Sources};
+use super::permissions::Origin;
 use super::view::Views;
 use crate::array::Array;
 use crate::array::engine::Engine;
@@ -211,9 +211,8 @@ impl Directory for PlainDirectory {
         Freshness::Listing
     }
 
-    fn permissions(&self) -> Permissions {
-        let sources = Sources::new(&self.context.engine);
-        sources.search(&self.path).listing(&self.path).permissions()
+    fn origin(&self) -> Origin {
+        Origin::Directory(self.path.clone())
     }
 }
 

@@ -1,27 +1,28 @@
 //! Directories of which a lookup makes the node that it names and no other.
 
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::Origin;
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A directory of few names, which are known without a look at anything.
+/// A directory of few names that never change, and are known without a look at anything.
 pub struct FixedDirectory<F> {
     names: Vec<(&'static str, NodeType)>,
     node: F,
     mtime: u64,
-    freshness: Freshness,
+    origin: Origin,
 }
 
 impl<F: Fn(&'static str) -> Node + Send + Sync + 'static> FixedDirectory<F> {
     /// A directory of `names`; `node` makes what one of them stands for.
-    pub fn node(mtime: u64, freshness: Freshness, names: Vec<(&'static str, NodeType)>, node: F) -> Node {
+    pub fn node(mtime: u64, origin: Origin, names: Vec<(&'static str, NodeType)>, node: F) -> Node {
         Node::Directory(Arc::new(FixedDirectory {
             names,
             node,
             mtime,
-            freshness,
+            origin,
         }))
     }
 }
@@ -47,7 +48,11 @@ impl<F: Fn(&'static str) -> Node + Send + Sync> Directory for FixedDirectory<F> 
     }
 
     fn freshness(&self) -> Freshness {
-        self.freshness
+        Freshness::Immutable
+    }
+
+    fn origin(&self) -> Origin {
+        self.origin.clone()
     }
 }
 
@@ -67,6 +72,9 @@ pub trait Names: Send + Sync + 'static {
 
     /// What name `index` is. None where it takes a look at the node to tell, or whether there is one.
     fn kind(&self, index: usize) -> Option<NodeType>;
+
+    /// What the directory comes from.
+    fn origin(&self) -> Origin;
 }
 
 /// A directory of any number of names, which are put together once for each state of what they follow from.
@@ -140,6 +148,10 @@ impl<N: Names> Directory for NamedDirectory<N> {
     fn freshness(&self) -> Freshness {
         self.freshness
     }
+
+    fn origin(&self) -> Origin {
+        self.inner.origin()
+    }
 }
 
 /// A directory that is known to be there and could not be looked at: `error` is what everything in it gives,
@@ -200,6 +212,10 @@ mod tests {
 
         fn kind(&self, index: usize) -> Option<NodeType> {
             (index < 400).then_some(NodeType::File)
+        }
+
+        fn origin(&self) -> Origin {
+            Origin::Private
         }
     }
 

@@ -5,6 +5,7 @@
 //! engine, by document and state.
 
 use super::node::{File, Freshness, Node, OpenFile, Stat};
+use super::permissions::Origin;
 use crate::array::cache::Lengths;
 use crate::array::engine::Engine;
 use crate::array::held::Held;
@@ -68,6 +69,8 @@ pub struct Document {
     pub mtime: u64,
     /// How long length and content stay true.
     pub freshness: Freshness,
+    /// What it comes from.
+    pub origin: Origin,
 }
 
 impl Document {
@@ -190,6 +193,10 @@ where
 
     fn freshness(&self) -> Freshness {
         self.document.freshness
+    }
+
+    fn origin(&self) -> Origin {
+        self.document.origin.clone()
     }
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {

@@ -1,7 +1,7 @@
 //! The exports of a view that are files, and which exports are listed: see [`crate::export`].
 
 use super::node::{File, Freshness, Node, NodeType, OpenFile, Piece, Stat, clamp};
-use super::permissions::restricted;
+use super::permissions::Origin;
 use super::raster::RasterDirectory;
 use super::view::Shown;
 use super::zarr::GroupDirectory;
@@ -16,16 +16,18 @@ use std::sync::Arc;
 pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let of = shown.clone();
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
-        (zarr::NAME, _) => (zarr::absent(&*shown.view()?), GroupDirectory::node(of)),
-        (tiff::DIRECTORY, _) => (tiff::all_absent(&*shown.view()?), RasterDirectory::node(of)),
-        (_, Some(format)) => {
-            let file = ExportFile::node(shown, Made::File(format));
-            let node = restricted(file, move || match format {
-                Format::NetCdf => of.permissions_with_metadata(),
-                _ => of.permissions_with_labels(),
-            });
-            (format.absent(&*shown.view()?, &shown.exports), node)
-        }
+        (zarr::NAME, _) => (
+            zarr::absent(&*shown.view()?),
+            Node::Directory(Arc::new(GroupDirectory(of))),
+        ),
+        (tiff::DIRECTORY, _) => (
+            tiff::all_absent(&*shown.view()?),
+            Node::Directory(Arc::new(RasterDirectory(of))),
+        ),
+        (_, Some(format)) => (
+            format.absent(&*shown.view()?, &shown.exports),
+            ExportFile::node(shown, Made::File(format)),
+        ),
         (_, None) => return Ok(None),
     };
     if let Ok(Some(reason)) = &absent {
@@ -113,6 +115,15 @@ impl File for ExportFile {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        let moment = self.shown.moment.clone();
+        match &self.made {
+            Made::File(Format::NetCdf) => Origin::DescribedCells(moment),
+            Made::File(_) => Origin::LabelledCells(moment),
+            Made::Image(_) | Made::Chunk(..) => Origin::Cells(moment),
+        }
     }
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {

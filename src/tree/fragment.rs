@@ -7,7 +7,7 @@ use super::json::fields::{StoredField, stored_fields};
 use super::json::tiles::{TileList, TileLists};
 use super::json::{self, render};
 use super::node::{Freshness, Node, NodeType};
-use super::permissions::{Sources, of_fragment, restricted};
+use super::permissions::Origin;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
 use crate::array::generic_body::GenericBody;
@@ -23,7 +23,6 @@ use std::sync::Arc;
 
 /// The node of a fragment.
 pub fn fragment(fragment: Arc<Fragment>) -> Node {
-    let of_directory = fragment.clone();
     let names = vec![
         ("footer.json", NodeType::File),
         ("rtree.json", NodeType::File),
@@ -33,18 +32,8 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
         ("columns", NodeType::Directory),
     ];
     let mtime = fragment.name.timestamps.1;
-    let directory = FixedDirectory::node(mtime, Freshness::Immutable, names, move |name| {
-        let of_child = fragment.clone();
-        restricted(child(&fragment, name), move || Ok(of_fragment(&of_child)))
-    });
-    restricted(directory, move || {
-        let fragment = &of_directory;
-        let sources = Sources::new(fragment.engine()).key(fragment.key());
-        Ok(sources
-            .search(&fragment.path)
-            .listing(&fragment.path)
-            .permissions())
-    })
+    let origin = Origin::Fragment(fragment.clone());
+    FixedDirectory::node(mtime, origin, names, move |name| child(&fragment, name))
 }
 
 /// What `name` in the directory of a fragment is.
@@ -86,6 +75,7 @@ fn document(
         name,
         mtime: fragment.name.timestamps.1,
         freshness: Freshness::Immutable,
+        origin: Origin::FragmentMetadata(fragment.clone()),
     };
     let (of_state, fragment) = (fragment.clone(), fragment.clone());
     document.node(

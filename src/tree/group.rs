@@ -6,7 +6,7 @@ use super::document::{Content, Document};
 use super::json::{self, render};
 use super::metadata::metadata;
 use super::node::{Freshness, Node, NodeType};
-use super::permissions::{Permissions, Sources, restricted};
+use super::permissions::Origin;
 use crate::array::group::{Members, OpenGroup, group_metadata, is_unregistered_member};
 use crate::array::source::GROUP_DIRECTORY;
 use crate::error::{ErrorKind, Result};
@@ -17,28 +17,13 @@ use std::sync::Arc;
 
 /// The node of `group`.
 pub fn group(context: Arc<Context>, group: Arc<OpenGroup>, above: Ancestors, mtime: u64) -> Node {
-    let of_directory = group.clone();
     let directory = GroupDirectory {
         context,
         group,
         above,
         mtime,
     };
-    // Which members there are is what the details say.
-    restricted(
-        NamedDirectory::node(mtime, Freshness::Listing, directory),
-        move || of_files(&of_directory, GROUP_DIRECTORY),
-    )
-}
-
-/// The permissions of what comes from the files in `directory` of a group.
-fn of_files(group: &OpenGroup, directory: &str) -> Result<Permissions> {
-    let (engine, path) = (group.engine(), group.path());
-    let sources = Sources::new(engine)
-        .key(engine.key_for(path))
-        .search(path)
-        .listing(path);
-    Ok(sources.files(&path.join(directory))?.permissions())
+    NamedDirectory::node(mtime, Freshness::Listing, directory)
 }
 
 struct GroupDirectory {
@@ -78,22 +63,28 @@ impl Names for GroupDirectory {
     fn kind(&self, index: usize) -> Option<NodeType> {
         (index < DOCUMENTS.len()).then_some(NodeType::File)
     }
+
+    /// Which members there are is what the details say.
+    fn origin(&self) -> Origin {
+        Origin::Group(self.group.clone(), GROUP_DIRECTORY)
+    }
 }
 
 impl GroupDirectory {
-    fn document(&self, name: &'static str) -> Document {
+    fn document(&self, name: &'static str, directory: &'static str) -> Document {
         Document {
             engine: self.group.engine().clone(),
             of: self.group.path().to_path_buf(),
             name,
             mtime: self.mtime,
             freshness: Freshness::Listing,
+            origin: Origin::Group(self.group.clone(), directory),
         }
     }
 
     fn details(&self) -> Node {
-        let (of_state, of_files_of, group) = (self.group.clone(), self.group.clone(), self.group.clone());
-        let details = self.document("group.json").node(
+        let (of_state, group) = (self.group.clone(), self.group.clone());
+        self.document("group.json", GROUP_DIRECTORY).node(
             move || of_state.state(&of_state.members().ok()?),
             move || {
                 let members = group.members()?;
@@ -101,20 +92,18 @@ impl GroupDirectory {
                 let value = json::group::group_json(group.version, &group.members);
                 Ok(Content::text(render(&value)))
             },
-        );
-        restricted(details, move || of_files(&of_files_of, GROUP_DIRECTORY))
+        )
     }
 
     fn metadata(&self) -> Node {
-        let (of_state, of_files_of, group) = (self.group.clone(), self.group.clone(), self.group.clone());
-        let document = self.document("metadata.json").node(
+        let (of_state, group) = (self.group.clone(), self.group.clone());
+        self.document("metadata.json", "__meta").node(
             move || Some(hash(&group_metadata(of_state.engine(), of_state.path()).ok()?)),
             move || {
                 let (engine, path) = (group.engine(), group.path());
                 metadata(engine, &group_metadata(engine, path)?, engine.key_for(path))
             },
-        );
-        restricted(document, move || of_files(&of_files_of, "__meta"))
+        )
     }
 
     /// The member at place `index`; None where nothing of it is shown.

@@ -1,9 +1,10 @@
 //! The two kinds of node and the small traits behind which everything that can be shown hides.
 
-use super::permissions::Permissions;
+use super::permissions::{Origin, Permissions};
 pub use crate::array::Piece;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Stream};
+use crate::storage::Storage;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -27,8 +28,6 @@ pub struct Link {
     pub target: OsString,
     /// Modification time in milliseconds since the Unix epoch.
     pub mtime: u64,
-    /// Who may see it: no mode can keep a link from being read. It is worked out when it is asked for.
-    pub permissions: Box<dyn Fn() -> Permissions + Send + Sync>,
 }
 
 /// Which kind a node is, without the node.
@@ -79,9 +78,9 @@ pub trait Directory: Send + Sync {
         Ok(Attributes::new())
     }
 
-    /// Who may see it, besides the user who mounts it. Asked for only where others may enter the mount.
-    fn permissions(&self) -> Permissions {
-        Permissions::nobody()
+    /// What it comes from. Asked for only where others than the user who mounts it may enter the mount.
+    fn origin(&self) -> Origin {
+        Origin::Private
     }
 }
 
@@ -129,9 +128,9 @@ pub trait File: Send + Sync {
         Ok(Attributes::new())
     }
 
-    /// Who may see it, besides the user who mounts it. Asked for only where others may enter the mount.
-    fn permissions(&self) -> Permissions {
-        Permissions::nobody()
+    /// What it comes from, as [`Directory::origin`].
+    fn origin(&self) -> Origin {
+        Origin::Private
     }
 
     /// Opens it. What is read through the result is one consistent state, whatever happens to the source.
@@ -228,13 +227,15 @@ impl Node {
         }
     }
 
-    /// Who may see it, besides the user who mounts it.
-    pub fn permissions(&self) -> Permissions {
-        match self {
-            Node::Directory(directory) => directory.permissions(),
-            Node::File(file) => file.permissions(),
-            Node::Link(link) => (link.permissions)(),
-        }
+    /// Who may see it, besides the user who mounts it, by what `storage`, the source, says now. No mode can
+    /// keep a link from being read.
+    pub fn permissions(&self, storage: &dyn Storage) -> Permissions {
+        let origin = match self {
+            Node::Directory(directory) => directory.origin(),
+            Node::File(file) => file.origin(),
+            Node::Link(_) => Origin::Public,
+        };
+        origin.permissions(storage)
     }
 
     /// Its attributes, as [`File::attributes`].

@@ -2,7 +2,7 @@
 
 use super::export::{ExportFile, Made};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
-use super::permissions::restricted;
+use super::permissions::Origin;
 use super::view::Shown;
 use crate::error::Result;
 use crate::export::tiff;
@@ -10,17 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 /// `raster/`.
-pub struct RasterDirectory(Shown);
-
-impl RasterDirectory {
-    /// That of the view `shown`.
-    pub fn node(shown: Shown) -> Node {
-        let of = shown.clone();
-        restricted(Node::Directory(Arc::new(RasterDirectory(shown))), move || {
-            of.permissions()
-        })
-    }
-}
+pub struct RasterDirectory(pub Shown);
 
 impl Directory for RasterDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
@@ -33,9 +23,7 @@ impl Directory for RasterDirectory {
         if matches!(tiff::absent(&view, field), Ok(Some(_))) {
             return Ok(None);
         }
-        let shown = self.0.clone();
-        let file = ExportFile::node(&shown, Made::Image(field));
-        Ok(Some(restricted(file, move || shown.permissions())))
+        Ok(Some(ExportFile::node(&self.0, Made::Image(field))))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -55,5 +43,9 @@ impl Directory for RasterDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Cells(self.0.moment.clone())
     }
 }

@@ -5,7 +5,7 @@ use super::directory::FixedDirectory;
 use super::document::{Content, Document};
 use super::errors::ErrorLog;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
-use super::permissions::{Permissions, restricted};
+use super::permissions::Origin;
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
 use crate::array::work::Work;
@@ -322,8 +322,8 @@ impl Directory for RootDirectory {
         self.inner.freshness()
     }
 
-    fn permissions(&self) -> Permissions {
-        self.inner.permissions()
+    fn origin(&self) -> Origin {
+        self.inner.origin()
     }
 }
 
@@ -333,21 +333,24 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::time::now();
     let names = ["version", "stats.json", "errors.jsonl", "work.json"].map(|name| (name, NodeType::File));
     let engine = engine.clone();
-    let directory = FixedDirectory::node(mounted, Freshness::Immutable, names.into(), move |name| {
+    FixedDirectory::node(mounted, Origin::Public, names.into(), move |name| {
         let document = |freshness| Document {
             engine: engine.clone(),
             of: PathBuf::from(OWN_DIRECTORY),
             name,
             mtime: mounted,
             freshness,
+            origin: match name {
+                "version" => Origin::Public,
+                _ => Origin::Private,
+            },
         };
         match name {
             "version" => {
                 let (version, newest) = (env!("CARGO_PKG_VERSION"), MAX_VERSION);
                 let text = format!("tiledbfs {version}\nformat versions 1 to {newest}\n");
                 let render = move || Ok(Content::text(text.clone().into()));
-                let node = document(Freshness::Immutable).node(|| Some(0), render);
-                restricted(node, || Ok(Permissions::everybody()))
+                document(Freshness::Immutable).node(|| Some(0), render)
             }
             "stats.json" => {
                 let stats = engine.stats.clone();
@@ -366,8 +369,7 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
                 )
             }
         }
-    });
-    restricted(directory, || Ok(Permissions::everybody()))
+    })
 }
 
 /// What takes long just now as JSON: an array of `path`, `what`, `done`, `of`, and `since`, in milliseconds

@@ -7,7 +7,7 @@ use super::export::{find, listed};
 use super::json::view::view_json;
 use super::moment::Moment;
 use super::node::{Attributes, Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
-use super::permissions::{Permissions, Sources, restricted};
+use super::permissions::Origin;
 use super::{npy, ranges};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
@@ -98,10 +98,7 @@ impl Shown {
 
     /// The directory of it.
     pub fn directory(self) -> Node {
-        let shown = self.clone();
-        restricted(Node::Directory(Arc::new(ViewDirectory(self))), move || {
-            shown.permissions()
-        })
+        Node::Directory(Arc::new(ViewDirectory(self)))
     }
 
     /// When it was last written to, in milliseconds: the newest of its commits' stamps, and of the times of
@@ -111,45 +108,6 @@ impl Shown {
             .snapshot()
             .map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
     }
-
-    /// Who may see it: who may read all that it is made of.
-    pub fn permissions(&self) -> Result<Permissions> {
-        Ok(self.sources()?.permissions())
-    }
-
-    /// The same for what shows labels too.
-    pub fn permissions_with_labels(&self) -> Result<Permissions> {
-        Ok(self.sources_with_labels()?.permissions())
-    }
-
-    /// The same for what shows labels and the array's metadata too.
-    pub fn permissions_with_metadata(&self) -> Result<Permissions> {
-        let snapshot = self.moment.snapshot()?;
-        let sources = self.sources_with_labels()?;
-        let sources = sources.names(&self.moment.array.path.join("__meta"));
-        let files = snapshot.metadata();
-        Ok(files
-            .fold(sources, |sources, file| sources.read(&file.path))
-            .permissions())
-    }
-
-    fn sources_with_labels(&self) -> Result<Sources<'_>> {
-        let (array, schema) = (&self.moment.array, self.moment.schema()?);
-        let mut files = schema.enumerations.iter();
-        files.try_fold(self.sources()?, |sources, enumeration| {
-            Ok(sources.read(&array.enumeration_path(&enumeration.file)?))
-        })
-    }
-
-    fn sources(&self) -> Result<Sources<'_>> {
-        let array = &self.moment.array;
-        let snapshot = self.moment.snapshot()?;
-        let sources = Sources::of_array(array)
-            .array_listing(array, true)?
-            .all_fragments(array)?;
-        let mut fragments = snapshot.fragments();
-        fragments.try_fold(sources, |sources, entry| sources.files(&entry.fragment.path))
-    }
 }
 
 /// `data/`, and each directory in `subarray/`.
@@ -158,17 +116,15 @@ struct ViewDirectory(Shown);
 impl Directory for ViewDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let shown = self.0.clone();
-        let node = match name.to_str() {
-            Some("view.json") => document(shown),
-            Some("columns") => Node::Directory(Arc::new(ColumnsDirectory(shown))),
+        Ok(match name.to_str() {
+            Some("view.json") => Some(document(shown)),
+            Some("columns") => Some(Node::Directory(Arc::new(ColumnsDirectory(shown)))),
             Some("subarray") if shown.subarray.is_none() => {
-                Node::Directory(Arc::new(SubarrayDirectory(shown)))
+                Some(Node::Directory(Arc::new(SubarrayDirectory(shown))))
             }
-            Some(name) => return find(&shown, name),
-            None => return Ok(None),
-        };
-        let shown = self.0.clone();
-        Ok(Some(restricted(node, move || shown.permissions())))
+            Some(name) => find(&shown, name)?,
+            None => None,
+        })
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -186,6 +142,10 @@ impl Directory for ViewDirectory {
     fn freshness(&self) -> Freshness {
         Freshness::Listing
     }
+
+    fn origin(&self) -> Origin {
+        Origin::Cells(self.0.moment.clone())
+    }
 }
 
 /// `view.json`: what is shown. Its length follows from names and the schema alone.
@@ -196,6 +156,7 @@ fn document(shown: Shown) -> Node {
         name: "view.json",
         mtime: shown.mtime(),
         freshness: Freshness::Listing,
+        origin: Origin::Cells(shown.moment.clone()),
     };
     document.node(
         || None,
@@ -245,6 +206,10 @@ impl Directory for SubarrayDirectory {
     fn freshness(&self) -> Freshness {
         Freshness::Listing
     }
+
+    fn origin(&self) -> Origin {
+        Origin::Cells(self.0.moment.clone())
+    }
 }
 
 /// `columns/` of a view: dimensions, then attributes.
@@ -259,12 +224,7 @@ impl Directory for ColumnsDirectory {
             .map(|field| field.name.clone());
         Ok(index.zip(name).map(|(index, name)| {
             let shown = self.0.clone();
-            let column = ColumnDirectory {
-                shown: self.0.clone(),
-                index,
-                name,
-            };
-            restricted(Node::Directory(Arc::new(column)), move || shown.permissions())
+            Node::Directory(Arc::new(ColumnDirectory { shown, index, name }))
         }))
     }
 
@@ -282,6 +242,10 @@ impl Directory for ColumnsDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Cells(self.0.moment.clone())
     }
 }
 
@@ -340,14 +304,12 @@ impl Directory for ColumnDirectory {
         });
         let found = files.find(|(file, ..)| *file == name);
         Ok(found.map(|(_, content, header)| {
-            let shown = self.shown.clone();
-            let file = ColumnFile {
+            Node::File(Arc::new(ColumnFile {
                 shown: self.shown.clone(),
                 index: self.index,
                 content,
                 header,
-            };
-            restricted(Node::File(Arc::new(file)), move || shown.permissions())
+            }))
         }))
     }
 
@@ -366,6 +328,10 @@ impl Directory for ColumnDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Cells(self.shown.moment.clone())
     }
 
     /// Type, shape and values a cell of what it holds, and the fragments that it is made of.
@@ -440,6 +406,10 @@ impl File for ColumnFile {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Cells(self.shown.moment.clone())
     }
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {

@@ -4,7 +4,7 @@
 use super::document::{Content, Document};
 use super::export::{ExportFile, Made};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
-use super::permissions::restricted;
+use super::permissions::Origin;
 use super::view::Shown;
 use crate::error::Result;
 use crate::export::zarr::{Group, NAME};
@@ -19,14 +19,7 @@ const DOCUMENT: &str = "zarr.json";
 const CHUNKS: &str = "c";
 
 /// `array.zarr/`.
-pub struct GroupDirectory(Shown);
-
-impl GroupDirectory {
-    /// That of the view `shown`.
-    pub fn node(shown: Shown) -> Node {
-        directory(&shown.clone(), GroupDirectory(shown))
-    }
-}
+pub struct GroupDirectory(pub Shown);
 
 impl Directory for GroupDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
@@ -40,7 +33,7 @@ impl Directory for GroupDirectory {
                 shown: self.0.clone(),
                 name: known.to_owned(),
             };
-            directory(&self.0, array)
+            Node::Directory(Arc::new(array))
         }))
     }
 
@@ -62,16 +55,15 @@ impl Directory for GroupDirectory {
     fn freshness(&self) -> Freshness {
         Freshness::Listing
     }
+
+    fn origin(&self) -> Origin {
+        Origin::Cells(self.0.moment.clone())
+    }
 }
 
 /// The group that is shown now.
 fn group(shown: &Shown) -> Result<Group> {
     shown.placed(Group::of(shown.view()?))
-}
-
-fn directory(shown: &Shown, directory: impl Directory + 'static) -> Node {
-    let shown = shown.clone();
-    restricted(Node::Directory(Arc::new(directory)), move || shown.permissions())
 }
 
 /// The `zarr.json` that `text` makes; `of` is the array that it is of, or empty.
@@ -86,16 +78,16 @@ where
         name: DOCUMENT,
         mtime: shown.mtime(),
         freshness: Freshness::Listing,
+        origin: Origin::DescribedCells(shown.moment.clone()),
     };
-    let (of_state, made, shown) = (shown.clone(), shown.clone(), shown.clone());
-    let node = document.node(
+    let (of_state, made) = (shown.clone(), shown.clone());
+    document.node(
         move || of_state.view().ok().map(|view| view.state()),
         move || {
             let group = group(&made)?;
             made.placed(text(&group)).map(Content::text)
         },
-    );
-    restricted(node, move || shown.permissions_with_metadata())
+    )
 }
 
 /// An array of the group.
@@ -126,7 +118,7 @@ impl Directory for ArrayDirectory {
                 array: self.clone(),
                 numbers: Vec::new(),
             };
-            directory(&self.shown, chunks)
+            Node::Directory(Arc::new(chunks))
         }))
     }
 
@@ -143,6 +135,10 @@ impl Directory for ArrayDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Cells(self.shown.moment.clone())
     }
 }
 
@@ -166,13 +162,12 @@ impl Directory for ChunksDirectory {
         };
         let mut numbers = self.numbers.clone();
         numbers.push(number);
-        let (array, shown) = (self.array.clone(), &self.array.shown);
-        if numbers.len() < counts.len() {
-            return Ok(Some(directory(shown, ChunksDirectory { array, numbers })));
-        }
-        let file = ExportFile::node(shown, Made::Chunk(array.name, numbers));
-        let shown = shown.clone();
-        Ok(Some(restricted(file, move || shown.permissions())))
+        let array = self.array.clone();
+        Ok(Some(if numbers.len() < counts.len() {
+            Node::Directory(Arc::new(ChunksDirectory { array, numbers }))
+        } else {
+            ExportFile::node(&self.array.shown, Made::Chunk(array.name, numbers))
+        }))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -190,6 +185,10 @@ impl Directory for ChunksDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        self.array.origin()
     }
 }
 
