@@ -8,14 +8,15 @@ use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often a thread that waits looks whether it still should.
+/// How often a waiting thread checks whether it still should.
 const LOOK: Duration = Duration::from_millis(200);
 
 thread_local! {
     static ASKER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The thread that this one works for, by its number in the system; 0 where nobody is known.
+/// The thread id of the asker: the thread, of another process as a rule, that this one works for; 0 if
+/// unknown.
 pub fn asker() -> u32 {
     ASKER.get()
 }
@@ -39,8 +40,8 @@ fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Whether a thread has been killed, and only waits for an answer before it ends. The kernel lets it wait,
-/// without a word to us: it tells who asks for its signals.
+/// Whether a thread has been killed, and only waits for an answer before it ends. The kernel lets it wait and
+/// does not tell us, so its pending signals are read from /proc.
 pub fn is_killed(thread: u32) -> bool {
     if thread == 0 {
         return false;
@@ -60,7 +61,7 @@ pub fn is_interrupted(thread: u32) -> bool {
         return true;
     };
     let of = |mask| signals(&status, mask).unwrap_or(0);
-    // These stop it and let it go on, which is no reason to give up.
+    // These only stop and continue it, which is no reason to give up.
     let stops = [
         libc::SIGSTOP,
         libc::SIGTSTP,
@@ -72,8 +73,8 @@ pub fn is_interrupted(thread: u32) -> bool {
     (of("SigPnd") | of("ShdPnd")) & !of("SigBlk") & !of("SigIgn") & !stops != 0
 }
 
-/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock let go, where whoever this
-/// thread works for has a signal to handle.
+/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the asker has a
+/// signal to handle.
 pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<MutexGuard<'m, T>> {
     let waited = done.wait_timeout(locked, LOOK);
     let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +84,8 @@ pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<Mutex
     }
 }
 
-/// Does `work` in a thread of its own, and waits for it. `Abandoned` where whoever this thread works for has
-/// a signal to handle: then it goes on, and nobody gets what comes of it.
+/// Does `work` in a new thread and waits for it. `Abandoned` if the asker has a signal to handle; the work
+/// then goes on, and its result is dropped.
 pub fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let (sender, answer) = channel();
     thread::spawn(move || sender.send(work()));
@@ -93,18 +94,25 @@ pub fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'stat
             Ok(result) => return result,
             Err(RecvTimeoutError::Timeout) if is_interrupted(asker()) => return Err(abandoned()),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::new(ErrorKind::Internal, "a panic")),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    "a thread panicked; this is a bug",
+                ));
+            }
         }
     }
 }
 
 /// What whoever gave up gets.
 pub fn abandoned() -> Error {
-    Error::new(ErrorKind::Abandoned, "nobody waits for it any more")
+    Error::new(
+        ErrorKind::Abandoned,
+        "stopped, because nobody waits for the result any more",
+    )
 }
 
-/// Whether `error` means that others gave up, not whoever this thread works for: then it is to be tried
-/// again.
+/// Whether `error` means that another asker gave up, not this thread's: then the work is tried again.
 pub fn is_of_others(error: &Error) -> bool {
     error.kind() == ErrorKind::Abandoned && !is_interrupted(asker())
 }

@@ -31,7 +31,7 @@ impl<'a> Cursor<'a> {
         Self::with_base(data, 0)
     }
 
-    /// A cursor at the start of `data`, which lies `base` bytes into what errors count from.
+    /// A cursor at the start of `data`; errors count its first byte as byte `base`.
     pub fn with_base(data: &'a [u8], base: u64) -> Self {
         Cursor {
             data,
@@ -114,7 +114,7 @@ impl<'a> Cursor<'a> {
         let most = (self.remaining() / min_size.max(1)) as u64;
         if count > most {
             return Err(Error::limit(format!(
-                "a count of {count} with {} bytes left, enough for {most} at the most",
+                "a count of {count}, but the {} bytes left hold {most} at most",
                 self.remaining()
             ))
             .at(self.offset())
@@ -146,7 +146,7 @@ impl<'a> Cursor<'a> {
     pub fn finish(&self) -> Result<()> {
         match self.remaining() {
             0 => Ok(()),
-            n => Err(Error::corrupt(format!("{n} bytes left over at the end")).at(self.offset())),
+            n => Err(Error::corrupt(format!("{n} bytes are left over at the end")).at(self.offset())),
         }
     }
 }

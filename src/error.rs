@@ -1,8 +1,8 @@
 //! The one error type of the crate: what went wrong, in which file, in which part of it, at which byte.
 //!
-//! An error is born where the bytes are read, knowing only what was wrong; the layers above add the part of
-//! the format ([`Error::in_part`]) and the file ([`Error::in_file`]) as it passes through them. It is cheap
-//! to clone, because every reader that waited for one failed decode gets the same error.
+//! Code that reads bytes makes an error that says only what was wrong. The layers above add the part of the
+//! format ([`Error::in_part`]) and the file ([`Error::in_file`]). It is cheap to clone, because every reader
+//! that waited for one failed decode gets the same error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub enum ErrorKind {
     /// A file or directory that should exist does not (ENOENT when it is the path asked for).
     NotFound,
-    /// A file that others refer to does not exist: what refers to it is damaged.
+    /// A file that another file refers to does not exist: the array is damaged.
     Missing,
     /// The bytes end before the structure that they hold.
     Truncated,
@@ -117,7 +117,7 @@ impl Error {
         })
     }
 
-    /// Puts `part` of the format in front of what is known of the place.
+    /// Puts `part` in front of the parts that are known already.
     #[must_use]
     pub fn in_part(self, part: impl fmt::Display) -> Self {
         self.map(|inner| {

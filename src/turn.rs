@@ -1,12 +1,12 @@
-//! What takes long, and is done by one for all who want it.
+//! Single flight: one thread does what several want.
 
 use crate::asker::{is_of_others, wait_on};
 use crate::error::{Error, Result};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Lets one thread at a time make something that others want as well. Unlike who waits for a lock, who waits
-/// here gives up when whoever they work for has a signal to handle; and who waited for one that failed fails
-/// likewise, so that nobody waits for one failure after the other.
+/// Lets one thread at a time make something that others want as well. Unlike a lock, waiting ends when the
+/// [asker](crate::asker) has a signal to handle; and if the thread fails, those that waited for it fail with
+/// the same error, instead of one failure after the other.
 #[derive(Default)]
 pub struct Turn {
     state: Mutex<State>,
@@ -44,8 +44,8 @@ impl Turn {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `find` finds, or `make` makes, which only one thread at a time does. `Abandoned` where whoever
-    /// this thread works for has a signal to handle before it is its turn.
+    /// What `find` finds, or else what `make` makes, one thread at a time. `Abandoned` if the asker has a
+    /// signal to handle while this thread waits.
     pub fn find_or_make<T>(
         &self,
         find: impl Fn() -> Option<T>,

@@ -73,7 +73,7 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
         if committed.contains(&entry.name) {
             jobs.push(fragment::job(array.clone(), entry.fragment.clone()));
         } else {
-            let message = "a fragment without a commit: readers do not see it, and it is not checked";
+            let message = "the fragment is not committed: readers do not see it, and it is not checked";
             checker.report(Problem::new(Kind::Commit, checker.show(directory), message).noted());
         }
     }
@@ -103,7 +103,7 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
                 && schema.enumeration_file(name).is_none()
             {
                 let message = format!(
-                    "attribute `{}` has an enumeration `{}`, which its schema does not have",
+                    "attribute `{}` has enumeration `{}`, which the schema does not have",
                     String::from_utf8_lossy(&attribute.name),
                     String::from_utf8_lossy(name)
                 );
@@ -120,7 +120,7 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
         checker.check_end(&path, array.key.as_ref());
         if name.is_some_and(|name| name != enumeration.name) || enumeration.file != file {
             let message = format!(
-                "the file says that it is enumeration `{}` in file {}",
+                "the file says that it holds enumeration `{}` and is called {}",
                 String::from_utf8_lossy(&enumeration.name),
                 String::from_utf8_lossy(&enumeration.file)
             );
@@ -142,7 +142,7 @@ fn labels(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) -> Vec<Job>
             let problem = Problem::new(
                 Kind::Schema,
                 checker.show(&path),
-                "a dimension label that is missing",
+                "the array of the dimension label is missing",
             );
             checker.report(problem.in_part(format_args!("label `{name}`")));
         }
@@ -161,7 +161,7 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
             continue;
         }
         if TimestampedName::parse(name).is_err() {
-            let message = "the name is not that of a metadata file: it is passed over";
+            let message = "ignored: the name is not that of a metadata file";
             checker.report(Problem::new(Kind::Name, checker.show(&file), message).noted());
         } else if name.ends_with(b".vac") {
             if let Some(text) = checker.take(read_text(&checker.engine, &file), &file) {
@@ -190,7 +190,9 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
 pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
     let problem = |message: String| Problem::new(Kind::Commit, checker.show(file), message);
     if !text.is_empty() && text.last() != Some(&b'\n') {
-        checker.report(problem("the last line has no end".into()).at(text.len() as u64));
+        checker.report(
+            problem("the last line is cut off: it does not end in a newline".into()).at(text.len() as u64),
+        );
     }
     for line in parse_lines(text) {
         let path = line.strip_suffix(b"/").unwrap_or(&line);
@@ -198,7 +200,12 @@ pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
             // The lines are parts of `text`, in its order, but their places are lost with the line ends.
             let at = find(text, &line).unwrap_or(0);
             let line = String::from_utf8_lossy(&line);
-            checker.report(problem(format!("{line:?} is not the path of anything timestamped")).at(at));
+            checker.report(
+                problem(format!(
+                    "{line:?} is not the path of a fragment, commit or metadata file"
+                ))
+                .at(at),
+            );
         }
     }
 }

@@ -145,7 +145,8 @@ fn check_offsets(offsets: &[u64], first: u64, size: u64) -> Result<()> {
         let cell = first.saturating_add(i as u64);
         if offset < previous || offset > size || cell == 0 && offset != 0 {
             return Err(Error::corrupt(format!(
-                "offset {offset} of cell {cell} follows {previous} in a tile of {size} bytes"
+                "the offset of cell {cell} is {offset}, but the one before it is {previous} and the tile has \
+                 {size} bytes"
             )));
         }
         previous = offset;
@@ -158,7 +159,7 @@ pub(super) fn odd_validity(files: &Files, tile: &Tile, piece: &Piece) -> Option<
     let odd = piece.validity.iter().position(|&byte| byte > 1)?;
     let byte = piece.validity.get(odd).copied().unwrap_or(0);
     let cell = piece.first.saturating_add(odd as u64);
-    let message = format!("the validity of cell {cell} is {byte}, neither 0 nor 1");
+    let message = format!("the validity of cell {cell} is {byte}, expected 0 or 1");
     let problem = Problem::new(Kind::Validity, files.path(), message);
     let name = String::from_utf8_lossy(&files.field.name).into_owned();
     Some(

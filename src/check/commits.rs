@@ -35,7 +35,7 @@ pub(super) fn check(
     };
     for commit in &listing.commits {
         if commit.parsed.is_none() {
-            let message = "the name is not that of a commit file: it is passed over";
+            let message = "ignored: the name is not that of a commit file";
             checker.report(Problem::new(Kind::Name, checker.show(&commit.path()), message).noted());
         }
     }
@@ -116,7 +116,7 @@ impl Commits<'_> {
         let message = match TimestampedName::parse(name) {
             Ok(parsed) if parsed.name_version > MAX_VERSION => {
                 format!(
-                    "commits fragment {stem} of format version {}, which is not understood",
+                    "commits fragment {stem} of format version {}, which is not supported",
                     parsed.name_version
                 )
             }
@@ -151,7 +151,10 @@ impl Commits<'_> {
         let blob = self.checker.engine.storage.open(path)?;
         let (tile, body) = read_generic_tile(&*blob, offset, self.array.key.as_ref())?;
         if tile.data_end != offset.saturating_add(length) {
-            let message = format!("the embedded {} is not {length} bytes long", name.escape_ascii());
+            let message = format!(
+                "the copy of {} does not take the {length} bytes that are declared",
+                name.escape_ascii()
+            );
             let path = self.checker.show(path);
             self.checker
                 .report(Problem::new(Kind::Commit, path, message).at(offset));
@@ -207,7 +210,7 @@ impl Commits<'_> {
         }
         if !all.contains(&(value.len() as u64)) {
             let message = format!(
-                "a constant of {} bytes for values of {}",
+                "the constant has {} bytes, a value {}",
                 value.len(),
                 size.unwrap_or(0)
             );

@@ -58,7 +58,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
         }
     }
     if dimensions.len() != info.schema.dimensions.len() {
-        let message = "a sparse fragment without coordinates";
+        let message = "the sparse fragment has no coordinates";
         checker.report(Problem::new(
             Kind::Size,
             checker.show(&info.metadata_path()),
@@ -266,7 +266,9 @@ impl Work {
             );
             if !before.is_empty() && order.compare(&before, &cell) == Ordering::Greater {
                 let at = first.saturating_add(i as u64);
-                let message = format!("cell {at} comes before the one in front of it in global order");
+                let message = format!(
+                    "cell {at} is out of order: in global order it comes before the cell in front of it"
+                );
                 let path = self.dimensions.first().map(|d| d.files.path());
                 let problem = Problem::new(Kind::Order, path.unwrap_or_default(), message);
                 checker.report(problem.in_part(format_args!("tile {number}")));
@@ -290,7 +292,9 @@ impl Work {
             let wrong = match (&seen.texts, &seen.summary.values) {
                 // Libraries before format 9 wrote boxes of strings that are none.
                 (Some(_), _) if self.shared.info.writer.library_version < 9 => None,
-                (Some(texts), _) if texts != stored => Some("the box is not that of the values".to_owned()),
+                (Some(texts), _) if texts != stored => {
+                    Some("the box is not the minimum and maximum of the values".to_owned())
+                }
                 (None, Some(_)) => seen
                     .summary
                     .wrong_min(field.datatype, &stored.lo)

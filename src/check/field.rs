@@ -201,7 +201,8 @@ impl Work {
         let Some(index) = values.iter().map(|v| u64::from_le_bytes(*v)).find(wrong) else {
             return;
         };
-        let message = format!("a cell was deleted by condition {index} of {count}");
+        let message =
+            format!("a cell is said to be deleted by condition {index}, but there are only {count}");
         let problem = Problem::new(Kind::Timestamps, self.files.path(), message);
         checker.report(problem.in_part(format_args!("tile {}", tile.number)));
     }
@@ -226,7 +227,8 @@ impl Work {
             };
             if let Some(index) = outside {
                 let message = format!(
-                    "index {index} lies outside of the {count} values of its enumeration, which readers take for missing"
+                    "index {index} is outside of the enumeration's {count} values; readers take it for \
+                     missing"
                 );
                 checker.report(found(Kind::Enumeration, message).noted());
             }
@@ -237,7 +239,7 @@ impl Work {
             let (start, end) = self.shared.info.name.timestamps;
             if *min < start || *max > end {
                 let message = format!(
-                    "cells were written from {min} to {max}, the fragment's name says {start} to {end}"
+                    "cells were written from {min} to {max}, but the fragment's name says {start} to {end}"
                 );
                 checker.report(found(Kind::Timestamps, message));
             }

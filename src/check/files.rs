@@ -43,7 +43,7 @@ pub(super) struct Tile {
 }
 
 fn overflow() -> Error {
-    Error::limit("a tile of more than 2^64 bytes")
+    Error::limit("the tile has more than 2^64 bytes")
 }
 
 impl Files {
@@ -59,7 +59,7 @@ impl Files {
             let opened = checker.take(wanted.then(|| column.part(part)).transpose(), &path)??;
             let (stored, actual) = (opened.file_size, opened.blob.len());
             if stored != actual {
-                let message = format!("{actual} bytes, the metadata says {stored}");
+                let message = format!("the file has {actual} bytes, but the metadata says {stored}");
                 let problem = Problem::new(Kind::Size, checker.show(&path), message);
                 // Readers do not look at what is behind the last tile, and programs that write a fragment
                 // twice leave it there.
@@ -166,7 +166,7 @@ impl Files {
             let extent = part.extent(tile.number)?;
             let length = extent.end - extent.start;
             if length != 8 {
-                let message = format!("offsets without chunks take {length} bytes in place of 8");
+                let message = format!("a tile of offsets without chunks must take 8 bytes, found {length}");
                 return Err(Error::corrupt(message)
                     .in_part(format_args!("tile {}", tile.number))
                     .at(extent.start)
@@ -259,7 +259,7 @@ impl Files {
 }
 
 fn missing() -> Error {
-    Error::new(ErrorKind::Internal, "a file of the field that was not opened")
+    Error::new(ErrorKind::Internal, "a file of the field was not opened")
 }
 
 /// Finds the chunks of a tile, which must add up to `size` bytes; gives the bytes that it takes in the file.

@@ -148,7 +148,7 @@ impl Sections<'_> {
             let (tile, body) = engine.generic_tile(&*blob, offset, self.info.writer.key.as_ref())?;
             if tile.codec.cell_size != 1 || tile.codec.datatype != Datatype::Char {
                 return Err(
-                    Error::corrupt("a generic tile of other than single characters").in_file(blob.display())
+                    Error::corrupt("the generic tile must hold CHAR cells of 1 byte").in_file(blob.display())
                 );
             }
             parse(&body).map_err(|e| e.in_file(blob.display()))
@@ -175,7 +175,10 @@ impl Sections<'_> {
                     Part::Validity => field.nullable,
                 });
                 if !wanted {
-                    let message = format!("{size} bytes of a file that there is not (slot {slot}, {part:?})");
+                    let message = format!(
+                        "a size of {size} bytes for a file that the schema does not call for (slot {slot}, \
+                         {part:?})"
+                    );
                     let path = self.checker.show(&self.info.metadata_path());
                     self.checker
                         .report(Problem::new(Kind::Size, path, message).in_part("footer"));
@@ -199,7 +202,7 @@ impl Sections<'_> {
             match count == 0 || count == tiles || surplus {
                 true => Ok(()),
                 false => Err(Error::corrupt(format!(
-                    "a list of {count} tiles in a fragment of {tiles}"
+                    "the list has {count} tiles, the fragment {tiles}"
                 ))),
             }
         };
@@ -258,7 +261,7 @@ impl Sections<'_> {
             let condition = path.ends_with(b".del") || path.ends_with(b".upd");
             if !condition || TimestampedName::parse(path).is_err() {
                 let message = format!(
-                    "{:?} is not the path of a condition",
+                    "{:?} is not the path of a delete or update condition",
                     String::from_utf8_lossy(path)
                 );
                 let file = self.checker.show(&self.info.metadata_path());

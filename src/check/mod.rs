@@ -184,7 +184,10 @@ impl Checker {
         if let Ok(tile) = GenericTile::read_header(&*blob, 0, key)
             && tile.data_end < blob.len()
         {
-            let message = format!("{} bytes behind the generic tile", blob.len() - tile.data_end);
+            let message = format!(
+                "{} bytes are left over after the generic tile",
+                blob.len() - tile.data_end
+            );
             self.report(Problem::new(Kind::Size, self.show(path), message).at(tile.data_end));
         }
     }

@@ -37,7 +37,10 @@ impl Boxes {
         };
         if info.dense {
             if !rtree.levels.is_empty() {
-                let message = format!("{} levels in a dense fragment", rtree.levels.len());
+                let message = format!(
+                    "a dense fragment has no R-tree, found {} levels",
+                    rtree.levels.len()
+                );
                 checker.report(problem(message));
             }
             return None;
@@ -45,7 +48,9 @@ impl Boxes {
         let leaves = rtree.levels.pop();
         let (number, tiles) = (leaves.as_ref().map_or(0, |l| l.len()), info.geometry.tile_num);
         if number != tiles {
-            checker.report(problem(format!("{number} leaves in a fragment of {tiles} tiles")));
+            checker.report(problem(format!(
+                "the R-tree has {number} leaves, the fragment {tiles} tiles"
+            )));
             return None;
         }
         let leaves = StoredBoxes { boxes: leaves?, body };
@@ -65,7 +70,8 @@ impl Boxes {
                     first..first.saturating_add(fanout),
                 )?;
                 if let Some(d) = all.and_then(|all| differs(&info.schema, &to_rect(parent), &all)) {
-                    let message = format!("dimension {d} of a node is not the union of its children");
+                    let message =
+                        format!("the node's range of dimension {d} is not the union of its children's");
                     checker.report(problem(message).in_part(format_args!("level {i}, node {node}")));
                 }
                 Ok(())
@@ -109,7 +115,7 @@ fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) {
                 ));
             }
         }
-        (None, Ok(Some(_))) => problem("no non-empty domain, but there are tiles".into()),
+        (None, Ok(Some(_))) => problem("the non-empty domain is missing, but there are tiles".into()),
         (_, Ok(None)) => {}
         (_, Err(error)) => problem(error.to_string()),
     }

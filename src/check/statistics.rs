@@ -366,12 +366,13 @@ impl Summary {
         let what = if least { "minimum" } else { "maximum" };
         let differ = |stored: String, actual: String| {
             Some(format!(
-                "the {what} is stored as {stored}, of the values it is {actual}"
+                "the {what} is stored as {stored}, but that of the values is {actual}"
             ))
         };
         let size = |found: bool| {
             let length = stored.len();
-            (!found).then(|| format!("the {what} is stored in {length} bytes"))
+            (!found)
+                .then(|| format!("the {what} is stored in {length} bytes, which is not the size of a value"))
         };
         match self.values.as_ref()? {
             Values::Signed { min, max, .. } => {
@@ -412,7 +413,7 @@ impl Summary {
     pub(super) fn wrong_sum(&self, stored: [u8; 8]) -> Option<String> {
         let differ = |stored: String, actual: String| {
             Some(format!(
-                "the sum is stored as {stored}, of the values it is {actual}"
+                "the sum is stored as {stored}, but that of the values is {actual}"
             ))
         };
         match &self.values {
@@ -451,7 +452,12 @@ impl Summary {
 
     /// How the stored null count differs.
     pub(super) fn wrong_null_count(&self, stored: u64) -> Option<String> {
-        (stored != self.nulls).then(|| format!("{stored} nulls are stored, there are {}", self.nulls))
+        (stored != self.nulls).then(|| {
+            format!(
+                "the null count is stored as {stored}, but there are {} nulls",
+                self.nulls
+            )
+        })
     }
 }
 

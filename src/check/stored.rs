@@ -81,7 +81,7 @@ impl Stored {
                 checker.report(problem.at(offset));
             }
         };
-        let missing = || Some("there is no entry for the tile".to_owned());
+        let missing = || Some("the list has no entry for the tile".to_owned());
         let index = usize::try_from(tile).unwrap_or(usize::MAX);
         if let Some((mins, maxs)) = &self.bounds {
             let (datatype, size) = (self.field.datatype, self.field.cell_size());

@@ -78,7 +78,7 @@ fn group(checker: &Checker, path: &Path) {
             continue;
         }
         if TimestampedName::parse(name).is_err() {
-            let message = "the name is not that of a file of group details: it is passed over";
+            let message = "ignored: the name is not that of a group details file";
             checker.report(Problem::new(Kind::Name, checker.show(&file), message).noted());
             continue;
         }
@@ -118,7 +118,7 @@ fn check_member(checker: &Checker, group: &Path, member: &GroupMember) -> Option
         Problem::new(Kind::Group, checker.show(group), message).in_part(format_args!("member {uri:?}"))
     };
     let Some(path) = member_path(&*checker.engine.storage, group, member) else {
-        let message = "it lies outside of the source and is not checked".to_owned();
+        let message = "the member lies outside of the source and is not checked".to_owned();
         checker.report(finding(message).noted());
         return None;
     };
@@ -136,7 +136,7 @@ fn check_member(checker: &Checker, group: &Path, member: &GroupMember) -> Option
         }
         (Ok(found), stated) => {
             let message = format!(
-                "it is registered as {} and is {}",
+                "the member is registered as {} but is {}",
                 stated.name(),
                 match found {
                     ObjectKind::Array => "an array",
@@ -149,7 +149,7 @@ fn check_member(checker: &Checker, group: &Path, member: &GroupMember) -> Option
         }
         (Err(e), _) => {
             let message = match e.kind() {
-                ErrorKind::NotFound => "it is missing".to_owned(),
+                ErrorKind::NotFound => "the member is missing".to_owned(),
                 _ => e.to_string(),
             };
             checker.report(finding(message));

@@ -31,7 +31,7 @@ impl Cipher {
     pub(super) fn decrypt(&self, part: &Part<'_>, out: &mut Vec<u8>) -> Result<()> {
         if part.stored.len() != part.original {
             return Err(Error::corrupt(format!(
-                "{} encrypted bytes of {} plain ones",
+                "the encrypted part has {} bytes, its plaintext {}; they must be equal",
                 part.stored.len(),
                 part.original
             )));
@@ -41,7 +41,9 @@ impl Cipher {
             .split_first_chunk::<IV>()
             .and_then(|(iv, tag)| Some((iv, tag.first_chunk::<TAG>()?)))
         else {
-            return Err(Error::truncated("no initialisation vector and tag"));
+            return Err(Error::truncated(
+                "the part header is too short for the initialisation vector and the tag",
+            ));
         };
         let start = out.len();
         out.extend_from_slice(part.stored);
@@ -52,7 +54,7 @@ impl Cipher {
             .map_err(|_| {
                 Error::new(
                     ErrorKind::WrongKey,
-                    "the authentication tag does not match: another key than the given one, or damaged data",
+                    "the authentication tag does not match: the key is wrong or the data are damaged",
                 )
             })
     }

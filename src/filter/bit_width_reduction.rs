@@ -1,4 +1,4 @@
-//! BIT_WIDTH_REDUCTION: by windows, integers as narrower distances from an offset.
+//! BIT_WIDTH_REDUCTION: integers, window by window, as narrower distances from an offset.
 //!
 //! | metadata | type |
 //! |---|---|
@@ -47,7 +47,7 @@ pub(super) fn undo(
     let most = limit.min((data.len() as u64).saturating_mul(8));
     if u64::from(original) > most {
         return Err(Error::limit(format!(
-            "an original length of {original} where {most} are possible"
+            "the original length is {original} bytes, but {most} at most are possible"
         )));
     }
     let mut input = Cursor::new(data);
@@ -62,11 +62,14 @@ pub(super) fn undo(
         let bits = metadata.u8("window bits")?;
         let length = metadata.u32("window length")? as usize;
         if !matches!(bits, 8 | 16 | 32 | 64) {
-            return Err(metadata.corrupt("window bits", format!("{bits} bits a value")));
+            return Err(metadata.corrupt(
+                "window bits",
+                format!("found {bits} bits a value; expected 8, 16, 32 or 64"),
+            ));
         }
         let bytes = usize::from(bits / 8);
         let Some((window, after)) = std::mem::take(&mut rest).split_at_mut_checked(length) else {
-            return Err(metadata.corrupt("window length", "windows beyond the original length"));
+            return Err(metadata.corrupt("window length", "the windows are longer than the original length"));
         };
         rest = after;
         if bytes >= width || !length.is_multiple_of(width) {
@@ -78,7 +81,7 @@ pub(super) fn undo(
     }
     if !rest.is_empty() {
         return Err(Error::corrupt(format!(
-            "windows end {} bytes before the original length",
+            "the windows are {} bytes shorter than the original length",
             rest.len()
         )));
     }
@@ -117,7 +120,7 @@ fn widen(stored: &[u8], bytes: usize, signed: bool, offset: u64, width: usize, o
     }
 }
 
-/// What streams of at most these sizes can take up, written with windows of `window` bytes.
+/// The most bytes that streams of these sizes can be encoded to, with windows of `window` bytes.
 pub(super) fn bound(before: Limits, width: usize, window: u32) -> Limits {
     let windows = window_bound(before.data, width, window);
     Limits {

@@ -1,4 +1,4 @@
-//! CHECKSUM_MD5 and CHECKSUM_SHA256: digests of the data and of the metadata stream of the filters before.
+//! CHECKSUM_MD5 and CHECKSUM_SHA256: digests of the data and of the earlier filters' metadata stream.
 //!
 //! | metadata | type |
 //! |---|---|
@@ -56,7 +56,7 @@ fn check<const N: usize>(
             return Err(Error::new(
                 ErrorKind::ChecksumMismatch,
                 format!(
-                    "the {name} of {length} bytes of {of} is {}, not {} as stored",
+                    "the {name} of {length} bytes of {of} is {}, but {} is stored",
                     hex(&computed),
                     hex(&stored)
                 ),

@@ -1,4 +1,4 @@
-//! The chunks of a tile: where each lies, found without decoding any.
+//! The chunks of a tile: their places, found without decoding any.
 //!
 //! A tile is a count of chunks u64, then for each chunk its original length u32, filtered length u32,
 //! metadata length u32, the metadata and the filtered data. Two chunks of 3 and 1 bytes without any filter:
@@ -73,7 +73,7 @@ impl ChunkIndex {
                 blob,
                 start,
                 Error::limit(format!(
-                    "{stored_chunks} chunks in a tile of {} bytes",
+                    "{stored_chunks} chunks are too many for a tile of {} bytes",
                     end - start
                 )),
             ));
@@ -101,7 +101,7 @@ impl ChunkIndex {
                     blob,
                     header,
                     Error::truncated(format!(
-                        "chunk {chunk} of {} bytes, {} left in the tile",
+                        "chunk {chunk} takes {} bytes, but only {} are left in the tile",
                         found.stored_length(),
                         end - found.stored_offset
                     )),
@@ -114,7 +114,7 @@ impl ChunkIndex {
                     blob,
                     header,
                     Error::corrupt(format!(
-                        "the chunks hold more than the {expected} bytes of the tile"
+                        "the chunks hold more than the {expected} bytes that the tile should have"
                     )),
                 ));
             }
@@ -137,7 +137,7 @@ impl ChunkIndex {
                 blob,
                 position,
                 Error::corrupt(format!(
-                    "{} bytes left over behind the last chunk",
+                    "{} bytes are left over after the last chunk",
                     end - position
                 )),
             ));

@@ -25,7 +25,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A 32-byte AES-256 key, made ready for use. Shows nothing of itself when printed.
+/// A 32-byte AES-256 key, made ready for use. Its `Debug` form does not show it.
 #[derive(Clone)]
 pub struct EncryptionKey(Arc<Key>);
 
@@ -42,8 +42,8 @@ impl EncryptionKey {
         Self::make(key, None)
     }
 
-    /// The same, noting that it comes from the file at the absolute path `file`: who may not read that may
-    /// not see what the key decodes.
+    /// The same for a key from the file at the absolute path `file`: users who may not read that file may not
+    /// see what the key decodes.
     pub fn from_file(key: [u8; 32], file: PathBuf) -> Self {
         Self::make(key, Some(file))
     }
@@ -56,7 +56,7 @@ impl EncryptionKey {
         }))
     }
 
-    /// The absolute path of the file that it comes from, where it comes from one.
+    /// The absolute path of the file that it comes from, if any.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
@@ -90,7 +90,7 @@ pub struct TileCodec {
     pub pipeline: Pipeline,
     /// The type that the first filter saw.
     pub datatype: Datatype,
-    /// Bytes of a cell of the tile , as the format has it for the part that the tile is of; never 0.
+    /// The cell size that the format prescribes for this kind of tile, in bytes; never 0.
     pub cell_size: u64,
     /// Format version of the fragment, or of the generic tile.
     pub fragment_version: u32,
@@ -114,13 +114,13 @@ pub struct Decoded {
 }
 
 impl TileCodec {
-    /// Whether decoded bytes are the stored ones, and nothing is there to check.
+    /// Whether decoded bytes are the stored ones and there is nothing to check.
     pub fn is_identity(&self) -> bool {
         !self.embeds_offsets && plan::stages(self, 0, None).is_ok_and(|stages| stages.is_empty())
     }
 
-    /// Bytes of memory that decoding a chunk takes, the result among them, when it is of `original` bytes and
-    /// stored in `stored`. Of ordinary chunks, the result alone: the rest is used again and again.
+    /// Bytes of memory that decoding a chunk of `original` bytes, stored in `stored` bytes, takes, including
+    /// the result. For ordinary chunks it is the result alone: other memory is reused.
     pub fn working_memory(&self, original: u64, stored: u64) -> u64 {
         /// Chunks are seldom larger.
         const ORDINARY: u64 = 1 << 20;
@@ -154,8 +154,8 @@ impl TileCodec {
         self.decode(original_length, None, metadata, data)
     }
 
-    /// The same for the only chunk of a tile with embedded offsets that has `cells` cells: another number of
-    /// strings in it is an error before anything is allocated for them.
+    /// The same for the only chunk of a tile with embedded offsets and `cells` cells: another number of
+    /// strings is an error before anything is allocated for them.
     pub fn decode_chunk_of_cells(
         &self,
         original_length: u32,
@@ -176,7 +176,7 @@ impl TileCodec {
         let stages = plan::stages(self, original_length, cells)?;
         if self.embeds_offsets && !stages.first().is_some_and(|stage| stage.strings) {
             return Err(Error::corrupt(
-                "embedded offsets without a filter that embeds them",
+                "the offsets should be embedded in the values, but the first filter embeds none",
             ));
         }
         let mut chunk = Chunk {
@@ -208,7 +208,7 @@ enum Source {
     Stored,
     /// In the scratch space.
     Scratch,
-    /// In the result: the data once the first filter that changes them is undone.
+    /// In the result, where they are once the first filter that changes data is undone.
     Result,
 }
 
@@ -284,12 +284,12 @@ impl Chunk<'_> {
         let left = self.remaining_metadata().len();
         if left != 0 {
             return Err(Error::corrupt(format!(
-                "{left} bytes of metadata that no filter consumes"
+                "{left} bytes of the chunk's metadata belong to no filter"
             )));
         }
         if self.result.len() as u64 != u64::from(original_length) {
             return Err(Error::corrupt(format!(
-                "a chunk of {original_length} bytes decodes to {}",
+                "the chunk should decode to {original_length} bytes, but decodes to {}",
                 self.result.len()
             )));
         }
@@ -398,7 +398,7 @@ fn undo_stage(
                 codec: Codec::Dictionary,
                 ..
             } => dictionary::undo(&header, metadata, data, out, offsets)?,
-            _ => return Err(Error::corrupt("no filter that embeds offsets")),
+            _ => return Err(Error::corrupt("this filter embeds no offsets")),
         }
         return Ok(Metadata::Prefix);
     }
@@ -422,7 +422,9 @@ fn undo_stage(
                     Codec::Rle => rle::decompress(stored, cell_size, original, out),
                     Codec::DoubleDelta => double_delta::decompress(stored, datatype, original, out),
                     Codec::Delta => delta::decompress(stored, datatype, original, out),
-                    Codec::Dictionary => Err(Error::corrupt("a dictionary of data that are no strings")),
+                    Codec::Dictionary => Err(Error::corrupt(
+                        "dictionary encoding is for var-sized strings only",
+                    )),
                 }
             })?;
             return Ok(Metadata::Absorbed);
@@ -431,7 +433,7 @@ fn undo_stage(
             let key = codec.key.as_ref().ok_or_else(|| {
                 Error::new(
                     ErrorKind::KeyRequired,
-                    "the array is encrypted and no key is given",
+                    "the array is encrypted and no key was given",
                 )
             })?;
             let all = metadata.rest();
@@ -487,10 +489,7 @@ fn undo_stage(
             webp::undo(metadata, options, data, limit, out)?;
         }
         Filter::Noop | Filter::Unknown { .. } => {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                "a filter that was not to be undone",
-            ));
+            return Err(Error::new(ErrorKind::Internal, "this filter has nothing to undo"));
         }
     }
     Ok(Metadata::Prefix)

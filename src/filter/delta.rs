@@ -5,7 +5,7 @@
 //! | number of values n | u64 |
 //! | first value, n - 1 differences | n of the element type |
 //!
-//! Libraries of format version 19 wrote a further difference behind the last, which means nothing.
+//! Libraries of format version 19 wrote a further difference behind the last, which has no meaning.
 //!
 //! Sums wrap at the element's width. Elements are those of the reinterpreting type if the filter has one,
 //! else of the type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no
@@ -22,7 +22,10 @@ use crate::format::datatype::{Datatype, Kind};
 /// Bytes of the elements that delta and double delta make of `datatype`; `Corrupt` for floats.
 pub(super) fn element_width(datatype: Datatype) -> Result<usize> {
     match datatype.kind() {
-        Kind::Float => Err(Error::corrupt(format!("differences of {}", datatype.name()))),
+        Kind::Float => Err(Error::corrupt(format!(
+            "delta encoding is not defined for {}",
+            datatype.name()
+        ))),
         Kind::Text | Kind::Bytes | Kind::Bool => Ok(1),
         Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time => Ok(datatype.size()),
     }
@@ -34,7 +37,7 @@ pub(super) fn value_count(c: &mut Cursor<'_>, width: usize, length: usize) -> Re
     if count.checked_mul(width as u64) != Some(length as u64) {
         return Err(c.corrupt(
             "number of values",
-            format!("{count} values of {width} bytes where {length} bytes are declared"),
+            format!("{count} values of {width} bytes do not make the expected {length} bytes"),
         ));
     }
     Ok(count)
@@ -48,7 +51,7 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
     let differences = c.bytes(length as u64, "differences")?;
     // libtiledb 2.16 wrote one more difference, which nothing reads.
     if c.remaining() == width {
-        c.bytes(width as u64, "spare difference")?;
+        c.bytes(width as u64, "extra difference")?;
     }
     c.finish()?;
     let out = extend_zeroed(out, length)?;

@@ -30,7 +30,7 @@ pub(super) fn undo(
     let strings = entries(header, dictionary)?;
     if header.strings.checked_mul(header.number_width) != Some(input.len()) {
         return Err(Error::corrupt(format!(
-            "{} bytes of ids of {} bytes where there are {} strings",
+            "{} bytes of ids, {} bytes each, do not match {} strings",
             input.len(),
             header.number_width,
             header.strings
@@ -76,14 +76,18 @@ fn expand(
     let find = |id: u64| usize::try_from(id).ok().and_then(|id| strings.get(id));
     let mut bytes = 0u64;
     for id in ids.clone() {
-        let string = find(id)
-            .ok_or_else(|| Error::corrupt(format!("string {id} of a dictionary of {}", strings.len())))?;
+        let string = find(id).ok_or_else(|| {
+            Error::corrupt(format!(
+                "string id {id} is not in the dictionary, which has {} strings",
+                strings.len()
+            ))
+        })?;
         // At most 2^32 ids of strings shorter than 2^32.
         bytes = bytes.saturating_add(string.len() as u64);
     }
     if bytes != header.bytes as u64 {
         return Err(Error::corrupt(format!(
-            "strings of {bytes} bytes where {} are declared",
+            "the strings take {bytes} bytes, but {} are declared",
             header.bytes
         )));
     }

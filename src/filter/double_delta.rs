@@ -37,7 +37,7 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
     let words = c.rest().as_chunks::<8>().0;
     if bits.div_ceil(64) * 8 != c.remaining() as u128 {
         return Err(Error::corrupt(format!(
-            "{} bytes of differences where {bits} bits are declared",
+            "{} bytes of differences do not match the {bits} bits declared",
             c.remaining()
         ))
         .at(c.offset()));

@@ -119,17 +119,19 @@ pub(super) use by_width;
 /// The error for elements of a width that is not 1, 2, 4 or 8.
 #[cold]
 pub(super) fn width_error(width: usize) -> Error {
-    Error::unsupported(format!("elements of {width} bytes"))
+    Error::unsupported(format!(
+        "this filter takes values of 1, 2, 4 or 8 bytes, found {width}"
+    ))
 }
 
 /// Makes room for `more` bytes at the end of `out`; `LimitExceeded` when there is no memory.
 pub(super) fn reserve(out: &mut Vec<u8>, more: usize) -> Result<()> {
     out.try_reserve_exact(more)
-        .map_err(|_| Error::limit(format!("no memory for {more} bytes")))
+        .map_err(|_| Error::limit(format!("out of memory: cannot allocate {more} bytes")))
 }
 
-/// Appends `length` zero bytes to `out` and hands them out to be overwritten. The caller has made sure that
-/// the input bears `length` out.
+/// Appends `length` zero bytes to `out` and returns them, to be overwritten. The caller has checked `length`
+/// against the input.
 pub(super) fn extend_zeroed(out: &mut Vec<u8>, length: usize) -> Result<&mut [u8]> {
     let start = out.len();
     reserve(out, length)?;
@@ -138,12 +140,12 @@ pub(super) fn extend_zeroed(out: &mut Vec<u8>, length: usize) -> Result<&mut [u8
 }
 
 /// How much room to make at first for output of a `declared` length decoded from `input` bytes. Small lengths
-/// are taken at their word; large ones only as far as an ordinary ratio of compression bears them out.
+/// are believed, large ones only up to an ordinary ratio of compression.
 pub(super) fn first_room(declared: usize, input: usize) -> usize {
     declared.min(TRUSTED.max(input.saturating_mul(64)))
 }
 
-/// How much more room to make when `produced` bytes were not yet all: output grows eightfold at the most.
+/// How much more room to make after `produced` bytes: output grows at most eightfold.
 pub(super) fn more_room(declared: usize, produced: usize) -> usize {
     declared
         .saturating_sub(produced)

@@ -34,8 +34,8 @@ pub(super) struct Header {
     pub length_width: usize,
 }
 
-/// How many strings are believed where the caller does not know the number of cells, beyond one a byte: equal
-/// strings of no bytes take no room in a chunk, so that nothing in it bears their number out.
+/// The most strings, beyond one for each byte, that are accepted if the number of cells is unknown: empty
+/// strings take no room in a chunk, so their number cannot be checked against it.
 const UNKNOWN_CELLS: u64 = 1 << 24;
 
 /// The most strings that a chunk can have, when `cells` is the number of cells of the tile, if that is known.
@@ -51,11 +51,14 @@ pub(super) fn header(
     original_length: u64,
     cells: Option<u64>,
 ) -> Result<Header> {
-    let parts = (c.u32("metadata parts")?, c.u32("data parts")?);
+    let parts = (c.u32("number of metadata parts")?, c.u32("data parts")?);
     if parts != (0, 1) {
         return Err(c.corrupt(
             "data parts",
-            format!("{} metadata parts and {} data parts of strings", parts.0, parts.1),
+            format!(
+                "found {} metadata parts and {} data parts; strings have 0 and 1",
+                parts.0, parts.1
+            ),
         ));
     }
     let bytes = c.u32("bytes of strings")?;
@@ -64,21 +67,23 @@ pub(super) fn header(
     if u64::from(bytes) != original_length || stored as usize != encoded {
         return Err(c.corrupt(
             "bytes of strings",
-            format!("{stored} bytes for {bytes} where {encoded} for {original_length} are declared"),
+            format!(
+                "{stored} bytes that decode to {bytes}; expected {encoded} that decode to {original_length}"
+            ),
         ));
     }
     let strings = u64::from(offsets / 8);
     let most = string_bound(original_length, cells);
     if offsets % 8 != 0 || strings > most || cells.is_some_and(|cells| cells != strings) {
         return Err(Error::limit(format!(
-            "{offsets} bytes of offsets where there are at most {most} strings"
+            "{offsets} bytes of offsets do not match {most} strings at most"
         ))
         .in_part("`bytes of offsets`"));
     }
     Ok(Header {
         bytes: bytes as usize,
         strings: strings as usize,
-        number_width: width(c, "width of a number")?,
+        number_width: width(c, "width of a run length or id")?,
         length_width: width(c, "width of a string length")?,
     })
 }
@@ -86,7 +91,10 @@ pub(super) fn header(
 fn width(c: &mut Cursor<'_>, field: &str) -> Result<usize> {
     match c.u8(field)? {
         width @ (1 | 2 | 4 | 8) => Ok(width.into()),
-        width => Err(c.corrupt(field, format!("numbers of {width} bytes"))),
+        width => Err(c.corrupt(
+            field,
+            format!("found a width of {width} bytes; expected 1, 2, 4 or 8"),
+        )),
     }
 }
 
@@ -104,13 +112,16 @@ pub(super) fn number(c: &mut Cursor<'_>, width: usize, field: &str) -> Result<u6
 /// Makes room for the decoded strings, whose numbers have been checked against the encoded ones.
 pub(super) fn reserve(header: &Header, out: &mut Vec<u8>, offsets: &mut Vec<u64>) -> Result<()> {
     super::element::reserve(out, header.bytes)?;
-    offsets
-        .try_reserve_exact(header.strings)
-        .map_err(|_| Error::limit(format!("no memory for {} offsets", header.strings)))
+    offsets.try_reserve_exact(header.strings).map_err(|_| {
+        Error::limit(format!(
+            "out of memory: cannot allocate {} offsets",
+            header.strings
+        ))
+    })
 }
 
-/// What `strings` strings of `bytes` bytes together can take up in either encoding. Of two runs that follow
-/// each other one has bytes.
+/// The most bytes that `strings` strings with `bytes` bytes can be encoded to in either encoding. Of two
+/// adjacent runs at least one is of non-empty strings.
 pub(super) fn bound(bytes: u64, strings: u64) -> Limits {
     let text = bytes.saturating_add(bytes.saturating_mul(2).saturating_add(1).saturating_mul(16));
     Limits {

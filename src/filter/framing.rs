@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 
 /// One entry of the table.
 pub(super) struct Part<'a> {
-    /// Bytes that it decodes to. Within the stage's bounds when the decoder is called.
+    /// Bytes that it decodes to, checked against the stage's bounds before the decoder is called.
     pub original: usize,
     /// The stored bytes.
     pub stored: &'a [u8],
@@ -68,7 +68,7 @@ pub(super) fn undo<'a>(
         let extra = table.bytes(extra as u64, "part")?;
         let (stored, after) = rest.split_at_checked(stored).ok_or_else(|| {
             Error::truncated(format!(
-                "part {index} is {stored} bytes long, {} are left",
+                "part {index} is {stored} bytes long, but only {} are left",
                 rest.len()
             ))
         })?;
@@ -76,7 +76,7 @@ pub(super) fn undo<'a>(
         let before = out.len();
         if (before as u64).saturating_add(original as u64) > limit {
             return Err(Error::limit(format!(
-                "part {index} claims {original} bytes after {before}, where {limit} are possible"
+                "part {index} decodes to {original} bytes after {before}, but {limit} at most are possible"
             )));
         }
         if original != 0 || !stored.is_empty() {
@@ -91,7 +91,7 @@ pub(super) fn undo<'a>(
         }
         if out.len().checked_sub(before) != Some(original) {
             return Err(Error::corrupt(format!(
-                "part {index} decodes to {} bytes instead of {original}",
+                "part {index} decodes to {} bytes, expected {original}",
                 out.len().saturating_sub(before)
             )));
         }
@@ -99,13 +99,15 @@ pub(super) fn undo<'a>(
     table.finish().map_err(|e| e.in_part("part table"))?;
     match rest.len() {
         0 => Ok(()),
-        n => Err(Error::corrupt(format!("{n} bytes after the last part"))),
+        n => Err(Error::corrupt(format!(
+            "{n} bytes are left over after the last part"
+        ))),
     }
 }
 
-/// Hands the parts of `data` one by one to `undo`, for the filters that store only the lengths of the parts
-/// in front of the metadata stream: their number u32, then the length of each u32, which add up to all of the
-/// data.
+/// Calls `undo` with the parts of `data` one by one, for the filters that store only the parts' lengths in
+/// front of the metadata stream: their number u32, then the length of each u32. They must add up to all of
+/// the data.
 pub(super) fn split<'a>(
     metadata: &mut Cursor<'_>,
     data: &'a [u8],
@@ -118,7 +120,7 @@ pub(super) fn split<'a>(
         let length = metadata.u32("length of a part")? as usize;
         let (part, after) = rest.split_at_checked(length).ok_or_else(|| {
             Error::truncated(format!(
-                "part {index} is {length} bytes long, {} are left",
+                "part {index} is {length} bytes long, but only {} are left",
                 rest.len()
             ))
         })?;
@@ -127,11 +129,13 @@ pub(super) fn split<'a>(
     }
     match rest.len() {
         0 => Ok(()),
-        n => Err(Error::corrupt(format!("{n} bytes after the last part"))),
+        n => Err(Error::corrupt(format!(
+            "{n} bytes are left over after the last part"
+        ))),
     }
 }
 
-/// What the parts of streams of at most these sizes can take up, for every compressor but RLE: an eighth
+/// The most bytes that streams of these sizes can be compressed to, for every compressor but RLE: an eighth
 /// more, and some bytes for each part.
 pub(super) fn bound(before: Limits) -> Limits {
     let all = before.data.saturating_add(before.metadata);

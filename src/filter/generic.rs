@@ -27,8 +27,8 @@ const HEADER: u64 = 34;
 /// The most that a pipeline may take: libtiledb writes 18 to 23 bytes.
 const MAX_PIPELINE: u32 = 64 * 1024;
 
-/// The most bytes of a body that is decoded whole where nothing else is said. What can honestly be larger is
-/// read chunk by chunk.
+/// The most bytes of a body that is decoded whole, unless the caller says otherwise. Bodies that can
+/// legitimately be larger are read chunk by chunk.
 pub const MAX_WHOLE: u64 = 16 << 20;
 
 /// The header of a generic tile, and what it takes to decode it.
@@ -50,8 +50,8 @@ pub struct GenericTile {
 }
 
 impl GenericTile {
-    /// Reads the header of the tile at `offset`. `key` is kept for decoding: the header itself is in the
-    /// clear.
+    /// Reads the header of the tile at `offset`. `key` is kept for decoding: the header itself is not
+    /// encrypted.
     pub fn read_header(blob: &dyn Blob, offset: u64, key: Option<&EncryptionKey>) -> Result<GenericTile> {
         Self::parse_header(blob, offset, key)
             .map_err(|e| e.in_part("generic tile header").in_file(blob.display()))
@@ -68,10 +68,13 @@ impl GenericTile {
         let encryption = Encryption::from_u8(c.u8("encryption type")?).map_err(|e| e.at(offset + 29))?;
         let pipeline_size = c.u32("pipeline size")?;
         if pipeline_size > MAX_PIPELINE {
-            return Err(Error::limit(format!("a pipeline of {pipeline_size} bytes")).at(offset + 30));
+            return Err(Error::limit(format!(
+                "the pipeline takes {pipeline_size} bytes, more than the {MAX_PIPELINE} allowed"
+            ))
+            .at(offset + 30));
         }
         if cell_size == 0 {
-            return Err(Error::corrupt("a cell of 0 bytes").at(offset + 21));
+            return Err(Error::corrupt("the cell size is 0").at(offset + 21));
         }
         let pipeline_start = offset + HEADER;
         let bytes = blob.read(pipeline_start, u64::from(pipeline_size))?;
@@ -84,7 +87,7 @@ impl GenericTile {
             .filter(|&end| end <= blob.len())
             .ok_or_else(|| {
                 Error::truncated(format!(
-                    "{stored} bytes of chunks, {} left in the file",
+                    "the chunks take {stored} bytes, but only {} are left in the file",
                     blob.len() - data_start
                 ))
                 .at(offset + 4)
@@ -126,10 +129,12 @@ impl GenericTile {
 
     /// Decodes chunk `chunk` of `index`.
     pub fn decode_chunk(&self, blob: &dyn Blob, index: &ChunkIndex, chunk: usize) -> Result<Vec<u8>> {
-        let position = index
-            .chunks()
-            .get(chunk)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("chunk {chunk} of a generic tile")))?;
+        let position = index.chunks().get(chunk).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Internal,
+                format!("the generic tile has no chunk {chunk}"),
+            )
+        })?;
         let stored = blob.read(position.stored_offset, position.stored_length())?;
         let (metadata, data) = stored.split_at(position.metadata_length as usize);
         let decoded = self
@@ -152,7 +157,7 @@ impl GenericTile {
     pub fn decode_within(&self, blob: &dyn Blob, most: u64) -> Result<Vec<u8>> {
         if self.size > most {
             return Err(Error::limit(format!(
-                "a generic tile of {} bytes, where {most} are taken",
+                "the generic tile has {} bytes, more than the {most} allowed",
                 self.size
             ))
             .at(self.data_start)

@@ -3,9 +3,9 @@
 //! Example: `78 9c | 63 64 60 60 60 44 c2 00 | 00 38 00 05` is four INT32 of value 1: the zlib header, one
 //! deflate block with fixed codes, and the checksum. The stream must end where the part ends.
 //!
-//! Parts are decoded by libdeflate, which decodes whole buffers and is the fastest there is. What it does not
-//! decode to exactly the declared length goes through zlib piece by piece, which tells what is wrong and
-//! makes room only for what is really produced.
+//! Parts are decoded by libdeflate, which decodes whole buffers and is the fastest library. If that does not
+//! give exactly the declared length, zlib decodes the part piece by piece: it says what is wrong, and memory
+//! is allocated only for what is really produced.
 
 use super::element::{extend_zeroed, first_room};
 use super::stream::{self, Stream};
@@ -57,8 +57,8 @@ fn decompress_whole(input: &[u8], out: &mut [u8]) -> bool {
     let mut decompressor = WHOLE.take().unwrap_or_default();
     let result = decompressor.zlib_decompress(input, out);
     WHOLE.set(Some(decompressor));
-    // The library passes over what follows a stream: the checksum of the output must be the last of the
-    // input.
+    // The library ignores bytes after the stream, so check that the input ends with the checksum of the
+    // output.
     result == Ok(out.len()) && input.ends_with(&adler32(out).to_be_bytes())
 }
 

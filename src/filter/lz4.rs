@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 
 /// Appends the `length` bytes that the block `input` decodes to.
 pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
-    // A byte of a block adds at most 255 to a length, so a length beyond that is not worth allocating for.
+    // A byte of a block adds at most 255 to a length, so a larger length is not worth allocating for.
     if length as u64 > (input.len() as u64).saturating_mul(255) {
         return Err(Error::corrupt(format!(
-            "{} bytes of LZ4 cannot decode to {length}",
+            "{} bytes of LZ4 cannot decode to {length} bytes",
             input.len()
         )));
     }

@@ -1,4 +1,5 @@
-//! What each filter of a pipeline was told about its data, and how large the streams before it can have been.
+//! For each filter of a pipeline, the type that it was given and the largest size that the streams before it
+//! can have.
 //!
 //! Types: libraries of format 20 and later gave each filter the type that the one before it put out; earlier
 //! ones gave all the type of the field. Sizes: the original length of a chunk bounds the data before the
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::format::pipeline::{Codec, Filter};
 
-/// One filter that does something, with what undoing it needs to know.
+/// A filter that does something, with what is needed to undo it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stage<'a> {
     pub filter: &'a Filter,
@@ -36,14 +37,13 @@ impl Stage<'_> {
     }
 }
 
-/// A chunk's streams never take up more than this many times their original length on their way through a
-/// pipeline, and [`FLOOR`] more, whatever the filters. Real pipelines stay far below.
+/// The limit for a chunk's streams anywhere in a pipeline: this many times their original length, and
+/// [`FLOOR`] more. Real pipelines stay far below.
 const FACTOR: u64 = 64;
 const FLOOR: u64 = 1 << 20;
 
 /// The stages of `codec`'s pipeline, in the order of writing, for a chunk of `original_length` bytes of a
-/// tile of `cells` cells. Filters that do nothing are left out. `Unsupported` for a filter of an unknown
-/// number.
+/// tile of `cells` cells. Filters that do nothing are left out. `Unsupported` for an unknown filter type.
 pub(super) fn stages(codec: &TileCodec, original_length: u32, cells: Option<u64>) -> Result<Vec<Stage<'_>>> {
     let original = u64::from(original_length);
     let strings = match codec.embeds_offsets {
@@ -73,9 +73,7 @@ pub(super) fn stages(codec: &TileCodec, original_length: u32, cells: Option<u64>
         let after = match filter {
             _ if is_strings => Some(embedded::bound(original, strings)),
             Filter::Unknown { id, .. } => {
-                return Err(Error::unsupported(format!(
-                    "the filter with number {id} is unknown"
-                )));
+                return Err(Error::unsupported(format!("unknown filter type {id}")));
             }
             _ => bound(codec, filter, datatype, before),
         };

@@ -1,5 +1,5 @@
-//! POSITIVE_DELTA: by windows, the difference of each value to the one before it; writers refuse decreasing
-//! values.
+//! POSITIVE_DELTA: window by window, the difference of each value to the one before it; writers refuse
+//! decreasing values.
 //!
 //! | metadata | type |
 //! |---|---|
@@ -39,7 +39,9 @@ pub(super) fn undo(metadata: &mut Cursor<'_>, width: usize, data: &[u8], out: &m
     by_width!(width, E => undo_windows::<E>(metadata, windows, &mut input, out)?);
     match input.remaining() {
         0 => Ok(()),
-        n => Err(Error::corrupt(format!("windows end {n} bytes before the data"))),
+        n => Err(Error::corrupt(format!(
+            "the windows are {n} bytes shorter than the data"
+        ))),
     }
 }
 
@@ -56,7 +58,7 @@ fn undo_windows<E: Element>(
         let length = metadata.u32("window length")?;
         let deltas = input.bytes(length.into(), "window")?;
         let Some((window, after)) = std::mem::take(&mut rest).split_at_mut_checked(deltas.len()) else {
-            return Err(metadata.corrupt("window length", "windows beyond the data"));
+            return Err(metadata.corrupt("window length", "the windows are longer than the data"));
         };
         rest = after;
         if deltas.len().is_multiple_of(E::SIZE) {
@@ -68,7 +70,7 @@ fn undo_windows<E: Element>(
     Ok(())
 }
 
-/// What streams of at most these sizes can take up, written with windows of `window` bytes.
+/// The most bytes that streams of these sizes can be encoded to, with windows of `window` bytes.
 pub(super) fn bound(before: Limits, width: usize, window: u32) -> Limits {
     let windows = window_bound(before.data, width, window);
     Limits {

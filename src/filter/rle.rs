@@ -19,19 +19,19 @@ const RUN: usize = 2;
 /// Appends the `length` bytes that the runs `input` of cells of `cell_size` bytes decode to.
 pub(super) fn decompress(input: &[u8], cell_size: usize, length: usize, out: &mut Vec<u8>) -> Result<()> {
     if cell_size == 0 {
-        return Err(Error::corrupt("runs of cells of 0 bytes"));
+        return Err(Error::corrupt("the cell size is 0"));
     }
     let pair = cell_size.saturating_add(RUN);
     if !input.len().is_multiple_of(pair) {
         return Err(Error::corrupt(format!(
-            "{} bytes are no number of runs of {pair} bytes",
+            "{} bytes are not a multiple of {pair}, the bytes of a run",
             input.len()
         )));
     }
     let cells: u64 = input.chunks_exact(pair).map(|run| u64::from(split(run).1)).sum();
     if cells.checked_mul(cell_size as u64) != Some(length as u64) {
         return Err(Error::corrupt(format!(
-            "runs of {cells} cells of {cell_size} bytes where {length} bytes are declared"
+            "the runs hold {cells} cells of {cell_size} bytes, expected {length} bytes"
         )));
     }
     let out = extend_zeroed(out, length)?;
@@ -66,8 +66,8 @@ fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
             return;
         };
         let count = usize::from(count);
-        // Short runs are written longer than they are, which costs less than a loop; the next run writes over
-        // it.
+        // Short runs are written longer than they are, which costs less than a loop; the next run overwrites
+        // the rest.
         let short = match rest.first_chunk_mut::<SHORT>() {
             Some(cells) if count <= SHORT => {
                 *cells = [*cell; SHORT];
@@ -101,7 +101,7 @@ fn expand_any(input: &[u8], pair: usize, out: &mut [u8]) {
     }
 }
 
-/// What runs of streams of at most these sizes can take up: one run a cell.
+/// The most bytes that streams of these sizes can be encoded to: one run for each cell.
 pub(super) fn bound(before: Limits, cell_size: u64) -> Limits {
     let all = before.data.saturating_add(before.metadata);
     let runs = all / cell_size.max(1);

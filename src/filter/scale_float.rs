@@ -39,7 +39,7 @@ pub(super) fn undo(
         1 | 2 | 4 | 8 => options.byte_width as usize,
         other => {
             return Err(Error::corrupt(format!(
-                "floats stored as integers of {other} bytes"
+                "found integers of {other} bytes; expected 1, 2, 4 or 8"
             )));
         }
     };
@@ -49,14 +49,14 @@ pub(super) fn undo(
     split(metadata, data, |part| {
         if !part.len().is_multiple_of(stored) {
             return Err(Error::corrupt(format!(
-                "{} bytes are no number of integers of {stored}",
+                "{} bytes are not a multiple of {stored}, the bytes of an integer",
                 part.len()
             )));
         }
         let length = (part.len() / stored).saturating_mul(width);
         if (out.len() as u64).saturating_add(length as u64) > limit {
             return Err(Error::limit(format!(
-                "floats of {length} bytes after {} where {limit} are possible",
+                "{length} bytes of floats after {} are more than the {limit} possible",
                 out.len()
             )));
         }

@@ -11,8 +11,8 @@ pub(super) trait Stream {
     /// Bytes of input taken so far.
     fn consumed(&self) -> u64;
 
-    /// Decodes from `input` on into the room that `out` has left. Says whether the stream has ended; an error
-    /// is the codec's own message.
+    /// Decodes from the start of `input` into the spare capacity of `out`. Returns whether the stream has
+    /// ended; the error is the codec's own message.
     fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<bool, String>;
 }
 
@@ -44,12 +44,12 @@ pub(super) fn decode<S: Stream>(
         }
         if ended || produced > length {
             return Err(Error::corrupt(format!(
-                "the {name} stream decodes to {produced} bytes or more in place of {length}"
+                "the {name} stream decodes to {produced} bytes or more, expected {length}"
             )));
         }
         if out.len() < out.capacity() {
             return Err(Error::truncated(format!(
-                "the {name} stream ends early, after {produced} of {length} bytes"
+                "the {name} stream ends after {produced} of {length} bytes"
             )));
         }
         room = more_room(length, produced);
@@ -57,7 +57,7 @@ pub(super) fn decode<S: Stream>(
     match (input.len() as u64).saturating_sub(stream.consumed()) {
         0 => Ok(()),
         n => Err(Error::corrupt(format!(
-            "{n} bytes after the end of the {name} stream"
+            "{n} bytes are left over after the end of the {name} stream"
         ))),
     }
 }

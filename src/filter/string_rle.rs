@@ -5,9 +5,9 @@
 //! |---|---|
 //! | repeated: run length, string length, string | big-endian of the stored widths, bytes |
 //!
-//! Writers choose the width of a string length without looking at the last run. The length of a longer last
-//! string is stored modulo 2^(8 * width) then, its bytes in full. Such a run is known by what only it makes
-//! agree: it ends where the data does, and with it the numbers of strings and bytes are those of the header.
+//! Writers choose the width of a string length without looking at the last run. If its string is longer, its
+//! length is stored modulo 2^(8 * width), and its bytes in full. Such a run is recognised because only then
+//! it ends where the data does, and the numbers of strings and bytes are those of the header.
 //!
 //! Example: `02 02 61 61 | 01 01 62 | 01 00` with widths of 1 is `aa`, `aa`, `b` and an empty string.
 
@@ -30,7 +30,7 @@ pub(super) fn undo(header: &Header, input: &[u8], out: &mut Vec<u8>, offsets: &m
     Ok(())
 }
 
-/// Appends a string `run` times, which [`check`] found to be possible.
+/// Appends a string `run` times; [`check`] has bounded that.
 fn append(string: &[u8], run: u64, out: &mut Vec<u8>, offsets: &mut Vec<u64>) {
     let start = out.len() as u64;
     offsets.extend((0..run).map(|i| start + i * string.len() as u64));
@@ -56,8 +56,8 @@ fn run_header(header: &Header, c: &mut Cursor<'_>) -> Result<(u64, u64)> {
     ))
 }
 
-/// Checks that the runs make up the strings and bytes that the header declares. Where they do so only with a
-/// last string longer than its stored length, says how many bytes the last run takes up.
+/// Checks that the runs make up the strings and bytes that the header declares. If they do so only with a
+/// last string longer than its stored length, returns how many bytes the last run takes.
 fn check(header: &Header, input: &[u8]) -> Result<Option<usize>> {
     let (all_strings, all_bytes) = (header.strings as u64, header.bytes as u64);
     let (mut strings, mut bytes) = (0u64, 0u64);
@@ -84,8 +84,8 @@ fn check(header: &Header, input: &[u8]) -> Result<Option<usize>> {
         }
         let Some(sums) = total(length) else {
             return Err(Error::limit(format!(
-                "a run of {run} strings of {length} bytes after {strings} strings of {bytes} bytes, where {all_strings} of \
-                 {all_bytes} bytes are declared"
+                "a run of {run} strings of {length} bytes, after {strings} strings with {bytes} bytes, \
+                 exceeds the {all_strings} strings with {all_bytes} bytes that are declared"
             ))
             .at(c.offset()));
         };
@@ -105,7 +105,7 @@ fn check(header: &Header, input: &[u8]) -> Result<Option<usize>> {
         (_, Some(at)) => Ok(Some(at)),
         (Err(error), None) => Err(error),
         (Ok(()), None) => Err(Error::corrupt(format!(
-            "{strings} strings of {bytes} bytes where {all_strings} of {all_bytes} bytes are declared"
+            "found {strings} strings with {bytes} bytes; declared are {all_strings} with {all_bytes}"
         ))),
     }
 }

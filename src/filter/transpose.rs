@@ -1,7 +1,6 @@
 //! Transpositions of bytes and bits, for the filters that shuffle them.
 //!
-//! Loops are over pairs of planes or over words that hold eight bytes each, so that the compiler turns them
-//! into vector instructions.
+//! The loops go over pairs of planes or over words of eight bytes, so that the compiler vectorises them.
 //!
 //! Example: the planes `1 3 5` and `2 4 6` interleave to `1 2 3 4 5 6`.
 
@@ -151,7 +150,7 @@ fn store(words: [u64; 8], out: &mut [u8; 64]) {
     out.copy_from_slice(words.map(u64::to_le_bytes).as_flattened());
 }
 
-/// Byte j of word i becomes byte i of word j: squares of 1, 2 and 4 bytes change places.
+/// Byte j of word i becomes byte i of word j: squares of 1, 2 and 4 bytes are swapped.
 #[inline(always)]
 fn transpose_bytes(words: [u64; 8]) -> [u64; 8] {
     let words = exchange::<1>(words, 8, 0x00FF_00FF_00FF_00FF);
@@ -167,8 +166,8 @@ fn transpose_bits(words: [u64; 8]) -> [u64; 8] {
     exchange::<4>(words, 4, 0x0F0F_0F0F_0F0F_0F0F)
 }
 
-/// For each two words that are `D` apart, exchanges what `mask` selects in the second with what lies `shift`
-/// bits higher in the first.
+/// In each pair of words that are `D` apart, swaps the bits that `mask` selects in the second with those
+/// `shift` bits higher in the first.
 #[inline(always)]
 fn exchange<const D: usize>(mut words: [u64; 8], shift: u32, mask: u64) -> [u64; 8] {
     for i in 0..8 {

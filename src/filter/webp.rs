@@ -39,18 +39,18 @@ pub(super) fn undo(
         let depth = match options.format {
             WebpFormat::Rgb | WebpFormat::Bgr => 3,
             WebpFormat::Rgba | WebpFormat::Bgra => 4,
-            WebpFormat::None => return Err(Error::corrupt("a WebP image without a pixel format")),
+            WebpFormat::None => return Err(Error::corrupt("the filter names no pixel format")),
         };
         let (rows, row) = (usize::from(options.y_extent), usize::from(options.x_extent));
         let length = rows * row;
         if !row.is_multiple_of(depth) || length == 0 {
             return Err(Error::corrupt(format!(
-                "{rows} rows of {row} bytes as an image of {depth} bytes a pixel"
+                "{rows} rows of {row} bytes are not an image of {depth} bytes a pixel"
             )));
         }
         if (out.len() as u64).saturating_add(length as u64) > limit {
             return Err(Error::limit(format!(
-                "an image of {length} bytes after {} where {limit} are possible",
+                "an image of {length} bytes after {} bytes exceeds the {limit} possible",
                 out.len()
             )));
         }
@@ -93,14 +93,14 @@ fn check_size(file: &[u8], width: u32, height: u32) -> Result<()> {
                 let [w0, w1, w2, h0, h1, h2] = bytes.map(u32::from);
                 (1 + (w0 | w1 << 8 | w2 << 16), 1 + (h0 | h1 << 8 | h2 << 16))
             }
-            b"ANIM" | b"ANMF" => return Err(Error::corrupt("an animation in place of an image")),
+            b"ANIM" | b"ANMF" => return Err(Error::corrupt("found an animation, expected a still image")),
             _ => continue,
         };
         if size != (width, height) {
             return Err(chunk.corrupt(
                 "image size",
                 format!(
-                    "an image of {} by {} pixels in place of {width} by {height}",
+                    "the image has {} by {} pixels, expected {width} by {height}",
                     size.0, size.1
                 ),
             ));
@@ -109,7 +109,9 @@ fn check_size(file: &[u8], width: u32, height: u32) -> Result<()> {
     }
     match images {
         1 => Ok(()),
-        n => Err(Error::corrupt(format!("a WebP file of {n} images"))),
+        n => Err(Error::corrupt(format!(
+            "the WebP file holds {n} images, expected 1"
+        ))),
     }
 }
 
@@ -121,7 +123,7 @@ fn decode(file: &[u8], format: WebpFormat, pixels: usize, out: &mut Vec<u8>) -> 
     let length = pixels.saturating_mul(if has_alpha { 4 } else { 3 });
     if decoder.output_buffer_size() != Some(length) {
         return Err(Error::corrupt(format!(
-            "a WebP image of {:?} pixels in place of {pixels}",
+            "the WebP image decodes to {:?} pixels, expected {pixels}",
             decoder.dimensions()
         )));
     }
@@ -181,7 +183,8 @@ fn rearrange(
     Ok(())
 }
 
-/// What a tile of at most this size can take up: no image that a writer makes is twice as long as its pixels.
+/// The most bytes that a tile of this size can be encoded to: no writer makes an image twice as long as its
+/// pixels.
 pub(super) fn bound(before: Limits) -> Limits {
     Limits {
         data: before.data.saturating_mul(2).saturating_add(TABLE_BOUND),

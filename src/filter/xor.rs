@@ -4,7 +4,7 @@
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! Values are taken as integers of their datatype's width; each part starts anew with its first value as it
+//! Values are taken as integers of their datatype's width; each part begins again with its first value as it
 //! is.
 //!
 //! Example: parts `01 00 00 00 | 0c 00 00 00` and the INT32 1, 2, 4 decode to 1, 3, 7.
@@ -19,7 +19,7 @@ pub(super) fn undo(metadata: &mut Cursor<'_>, width: usize, data: &[u8], out: &m
     split(metadata, data, |part| {
         if width == 0 || !part.len().is_multiple_of(width) {
             return Err(Error::corrupt(format!(
-                "{} bytes are no number of values of {width}",
+                "{} bytes are not a multiple of {width}, the bytes of a value",
                 part.len()
             )));
         }

@@ -33,8 +33,8 @@ pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Resu
     result
 }
 
-/// Decodes into `out`, which is empty. A frame that did not fit is decoded again with more room: only a
-/// length far beyond ordinary ratios comes to that, and such frames decode fast.
+/// Decodes into `out`, which is empty. A frame that did not fit is decoded again with more room. That happens
+/// only at ratios far beyond the ordinary, and such frames decode fast.
 fn run(context: &mut DCtx<'_>, input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     let mut room = first_room(length, input.len());
     loop {

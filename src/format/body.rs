@@ -1,4 +1,4 @@
-//! The unfiltered body of a generic tile, read by ranges, so that one of any size is parsed with little
+//! The unfiltered body of a generic tile, read by ranges, so that a body of any size is parsed with little
 //! memory.
 
 use crate::cursor::Cursor;
@@ -25,7 +25,12 @@ impl Body for &[u8] {
             .zip(usize::try_from(range.end).ok())
             .and_then(|(start, end)| self.get(start..end))
             .ok_or_else(|| {
-                Error::truncated(format!("byte {} wanted of {}", range.end, self.len())).at(range.start)
+                Error::truncated(format!(
+                    "byte {} wanted, but there are only {} bytes",
+                    range.end,
+                    self.len()
+                ))
+                .at(range.start)
             })?;
         out.extend_from_slice(part);
         Ok(())
@@ -42,7 +47,7 @@ impl Body for Vec<u8> {
     }
 }
 
-/// The most bytes of one value in a list that is shown: larger ones would have to be in memory whole.
+/// The most bytes of one value in a list that is shown; a value has to be in memory whole.
 pub const MAX_VALUE: u64 = 8 << 20;
 
 /// Bytes that are read ahead.
@@ -97,8 +102,8 @@ impl<'a> BodyCursor<'a> {
         Ok(())
     }
 
-    /// The next `length` bytes, which take as much memory: for what is known to be short. `Truncated` when
-    /// fewer are left.
+    /// The next `length` bytes, in memory: only for what is known to be short. `Truncated` when fewer are
+    /// left.
     pub fn bytes(&mut self, length: u64, field: &str) -> Result<&[u8]> {
         self.check(length, field)?;
         let wanted = length as usize;
@@ -119,7 +124,7 @@ impl<'a> BodyCursor<'a> {
         })
     }
 
-    /// Passes over the next `length` bytes and says where they lie. `Truncated` when fewer are left.
+    /// Skips the next `length` bytes and returns their range. `Truncated` when fewer are left.
     pub fn skip(&mut self, length: u64, field: &str) -> Result<Range<u64>> {
         self.check(length, field)?;
         let start = self.offset();
@@ -162,7 +167,7 @@ impl<'a> BodyCursor<'a> {
         let most = left / min_size.max(1);
         if count > most {
             return Err(Error::limit(format!(
-                "a count of {count} with {left} bytes left, enough for {most} at the most"
+                "a count of {count}, but the {left} bytes left hold {most} at most"
             ))
             .at(self.offset())
             .in_part(format_args!("`{field}`")));
@@ -181,7 +186,7 @@ impl<'a> BodyCursor<'a> {
     pub fn finish(&self) -> Result<()> {
         match self.remaining() {
             0 => Ok(()),
-            n => Err(Error::corrupt(format!("{n} bytes left over at the end")).at(self.offset())),
+            n => Err(Error::corrupt(format!("{n} bytes are left over at the end")).at(self.offset())),
         }
     }
 }
@@ -190,7 +195,7 @@ impl<'a> BodyCursor<'a> {
 pub fn u64_items(body: &dyn Body, start: u64, range: Range<u64>, scratch: &mut Vec<u8>) -> Result<Vec<u64>> {
     let place = |index: u64| index.checked_mul(8).and_then(|n| n.checked_add(start));
     let (Some(from), Some(to)) = (place(range.start), place(range.end)) else {
-        return Err(Error::limit(format!("item {} of a list", range.end)).at(start));
+        return Err(Error::limit(format!("item {} of the list lies beyond byte 2^64", range.end)).at(start));
     };
     scratch.clear();
     body.read(from..to, scratch)?;

@@ -63,12 +63,13 @@ pub fn last_component(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
-/// Reduces a path of a vacuum file (relative, with a leading slash, or an absolute URI of wherever the array
-/// once lay) to one relative to the array: from `__fragments` or `__meta` on, or else the last component.
+/// Makes a path of a vacuum file relative to the array: from `__fragments` or `__meta` on, or else the last
+/// component. The path may be relative, have a leading slash, or be an absolute URI of wherever the array was
+/// then.
 pub fn normalise_path(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
     let path = path.get(..end).unwrap_or(path);
-    // From the back: the array itself may lie below a directory of such a name.
+    // From the end: the array itself may lie below a directory of such a name.
     let mut tail_start = path.len();
     let mut last = None;
     for component in path.rsplit(|&b| b == b'/') {
@@ -94,9 +95,9 @@ pub struct ConsolidatedFooter {
 /// Parses the index of a `.meta` file's unfiltered body.
 ///
 /// The footers follow the index back to back, in its order, so each one ends where the next begins; offsets
-/// have to ascend and lie behind the index. The file only saves opening those of the fragments, which are
-/// always there too. Footers of versions 3 and 4 in it are not to be trusted: current libraries write them
-/// with lists of the wrong length, which may parse as something else.
+/// have to ascend and lie after the index. The file only saves opening the fragments' own footers, which
+/// always exist as well. Do not trust footers of versions 3 and 4 in it: current libraries write them with
+/// lists of the wrong length, which may parse as something else.
 pub fn parse_consolidated_metadata(body: &dyn Body) -> Result<Vec<ConsolidatedFooter>> {
     BodyCursor::new(body)
         .and_then(|mut c| parse_index(&mut c))
@@ -119,7 +120,7 @@ fn parse_index(c: &mut BodyCursor<'_>) -> Result<Vec<ConsolidatedFooter>> {
             .saturating_add(size_of::<ConsolidatedFooter>() as u64);
         if memory > MAX_INDEX && length <= c.remaining() {
             return Err(Error::limit(format!(
-                "{count} fragments whose names take more than {MAX_INDEX} bytes"
+                "the names of {count} fragments take more than the {MAX_INDEX} bytes allowed"
             ))
             .at(c.offset())
             .in_part("`name`"));
@@ -133,7 +134,7 @@ fn parse_index(c: &mut BodyCursor<'_>) -> Result<Vec<ConsolidatedFooter>> {
     for (i, footer) in footers.iter().enumerate() {
         if footer.offset < least || footer.offset >= end {
             let message = format!(
-                "footer {i} at byte {} of {end}, before {least} or behind the end",
+                "footer {i} is at byte {}, outside of bytes {least} to {end}",
                 footer.offset
             );
             return Err(Error::corrupt(message).at(0).in_part("`footer_offset`"));

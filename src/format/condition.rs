@@ -67,13 +67,16 @@ impl Condition {
 
     fn parse_node(c: &mut Cursor<'_>, depth: u32) -> Result<Condition> {
         if depth > MAX_DEPTH {
-            return Err(Error::limit(format!("nested more than {MAX_DEPTH} deep")).at(c.offset()));
+            return Err(Error::limit(format!(
+                "the condition is nested more than {MAX_DEPTH} levels deep"
+            ))
+            .at(c.offset()));
         }
         let offset = c.offset();
         match c.u8("node_type")? {
             0 => Self::parse_expression(c, depth),
             1 => Self::parse_value(c),
-            n => Err(Error::corrupt(format!("{n} is not a type of node"))
+            n => Err(Error::corrupt(format!("unknown node type {n}; expected 0 or 1"))
                 .at(offset)
                 .in_part("`node_type`")),
         }
@@ -83,7 +86,7 @@ impl Condition {
         let combination = read::byte(c, "combination", Combination::from_u8)?;
         let count = c.u64("child_num")?;
         if count == 0 {
-            return Err(c.corrupt("child_num", "an expression of nothing"));
+            return Err(c.corrupt("child_num", "an expression without operands"));
         }
         // An expression takes 10 bytes, a value 14.
         c.check_count(count, 10, "child_num")?;

@@ -175,7 +175,7 @@ impl CellValNum {
     pub fn from_u32(n: u32) -> Result<Self> {
         match n {
             Self::VAR => Ok(CellValNum::Var),
-            0 => Err(Error::corrupt("a cell of 0 values")),
+            0 => Err(Error::corrupt("a cell must have at least one value")),
             n => Ok(CellValNum::Fixed(n)),
         }
     }

@@ -34,7 +34,7 @@ impl Enumeration {
     fn parse_body(c: &mut Cursor<'_>) -> Result<Enumeration> {
         let version = c.u32("version")?;
         if version != 0 {
-            let message = format!("version {version}; 0 is understood");
+            let message = format!("unknown version {version}, only 0 is known");
             return Err(Error::new(ErrorKind::UnsupportedVersion, message)
                 .at(0)
                 .in_part("`version`"));
@@ -48,7 +48,10 @@ impl Enumeration {
         let offsets = match cell_val_num.cell_size(datatype) {
             None => read::offsets(c, data.len(), "offsets")?,
             Some(size) if !(data.len() as u64).is_multiple_of(size) => {
-                let message = format!("{} bytes for values of {size}", data.len());
+                let message = format!(
+                    "{} bytes are not a multiple of {size}, the bytes of a value",
+                    data.len()
+                );
                 return Err(c.corrupt("data", message));
             }
             Some(_) => Vec::new(),

@@ -81,7 +81,7 @@ fn parse_version(c: &mut Cursor<'_>, field: &str) -> Result<u32> {
         version @ (1 | 2) => Ok(version),
         version => Err(Error::new(
             ErrorKind::UnsupportedVersion,
-            format!("version {version}; 1 and 2 are understood"),
+            format!("unknown version {version}, only 1 and 2 are known"),
         )
         .at(offset)
         .in_part(format_args!("`{field}`"))),

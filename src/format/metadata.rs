@@ -30,17 +30,17 @@ pub struct MetadataValue {
 /// The most bytes of a key that [`each_record`] takes.
 const MAX_KEY: u64 = 1 << 20;
 
-/// One record of a metadata file whose value stays where it is.
+/// One record of a metadata file, whose value is not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataRecord {
     /// Arbitrary bytes, mostly UTF-8.
     pub key: Vec<u8>,
-    /// None where the record deletes the key. Type and number of the value's elements, and where in the body
-    /// it lies.
+    /// Type and number of the value's elements, and its place in the body. None if the record deletes the
+    /// key.
     pub value: Option<(Datatype, u32, Range<u64>)>,
 }
 
-/// Hands each record of a metadata file, whose unfiltered body is `body`, to `visit`, in order.
+/// Calls `visit` with each record of a metadata file, whose unfiltered body is `body`, in order.
 pub fn each_record(body: &dyn Body, mut visit: impl FnMut(MetadataRecord) -> Result<()>) -> Result<()> {
     let mut c = BodyCursor::new(body).map_err(|e| e.in_part("metadata"))?;
     let mut number = 0u64;
@@ -57,9 +57,11 @@ impl MetadataRecord {
     fn parse(c: &mut BodyCursor<'_>) -> Result<MetadataRecord> {
         let length = u64::from(c.u32("key")?);
         if length > MAX_KEY {
-            return Err(Error::limit(format!("a key of {length} bytes"))
-                .at(c.offset())
-                .in_part("`key`"));
+            return Err(Error::limit(format!(
+                "a key of {length} bytes is more than the {MAX_KEY} allowed"
+            ))
+            .at(c.offset())
+            .in_part("`key`"));
         }
         let key = c.bytes(length, "key")?.to_vec();
         if c.bool("deletion")? {

@@ -11,8 +11,8 @@ pub struct TimestampedName {
     pub uuid: [u8; 32],
     /// The version at the end of the name, where the grammar has one.
     pub version: Option<u32>,
-    /// The version that the grammar implies for locating things: the stated one, 4 for `__t1_t2_uuid`, 2 for
-    /// `__uuid_t` and `__uuid_t1_t2`.
+    /// The version that decides where files are: the stated one, 4 for `__t1_t2_uuid`, 2 for `__uuid_t` and
+    /// `__uuid_t1_t2`.
     pub name_version: u32,
 }
 
@@ -27,7 +27,7 @@ impl TimestampedName {
     pub fn parse(name: &[u8]) -> Result<TimestampedName> {
         Self::split(name).ok_or_else(|| {
             Error::corrupt(format!(
-                "{:?} is not a timestamped name",
+                "{:?} is not a timestamped name (`__START_END_UUID…`)",
                 String::from_utf8_lossy(name)
             ))
         })

@@ -50,7 +50,7 @@ pub enum Filter {
         codec: Codec,
         /// The writer's level; -1 is the codec's default.
         level: i32,
-        /// For `DoubleDelta` and `Delta`, from format version 20 and 19: values are read as this type
+        /// For `DoubleDelta` from format version 20 on, and `Delta` from 19 on: values are read as this type
         /// instead.
         reinterpret: Option<Datatype>,
     },
@@ -98,7 +98,7 @@ pub enum Filter {
         /// Bytes of a row of a tile.
         x_extent: u16,
     },
-    /// A number that no filter has, kept so that everything that does not use it still reads.
+    /// An unknown type, kept so that everything that does not need the filter can be read.
     Unknown {
         /// The stored number.
         id: u8,
@@ -119,7 +119,7 @@ impl Pipeline {
         let count = c.u32("filter_num")?;
         if count > MAX_FILTERS {
             return Err(
-                Error::limit(format!("{count} filters; {MAX_FILTERS} are allowed"))
+                Error::limit(format!("{count} filters are more than the {MAX_FILTERS} allowed"))
                     .at(c.offset())
                     .in_part("`filter_num`"),
             );

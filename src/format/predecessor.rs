@@ -1,9 +1,9 @@
-//! Schema files of formats that came before versions were counted: told apart, not read.
+//! Schema files of formats from before versions were numbered: recognised, but not read.
 
-/// What wrote a schema file that is not one of a version from 1 on.
+/// What wrote a schema file that has no format version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Predecessor {
-    /// TileDB up to 1.3: a generic tile that has no version in front.
+    /// TileDB up to 1.3: a generic tile without a version in front.
     TileDb,
     /// GenomicsDB, and TileDB before 1.0 on which it is built.
     GenomicsDb,
@@ -13,7 +13,7 @@ impl Predecessor {
     /// Bytes of the file's beginning that [`Predecessor::of`] looks at.
     pub const HEAD: usize = 4096;
 
-    /// What wrote a file of `len` bytes that begins with `head`; None where it is neither.
+    /// What wrote a file of `len` bytes that begins with `head`; None if neither did.
     pub fn of(head: &[u8], len: u64) -> Option<Predecessor> {
         let u32_at = |at: usize| {
             head.get(at..)?
@@ -40,7 +40,7 @@ impl Predecessor {
         };
         let length = usize::try_from(u32_at(at)?).ok()?;
         let path = head.get(at + 4..)?.get(..length)?;
-        // Versions, of which there were ten at that time, stand where the length does.
+        // The version is where the length is here; there were ten versions at that time.
         let text = length > 16 || at > 0 && length > 0;
         let text = text && path.contains(&b'/') && path.iter().all(|byte| *byte >= b' ');
         text.then_some(Predecessor::GenomicsDb)

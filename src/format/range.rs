@@ -36,7 +36,7 @@ impl Range {
                 let Some(high) = total.checked_sub(low) else {
                     return Err(c.corrupt(
                         field,
-                        format!("a lower bound of {low} bytes in a range of {total}"),
+                        format!("the lower bound takes {low} bytes of a range of only {total}"),
                     ));
                 };
                 let lo = c.bytes(low, field)?.to_vec();
@@ -106,8 +106,8 @@ pub fn compare(datatype: Datatype, cells: CellValNum, a: &[u8], b: &[u8]) -> Opt
 }
 
 /// Sets `stay` to false for each of many coordinates of one value that [`compare`] does not find from `lo` to
-/// `hi`, both in; `values` has their stored bytes. False, with nothing done, where they are no numbers, or an
-/// end is none.
+/// `hi`, both in; `values` has their stored bytes. Returns false without doing anything if they are not
+/// numbers, or an end is missing.
 pub fn keep_between(
     datatype: Datatype,
     values: &[u8],

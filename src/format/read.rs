@@ -37,7 +37,7 @@ pub(super) fn text64(c: &mut Cursor<'_>, field: &str) -> Result<Vec<u8>> {
 pub(super) fn offsets(c: &mut Cursor<'_>, data_size: usize, field: &str) -> Result<Vec<u64>> {
     let size = c.u64(field)?;
     if size % 8 != 0 {
-        return Err(c.corrupt(field, format!("offsets of 8 bytes in {size} bytes")));
+        return Err(c.corrupt(field, format!("{size} bytes of offsets are not a multiple of 8")));
     }
     let start = c.offset();
     let list = c.u64_list(size / 8, field)?;
@@ -45,7 +45,9 @@ pub(super) fn offsets(c: &mut Cursor<'_>, data_size: usize, field: &str) -> Resu
     let mut previous = 0;
     for (&value, at) in list.iter().zip((start..).step_by(8)) {
         if value < previous || value > end {
-            let message = format!("offset {value} after {previous} into {end} bytes");
+            let message = format!(
+                "offset {value} is below {previous}, the one before it, or above the {end} bytes of values"
+            );
             return Err(Error::corrupt(message).at(at).in_part(format_args!("`{field}`")));
         }
         previous = value;
@@ -61,7 +63,8 @@ pub(super) fn check_version(version: u32, offset: u64) -> Result<()> {
         0 => "format version 0 does not exist".to_string(),
         v if v <= newest => return Ok(()),
         v if v & EXPERIMENTAL != 0 => format!(
-            "format version {v} is that of an experimental build of TileDB ({}); up to {newest} are understood",
+            "format version {v} is that of an experimental build of TileDB ({}); up to {newest} are \
+             understood",
             v ^ EXPERIMENTAL
         ),
         v => format!("format version {v} is newer than {newest}, the newest that is understood"),
@@ -77,8 +80,8 @@ pub(super) fn is_plain_file_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | b'\\' | 0))
 }
 
-/// Parses all of `body`, the unfiltered body of a generic tile that holds `part`: no byte may be left over.
-/// What contradicts itself without one place being wrong is an error at its first byte.
+/// Parses all of `body`, the unfiltered body of a generic tile that holds `part`: no byte may be left over. A
+/// contradiction without a single wrong place is an error at the first byte.
 pub(super) fn whole<T>(
     part: &str,
     body: &[u8],

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-/// Most bytes that the default fill values of one schema below version 6 may take, where the schema does not
+/// The most bytes that the default fill values of one schema may take. Below version 6 the schema does not
 /// store them.
 const MAX_DEFAULT_FILLS: u64 = 1 << 20;
 
@@ -47,7 +47,7 @@ pub struct Schema {
     pub current_domain: Option<Rect>,
 }
 
-/// What libtiledb takes for the pipeline of a dimension in schemas below version 5, which store none.
+/// What libtiledb uses as the pipeline of a dimension in schemas below version 5, which store none.
 const NO_PIPELINE: Pipeline = Pipeline {
     max_chunk_size: 65_536,
     filters: Vec::new(),
@@ -128,7 +128,7 @@ pub struct EnumerationRef {
 
 impl Schema {
     /// Parses the unfiltered body of a schema's generic tile. `UnsupportedVersion` above
-    /// [`super::MAX_VERSION`] (the bytes are not looked at further).
+    /// [`super::MAX_VERSION`] (the rest is not read).
     ///
     /// Everything is checked that the body alone allows: dimensions have a domain with `lo <= hi` and extents
     /// above 0, dense arrays have dimensions of one integral or time type with extents, and a row-major or
@@ -193,7 +193,7 @@ impl Schema {
         };
         let count = c.u32("dimension_num")?;
         if count == 0 {
-            return Err(c.corrupt("dimension_num", "an array of no dimensions"));
+            return Err(c.corrupt("dimension_num", "the array has no dimensions"));
         }
         c.check_count(u64::from(count), 7, "dimension_num")?;
         (0..count)
@@ -236,7 +236,7 @@ impl Schema {
         match self.array_type {
             ArrayType::Dense => self.check_dense()?,
             ArrayType::Sparse if self.capacity == 0 => {
-                return Err(Error::corrupt("a sparse array of tiles of 0 cells").in_part("`capacity`"));
+                return Err(Error::corrupt("the capacity of a sparse array is 0").in_part("`capacity`"));
             }
             ArrayType::Sparse => {}
         }
@@ -252,7 +252,7 @@ impl Schema {
         for (i, label) in self.dimension_labels.iter().enumerate() {
             if label.dimension_index as usize >= self.dimensions.len() {
                 let message = format!(
-                    "labels dimension {} of {}",
+                    "the label is for dimension {}, but the array has {}",
                     label.dimension_index,
                     self.dimensions.len()
                 );
@@ -268,7 +268,7 @@ impl Schema {
             (self.cell_order, "`cell_order`"),
         ] {
             if !matches!(order, Layout::RowMajor | Layout::ColMajor) {
-                let message = format!("a dense array in {} order", order.name());
+                let message = format!("a dense array cannot be in {} order", order.name());
                 return Err(Error::unsupported(message).in_part(field));
             }
         }
@@ -279,11 +279,14 @@ impl Schema {
                 Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time
             );
             let problem = if !integral || dimension.cell_val_num.is_var() {
-                format!("a dense array over {}", dimension.datatype.name())
+                format!(
+                    "a dense array cannot have a dimension of type {}",
+                    dimension.datatype.name()
+                )
             } else if Some(dimension.datatype) != first {
-                "a dense array over dimensions of several types".to_string()
+                "the dimensions of a dense array must have one datatype".to_string()
             } else if dimension.tile_extent.is_none() {
-                "a dense array without a tile extent".to_string()
+                "a dimension of a dense array needs a tile extent".to_string()
             } else {
                 continue;
             };
@@ -292,9 +295,9 @@ impl Schema {
         Ok(())
     }
 
-    /// The pipeline of the tiles of dimension `i`: its own, or that of the coordinates where it has none.
-    /// Schemas below version 5, where dimensions have no tiles, give none: newer libraries that write to such
-    /// an array leave its dimensions unfiltered.
+    /// The pipeline of the tiles of dimension `i`: its own, or else that of the coordinates. It is empty in
+    /// schemas below version 5, where dimensions have no tiles: newer libraries that write to such an array
+    /// leave its dimensions unfiltered.
     pub fn dimension_filters(&self, i: usize) -> &Pipeline {
         match self.dimensions.get(i) {
             Some(dimension) if self.version < 5 || !dimension.filters.is_empty() => &dimension.filters,
@@ -385,9 +388,11 @@ impl Dimension {
         match cell_val_num {
             CellValNum::Fixed(1) => {}
             CellValNum::Var if datatype.kind() == Kind::Text => {}
-            CellValNum::Var => return Err(c.corrupt("cell_val_num", "a var-sized dimension of numbers")),
+            CellValNum::Var => {
+                return Err(c.corrupt("cell_val_num", "a var-sized dimension must be a string"));
+            }
             CellValNum::Fixed(n) => {
-                return Err(c.corrupt("cell_val_num", format!("coordinates of {n} values")));
+                return Err(c.corrupt("cell_val_num", format!("a coordinate has {n} values, expected 1")));
             }
         }
         let size = cell_val_num.cell_size(datatype);
@@ -397,7 +402,7 @@ impl Dimension {
         };
         let expected = size.map_or(0, |size| size * 2);
         if stored_domain_size.is_some_and(|stored| stored != expected) {
-            return Err(c.corrupt("domain_size", format!("a domain of other than {expected} bytes")));
+            return Err(c.corrupt("domain_size", format!("the domain must take {expected} bytes")));
         }
         let domain = match cell_val_num.is_var() {
             true => None,
@@ -408,11 +413,16 @@ impl Dimension {
             (false, Some(size)) => {
                 let extent = c.bytes(size, "tile_extent")?;
                 if !is_positive(datatype, extent) {
-                    return Err(c.corrupt("tile_extent", "not above 0"));
+                    return Err(c.corrupt("tile_extent", "the tile extent is not above 0"));
                 }
                 Some(extent.to_vec())
             }
-            (false, None) => return Err(c.corrupt("null_tile_extent", "a var-sized dimension has no tiles")),
+            (false, None) => {
+                return Err(c.corrupt(
+                    "null_tile_extent",
+                    "a var-sized dimension cannot have a tile extent",
+                ));
+            }
         };
         Ok(Dimension {
             name,
@@ -443,7 +453,7 @@ impl Attribute {
                 let fill_value = read::text64(c, "fill_value")?;
                 match cell_val_num.cell_size(datatype) {
                     Some(size) if size != fill_value.len() as u64 => {
-                        let message = format!("{} bytes for a cell of {size}", fill_value.len());
+                        let message = format!("the fill value has {} bytes, a cell {size}", fill_value.len());
                         return Err(c.corrupt("fill_value", message));
                     }
                     _ => fill_value,
@@ -500,7 +510,7 @@ impl EnumerationRef {
         let name = read::text32(c, "name")?;
         let file = read::text32(c, "file_name")?;
         if !read::is_plain_file_name(&file) {
-            return Err(c.corrupt("file_name", "not a plain file name"));
+            return Err(c.corrupt("file_name", "the name is not a plain file name"));
         }
         Ok(EnumerationRef { name, file })
     }
@@ -526,11 +536,11 @@ fn parse_current_domain(c: &mut Cursor<'_>, dimensions: &[Dimension]) -> Result<
     let offset = c.offset();
     let version = c.u32("version")?;
     if version != 0 {
-        return Err(
-            Error::unsupported(format!("version {version} of a current domain; 0 is understood"))
-                .at(offset)
-                .in_part("`version`"),
-        );
+        return Err(Error::unsupported(format!(
+            "unknown version {version} of a current domain, only 0 is known"
+        ))
+        .at(offset)
+        .in_part("`version`"));
     }
     if c.bool("empty")? {
         return Ok(None);
@@ -538,7 +548,7 @@ fn parse_current_domain(c: &mut Cursor<'_>, dimensions: &[Dimension]) -> Result<
     read::byte(c, "type", |id| match id {
         0 => Ok(()),
         _ => Err(Error::unsupported(format!(
-            "type {id}; 0, an NDRectangle, is understood"
+            "unknown type {id} of a current domain, only 0 (NDRectangle) is known"
         ))),
     })?;
     let rect = parse_rect(c, dimensions, "ndrectangle")?;
@@ -560,7 +570,7 @@ fn default_fill(datatype: Datatype, cells: CellValNum, budget: &mut u64) -> Resu
     let size = u64::from(count) * fill.len() as u64;
     *budget = budget.checked_sub(size).ok_or_else(|| {
         Error::limit(format!(
-            "cells of {size} bytes; the fill values of a schema may take {MAX_DEFAULT_FILLS}"
+            "a fill value of {size} bytes: those of a schema may take {MAX_DEFAULT_FILLS} bytes together"
         ))
         .in_part("`cell_val_num`")
     })?;
@@ -584,7 +594,7 @@ fn check_unique<'a>(names: impl Iterator<Item = &'a Vec<u8>>, what: &str) -> Res
     for name in names {
         if !seen.insert(name) {
             return Err(Error::corrupt(format!(
-                "two {what} with the name {:?}",
+                "two {what} have the name {:?}",
                 String::from_utf8_lossy(name)
             )));
         }

@@ -1,5 +1,5 @@
-//! For tests: bytes built field by field as the format describes them, and the hostile changes that every
-//! parser has to survive.
+//! For tests: bytes built field by field as the format describes them, and the damage that every parser has
+//! to survive.
 
 use super::datatype::{CellValNum, Datatype};
 use super::schema::Schema;

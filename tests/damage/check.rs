@@ -273,7 +273,7 @@ fn bytes_behind_the_only_generic_tile_of_a_file() {
         let sample = Sample::new();
         let file = sample.entry(directory, part);
         sample.change(&file, |bytes| bytes.extend(b"more"));
-        sample.finds("size", &file, "4 bytes behind the generic tile");
+        sample.finds("size", &file, "4 bytes are left over after the generic tile");
     }
 }
 
@@ -451,7 +451,7 @@ fn vacuum_files_and_delete_conditions() {
     assert_eq!(sample.check(), []);
     line.replace_range(20..21, "\u{1}");
     fs::write(sample.path(&vacuum), &line).unwrap();
-    sample.finds("commit", &vacuum, "is not the path of anything");
+    sample.finds("commit", &vacuum, "is not the path of a fragment");
 
     let sample = Sample::new();
     let delete = format!("lightning/__commits/__9_9_{uuid}_22.del");
@@ -465,13 +465,13 @@ fn vacuum_files_and_delete_conditions() {
     let mut damaged = condition.clone();
     damaged[0] = 2;
     fs::write(sample.path(&delete), generic_tile(&damaged)).unwrap();
-    sample.finds("corrupt", &delete, "not a type of node");
+    sample.finds("corrupt", &delete, "unknown node type");
     fs::write(sample.path(&delete), &generic_tile(&condition)[..40]).unwrap();
     sample.finds("truncated", &delete, "generic tile header");
     let mut short = condition[..condition.len() - 2].to_vec();
     short[13] = 2;
     fs::write(sample.path(&delete), generic_tile(&short)).unwrap();
-    sample.finds("commit", &delete, "2 bytes for values of 4");
+    sample.finds("commit", &delete, "the constant has 2 bytes, a value 4");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Bounding boxes as they are stored: the minimum bounding rectangles (MBRs) of tiles, and the R-tree over
 //! them.
 //!
-//! A fragment of a million tiles has a million boxes, so they stay the bytes that were stored; what is kept
-//! is where they lie. A box is a range for each dimension: `lo, hi` of a fixed-size one; of a var-sized one
-//! the total length u64, the length of `lo` u64 and the bytes of both.
+//! A fragment of a million tiles has a million boxes, so they stay stored bytes, of which only the places are
+//! kept. A box is a range for each dimension: `lo, hi` of a fixed-size one; of a var-sized one the total
+//! length u64, the length of `lo` u64 and the bytes of both.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ const MAX_LEVELS: u32 = 64;
 /// The most bytes of a box of var-sized dimensions.
 const MAX_BOX: u64 = 1 << 20;
 
-/// Boxes of var-sized dimensions between two whose place is kept.
+/// With var-sized dimensions the place of one box in this many is kept.
 const BLOCK: u64 = 16;
 
 /// Bytes of boxes that are looked at together.
@@ -43,7 +43,7 @@ pub struct Boxes {
 }
 
 impl Boxes {
-    /// Finds the `count` boxes that follow at `c`, and passes over them.
+    /// Finds the places of the next `count` boxes at `c`, and skips them.
     fn find(c: &mut BodyCursor<'_>, count: u64, schema: &Schema, field: &str) -> Result<Boxes> {
         let sizes: Vec<Option<u64>> = schema.dimensions.iter().map(|d| d.cell_size()).collect();
         let stride = stride(&sizes);
@@ -63,7 +63,10 @@ impl Boxes {
                     }
                     pass_over(c, &sizes)?;
                     if c.offset().saturating_sub(start) > MAX_BOX {
-                        let message = format!("a box of {} bytes", c.offset().saturating_sub(start));
+                        let message = format!(
+                            "a bounding box of {} bytes is more than the {MAX_BOX} allowed",
+                            c.offset().saturating_sub(start)
+                        );
                         return Err(Error::limit(message).at(start).in_part("`mbr`"));
                     }
                 }
@@ -88,8 +91,8 @@ impl Boxes {
         self.count == 0
     }
 
-    /// Where box `index` begins: exactly, or for var-sized ones that of the last before which a place is
-    /// kept, and how many boxes before `index` that is.
+    /// Where box `index` begins. With var-sized dimensions, the place of the nearest box at or before it that
+    /// is kept, and how many boxes before `index` that one is.
     fn start(&self, index: u64) -> (u64, u64) {
         match self.stride {
             Some(stride) => (
@@ -114,12 +117,12 @@ impl Boxes {
         self.start(index).0.saturating_sub(self.place.start)
     }
 
-    /// Boxes that are best looked at together, or a multiple of that.
+    /// How many boxes are best read together, or a multiple of that.
     pub fn step(&self) -> u64 {
         self.stride.map_or(BLOCK, |stride| (STEP / stride.max(1)).max(1))
     }
 
-    /// Hands the boxes in `range`, which are in `body`, to `visit` in their order, each with its number.
+    /// Calls `visit` with the boxes in `range` of `body`, in order, each with its number.
     pub fn visit(
         &self,
         body: &dyn Body,
@@ -194,7 +197,7 @@ fn lengths(total: u64, low: u64) -> Result<(u64, u64)> {
     match total.checked_sub(low) {
         Some(high) => Ok((low, high)),
         None => Err(Error::corrupt(format!(
-            "a lower bound of {low} bytes in a range of {total}"
+            "the lower bound takes {low} bytes of a range of only {total}"
         ))),
     }
 }
@@ -238,7 +241,8 @@ impl StoredBoxes {
     /// `count` boxes of fixed-size dimensions, read from `c`.
     pub fn parse(c: &mut Cursor<'_>, count: u64, schema: &Schema, field: &str) -> Result<StoredBoxes> {
         let sizes: Vec<Option<u64>> = schema.dimensions.iter().map(|d| d.cell_size()).collect();
-        let stride = stride(&sizes).ok_or_else(|| Error::corrupt("var-sized dimensions"))?;
+        let stride = stride(&sizes)
+            .ok_or_else(|| Error::corrupt("var-sized dimensions, which this format version does not have"))?;
         c.check_count(count, usize::try_from(stride).unwrap_or(usize::MAX), field)?;
         let body = c.bytes(count.saturating_mul(stride), field)?.to_vec();
         Ok(StoredBoxes {
@@ -269,7 +273,7 @@ impl StoredBoxes {
     }
 }
 
-/// The R-tree over the MBRs of a sparse fragment's tiles: where its boxes lie in the body of its section.
+/// The R-tree over the MBRs of a sparse fragment's tiles, as places of boxes in the body of its section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RTree {
     /// Children of a node.
@@ -296,7 +300,10 @@ impl RTree {
         if version < 5 {
             let count = c.u32("dimension_num")?;
             if count as usize != schema.dimensions.len() {
-                let message = format!("{count} dimensions of {}", schema.dimensions.len());
+                let message = format!(
+                    "found {count} dimensions, the schema has {}",
+                    schema.dimensions.len()
+                );
                 return Err(c.corrupt("dimension_num", message));
             }
         }
@@ -306,16 +313,22 @@ impl RTree {
             let datatype =
                 Datatype::from_u8(c.u8("datatype")?).map_err(|e| e.at(offset).in_part("`datatype`"))?;
             if schema.dimensions.iter().any(|d| d.datatype != datatype) {
-                return Err(c.corrupt("datatype", format!("{} is not the domain's", datatype.name())));
+                return Err(c.corrupt(
+                    "datatype",
+                    format!(
+                        "{} is not the datatype of all dimensions in the schema",
+                        datatype.name()
+                    ),
+                ));
             }
         }
         let level_num = c.u32("level_num")?;
         if level_num > MAX_LEVELS {
-            return Err(
-                Error::limit(format!("{level_num} levels; {MAX_LEVELS} are allowed"))
-                    .at(c.offset())
-                    .in_part("`level_num`"),
-            );
+            return Err(Error::limit(format!(
+                "{level_num} levels are more than the {MAX_LEVELS} allowed"
+            ))
+            .at(c.offset())
+            .in_part("`level_num`"));
         }
         let mut levels: Vec<Boxes> = Vec::new();
         for i in 0..level_num {
@@ -323,13 +336,14 @@ impl RTree {
                 .u64("mbr_num")
                 .and_then(|count| Boxes::find(c, count, schema, "mbr_num"))
                 .map_err(|e| e.in_part(format_args!("level {i}")))?;
-            // One root; below it, as many nodes as fit their parents with only the last one not full.
+            // One root; on each level below, as many nodes as the parents can have, of which only the last
+            // may be not full.
             let fits = match levels.last() {
                 None => level.len() == 1,
                 Some(parents) => level.len().div_ceil(u64::from(fanout.max(1))) == parents.len(),
             };
             if !fits {
-                let message = format!("{} nodes do not fit the level above", level.len());
+                let message = format!("{} nodes do not match the number in the level above", level.len());
                 return Err(c.corrupt("mbr_num", message).in_part(format_args!("level {i}")));
             }
             levels.push(level);

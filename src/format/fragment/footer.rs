@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 /// Identifier of the optional section that holds the offsets of the global-order bounds.
 const GLOBAL_ORDER_BOUNDS: u64 = 0;
 
-/// Bytes of a generic tile's header, hence the least that a section takes.
+/// Bytes of a generic tile's header: a section takes at least that.
 const GENERIC_TILE_HEADER: u64 = 34;
 
 /// A decoded footer. Lists are indexed by slot, see [`Slots`].
@@ -99,7 +99,7 @@ impl Footer {
     /// schema. The schema is only needed below version 10: pass None when the name says 10 or more.
     ///
     /// `InvalidInput` for versions without a footer, and for one below 10 without a schema;
-    /// `UnsupportedVersion` for those that are not understood.
+    /// `UnsupportedVersion` for unknown ones.
     pub fn locate(
         name_version: u32,
         schema: Option<&Schema>,
@@ -141,15 +141,15 @@ impl Footer {
         match end.checked_sub(size) {
             Some(offset) => Ok(FooterPosition { offset, size }),
             None => Err(Error::truncated(format!(
-                "a footer of {size} bytes in a file of {file_size}"
+                "the footer takes {size} bytes, more than the file has ({file_size})"
             ))),
         }
     }
 
-    /// Reads only what stands before the non-empty domain, which takes no schema.
+    /// Reads only what comes before the non-empty domain, for which no schema is needed.
     ///
     /// `Corrupt` when the schema's name could lead out of the directory of schemas, `UnsupportedVersion` for
-    /// versions that are not understood.
+    /// unknown versions.
     pub fn peek(c: &mut Cursor<'_>) -> Result<FooterFront> {
         FooterFront::parse(c).map_err(|e| e.in_part("footer"))
     }
@@ -158,9 +158,9 @@ impl Footer {
     /// cursor holds this footer and nothing else, which is the case everywhere but in consolidated fragment
     /// metadata. Checks counts, tile numbers and section offsets as far as the footer alone allows.
     ///
-    /// Where the non-empty domain is marked as null, whether dummy bytes stand in its place shows only in the
-    /// number of bytes that are left; without `exact` the first reading that works is taken. Where the
-    /// section offsets may point is for [`Footer::check_sections`].
+    /// A non-empty domain that is marked as null may still have dummy bytes, which shows only in the number
+    /// of bytes that are left; without `exact` the first reading that works is taken.
+    /// [`Footer::check_sections`] checks where the section offsets point.
     pub fn parse(c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
         Self::parse_body(c, schema, exact).map_err(|e| e.in_part("footer"))
     }
@@ -177,7 +177,7 @@ impl Footer {
                 .map_err(|e| e.at(c.offset()).in_part("`non_empty_domain`"))?;
             return front.parse_rest(c, Some(domain), schema, exact);
         }
-        // Writers put zeros in place of a null domain; the readers of version 5 and later do not expect them.
+        // Writers put zeros in place of a null domain; readers of version 5 and later do not expect them.
         if let Some(dummy) = schema.coordinates_size().and_then(|size| size.checked_mul(2)) {
             let mut attempt = c.clone();
             if attempt
@@ -193,7 +193,7 @@ impl Footer {
     }
 
     /// Checks that every section lies before `end`, the offset of the footer in the metadata file. Offset 0
-    /// in the list of a field that has no such section passes.
+    /// is allowed: the field has no such section.
     pub fn check_sections(&self, end: u64) -> Result<()> {
         let o = &self.offsets;
         let lists: [(&str, &[u64]); 13] = [
@@ -214,7 +214,8 @@ impl Footer {
         for (name, offsets) in lists {
             for &offset in offsets {
                 if offset != 0 && offset.checked_add(GENERIC_TILE_HEADER).is_none_or(|e| e > end) {
-                    let message = format!("a section at byte {offset}, the sections end at {end}");
+                    let message =
+                        format!("the section is said to be at byte {offset}, but sections end at byte {end}");
                     return Err(Error::corrupt(message)
                         .at(end)
                         .in_part(format_args!("`{name}`"))
@@ -243,7 +244,10 @@ impl FooterFront {
         let version = c.u32("version")?;
         read::check_version(version, offset)?;
         if version < 3 {
-            return Err(c.corrupt("version", format!("version {version} has no footer")));
+            return Err(c.corrupt(
+                "version",
+                format!("fragments of version {version} have no footer"),
+            ));
         }
         let schema_name = if version < 10 {
             None
@@ -254,7 +258,7 @@ impl FooterFront {
             .as_ref()
             .is_some_and(|name| !read::is_plain_file_name(name))
         {
-            return Err(c.corrupt("schema_name", "not a plain file name"));
+            return Err(c.corrupt("schema_name", "the name is not a plain file name"));
         }
         Ok(FooterFront {
             version,
@@ -275,10 +279,13 @@ impl FooterFront {
         let sparse_tile_num = c.u64("sparse_tile_num")?;
         let last_tile_cell_num = c.u64("last_tile_cell_num")?;
         if self.dense && sparse_tile_num != 0 {
-            return Err(c.corrupt("sparse_tile_num", "sparse tiles in a dense fragment"));
+            return Err(c.corrupt("sparse_tile_num", "a dense fragment has sparse tiles"));
         }
         if sparse_tile_num != 0 && !(1..=schema.capacity).contains(&last_tile_cell_num) {
-            let message = format!("{last_tile_cell_num} cells where tiles hold {}", schema.capacity);
+            let message = format!(
+                "{last_tile_cell_num} cells in the last tile, expected 1 to {}",
+                schema.capacity
+            );
             return Err(c.corrupt("last_tile_cell_num", message));
         }
         let slots = Slots {
@@ -388,7 +395,7 @@ fn check_domain(domain: &Rect, dense: bool, schema: &Schema) -> Result<()> {
         let above = range::compare(d.datatype, d.cell_val_num, &range.lo, &bounds.lo);
         let below = range::compare(d.datatype, d.cell_val_num, &range.lo, &bounds.hi);
         if above == Some(Ordering::Less) || below == Some(Ordering::Greater) {
-            let error = Error::corrupt("begins outside the array's domain");
+            let error = Error::corrupt("the non-empty domain begins outside of the array's domain");
             return Err(error.in_part(format_args!("dimension {i}")));
         }
     }

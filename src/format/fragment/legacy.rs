@@ -8,8 +8,8 @@ use crate::format::range::Rect;
 use crate::format::read;
 use crate::format::schema::Schema;
 
-/// The whole metadata of a fragment of version 1 or 2. Lists are indexed by attribute, the last one being the
-/// coordinates where there is one more.
+/// The whole metadata of a fragment of version 1 or 2. Lists are indexed by attribute; if there is one more
+/// entry, it is the coordinates.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub struct LegacyMetadata {
@@ -48,12 +48,15 @@ impl LegacyMetadata {
         let version = c.u32("version")?;
         read::check_version(version, 0)?;
         if version > 2 {
-            return Err(c.corrupt("version", format!("version {version} has a footer")));
+            return Err(c.corrupt(
+                "version",
+                format!("fragments of version {version} have a footer, which this one lacks"),
+            ));
         }
-        // Dimensions are fixed-size below version 5; anything else does not belong to this fragment.
+        // Dimensions are fixed-size below version 5; with any other the schema is not this fragment's.
         let cell = schema
             .coordinates_size()
-            .ok_or_else(|| Error::corrupt("var-sized dimensions"))?;
+            .ok_or_else(|| Error::corrupt("var-sized dimensions, which this format version does not have"))?;
         let box_size = cell.saturating_mul(2);
         let domain_size = c.u64("non_empty_domain_size")?;
         let non_empty_domain = match domain_size {
@@ -66,7 +69,7 @@ impl LegacyMetadata {
                 Some(domain)
             }
             size => {
-                let message = format!("{size} bytes for a box of {box_size}");
+                let message = format!("found {size} bytes, expected 0 or {box_size}");
                 return Err(c.corrupt("non_empty_domain_size", message));
             }
         };
@@ -83,7 +86,10 @@ impl LegacyMetadata {
         let tile_var_sizes = parse_lists(c, slots.var(), "tile_var_sizes")?;
         let last_tile_cell_num = c.u64("last_tile_cell_num")?;
         if !mbrs.is_empty() && !(1..=schema.capacity).contains(&last_tile_cell_num) {
-            let message = format!("{last_tile_cell_num} cells where tiles hold {}", schema.capacity);
+            let message = format!(
+                "{last_tile_cell_num} cells in the last tile, expected 1 to {}",
+                schema.capacity
+            );
             return Err(c.corrupt("last_tile_cell_num", message));
         }
         Ok(LegacyMetadata {

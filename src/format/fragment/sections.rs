@@ -67,19 +67,19 @@ pub fn parse_u64_list(body: &[u8]) -> Result<Vec<u64>> {
 }
 
 /// Checks the tile offsets of one file: as many as there are `tiles`, never decreasing, none beyond the
-/// `file_size` bytes of the file. An empty list, as a field without that file has, passes.
+/// `file_size` bytes of the file. An empty list is allowed: the field has no such file.
 pub fn check_tile_offsets(offsets: &[u64], tiles: u64, file_size: u64) -> Result<()> {
     if !offsets.is_empty() && offsets.len() as u64 != tiles {
-        let message = format!("offsets of {} tiles in a fragment of {tiles}", offsets.len());
+        let message = format!("offsets of {} tiles, but the fragment has {tiles}", offsets.len());
         return Err(Error::corrupt(message).in_part("tile offsets"));
     }
     let ascending = offsets.is_sorted() && offsets.last().is_none_or(|&last| last <= file_size);
     match ascending {
         true => Ok(()),
-        false => Err(
-            Error::corrupt(format!("not in ascending order within {file_size} bytes"))
-                .in_part("tile offsets"),
-        ),
+        false => Err(Error::corrupt(format!(
+            "the offsets are not ascending, or exceed the file's {file_size} bytes"
+        ))
+        .in_part("tile offsets")),
     }
 }
 

@@ -17,7 +17,7 @@ pub fn problems(path: &Path, key: usize) -> Vec<Problem> {
 /// The directories of the fragments at `path` that are not committed, and so belong to no array.
 pub fn uncommitted(path: &Path, key: usize) -> Vec<String> {
     let mut found = findings(path, key);
-    found.retain(|problem| problem.message.starts_with("a fragment without a commit"));
+    found.retain(|problem| problem.message.starts_with("the fragment is not committed"));
     found.into_iter().map(|problem| problem.path).collect()
 }
 
