@@ -3,12 +3,13 @@
 //! What is being decoded counts against the bound, and is decoded once however many readers want it: the
 //! first becomes its loader, the others wait for the result, success or failure. Failures are not kept.
 //!
-//! Two lists share the bound. What sequential readers pass through ([`Keep::Passing`]) is soon read by
-//! nobody, since the kernel keeps its own copy. It gets a small share, so that it neither drives out what may
-//! be read again nor touches new memory all the time: page faults would cost half as much as decoding.
+//! Two lists share the bound. The cache is scan-resistant: what sequential readers pass through
+//! ([`Keep::Passing`]) is not read again, since the kernel keeps its own copy. It gets a small share of its
+//! own, so that it neither evicts what may be read again nor touches new memory all the time: page faults
+//! would cost half as much as decoding.
 //!
-//! A loader must not ask the cache for anything itself: it holds a part of the budget that others may be
-//! waiting for. What is made of other entries, such as the text of documents, is asked for with
+//! A loader must not ask the cache for anything itself, because it holds a part of the budget that others may
+//! be waiting for. What is made of other entries, such as the text of documents, is loaded with
 //! [`ChunkCache::derive`], whose loader holds none.
 
 use crate::asker::{is_of_others, wait_on};
@@ -87,7 +88,7 @@ impl Entry for Lengths {
 pub enum Keep {
     /// As long as there is room.
     Staying,
-    /// Until sequential readers are past it: as long as it is among the last in their share of the cache.
+    /// Until sequential readers are past it: while it is among the most recent in their share of the cache.
     Passing,
 }
 
@@ -109,7 +110,12 @@ impl Item {
     }
 
     fn entry<T: Entry>(self) -> Result<Arc<T>> {
-        let other = |_| Error::new(ErrorKind::Internal, "something of another type in the cache");
+        let other = |_| {
+            Error::new(
+                ErrorKind::Internal,
+                "a cache entry has another type than its key says",
+            )
+        };
         self.entry.downcast().map_err(other)
     }
 }
@@ -121,24 +127,24 @@ fn typed<T: Entry>(key: Key) -> TypedKey {
     (TypeId::of::<T>(), key)
 }
 
-/// The part of the cache that is for what passes: one in this many bytes, and at most [`PASSING_MOST`].
+/// The share of the cache for [`Keep::Passing`]: one in this many bytes, and at most [`PASSING_MOST`].
 const PASSING_SHARE: u64 = 16;
 const PASSING_MOST: u64 = 16 << 20;
 
 /// The least number of entries that the share has room for.
 const PASSING_ENTRIES: u64 = 32;
 
-/// What is kept of what passes for each processor, of its share: this many entries or this many bytes,
-/// whichever is more. That is as much as a processor decodes while another reads the rest of the chunk that
-/// their requests have in common, and little enough to stay in the processors' own caches.
+/// How much of that share is used for each processor: this many entries or this many bytes, whichever is
+/// more. That is as much as a processor decodes while another reads the rest of the chunk that their requests
+/// have in common, and little enough to stay in the processors' own caches.
 const PASSING_ENTRIES_EACH: usize = 32;
 const PASSING_EACH: u64 = 2 << 20;
 
-/// What is free is given back to the system when this part of the cache was dropped: what leaves and what
-/// comes is of many sizes, and a full cache of chunks of 40 and 80 KB took up a third more than it holds.
+/// Free memory is given back to the system after this part of the cache was evicted. Entries have many sizes,
+/// and a full cache of chunks of 40 and 80 KB took up a third more than it holds.
 const GIVE_BACK: u64 = 16;
 
-/// Has the allocator give back the pages that nothing is left on, wherever they lie.
+/// Makes the allocator give back all empty pages, wherever they lie.
 fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it may be called at any time, by any thread.
@@ -165,14 +171,14 @@ struct State {
     bytes: u64,
     passing_bytes: u64,
     loading_bytes: u64,
-    /// What is held whatever the cache would do, and part of `bytes`.
+    /// The part of `bytes` that cannot be evicted.
     held_bytes: u64,
-    /// Of what stayed, dropped since the allocator was last asked to give back what is free.
+    /// Bytes evicted, not counting what passes, since the allocator last gave back free memory.
     dropped_bytes: u64,
 }
 
 impl State {
-    /// The entry for `key`. One that passes stays from now on if it is wanted for longer.
+    /// The entry for `key`. A passing one stays from now on, if `keep` says so.
     fn find(&mut self, key: &TypedKey, keep: Keep) -> Option<Item> {
         if let Some(item) = self.staying.get(key) {
             return Some(item.clone());
@@ -273,13 +279,13 @@ impl ChunkCache {
         self.capacity
     }
 
-    /// Fails where decoding something of `bytes` bytes would take much more memory than the cache may: what
-    /// the file declares is believed no further, however consistent it is.
+    /// Fails where decoding something of `bytes` bytes would take much more memory than the cache may: sizes
+    /// that a file declares are not believed beyond that, however consistent they are.
     pub fn check_size(&self, bytes: u64) -> Result<()> {
         let most = self.capacity.max(LEAST).saturating_add(ALLOWANCE);
         if bytes > most {
             return Err(Error::limit(format!(
-                "{bytes} bytes to be decoded at once, where the size of the cache allows {most}"
+                "decoding this takes {bytes} bytes at once, but the cache size allows {most}"
             )));
         }
         Ok(())
@@ -296,7 +302,7 @@ impl ChunkCache {
     pub fn put<T: Entry>(&self, key: Key, entry: Arc<T>) {
         let (key, item) = (typed::<T>(key), Item::new(entry));
         let mut state = lock(&self.state);
-        // One that passed stays from now on, so that there is none in either list.
+        // A passing entry is moved, so that no key is in both lists.
         if state.find(&key, Keep::Staying).is_some()
             && let Some(before) = state.staying.pop(&key)
         {
@@ -313,13 +319,14 @@ impl ChunkCache {
     }
 
     /// Counts `bytes` bytes that are held outside of the cache against its bound, until they are
-    /// [released](ChunkCache::release). `LimitExceeded` where that came to more than half of it.
+    /// [released](ChunkCache::release). `LimitExceeded` if more than half of it would be held.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         let mut state = lock(&self.state);
         let most = self.capacity.max(LEAST) / 2;
         if bytes > LITTLE && state.held_bytes.saturating_add(bytes) > most {
             return Err(Error::limit(format!(
-                "{bytes} bytes of text besides what is open already, which come to more than {most} in memory"
+                "opening {bytes} bytes of text would take the open documents above {most} bytes, half of the \
+                 cache"
             )));
         }
         state.held_bytes = state.held_bytes.saturating_add(bytes);
@@ -375,8 +382,8 @@ impl ChunkCache {
         self.fetch(key, estimate, self.kept(estimate, keep), load)
     }
 
-    /// The same for what `load` makes of other entries of the cache, which has about `size` bytes in the end:
-    /// little, since it is counted only when it is there.
+    /// The same for what `load` makes of other entries of the cache. `size` is about its length; it must be
+    /// small, since it is counted only when it is complete.
     pub fn derive<T: Entry>(
         &self,
         key: Key,
@@ -387,7 +394,8 @@ impl ChunkCache {
         self.fetch(key, 0, self.kept(size, keep), load)
     }
 
-    /// Of large entries, which take many requests to read, too few would fit into the share of what passes.
+    /// Large entries, which take many requests to read, stay: too few would fit into the share for passing
+    /// ones.
     fn kept(&self, size: u64, keep: Keep) -> Keep {
         if size > self.passing_share() / PASSING_ENTRIES {
             Keep::Staying
@@ -438,7 +446,7 @@ impl ChunkCache {
         self.stats.cache_bytes.set(state.bytes);
         drop(state);
 
-        // Settles the account even if `load` unwinds, so that nobody waits for ever.
+        // Settles the account even if `load` panics, so that nobody waits forever.
         let mut landing = Landing {
             cache: self,
             key,
@@ -453,8 +461,8 @@ impl ChunkCache {
         result
     }
 
-    /// Drops entries, those that pass beyond what is of use and then the least recently used, until `wanted`
-    /// more bytes fit or nothing is left to drop.
+    /// Evicts entries until `wanted` more bytes fit or nothing is left: first passing ones beyond their
+    /// useful number, then the least recently used.
     fn evict(&self, state: &mut State, wanted: u64) {
         let full = |state: &State| state.bytes.saturating_add(wanted) > self.capacity;
         while self.passes_too_much(state) && state.drop_passing()

@@ -7,15 +7,15 @@ pub struct CellSlice<'a> {
     pub count: usize,
     /// Their values as stored, little-endian, one cell after the other.
     pub values: &'a [u8],
-    /// Var-sized: where each cell begins, and where the last one ends, in bytes from anywhere: `values`
-    /// starts with the first. None for cells of a fixed size.
+    /// Var-sized: where each cell begins, and where the last one ends. Only differences count: the first cell
+    /// is at the start of `values`. None for cells of a fixed size.
     pub starts: Option<&'a [u64]>,
     /// Nullable: one byte a cell, 0 for null. None where no cell can be null.
     pub validity: Option<&'a [u8]>,
 }
 
 impl<'a> CellSlice<'a> {
-    /// Cells of `size` bytes each that cannot be null; what is left over at the end is no cell.
+    /// Cells of `size` bytes each that cannot be null; an incomplete cell at the end is left out.
     pub fn fixed(values: &'a [u8], size: usize) -> Self {
         CellSlice {
             count: values.len().checked_div(size).unwrap_or(0),

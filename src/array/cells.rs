@@ -1,5 +1,4 @@
-//! The cells of one field in order: those of a fragment as they are stored, those of a view as a reader gets
-//! them.
+//! The cells of one field in order: of a fragment as they are stored, or of a view as a reader gets them.
 
 use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
@@ -77,7 +76,7 @@ impl dyn Cells + '_ {
         if piece.len() as u64 != wanted {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!("{} bytes of {content:?} where {wanted} were wanted", piece.len()),
+                format!("read {} bytes of {content:?}, expected {wanted}", piece.len()),
             ));
         }
         Ok(piece)
@@ -113,7 +112,8 @@ impl FragmentCells {
         }
     }
 
-    /// The same; what is decoded of `content` is read again, and stays in the cache as long as there is room.
+    /// The same for a `content` that will be read again: its chunks stay in the cache as long as there is
+    /// room.
     #[must_use]
     pub fn staying(self, content: Option<Content>) -> Self {
         FragmentCells {
@@ -131,7 +131,11 @@ impl FragmentCells {
         let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
         let open = self.opened(content)?;
         if bytes.end > open.len() {
-            let message = format!("{content:?} to byte {} of {}", bytes.end, open.len());
+            let message = format!(
+                "{content:?} wanted up to byte {}, but it ends at byte {}",
+                bytes.end,
+                open.len()
+            );
             return Err(Error::new(ErrorKind::Internal, message));
         }
         let mut sink = Sink::behind(out, self.keep(open, content, &bytes));
@@ -141,7 +145,7 @@ impl FragmentCells {
     }
 
     fn keep(&self, open: &OpenColumn, content: Content, bytes: &Range<u64>) -> Keep {
-        // Of very many fragments it is the others' turn before this one's chunk is used up.
+        // With very many fragments read in turns, a chunk is needed again later, so it must not pass.
         match self.column.holds() && self.stays != Some(content) {
             true => open.keep(bytes),
             false => Keep::Staying,
@@ -162,7 +166,7 @@ impl FragmentCells {
         let cell = self
             .open
             .get(slot)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "a content of no slot"))?;
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no slot for this content"))?;
         match cell.get() {
             Some(open) => Ok(open),
             None => {

@@ -35,12 +35,11 @@ pub struct Column {
     hold: bool,
 }
 
-/// The tiles of a data file, in the cache's numbering of what is in a file; generic tiles are numbered by
-/// their offsets.
+/// The cache key of the tiles of a data file; generic tiles are numbered by their offsets.
 const TILES: u64 = u64::MAX;
 
 fn overflow() -> Error {
-    Error::limit("a column of more than 2^64 bytes").at(0)
+    Error::limit("the column has more than 2^64 bytes").at(0)
 }
 
 impl Column {
@@ -53,8 +52,7 @@ impl Column {
         }
     }
 
-    /// The same; unless `hold`, no file stays open, so that those of very many fragments can be read in
-    /// turns.
+    /// The same. Unless `hold`, no file stays open, so that very many fragments can be read in turns.
     #[must_use]
     pub fn holding(self, hold: bool) -> Self {
         Column { hold, ..self }
@@ -213,7 +211,7 @@ impl Column {
         };
         let path = info.file_path(field, part)?;
         let codec = field.codec(&info.schema, part, &info.writer).ok_or_else(|| {
-            Error::corrupt("a nullable attribute in a schema without validity filters").at(0)
+            Error::corrupt("the attribute is nullable, but the schema has no validity filters").at(0)
         })?;
         let missing = |e| incomplete(&info.engine, &info.path, e);
         let open = || -> Result<Arc<dyn Blob>> {
@@ -261,8 +259,12 @@ struct Zipped {
 }
 
 fn var_size(list: &TileList, tile_num: u64, tile: u64) -> Result<u64> {
-    list.get(tile_num, tile)?
-        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
+    list.get(tile_num, tile)?.ok_or_else(|| {
+        Error::new(
+            ErrorKind::Internal,
+            format!("no tile {tile}: there are {tile_num}"),
+        )
+    })
 }
 
 /// A column whose files are open.
@@ -318,8 +320,8 @@ impl OpenColumn {
         self.read_into(range, sink).map_err(|e| self.place(e))
     }
 
-    /// Appends where each of `cells` of tile `tile`, which has them, begins among the values of all tiles,
-    /// and where the last of them ends. Of a column that was opened whole for its offsets; decodes no other
+    /// Appends where each of `cells`, which lie in tile `tile`, begins among the values of all tiles, and
+    /// where the last of them ends. For a column that was opened whole for its offsets. Decodes no other
     /// tile.
     pub fn starts(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
         self.starts_in(tile, cells, keep, out).map_err(|e| self.place(e))
@@ -343,7 +345,8 @@ impl OpenColumn {
         }
         let found = out.len().saturating_sub(before) as u64;
         if found.checked_sub(1) != cells.end.checked_sub(cells.start) {
-            let message = format!("{found} offsets of cells {cells:?} of a tile of {tile_cells}");
+            let message =
+                format!("found {found} offsets for cells {cells:?} of a tile of {tile_cells} cells");
             return Err(Error::new(ErrorKind::Internal, message));
         }
         Ok(())
@@ -383,8 +386,7 @@ impl OpenColumn {
         if let Some(tile) = self.tile {
             return read(tile, geometry.cells_of(tile), range);
         }
-        // The whole column's length was computed without overflow, and no tile is longer than the first,
-        // which is part of it unless it is the only one.
+        // Cannot overflow: the length of the whole column did not, and no tile is longer than the first.
         let tile_size = geometry.cells_of(0).max(1).saturating_mul(cell_size).max(1);
         let mut position = range.start;
         while position < range.end {
@@ -436,7 +438,7 @@ impl OpenColumn {
         while position < range.end {
             let (tile, start, size) = sums
                 .find(list, tile_num, position)?
-                .ok_or_else(|| Error::new(ErrorKind::Internal, format!("no tile has byte {position}")))?;
+                .ok_or_else(|| Error::new(ErrorKind::Internal, format!("byte {position} is in no tile")))?;
             let end = range.end.min(start.saturating_add(size));
             self.read_var_tile(tile, size, position - start..end - start, sink)?;
             position = end;
@@ -464,7 +466,7 @@ impl OpenColumn {
     fn read_offsets(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let cell_num = self.column.info.geometry.cell_num;
         let (sums, _) = opened(&self.var_sizes)?;
-        // Whole entries first; what was not asked for of the first and the last is cut off at the end.
+        // Whole entries are read; what was not asked for of the first and the last is cut off at the end.
         let entries = range.start / 8..range.end.div_ceil(8);
         let skip = (range.start % 8) as usize;
         let wanted = (range.end - range.start) as usize;
@@ -538,7 +540,8 @@ impl OpenColumn {
             let first = i == 0 && bytes.start == 0;
             if offset < previous || offset > size || first && offset != 0 {
                 return Err(Error::corrupt(format!(
-                    "offset {offset} of cell {} follows {previous} in a tile of {size} bytes",
+                    "the offset of cell {} is {offset}, but the one before it is {previous} and the tile has \
+                     {size} bytes",
                     bytes.start / 8 + i as u64
                 ))
                 .at(part.start(tile).unwrap_or(0))
@@ -554,7 +557,7 @@ impl OpenColumn {
 
 fn opened<T>(part: &Option<T>) -> Result<&T> {
     part.as_ref()
-        .ok_or_else(|| Error::new(ErrorKind::Internal, "a file of the column that was not opened"))
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "a file of the column was not opened"))
 }
 
 /// Reads the bytes in `range` of one dimension's values out of a tile of zipped coordinates.

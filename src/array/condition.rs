@@ -36,11 +36,11 @@ struct ViewField {
 #[derive(Debug)]
 pub struct BoundCondition {
     condition: Arc<ViewCondition>,
-    /// For each field of the condition, where in `fields` it is; None where the fragment lacks it.
+    /// For each field of the condition its index in `fields`; None if the fragment lacks it.
     columns: Vec<Option<usize>>,
     fields: Vec<usize>,
-    /// Which cells alone are concerned: those written at this time or before. With where in `fields` the
-    /// timestamps are.
+    /// Restricts the condition to cells written at this time or before; with the index of the timestamps in
+    /// `fields`.
     until: Option<(u64, usize)>,
 }
 
@@ -113,8 +113,8 @@ impl ViewCondition {
         Ok(ViewCondition { root, fields })
     }
 
-    /// Binds it to a fragment with these fields. With `until` only cells that were written at that time or
-    /// before are concerned; the fragment then has to store timestamps.
+    /// Binds it to a fragment with these fields. `until` restricts it to cells written at that time or
+    /// before; the fragment then has to store timestamps.
     ///
     /// Fails where libtiledb misreads the array, because an attribute of a fixed size was of another type, or
     /// nullable or not, when the fragment was written.
@@ -133,7 +133,7 @@ impl ViewCondition {
                 let timestamps = fields.iter().position(|field| field.role == Role::Timestamps);
                 used.push(
                     timestamps
-                        .ok_or_else(|| Error::new(ErrorKind::Internal, "a fragment without timestamps"))?,
+                        .ok_or_else(|| Error::new(ErrorKind::Internal, "the fragment has no timestamps"))?,
                 );
                 Some((until, used.len() - 1))
             }
@@ -170,8 +170,8 @@ impl ViewField {
         })
     }
 
-    /// Where among the fields of a fragment it is. None where it is not, or is var-sized in one of fragment
-    /// and view alone. Fails where it is of another type.
+    /// Its index among the fields of a fragment. None if it is missing, or var-sized only in the fragment or
+    /// only in the view. Fails if it has another type.
     fn find(&self, fields: &[Field]) -> Result<Option<usize>> {
         let same_field = |field: &&Field| {
             let role = match self.is_attribute {
@@ -193,7 +193,7 @@ impl ViewField {
             return Ok(Some(at));
         }
         let message = format!(
-            "of type {} now, of type {} when the fragment was written",
+            "its type is {}, but was {} when the fragment was written",
             self.of.name(),
             stored.name()
         );
@@ -214,7 +214,7 @@ impl BoundCondition {
         let Some((until, times)) = self.until else {
             return self.node(root, cells, false, keep);
         };
-        // As if it were an OR of what is later, and of the root or all that the root is an OR of.
+        // Evaluated as an OR of "written later" and the root; if the root is an OR, of its children.
         let mut some = vec![false; keep.len()];
         if let Some(times) = cells.get(times) {
             let later = Test::Number {
@@ -286,7 +286,7 @@ fn combine(any: bool, bitmap: &mut [bool], with: &[bool]) {
 }
 
 impl Test {
-    /// Tells for which cells it holds, whether they are null or not.
+    /// Calls back with each cell for which it holds, whether the cell is null or not.
     fn evaluate(&self, cells: &CellSlice<'_>, holds: &mut [bool]) {
         macro_rules! numbers {
             ($type:ty, $op:expr, $value:expr) => {{
@@ -389,7 +389,7 @@ fn node(condition: &Condition, view: &Schema, fields: &mut Vec<ViewField>) -> Re
             let any = match combination {
                 Combination::And => false,
                 Combination::Or => true,
-                Combination::Not => return Err(Error::unsupported("a stored condition with NOT")),
+                Combination::Not => return Err(Error::unsupported("a stored condition cannot have NOT")),
             };
             let children = children.iter().map(|child| node(child, view, fields));
             Ok(Node::Combined {
@@ -422,7 +422,7 @@ fn comparison(
         }
     };
     let of = fields.get(field).map(|field| field.of);
-    let of = of.ok_or_else(|| Error::new(ErrorKind::Internal, "a field that was just found"))?;
+    let of = of.ok_or_else(|| Error::new(ErrorKind::Internal, "a field of the condition is missing"))?;
     Ok(Node::Compare {
         field,
         test: test(of, op, value, offsets)?,
@@ -440,14 +440,17 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
     let one = of.cells == CellValNum::Fixed(1);
     if !(of.is_text() || numeric && one) {
         return Err(Error::unsupported(format!(
-            "a condition on values of type {}",
+            "no condition can be evaluated on values of type {}",
             of.name()
         )));
     }
     let wrong_size = |length: usize| match (value.is_empty(), length) {
-        (true, _) => Error::corrupt(format!("a null test of values of type {}", of.name())),
+        (true, _) => Error::corrupt(format!(
+            "a null test on values of type {}, which are never null",
+            of.name()
+        )),
         (false, _) => Error::corrupt(format!(
-            "a constant of {length} bytes for values of type {}",
+            "the constant has {length} bytes, which does not fit values of type {}",
             of.name()
         )),
     };
@@ -456,7 +459,7 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
         ConditionOp::AlwaysFalse => return Ok(Test::Always(false)),
         ConditionOp::In | ConditionOp::NotIn => {
             if value.is_empty() {
-                return Err(Error::corrupt("a condition on a set of no members"));
+                return Err(Error::corrupt("the set of an IN or NOT IN has no members"));
             }
             let ends = offsets.iter().skip(1).copied().chain([value.len() as u64]);
             let mut members = HashSet::new();
@@ -465,7 +468,11 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
                     .ok()
                     .zip(usize::try_from(end).ok())
                     .and_then(|(start, end)| value.get(start..end))
-                    .ok_or_else(|| Error::corrupt("members that do not follow each other"))?;
+                    .ok_or_else(|| {
+                        Error::corrupt(
+                            "the offsets of the set's members are not ascending, or exceed its bytes",
+                        )
+                    })?;
                 if size.is_some_and(|size| size != member.len()) {
                     return Err(wrong_size(member.len()));
                 }

@@ -1,4 +1,4 @@
-//! The deletes of an array: which there are, what they say, and what they do to the cells of a fragment.
+//! The deletes of an array: finding them, decoding them, and binding them to a fragment.
 
 use super::condition::{BoundCondition, ViewCondition};
 use super::engine::Engine;
@@ -42,7 +42,7 @@ pub struct DeleteFile {
 }
 
 impl DeleteFile {
-    /// A commit file as a delete; None where it is another or follows no grammar.
+    /// A commit file as a delete; None if it is another commit or its name cannot be parsed.
     pub fn of(commit: &CommitFile) -> Option<DeleteFile> {
         let is_delete = matches!(commit.kind, CommitKind::Delete | CommitKind::Update);
         Some(DeleteFile {
@@ -65,7 +65,7 @@ impl DeleteFile {
         })
     }
 
-    /// Its time in milliseconds since the Unix epoch: cells written up to it, and then, are concerned.
+    /// Its time in milliseconds since the Unix epoch. It applies to cells written up to then, inclusive.
     pub fn stamp(&self) -> u64 {
         self.parsed.timestamps.0
     }
@@ -86,7 +86,7 @@ impl DeleteFile {
 }
 
 /// A delete, ready for reading an array with one schema. An update counts as one, as with libtiledb: the
-/// cells that it selects are gone, and what it assigns is not looked at.
+/// cells that it selects are gone, and the values that it assigns are ignored.
 pub struct Delete {
     /// Its file.
     pub file: DeleteFile,
@@ -96,8 +96,8 @@ pub struct Delete {
 }
 
 /// The deletes that a reader of `times` carries out in a sparse array whose schema in force is `view`, oldest
-/// first. Fails where one of them cannot be decoded, or not be evaluated with that schema, as
-/// [`ViewCondition::new`] says.
+/// first. Fails if one of them cannot be decoded, or cannot be evaluated with that schema, see
+/// [`ViewCondition::new`].
 pub fn in_force(
     engine: &Engine,
     key: Option<&EncryptionKey>,
@@ -121,9 +121,9 @@ pub fn in_force(
         .collect()
 }
 
-/// The conditions that `deletes` ask to be evaluated on the cells of a fragment: not those from before it was
-/// written, nor those that a consolidation has carried out already. Of a fragment that stores timestamps, and
-/// was written in part after a delete, the condition takes the older cells only.
+/// The conditions of `deletes` that apply to a fragment: not those from before it was written, nor those that
+/// a consolidation has carried out already. If the fragment stores timestamps, and a part of it was written
+/// after a delete, the condition applies to the older cells only.
 pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<BoundCondition>> {
     let (start, end) = info.name.timestamps;
     let has = |role| info.fields.iter().any(|field| field.role == role);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Bytes of what is kept of fragments' metadata, about.
 const FRAGMENT_BYTES: u64 = 24 << 20;
 
-/// How often directories are listed because something is not there, at most.
+/// How often, at most, directories are listed again because something is missing.
 const LIST_ANEW: Duration = Duration::from_secs(1);
 
 /// Where a fragment keeps its metadata once it is read.
@@ -48,7 +48,7 @@ pub struct Engine {
     files: Arc<KeptFiles>,
     fragments: Mutex<KeptFragments>,
     objects: RandomState,
-    /// When directories were last listed because something was not there.
+    /// When directories were last listed again because something was missing.
     listed_anew: Mutex<Option<Instant>>,
     /// What is held in memory, by the number of what it is.
     pub(super) held: Mutex<HashMap<u64, Weak<Held>>>,
@@ -128,9 +128,8 @@ impl Engine {
         Ok((tile, body))
     }
 
-    /// Has `directory` be listed anew when it is looked at next, because something is not there that should
-    /// be: where listings are taken as they are for long, and once a second at most. Returns whether that is
-    /// so.
+    /// Makes the next look at `directory` list it again, because something is missing in it. Only for
+    /// storages whose listings hold for long, and at most once a second. Returns whether it was done.
     pub fn list_anew(&self, directory: &Path) -> bool {
         let mut last = lock(&self.listed_anew);
         if !self.storage.is_remote() || last.is_some_and(|last| last.elapsed() < LIST_ANEW) {
@@ -142,8 +141,8 @@ impl Engine {
         true
     }
 
-    /// What `read` reads of the fragment at `directory`; where a file of it is not there, once more with
-    /// another listing.
+    /// What `read` reads of the fragment at `directory`. If a file is missing, the directory is listed again
+    /// and `read` called once more.
     pub fn read_fragment<T>(&self, directory: &Path, read: impl Fn() -> Result<T>) -> Result<T> {
         match read() {
             Err(e) if e.kind() == ErrorKind::NotFound && self.list_anew(directory) => read(),
@@ -156,14 +155,15 @@ impl Engine {
         self.files.let_go(|file| file.starts_with(path));
     }
 
-    /// The number in the cache of what is called `number` in a file. Another state of the file gives another,
-    /// so that chunks of two states are never mixed: 64 bits of a keyed hash, which no file can aim at.
+    /// The cache's number for what is called `number` in a file. It differs between states of the file, so
+    /// that chunks of two states are never mixed. It is 64 bits of a keyed hash, so that no file can provoke
+    /// a collision.
     pub fn object(&self, blob: &dyn Blob, number: u64) -> u64 {
         self.objects.hash_one((blob.display(), blob.version(), number))
     }
 
-    /// The number in the cache of what `name` names, made of the source in a state that is part of the name:
-    /// 64 bits of a keyed hash.
+    /// The cache's number for something derived from the source, in a state that is part of its `name`: 64
+    /// bits of a keyed hash.
     pub fn number(&self, name: &impl Hash) -> u64 {
         self.objects.hash_one(name)
     }
@@ -188,8 +188,8 @@ impl Engine {
         self.cache.put(Key::of(number), text);
     }
 
-    /// Notes that the metadata of a fragment, of `bytes` bytes, was read and put into `cell`, and lets go of
-    /// what was read longest ago.
+    /// Notes that the metadata of a fragment, of `bytes` bytes, was put into `cell`, and drops what was read
+    /// longest ago.
     pub fn keep_fragment(&self, cell: &Arc<FragmentCell>, bytes: u64) {
         let mut kept = lock(&self.fragments);
         kept.fragments.push_back((Arc::downgrade(cell), bytes));

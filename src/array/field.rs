@@ -148,8 +148,8 @@ impl Field {
         }
     }
 
-    /// Whether string RLE or dictionary encoding as its first filter may embed the offsets in the values;
-    /// whether they do, the offsets tile tells by having no chunks.
+    /// Whether its first filter, string RLE or dictionary encoding, may embed the offsets in the values. If
+    /// it did, the offsets tile has no chunks.
     pub fn may_embed_offsets(&self, schema: &Schema) -> bool {
         let Some(Filter::Compression { codec, .. }) = self.data_filters(schema).filters.first() else {
             return false;
@@ -159,9 +159,9 @@ impl Field {
             && matches!(codec, Codec::Rle | Codec::Dictionary)
     }
 
-    /// Whether its filters lose something of its values, so that readers get others than were written.
+    /// Whether its filters are lossy, so that readers get other values than were written.
     pub fn is_lossy(&self, schema: &Schema) -> bool {
-        // Also lossless WebP loses the colours of pixels that are transparent.
+        // Even lossless WebP loses the colours of transparent pixels.
         let lossy = |filter: &Filter| matches!(filter, Filter::ScaleFloat { .. } | Filter::Webp { .. });
         self.data_filters(schema).filters.iter().any(lossy)
     }

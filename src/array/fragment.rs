@@ -21,14 +21,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
-/// The most bytes of a footer: schemas of thousands of fields have footers of some hundred KiB.
+/// The most bytes of a footer. With thousands of fields it takes some hundred KiB.
 const MAX_FOOTER: u64 = 16 << 20;
 
 /// The most bytes of the metadata of versions 1 and 2, unfiltered: lists of a million tiles of eight fields.
 /// They are in memory as long as the array is.
 const MAX_LEGACY: u64 = 64 << 20;
 
-/// What tells whether a fragment matters to a reader; remembered as long as the fragment is.
+/// What decides whether a fragment matters to a reader; remembered as long as the fragment is.
 pub struct Outline {
     /// Bounding box of its cells; None where it has none.
     pub domain: Option<Rect>,
@@ -36,7 +36,7 @@ pub struct Outline {
     pub dense: bool,
     /// How many cells it stores.
     pub cells: u64,
-    /// Whether they have times of their own, when they were written or deleted.
+    /// Whether its cells have timestamps of their own, of writes or deletes.
     pub timed: bool,
     /// Tiles of each field.
     pub tiles: u64,
@@ -78,7 +78,7 @@ impl Outline {
     }
 }
 
-/// A fragment directory, opened when something about it is asked.
+/// A fragment directory, opened at the first question about it.
 pub struct Fragment {
     engine: Arc<Engine>,
     schemas: Arc<Schemas>,
@@ -150,20 +150,20 @@ impl Fragment {
         Ok(info)
     }
 
-    /// The same for a look that does not count as use: very many fragments can be looked at without holding
-    /// what they say in memory.
+    /// The same, but not counted as use, so that very many fragments can be looked at without holding their
+    /// metadata in memory.
     pub fn look(&self) -> Result<Arc<FragmentInfo>> {
         let known = self.opened().clone();
         known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
     }
 
-    /// What tells whether it matters to a reader. Reads the metadata once, and does not count as use.
+    /// Its outline. Reads the metadata at most once; not counted as use.
     pub fn outline(&self) -> Result<Arc<Outline>> {
         let outline = self.look_at_outline()?;
         Ok(self.outline.get_or_init(|| outline).clone())
     }
 
-    /// The same, and does not remember it: very many fragments can be looked at without holding what they say
+    /// The same without remembering it, so that very many fragments can be looked at without holding outlines
     /// in memory.
     pub fn look_at_outline(&self) -> Result<Arc<Outline>> {
         if let Some(outline) = self.outline.get() {
@@ -189,8 +189,8 @@ impl Fragment {
         )))
     }
 
-    /// The outline alone, which takes the footer: of very many fragments, what else is made of the metadata
-    /// would take longer than reading it.
+    /// The outline, made of the footer alone: with very many fragments, decoding the other metadata would
+    /// take longer than reading it.
     fn read_outline(&self) -> Result<Outline> {
         let file = self.engine.storage.open(&self.metadata_path())?;
         let mut room = [0; Tail::SIZE];
@@ -225,7 +225,7 @@ impl Fragment {
         ))
     }
 
-    /// Whether its outline can be had without its own metadata file.
+    /// Whether its outline is known without reading its own metadata file.
     pub fn has_outline(&self) -> bool {
         let name = std::str::from_utf8(file_name(&self.path)).unwrap_or_default();
         self.outline.get().is_some() || self.is_open() || self.repeated_footers.has(name)
@@ -236,8 +236,8 @@ impl Fragment {
         self.opened().is_some()
     }
 
-    /// Its outline of the footer that a file of consolidated metadata repeats; None where there is none, or
-    /// something is wrong with it.
+    /// Its outline from the footer that a file of consolidated metadata repeats; None if there is none, or it
+    /// is damaged.
     fn repeated_outline(&self) -> Option<Outline> {
         // Those of older versions are not repeated faithfully.
         const FIRST: u32 = 5;
@@ -256,8 +256,8 @@ impl Fragment {
             .ok()
     }
 
-    /// How many cells it stores. Where each file that is opened is a request, what was read is kept: who asks
-    /// that will read them.
+    /// How many cells it stores. In an object store the metadata is kept, because the caller will read the
+    /// cells.
     pub fn cells(&self) -> Result<u64> {
         match self.outline.get() {
             Some(outline) => Ok(outline.cells),
@@ -283,15 +283,13 @@ impl Fragment {
         })
     }
 
-    /// A missing file of a fragment that is there is damage; of one that has been vacuumed meanwhile, it is
-    /// not.
+    /// A missing file is damage if the fragment is still there, but not if it has been vacuumed meanwhile.
     fn incomplete(&self, error: Error) -> Error {
         incomplete(&self.engine, &self.path, error)
     }
 
     fn read(&self) -> Result<FragmentInfo> {
-        // Not among the files that are kept open: of very many fragments most are opened for a look at the
-        // footer.
+        // Not kept open: of very many fragments most are only opened to read the footer.
         let file = self.engine.storage.open(&self.metadata_path())?;
         let mut room = [0; Tail::SIZE];
         let blob = Tail::new(&*file, &mut room)?;
@@ -350,7 +348,11 @@ impl Fragment {
             .len()
             .checked_sub(8)
             .ok_or_else(|| {
-                Error::truncated(format!("a fragment metadata file of {} bytes", blob.len())).at(blob.len())
+                Error::truncated(format!(
+                    "the file has only {} bytes, too few for a footer",
+                    blob.len()
+                ))
+                .at(blob.len())
             })
             .and_then(|offset| {
                 let mut word = [0; 8];
@@ -358,16 +360,20 @@ impl Fragment {
             })?;
         let position = Footer::locate(self.name.name_version, schema, blob.len(), word)?;
         if position.size > MAX_FOOTER {
-            return Err(Error::limit(format!("a footer of {} bytes", position.size))
-                .at(position.offset)
-                .in_part("footer"));
+            return Err(Error::limit(format!(
+                "the footer takes {} bytes, more than the {MAX_FOOTER} allowed",
+                position.size
+            ))
+            .at(position.offset)
+            .in_part("footer"));
         }
         let bytes = blob.read(position.offset, position.size)?;
         Ok((position, bytes))
     }
 
-    /// What the footer says without a schema, which in an encrypted array takes the key: footers are in the
-    /// clear. None below version 10, where it takes the schema to find the footer.
+    /// The part of the footer that can be decoded without the schema, so without the key of an encrypted
+    /// array: footers are not encrypted. None below version 10, where the schema is needed to find the
+    /// footer.
     pub fn clear_footer(&self) -> Result<Option<(FooterFront, FooterPosition)>> {
         if self.name.name_version < 10 {
             return Ok(None);
@@ -478,12 +484,12 @@ fn geometry_of(schema: &Schema, footer: &Footer, position: FooterPosition) -> Re
         (false, _) => Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num),
     }
     .map_err(|e| e.in_part("footer").at(position.offset))?;
-    // A tile takes eight bytes at the least, so files bear out the number of tiles before anything is sized
-    // by it.
+    // A tile takes at least eight bytes, so the number of tiles is checked against the files before anything
+    // is allocated by it.
     for (slot, &size) in footer.file_sizes.iter().enumerate() {
         if size > 0 && size / 8 < geometry.tile_num {
             return Err(Error::corrupt(format!(
-                "{} tiles in a data file of {size} bytes (slot {slot})",
+                "{} tiles cannot be in a data file of {size} bytes (slot {slot})",
                 geometry.tile_num
             ))
             .in_part("footer")

@@ -1,4 +1,4 @@
-//! What the metadata of a fragment says, and where the files lie that it speaks of.
+//! What the metadata of a fragment says, and the paths of its files.
 
 use super::engine::Engine;
 use super::field::{Field, Role, Writer};
@@ -106,7 +106,7 @@ pub struct FragmentInfo {
 }
 
 impl Drop for FragmentInfo {
-    /// Nobody looks at it any more: its files need not be kept open.
+    /// It is no longer used, so its files need not be kept open.
     fn drop(&mut self) {
         self.engine.close_below(&self.path);
     }
@@ -192,14 +192,14 @@ impl FragmentInfo {
         let internal = !matches!(field.role, Role::Attribute(_) | Role::Dimension(_));
         let index_name = field.index_name();
         let base: &[u8] = if internal { index_name.as_bytes() } else { &base };
-        // The encoding of version 8 is for users' names; those of internal files are what they are.
+        // Version 8 encodes names of fields, but not those of internal files.
         let version = if internal { 9 } else { self.name.name_version };
         let name = field_file(version, base, &index_name, part);
         let plain =
             !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) && name != b".." && name != b".";
         if !plain {
             return Err(Error::corrupt(format!(
-                "a field whose file would be called {:?}",
+                "the field's file would be called {:?}, which is not a plain file name",
                 String::from_utf8_lossy(&name)
             ))
             .at(0)
@@ -212,7 +212,7 @@ impl FragmentInfo {
     pub fn list(&self, slot: usize, kind: ListKind, hold: bool) -> Result<TileList> {
         let missing = || {
             Error::corrupt(format!(
-                "the fragment's metadata has no list of {kind:?} for slot {slot}"
+                "the fragment's metadata has no {kind:?} list for slot {slot}"
             ))
             .at(0)
             .in_file(self.engine.storage.display(&self.metadata_path()))
@@ -262,8 +262,8 @@ impl FragmentInfo {
         Ok((sums, list))
     }
 
-    /// Fails where there are very many tiles and the file of a slot is too small for them, whatever the
-    /// metadata says its size is.
+    /// Fails if there are very many tiles and the real file of a slot is too small for them, whatever size
+    /// the metadata gives.
     fn check_tiles(&self, slot: usize) -> Result<()> {
         /// Fewer are counted before the file is looked at.
         const MANY: u64 = 1 << 20;
@@ -281,7 +281,7 @@ impl FragmentInfo {
             .len;
         if size / 8 < self.geometry.tile_num {
             return Err(Error::corrupt(format!(
-                "{} tiles in a data file of {size} bytes",
+                "{} tiles cannot be in a data file of {size} bytes",
                 self.geometry.tile_num
             ))
             .at(0)

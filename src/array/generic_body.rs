@@ -1,5 +1,4 @@
-//! Bodies of generic tiles, read by ranges: each chunk is decoded when it is needed, and then is in the
-//! cache.
+//! Bodies of generic tiles, read by ranges: each chunk is decoded when it is needed, through the cache.
 
 use super::cache::Keep;
 use super::engine::Engine;
@@ -32,8 +31,8 @@ pub struct GenericBody {
 }
 
 impl GenericBody {
-    /// That of the generic tile at `offset` of the file at `path` in the state `version`; in another state it
-    /// is not read. `key` decrypts it.
+    /// The body of the generic tile at `offset` of the file at `path`, which must be in the state `version`
+    /// when it is read. `key` decrypts it.
     pub fn new(
         engine: Arc<Engine>,
         path: PathBuf,
@@ -76,7 +75,7 @@ impl GenericBody {
         };
         if blob.version() != self.version {
             return Err(self.place(Error::corrupt(
-                "the file has changed since the fragment was first looked at",
+                "the file has changed since the fragment was first read",
             )));
         }
         let tile = GenericTile::read_header(&*blob, self.offset, self.key.as_ref())?;

@@ -47,7 +47,7 @@ impl Geometry {
     pub fn sparse(tile_num: u64, capacity: u64, last_tile_cells: u64) -> Result<Geometry> {
         if tile_num > 0 && !(1..=capacity).contains(&last_tile_cells) {
             return Err(Error::corrupt(format!(
-                "a last tile of {last_tile_cells} cells with a capacity of {capacity}"
+                "the last tile has {last_tile_cells} cells, expected 1 to {capacity}"
             )));
         }
         Self::new(tile_num, capacity, last_tile_cells)
@@ -58,7 +58,7 @@ impl Geometry {
         let (mut tile_num, mut tile_cells, mut cells_in_domain) = (1u64, 1u64, 1u64);
         if non_empty_domain.len() != schema.dimensions.len() {
             return Err(Error::corrupt(format!(
-                "a non-empty domain of {} dimensions in an array of {}",
+                "the non-empty domain has {} dimensions, the array {}",
                 non_empty_domain.len(),
                 schema.dimensions.len()
             )));
@@ -71,7 +71,7 @@ impl Geometry {
                 ))
             })?;
             let DenseAxis { tiles, extent, .. } = axis;
-            let overflow = || Error::limit("more than 2^64 cells in a dense fragment");
+            let overflow = || Error::limit("the dense fragment has more than 2^64 cells");
             tile_num = tile_num.checked_mul(tiles).ok_or_else(overflow)?;
             tile_cells = tile_cells.checked_mul(extent).ok_or_else(overflow)?;
             // Fewer than those of the tiles, which are counted below.
@@ -114,15 +114,15 @@ pub struct DenseAxis {
 pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
         return Err(Error::corrupt(
-            "a dense fragment along a dimension without domain or tile extent",
+            "a dimension of a dense fragment needs a domain and a tile extent",
         ));
     };
     let datatype = dimension.datatype;
     let origin = integer(datatype, &domain.lo)?;
-    // Extents are unsigned in effect, and distances may exceed the signed maximum of the type.
+    // Extents are taken as unsigned, and distances may exceed the signed maximum of the type.
     let extent = integer(datatype, extent)? & mask(datatype);
     if extent == 0 {
-        return Err(Error::corrupt("a tile extent of 0"));
+        return Err(Error::corrupt("the tile extent is 0"));
     }
     let distance =
         |bound: &[u8]| -> Result<u64> { Ok(integer(datatype, bound)?.wrapping_sub(origin) & mask(datatype)) };
@@ -130,7 +130,7 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     let tiles = (high / extent)
         .checked_sub(low / extent)
         .and_then(|n| n.checked_add(1))
-        .ok_or_else(|| Error::corrupt("a non-empty domain whose lower bound is above its upper one"))?;
+        .ok_or_else(|| Error::corrupt("the lower bound of the non-empty domain is above the upper one"))?;
     Ok(DenseAxis {
         tiles,
         extent,
@@ -156,7 +156,7 @@ pub(crate) fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
     );
     if !integral || bytes.len() != datatype.size() {
         return Err(Error::corrupt(format!(
-            "a dense dimension of type {}",
+            "a dimension of a dense array cannot have type {}",
             datatype.name()
         )));
     }

@@ -1,4 +1,4 @@
-//! Groups: their members, replayed from the files of their details, and where these lie.
+//! Groups: their members, replayed from the details files, and the paths that these lead to.
 
 use super::engine::Engine;
 use super::listing::{MetadataFiles, list_or_empty, read_text, whole_name};
@@ -70,9 +70,9 @@ fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
     Ok(entries.iter().any(|entry| entry.entry_type == EntryType::File))
 }
 
-/// Whether the directory at `at` in a group is a member of it without being registered: where nothing ever
-/// was registered (`any`), every array and group in it; else a group in which nothing ever was, for it holds
-/// registered members.
+/// Whether the directory at `at` in a group is a member although it is not registered. If nothing was ever
+/// registered in the group (`any`), all arrays and groups in it are; otherwise only groups in which nothing
+/// was ever registered.
 pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
     match classify(engine, at) {
         Ok(ObjectKind::Group) => any || has_details(engine, at).is_ok_and(|has| !has),
@@ -88,12 +88,12 @@ pub struct OpenGroup {
     members: Watched<Members>,
 }
 
-/// What a group holds at one moment, as far as its own directories tell.
+/// What a group holds at one moment, according to its own directories.
 pub struct Members {
     /// What its details say.
     pub group: Result<Group>,
-    /// What may be shown: registered members that lie inside the source, and behind them the other
-    /// directories of the group.
+    /// The candidates for showing: registered members that lie inside the source, then the other directories
+    /// of the group.
     pub places: Vec<MemberPlace>,
     /// Whether nothing ever was registered.
     pub unregistered: bool,
@@ -107,7 +107,7 @@ pub struct MemberPlace {
     pub at: PathBuf,
     /// Whether it is registered; else [`is_unregistered_member`] tells whether it is a member at all.
     pub registered: bool,
-    /// Whether it is a directory of the group's own, for the first time.
+    /// Whether it is a directory of the group itself that no other member has.
     pub in_place: bool,
 }
 
@@ -157,7 +157,7 @@ impl OpenGroup {
             let at = member_path(&*self.engine.storage, &self.path, member);
             let (Some(name), Some(at)) = (member_name(member), at) else {
                 let (path, uri) = (self.path.display(), member.uri.escape_ascii());
-                log::info!("{path}: member {uri} is not shown: it lies elsewhere");
+                log::info!("{path}: member {uri} is not shown: it lies outside of the source");
                 continue;
             };
             places.push(MemberPlace {
@@ -223,10 +223,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
         .filter_map(|name| match whole_name(name) {
             Ok(parsed) => Some((parsed, name)),
             Err(e) => {
-                log::info!(
-                    "{}: passed over among details of groups: {e}",
-                    directory.join(name).display()
-                );
+                log::info!("{}: ignored: {e}", directory.join(name).display());
                 None
             }
         })
@@ -249,7 +246,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
             .saturating_add(body.len() as u64);
         if memory > MAX_MEMBERS {
             return Err(place(Error::limit(format!(
-                "{members} members; all together take more than {MAX_MEMBERS} bytes"
+                "{members} members take more than the {MAX_MEMBERS} bytes of memory allowed"
             ))));
         }
         GroupDetails::parse(&body).map_err(place)
@@ -264,8 +261,8 @@ pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
     Ok(in_force.map(|file| file.path.clone()).collect())
 }
 
-/// Where a member of the group at `group` of `storage` lies, relative to the source; None where that is
-/// outside of it.
+/// The path of a member of the group at `group` of `storage`, relative to the source; None if it lies
+/// outside.
 pub fn member_path(storage: &dyn Storage, group: &Path, member: &GroupMember) -> Option<PathBuf> {
     let uri = Path::new(OsStr::from_bytes(&member.uri));
     let path = if member.relative {

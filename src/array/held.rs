@@ -1,5 +1,5 @@
-//! Bytes that are held in memory because nothing can make them again: documents that change, while they are
-//! open.
+//! Documents that change with the array: while one is open its bytes are held in memory, because they could
+//! not be made again.
 
 use super::engine::Engine;
 use crate::error::Result;
@@ -12,8 +12,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Holds `bytes`, which `object` names; all who hold the same share them. `LimitExceeded` where there are
-    /// too many besides what is held already.
+    /// Holds `bytes`, named `object`; holders of the same object share them. `LimitExceeded` if they are too
+    /// many beside what is held already.
     pub fn new(engine: &Arc<Engine>, object: u64, bytes: Arc<Vec<u8>>) -> Result<Arc<Held>> {
         let mut all = engine.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = all.get(&object).and_then(Weak::upgrade) {

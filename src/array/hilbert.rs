@@ -1,4 +1,4 @@
-//! Places of cells on the Hilbert curve.
+//! Positions of cells on the Hilbert curve.
 //!
 //! With D dimensions each coordinate becomes one of 2^b buckets, b = 63 / D. A number's bucket is
 //! `(coordinate - low) / (high - low) * (2^b - 1)`, all of it in f64, rounded down; a text's is made of its
@@ -19,7 +19,7 @@ pub(crate) struct Curve {
 enum Axis {
     /// By their first bytes.
     Text,
-    /// By their distance from the lower bound of the domain. Bounds are None in a type that has no numbers.
+    /// By their distance from the lower bound of the domain. Bounds are None if the type is not numeric.
     Number {
         datatype: Datatype,
         lo: Option<f64>,
@@ -64,11 +64,11 @@ impl Axis {
         }
     }
 
-    /// The bucket of a coordinate, of 2^`bits`. Coordinates outside the domain have buckets that there are
-    /// not; those of which nothing can be said have the first.
+    /// The bucket of a coordinate, of 2^`bits`. A coordinate outside the domain may have a bucket that does
+    /// not exist; one that cannot be computed has the first.
     fn bucket(&self, bits: u32, value: &[u8]) -> u64 {
         match self {
-            // Bytes that are not ASCII set all bits above them, as chars with a sign do.
+            // Bytes that are not ASCII set all bits above them, as signed chars do.
             Axis::Text => {
                 let bytes = value.iter().take(8).zip((0..64).step_by(8).rev());
                 let text = bytes.fold(0, |text, (&byte, shift)| {

@@ -36,7 +36,7 @@ pub const DIRECTORIES: [&str; 8] = [
 /// A directory of more bytes than this is worth a thread that lists it.
 const LARGE_DIRECTORY: u64 = 64 << 10;
 
-/// How much later than a commit the files of its fragment may be listed, in milliseconds.
+/// How much later than a commit the files of its fragment may appear in listings, in milliseconds.
 const LISTED_LATER: u64 = 10_000;
 
 /// The most bytes of a commit, ignore or vacuum file.
@@ -137,8 +137,8 @@ impl CommitFile {
 pub struct MissingFragment {
     /// Its name.
     pub name: TimestampedName,
-    /// Until when that is no damage, in milliseconds since the Unix epoch: its files may be listed later than
-    /// its commit. 0 where they are not.
+    /// Until when that is not damage, in milliseconds since the Unix epoch: the storage may list its files
+    /// later than its commit. 0 if the storage does not do so.
     pub expected_until: u64,
 }
 
@@ -191,7 +191,7 @@ pub struct ArrayListing {
     pub metadata: MetadataFiles,
     /// Fragments that are committed and not there.
     pub missing: Vec<MissingFragment>,
-    /// Why it cannot be told which fragments are committed; None where it can.
+    /// Why it is unknown which fragments are committed; None if it is known.
     pub damage: Option<Error>,
     /// Paths of consolidated fragment metadata files.
     pub consolidated_metadata: Vec<PathBuf>,
@@ -221,11 +221,12 @@ fn utf8(entry: &DirEntry) -> Option<&str> {
 pub fn read_text(engine: &Engine, path: &Path) -> Result<Vec<u8>> {
     let blob = engine.storage.open(path)?;
     if blob.len() > MAX_TEXT {
-        return Err(
-            Error::limit(format!("a file of {} bytes where lines are expected", blob.len()))
-                .at(0)
-                .in_file(blob.display()),
-        );
+        return Err(Error::limit(format!(
+            "the file has {} bytes, more than the {MAX_TEXT} allowed for a list of paths",
+            blob.len()
+        ))
+        .at(0)
+        .in_file(blob.display()));
     }
     blob.read(0, blob.len())
 }
@@ -239,9 +240,9 @@ fn stem(name: &[u8]) -> &[u8] {
 }
 
 impl ArrayListing {
-    /// Reads the directories of the array at `array`. Damaged commit files are logged and passed over, as are
-    /// names that follow no grammar. `known` gives back the fragments of an earlier listing, so that what was
-    /// learned of them is kept; `make` makes those that are new.
+    /// Reads the directories of the array at `array`. Damaged commit files and names that cannot be parsed
+    /// are logged and ignored. `known` returns the fragments of an earlier listing, so that what was learned
+    /// of them is kept; `make` makes new ones.
     pub fn read(
         engine: &Engine,
         array: &Path,
@@ -282,7 +283,7 @@ impl ArrayListing {
             let twin = |other: &DirEntry| other.name.as_os_str().cmp(entry.name.as_os_str());
             if !in_fragments && listed.binary_search_by(twin).is_ok() {
                 log::warn!(
-                    "{}: passed over: `__fragments` has one of that name",
+                    "{}: ignored: `__fragments` has a fragment of the same name",
                     path.display()
                 );
                 continue;
@@ -350,9 +351,9 @@ impl ArrayListing {
         })
     }
 
-    /// The names of the fragments in `__fragments` that are committed, in byte order, before that is listed:
-    /// not all of them may be there. A file of commits that cannot be read gives none: whoever reads what is
-    /// in the array tells why.
+    /// The names of the committed fragments in `__fragments`, in byte order, before that directory is listed:
+    /// some may be missing there. A commit file that cannot be read gives none; reading the listing reports
+    /// it.
     pub fn committed(engine: &Engine, array: &Path) -> Result<Vec<String>> {
         let directory = array.join("__commits");
         let marked = |name: &str| name.strip_suffix(".wrt").map(str::to_owned);
@@ -399,7 +400,7 @@ impl ArrayListing {
         instants
     }
 
-    /// The schema in force at `time`: the last by name of those whose time has come, or else the first.
+    /// The schema in force at `time`: the last by name of those written by then, or else the first.
     pub fn schema_at(&self, time: u64) -> Option<&SchemaFile> {
         self.schemas
             .iter()
@@ -431,7 +432,7 @@ fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<
                 timestamps: parsed.timestamps,
                 mtime: parsed.timestamps.1,
             }),
-            Err(e) => log::info!("{}: passed over among schemas: {e}", array.join(name).display()),
+            Err(e) => log::info!("{}: ignored: {e}", array.join(name).display()),
         }
     }
     Ok(schemas)
@@ -458,7 +459,7 @@ fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]) -> Vec<Co
             let Some(kind) = CommitKind::of(name) else {
                 let known = **parent == *array && is_of_array(name);
                 if !known {
-                    log::info!("{}: passed over: no file of TileDB", parent.join(name).display());
+                    log::info!("{}: ignored: not a file of TileDB", parent.join(name).display());
                 }
                 return None;
             };
@@ -478,7 +479,7 @@ fn is_of_array(name: &str) -> bool {
     matches!(name, LEGACY_SCHEMA | "__lock.tdb") || name.ends_with(".meta")
 }
 
-/// The name of a fragment directory, parsed; None, with a line in the log, for everything that is not one.
+/// The name of a fragment directory, parsed; None, with a line in the log, if it is not one.
 fn fragment_name<'a>(
     parent: &Path,
     entry: &'a DirEntry,
@@ -487,7 +488,7 @@ fn fragment_name<'a>(
     if entry.entry_type != EntryType::Directory {
         // Files in the root were looked at among the commits.
         if in_fragments {
-            log::info!("{}: passed over: no fragment", parent.join(&entry.name).display());
+            log::info!("{}: ignored: not a fragment", parent.join(&entry.name).display());
         }
         return None;
     }
@@ -497,13 +498,13 @@ fn fragment_name<'a>(
     let path = || parent.join(&entry.name);
     let name = utf8(entry).filter(|name| name.starts_with("__") && !name.contains('.'));
     let Some(name) = name else {
-        log::info!("{}: passed over: no fragment", path().display());
+        log::info!("{}: ignored: not a fragment", path().display());
         return None;
     };
     match TimestampedName::parse(name.as_bytes()) {
         Ok(parsed) if parsed.name_version > MAX_VERSION => {
             log::warn!(
-                "{}: passed over: format version {} is newer than {MAX_VERSION}",
+                "{}: ignored: format version {} is newer than {MAX_VERSION}, the newest supported",
                 path().display(),
                 parsed.name_version
             );
@@ -511,14 +512,14 @@ fn fragment_name<'a>(
         }
         Ok(parsed) => Some((name, parsed)),
         Err(e) => {
-            log::info!("{}: passed over: {e}", path().display());
+            log::info!("{}: ignored: {e}", path().display());
             None
         }
     }
 }
 
 impl MetadataFiles {
-    /// Lists a `__meta` directory. Vacuum files that cannot be read are logged and passed over.
+    /// Lists a `__meta` directory. Vacuum files that cannot be read are logged and ignored.
     pub fn read(engine: &Engine, directory: &Path) -> Result<MetadataFiles> {
         let mut all = MetadataFiles::default();
         for entry in list_or_empty(engine, directory)? {
@@ -532,7 +533,7 @@ impl MetadataFiles {
             }
             match whole_name(name) {
                 Ok(parsed) => all.files.push(MetadataFile { path, parsed }),
-                Err(e) => log::info!("{}: passed over among metadata: {e}", path.display()),
+                Err(e) => log::info!("{}: ignored: {e}", path.display()),
             }
         }
         all.files.sort_by_key(|file| file.parsed.timestamps.0);
@@ -572,7 +573,7 @@ fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry])
             let wanted = e.entry_type == EntryType::File && e.name.as_bytes().ends_with(b".meta");
             if !wanted && *parent == directory {
                 log::info!(
-                    "{}: passed over: no fragment metadata",
+                    "{}: ignored: it has no fragment metadata",
                     parent.join(&e.name).display()
                 );
             }
@@ -601,7 +602,7 @@ struct Committed<'a> {
     ignored: HashSet<Vec<u8>>,
     /// The deletes in consolidated commit files. Ignore files take none out.
     deletes: Vec<DeleteFile>,
-    /// A file that says which fragments are committed and cannot be read, and what is wrong with it.
+    /// A consolidated commit file that cannot be read, and what is wrong with it.
     damage: Option<(String, Error)>,
 }
 
@@ -681,8 +682,7 @@ impl<'a> Committed<'a> {
         Some(Hidden::Uncommitted { marker, damaged })
     }
 
-    /// Fragments that are committed though `listed` says that they are not there; `until` is told the names
-    /// of commit files.
+    /// Fragments that are committed but missing in `listed`. `until` takes the name of a commit file.
     fn without_fragment(
         &self,
         listed: impl Fn(&str) -> bool,

@@ -37,7 +37,7 @@ pub struct Array {
 }
 
 impl Drop for Array {
-    /// Nobody looks at it any more: its files need not be kept open.
+    /// It is no longer used, so its files need not be kept open.
     fn drop(&mut self) {
         self.engine.close_below(&self.path);
     }
@@ -83,12 +83,12 @@ impl Array {
         Ok(listing)
     }
 
-    /// Has the next listing look at the directories, however young the last one is.
+    /// Makes the next listing look at the directories, however recent the last one is.
     pub fn look_again(&self) {
         self.listing.look_again();
     }
 
-    /// Names the state of the array that `snapshot` shows; None where that may have changed since.
+    /// A number for the state of the array that `snapshot` shows; None if it may have changed since.
     pub fn state(&self, snapshot: &Snapshot) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         self.listing.state(&snapshot.listing)?.hash(&mut hasher);
@@ -134,8 +134,8 @@ impl Array {
         Ok(listing)
     }
 
-    /// What a reader sees who asks for a range of time: one that has no end, as `times` None, ends now. Now
-    /// is remembered, so that as long as nothing changes the same snapshot is given.
+    /// What a reader of a range of time sees. A range without end, or None, ends now; what "now" gives is
+    /// remembered, and returned until something changes.
     pub fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
         let (listing, times) = (self.listing()?, times.unwrap_or(TimeRange::ALL));
         if times.end != u64::MAX {
@@ -166,8 +166,8 @@ impl Array {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is seen, and whether that lasts: not where the schema could not be read this time, so that it was
-    /// taken for one of a dense array.
+    /// The snapshot, and whether it may be remembered: not if the schema could not be read this time and was
+    /// taken for that of a dense array.
     fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
         let schema = listing.schema_at(times.end);
         let schema = schema.map(|file| self.schemas.get(&file.name));
@@ -227,7 +227,7 @@ impl Array {
             .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")
             .ok_or_else(|| {
                 Error::corrupt(format!(
-                    "an enumeration in a file called {:?}",
+                    "an enumeration's file is called {:?}, which is not a plain file name",
                     file.escape_ascii().to_string()
                 ))
                 .at(0)

@@ -17,14 +17,13 @@ use std::iter::repeat_n;
 /// Most words of a key.
 const MAX_WORDS: u32 = 4;
 
-/// Cells whose keys are made at a time: what is computed of them stays in the processor's first cache.
+/// Cells whose keys are made at a time, so that intermediate values stay in the processor's first cache.
 const BLOCK: usize = 256;
 
 /// The order in which readers merge the cells of an array.
 ///
-/// Keys of two cells are equal exactly where no dimension tells the cells apart: `-0.0` and `0.0` have the
-/// same key. Coordinates outside the domain, which no writer writes that checks them, have the key of its
-/// nearest bound.
+/// Two keys are equal exactly if the cells are equal in every dimension; `-0.0` and `0.0` are equal.
+/// Coordinates outside the domain, which writers that check them refuse, have the key of the nearest bound.
 pub struct GlobalOrder {
     /// In the schema's order.
     axes: Vec<Axis>,
@@ -105,7 +104,9 @@ impl GlobalOrder {
         let hilbert = schema.cell_order == Layout::Hilbert;
         let curve = match hilbert {
             true => Some(Curve::new(schema).ok_or_else(|| {
-                Error::unsupported(format!("cells in Hilbert order of {count} dimensions"))
+                Error::unsupported(format!(
+                    "Hilbert order of {count} dimensions; at most 63 are supported"
+                ))
             })?),
             false => None,
         };
@@ -160,8 +161,8 @@ impl GlobalOrder {
         self.words
     }
 
-    /// The least and the greatest key that a cell in a box can have. None where that cannot be told: in
-    /// Hilbert order, where the numbers of tiles overflow, and for a box with NaN or of other dimensions.
+    /// The least and the greatest key that a cell in a box can have. None if unknown: in Hilbert order, if
+    /// the numbers of tiles overflow, and for a box with NaN or of other dimensions.
     pub fn interval<K: Key>(&self, rect: &Rect) -> Option<(K, K)> {
         if self.curve.is_some() || self.axes.iter().any(Axis::overflows) || rect.len() != self.axes.len() {
             return None;
@@ -208,7 +209,7 @@ impl GlobalOrder {
         }
     }
 
-    /// Computes what keys of `cells` cells from `first` on are made of.
+    /// Computes the parts of the keys of `cells` cells from `first` on.
     fn fill(&self, block: &mut Block, columns: &[CellSlice<'_>], first: usize, cells: usize) {
         for (i, (axis, column)) in self.axes.iter().zip(columns).enumerate() {
             let Some(size) = axis.size else { continue };
@@ -242,7 +243,11 @@ fn count(columns: &[CellSlice<'_>]) -> usize {
 
 impl<const N: usize> Key for [u64; N] {
     fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>) {
-        assert_eq!(order.words, Some(N), "the words of a key");
+        assert_eq!(
+            order.words,
+            Some(N),
+            "the key type must have as many words as the order"
+        );
         let before = keys.len();
         keys.extend(repeat_n([0; N], count(columns)));
         let mut block = order.block();
@@ -420,9 +425,9 @@ impl Axis {
         }
     }
 
-    /// How far above the lower bound of the domain coordinates of a fixed size are, at most its width, in
-    /// steps of one: an integer's step is 1, a float's is that to the next float. Coordinates and their
-    /// ordinals compare alike.
+    /// The ordinals of fixed-size coordinates: how far above the lower bound of the domain they are, at most
+    /// its width, in steps. An integer's step is 1, a float's is that to the next float. Coordinates and
+    /// their ordinals compare alike.
     fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
         macro_rules! each {
             ($unsigned:ty, $ordinal:expr) => {{
@@ -526,8 +531,8 @@ impl Tiles {
 /// 2^64.
 const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
 
-/// The number of the tile that a quotient says. Where it is no u64, as where the width of a domain overflows,
-/// it is what x86-64 makes of it in libtiledb's conversion.
+/// The number of the tile for a quotient. One that does not fit a u64, because the width of a domain
+/// overflows, is converted as libtiledb does on x86-64.
 fn truncated(quotient: f64) -> u64 {
     match quotient {
         _ if quotient.is_nan() => 1 << 63,
@@ -536,8 +541,8 @@ fn truncated(quotient: f64) -> u64 {
     }
 }
 
-/// The number of the last tile, given its quotient; `u64::MAX` where tiles further on may have the numbers of
-/// earlier ones.
+/// The number of the last tile, given its quotient; `u64::MAX` if later tiles may have the numbers of earlier
+/// ones.
 fn last_tile(quotient: f64) -> u64 {
     match quotient < BEYOND_U64 {
         true => quotient as u64,

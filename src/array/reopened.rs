@@ -1,4 +1,4 @@
-//! Files of which there may be very many, none of which is held open.
+//! Files that are opened for each read, because there may be too many to keep open.
 
 use super::engine::Engine;
 use crate::error::{Error, Result};
@@ -7,9 +7,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A file that is opened for each read, unless it is among those that are
-/// [kept open](Engine::open_immutable): what is decoded already is found in the cache without opening it.
-/// Fails once the file is another than it was first, or was removed.
+/// A file that is opened for each read, unless it is still [kept open](Engine::open_immutable); cached chunks
+/// need no read. Fails once the file was changed or removed.
 pub struct Reopened {
     engine: Arc<Engine>,
     /// Relative to the source.

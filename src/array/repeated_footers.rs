@@ -1,5 +1,5 @@
-//! The footers of fragments that files of consolidated metadata repeat: one file in place of one for each
-//! fragment, where each is a request.
+//! The fragments' footers that files of consolidated metadata repeat. In an object store, reading one file
+//! replaces a request for each fragment.
 
 use super::engine::Engine;
 use super::generic_body::GenericFile;
@@ -20,8 +20,8 @@ pub fn directory_name(name: &[u8]) -> &[u8] {
         .unwrap_or(name)
 }
 
-/// Those of one array, where its storage is a remote one. Of a local one nobody asks for them: its fragments'
-/// own footers are at hand.
+/// The repeated footers of one array, used only if its storage is remote: in a local one the fragments' own
+/// footers are at hand.
 pub struct RepeatedFooters {
     engine: Arc<Engine>,
     key: Option<EncryptionKey>,
@@ -65,8 +65,8 @@ impl RepeatedFooters {
         }
     }
 
-    /// The footer of the fragment `name`, of a version that repeats it faithfully; None where there is none,
-    /// or it cannot be read.
+    /// The footer of the fragment `name`, if its version repeats it faithfully; None if there is none, or it
+    /// cannot be read.
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         let index = self.index()?;
         let (body, range) = index.footers.get(name.as_bytes())?;
@@ -104,7 +104,7 @@ impl RepeatedFooters {
         let mut index = Index::default();
         for path in files {
             match self.read(path, &mut index) {
-                // What may be there the next time is not remembered as missing.
+                // A failure that may pass is not remembered as missing.
                 Err(e) if matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned) => return Err(e),
                 // Who shows the file says what is wrong with it.
                 Err(e) => log::info!("{e}"),

@@ -23,7 +23,7 @@ pub const SCHEMA_DIRECTORY: &str = "__schema";
 /// is.
 const MAX_SCHEMA: u64 = 4 << 20;
 
-/// A schema, and the state of the file that it was parsed from: an array may be deleted and created anew.
+/// A schema, and the state of the file that it was parsed from: an array may be deleted and created again.
 struct Known {
     schema: Arc<Schema>,
     state: (u64, u64, u64),
@@ -61,11 +61,13 @@ impl Schemas {
         }
     }
 
-    /// The schema in the file `name`. `NotFound` when there is none, which whoever was referred to it should
-    /// turn into an error of their own.
+    /// The schema in the file `name`. `NotFound` if there is none; callers that follow a reference turn that
+    /// into an error of their own.
     pub fn get(&self, name: &str) -> Result<Arc<Schema>> {
         if Path::new(name).components().count() != 1 || name.contains('/') || name == ".." {
-            return Err(Error::corrupt(format!("a schema called {name:?}")));
+            return Err(Error::corrupt(format!(
+                "{name:?} is not the name of a schema file"
+            )));
         }
         if let Some(known) = self.parsed().get(name)
             && known.checked.elapsed() < TRUSTED
@@ -104,10 +106,10 @@ impl Schemas {
         Some(hasher.finish())
     }
 
-    /// Whether the array is of a format that came before versions were counted: nothing of it can be read.
+    /// Whether the array is of a format from before versions were numbered; nothing of it can be read.
     pub fn are_of_predecessor(&self) -> bool {
         let schema = self.get(LEGACY_SCHEMA);
-        // An error about a version that is counted says where in the schema that stands.
+        // An error about a numbered version names its place in the schema.
         schema.is_err_and(|e| e.kind() == ErrorKind::UnsupportedVersion && e.part().is_none())
     }
 
@@ -118,12 +120,12 @@ impl Schemas {
     }
 }
 
-/// The error that says which program wrote the schema in `blob`, called `name`, where it is none of a version
-/// that can be read.
+/// The error that says which program wrote the schema in `blob`, called `name`, if it is from before versions
+/// were numbered.
 fn predecessor(blob: &dyn Blob, name: &str) -> Option<Error> {
     let head = blob.read(0, blob.len().min(Predecessor::HEAD as u64)).ok()?;
     let writer = Predecessor::of(&head, blob.len()).filter(|_| name == LEGACY_SCHEMA)?;
-    let message = format!("not supported: an array of {}", writer.name());
+    let message = format!("arrays of {} are not supported", writer.name());
     let error = Error::new(ErrorKind::UnsupportedVersion, message);
     Some(error.at(0).in_file(blob.display()))
 }

@@ -11,13 +11,13 @@ pub struct Sequence {
     position: AtomicU64,
 }
 
-/// How far from the end of the one before a read may begin to be sequential, in bytes. The kernel has several
-/// requests under way, which overtake each other, and skips what it has.
+/// How far from the end of the read before a sequential read may begin, in bytes. The kernel has several
+/// requests under way, which overtake each other, and skips pages that it has.
 const SLACK: u64 = 4 << 20;
 
 impl Sequence {
-    /// How the chunks of a read of `range` are to be cached: those of a sequential reader, who will be past
-    /// them soon, pass.
+    /// How the chunks of a read of `range` are cached: those of a sequential reader, which will soon be past
+    /// them, pass.
     pub fn next(&self, range: &Range<u64>) -> Keep {
         let position = self.position.swap(range.end, Ordering::Relaxed);
         if range.start.abs_diff(position) <= SLACK {

@@ -7,11 +7,11 @@ use crate::storage::Blob;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where a read puts its answer: nothing is copied while it is one part of one chunk.
+/// Collects the answer to a read. An answer that is one part of one chunk is not copied.
 pub struct Sink<'s> {
     /// How the chunks that it takes are cached.
     pub keep: Keep,
-    /// Keeps its length from answer to answer, so that it is not filled with zeros each time.
+    /// Is not truncated between answers, so that it need not be filled with zeros each time.
     scratch: &'s mut Vec<u8>,
     /// How much of it is the answer.
     filled: usize,
@@ -19,11 +19,11 @@ pub struct Sink<'s> {
 }
 
 impl<'s> Sink<'s> {
-    /// Chunks of more bytes than this are copied from: the cache does not count those that answers hold, and
-    /// need not keep them either.
+    /// Larger chunks are copied instead of shared: chunks that only answers hold are not counted by the
+    /// cache.
     const HELD: usize = 4 << 20;
 
-    /// An answer that goes behind what `out` holds, and is copied there: see [`Sink::append`].
+    /// An answer that is appended to `out`: see [`Sink::append`].
     pub fn behind(out: &'s mut Vec<u8>, keep: Keep) -> Self {
         Sink {
             keep,
@@ -49,9 +49,12 @@ impl<'s> Sink<'s> {
             self.single = Some((data, range));
             return Ok(());
         }
-        let part = data
-            .get(range)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk shorter than its index says"))?;
+        let part = data.get(range).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Internal,
+                "the decoded chunk is shorter than its index says",
+            )
+        })?;
         self.write(|scratch| scratch.extend_from_slice(part));
         Ok(())
     }
@@ -61,7 +64,7 @@ impl<'s> Sink<'s> {
         blob.read_at(offset, self.room(length))
     }
 
-    /// Appends `length` bytes to be written, which hold anything.
+    /// Appends `length` bytes of any content, for the caller to overwrite.
     fn room(&mut self, length: usize) -> &mut [u8] {
         self.gather();
         let start = self.filled;
@@ -91,7 +94,7 @@ impl<'s> Sink<'s> {
         result
     }
 
-    /// Has all of the answer in the memory that it goes to, which holds nothing behind it then.
+    /// Finishes an answer made by [`Sink::behind`]: all of it is in `out`, and nothing after it.
     pub fn append(mut self) {
         self.write(|_| ());
     }

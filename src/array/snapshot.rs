@@ -18,7 +18,7 @@ pub enum Hidden {
     Uncommitted {
         /// The commit file that is missing.
         marker: String,
-        /// A consolidated commit file that may stand for it and cannot be read.
+        /// A consolidated commit file that may contain the commit but cannot be read.
         damaged: Option<String>,
     },
     /// A vacuum file lists it.
@@ -67,9 +67,9 @@ pub struct Snapshot {
     pub listing: Arc<ArrayListing>,
     /// The range of time.
     pub times: TimeRange,
-    /// For each fragment of the listing, why it is not seen; None where it is.
+    /// For each fragment of the listing, why it is not seen; None if it is.
     pub hidden: Vec<Option<Hidden>>,
-    /// The first instant after the end of the range at which a reader may see something else.
+    /// The first time after the end of the range at which a reader may see something else.
     pub next: Option<u64>,
 }
 
@@ -135,8 +135,8 @@ impl Snapshot {
         self.listing.metadata.at(self.times)
     }
 
-    /// Fails where it cannot be told which fragments are seen: a file that says so is damaged, or a committed
-    /// fragment is missing, and not just about to be listed at `now`, in milliseconds since the Unix epoch.
+    /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is
+    /// missing and should have been listed by `now`, in milliseconds since the Unix epoch.
     pub fn check_complete(&self, now: u64) -> Result<()> {
         if let Some(damage) = &self.listing.damage {
             return Err(damage.clone());
@@ -152,16 +152,16 @@ impl Snapshot {
             Some(name) => {
                 let (start, end) = name.timestamps;
                 let uuid = String::from_utf8_lossy(&name.uuid);
-                let message = format!("fragment {uuid} of {start} to {end} is committed and not there");
+                let message = format!("fragment {uuid} of {start} to {end} is committed but missing");
                 Err(Error::new(ErrorKind::Missing, message).at(0))
             }
         }
     }
 }
 
-/// Whether a reader takes a fragment or vacuum file of this name into account. Of sparse arrays it does where
-/// any of its time lies in the range, because from version 15 cells carry their own timestamps where they
-/// differ; otherwise where all of it does.
+/// Whether a reader uses a fragment or vacuum file of this name. In a sparse array it does if any part of the
+/// file's time range is in the reader's, because from version 15 cells carry their own timestamps if they
+/// differ; otherwise if all of it is.
 fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> bool {
     if sparse && name.name_version >= 15 {
         times.meets(name.timestamps)

@@ -21,8 +21,8 @@ pub enum ObjectKind {
     Directory,
 }
 
-/// Tells what the directory at `path` is. A source that fails is an error: it does not make an array a plain
-/// directory.
+/// What the directory at `path` is. A failure to read it is an error: it must not make an array look like a
+/// plain directory.
 pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     let is = |name: &str, wanted: EntryType| match engine.storage.metadata(&path.join(name)) {
         Ok(metadata) => Ok(metadata.entry_type == wanted),

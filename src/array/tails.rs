@@ -1,5 +1,4 @@
-//! The ends of fragments' metadata files, asked for before they are read: many at once, where each is a
-//! request.
+//! Prefetches the ends of fragments' metadata files, many at once, if each is a request.
 
 use super::engine::Engine;
 use super::fragment::Fragment;
@@ -10,18 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Fragments that are asked for at once.
 const WINDOW: usize = 256;
 
-/// Fragments whose metadata is looked at one after the other, or by several threads in any order.
+/// Fragments whose metadata will be read, one after the other or by several threads in any order.
 pub struct Tails<'a> {
     engine: &'a Engine,
     fragments: Vec<&'a Arc<Fragment>>,
     /// Which of them need not be asked for.
     known: fn(&Fragment) -> bool,
-    /// For each window whether it has been asked for. Nothing where files are at hand.
+    /// For each window whether it has been prefetched. Empty if files are local.
     asked: Vec<AtomicBool>,
 }
 
 impl<'a> Tails<'a> {
-    /// Those of `fragments` that are not `known`. Asks for nothing yet.
+    /// For those of `fragments` that are not `known`. Prefetches nothing yet.
     pub fn new(
         engine: &'a Engine,
         fragments: impl Iterator<Item = &'a Arc<Fragment>>,
@@ -40,8 +39,7 @@ impl<'a> Tails<'a> {
         }
     }
 
-    /// The metadata of the fragment at `index` is looked at next: asks for those around it, and for those
-    /// behind these.
+    /// The metadata of the fragment at `index` is read next: prefetches its window and the one after it.
     pub fn reach(&self, index: usize) {
         let window = index / WINDOW;
         for window in [window, window.saturating_add(1)] {

@@ -7,13 +7,13 @@ use crate::format::fragment::RTree;
 use crate::format::fragment::boxes::Bounds;
 
 impl FragmentInfo {
-    /// Whether its boxes hold what they should: libraries before format 9 wrote boxes of strings that are
-    /// none, and those before 10 left tiles out of the non-empty domain of strings.
+    /// Whether its boxes can be trusted: libraries before format 9 wrote wrong boxes of strings, and those
+    /// before 10 left tiles out of the non-empty domain of strings.
     pub fn has_sound_boxes(&self) -> bool {
         !self.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
     }
 
-    /// Hands the box of every tile to `visit`, in the order of tiles.
+    /// Calls `visit` with the box of every tile, in order.
     pub fn visit_tile_boxes(&self, visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>) -> Result<()> {
         let visited = match &self.metadata {
             FragmentMetadata::Legacy(legacy) => {

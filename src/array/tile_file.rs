@@ -1,4 +1,4 @@
-//! A file of filtered tiles: each is found, and read chunk by chunk through the cache.
+//! A file of filtered tiles, read chunk by chunk through the cache.
 
 use super::cache::{Entry, Keep, Key};
 use super::engine::Engine;
@@ -44,15 +44,15 @@ pub(super) const FETCHED_WHOLE: u64 = 4 << 20;
 /// Above this much, the room for stored chunks is given back.
 const STORED_KEPT: usize = 1 << 20;
 
-/// A file of a field of a fragment, open; or a generic tile of a file, which is taken for a file of one tile.
-/// Cloning shares the file.
+/// An open file of a fragment's field; or a generic tile, which is treated as a file of one tile. Cloning
+/// shares the file.
 #[derive(Clone)]
 pub struct TileFile {
     /// Shared state.
     pub engine: Arc<Engine>,
     /// Its number in the cache.
     pub object: u64,
-    /// The file; held for as long as somebody reads, so that deleting it does not matter to them.
+    /// The file; held while somebody reads, so that deleting it does not matter to them.
     pub blob: Arc<dyn Blob>,
     /// How its tiles are filtered.
     pub codec: TileCodec,
@@ -62,7 +62,7 @@ pub struct TileFile {
     pub file_size: u64,
     /// The tiles of the fragment.
     pub geometry: Geometry,
-    /// Whether it is a generic tile: errors call it so, and its chunks are counted as those of metadata.
+    /// Whether it is a generic tile: errors say so, and its chunks count as metadata.
     pub generic: bool,
 }
 
@@ -85,14 +85,14 @@ impl TileFile {
             Some(start) => Err(self.place(
                 tile,
                 Error::corrupt(format!(
-                    "the tile lies at {start} to {end} in a file of {}",
+                    "the tile is said to take bytes {start} to {end} of a file of {} bytes",
                     self.file_size
                 ))
                 .at(*start),
             )),
             None => Err(Error::new(
                 ErrorKind::Internal,
-                format!("tile {tile} of {}", self.geometry.tile_num),
+                format!("no tile {tile}: there are {}", self.geometry.tile_num),
             )),
         }
     }
@@ -102,7 +102,7 @@ impl TileFile {
         Ok(self.extent(tile)?.start)
     }
 
-    /// An error about tile `tile`, which begins where it is wrong unless that is known better.
+    /// An error about tile `tile`, at the tile's first byte unless it has a place already.
     fn place(&self, tile: u64, error: Error) -> Error {
         let start = match error.offset() {
             None => self.offsets.get(self.geometry.tile_num, tile).ok().flatten(),
@@ -125,7 +125,7 @@ impl TileFile {
     /// The chunks of tile `tile`, which must unfilter to `size` bytes.
     pub fn index(&self, tile: u64, size: u64) -> Result<Arc<ChunkIndex>> {
         let key = Key::tile(self.object, tile);
-        // Where the tile lies is looked up only for who does not find it.
+        // The tile's place is looked up only if the index is not cached.
         if let Some(index) = self.engine.cache.find(key) {
             return Ok(index);
         }
@@ -134,7 +134,7 @@ impl TileFile {
         let chunks = (size / 65_536).min((extent.end - extent.start) / 12);
         let estimate = chunks * size_of::<ChunkPosition>() as u64;
         self.engine.cache.get(key, estimate, Keep::Staying, || {
-            // Where each read is a request, the walk from chunk to chunk would be many.
+            // If each read is a request, walking from chunk to chunk would be many.
             if extent.end - extent.start <= FETCHED_WHOLE {
                 self.blob.will_read(extent.clone());
             }
@@ -152,7 +152,7 @@ impl TileFile {
         let position = *index
             .chunks()
             .get(chunk)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "a chunk that its index lacks"))?;
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "the tile has no such chunk"))?;
         // Twice the offsets: as numbers, and as bytes.
         let offsets = match self.codec.embeds_offsets {
             true => self.geometry.cells_of(tile).saturating_mul(16),
@@ -169,7 +169,7 @@ impl TileFile {
         let key = Key::chunk(self.object, tile, chunk);
         self.engine.cache.get(key, estimate, keep, || {
             self.decode(tile, position).map_err(|e| {
-                // The schema was read with this key, so it is the data that are wrong.
+                // The schema was read with this key, so the data are damaged, not the key wrong.
                 let e = match e.kind() {
                     ErrorKind::WrongKey => e.with_kind(ErrorKind::ChecksumMismatch),
                     _ => e,
@@ -231,8 +231,7 @@ impl TileFile {
         })
     }
 
-    /// Hands the bytes in `range` of the unfiltered tile `tile` of `size` bytes to `sink`, in order: each
-    /// piece a chunk and the part of it wanted.
+    /// Puts the bytes in `range` of the unfiltered tile `tile` of `size` bytes into `sink`, in order.
     pub fn read(&self, tile: u64, size: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -246,7 +245,7 @@ impl TileFile {
                 .ok_or_else(|| {
                     self.place(
                         tile,
-                        Error::truncated(format!("byte {position} wanted of {size}")),
+                        Error::truncated(format!("byte {position} wanted, but the tile has {size} bytes")),
                     )
                 })?;
             let end = range
@@ -258,9 +257,11 @@ impl TileFile {
                 if found.filtered_length != found.original_length || found.metadata_length != 0 {
                     return Err(self.place(
                         tile,
-                        Error::corrupt("a chunk without filters whose lengths differ")
-                            .at(found.stored_offset)
-                            .in_part(format_args!("chunk {number}")),
+                        Error::corrupt(
+                            "original and stored length of the chunk differ, but it has no filters",
+                        )
+                        .at(found.stored_offset)
+                        .in_part(format_args!("chunk {number}")),
                     ));
                 }
                 sink.copy(&*self.blob, start, within.len())
@@ -291,18 +292,21 @@ impl TileFile {
                 Some(offsets) => Err(self.place(
                     tile,
                     Error::corrupt(format!(
-                        "{} embedded offsets in a tile of {cells} cells",
+                        "{} embedded offsets do not match a tile of {cells} cells",
                         offsets.len() / 8
                     )),
                 )),
                 None => Err(Error::new(
                     ErrorKind::Internal,
-                    "a codec that should embed offsets gave none",
+                    "the codec returned no embedded offsets",
                 )),
             },
             chunks => Err(self.place(
                 tile,
-                Error::corrupt(format!("{} chunks in a tile with embedded offsets", chunks.len())),
+                Error::corrupt(format!(
+                    "a tile with embedded offsets must be one chunk, found {}",
+                    chunks.len()
+                )),
             )),
         }
     }

@@ -20,8 +20,9 @@ pub enum TileList {
 /// A list in the metadata file: a count u64, then the entries.
 pub struct StoredList {
     body: GenericBody,
-    /// The entries that were read last, from that number on: who reads on wants the next ones, and where very
-    /// many fragments are read in turns, to look them up takes longer than to copy the cells.
+    /// The number of the first entry that was read last, and the entries from there on. A sequential reader
+    /// wants the next ones, and if very many fragments are read in turns, looking them up would take longer
+    /// than copying the cells.
     window: Mutex<(u64, Vec<u64>)>,
 }
 
@@ -37,8 +38,8 @@ impl StoredList {
         }
     }
 
-    /// Appends the entries in `range`, which is not empty, up to the end of the window that the first one is
-    /// in; gives how far that is.
+    /// Appends the entries in `range`, which is not empty, up to the end of the window that holds the first
+    /// one. Returns where that is.
     fn append(&self, tile_num: u64, range: Range<u64>, out: &mut Vec<u64>) -> Result<u64> {
         let first = range.start - range.start % WINDOW;
         let end = range.end.min(first.saturating_add(WINDOW));
@@ -74,8 +75,8 @@ impl StoredList {
 impl TileList {
     /// The entries in `range`. `Corrupt` where the list has fewer than `tile_num` entries.
     ///
-    /// More of them are passed over: libtiledb 2.2, writing nullable attributes of dense arrays in global
-    /// order, put tiles of nothing behind the last one.
+    /// Surplus entries are ignored: libtiledb 2.2, writing nullable attributes of dense arrays in global
+    /// order, put empty tiles after the last one.
     pub fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
         let mut range = range.start.min(tile_num)..range.end.min(tile_num);
         match self {
@@ -96,7 +97,7 @@ impl TileList {
         }
     }
 
-    /// One entry; `None` for `tile == tile_num`, as for any other that is not there.
+    /// One entry; `None` for `tile == tile_num` and beyond.
     pub fn get(&self, tile_num: u64, tile: u64) -> Result<Option<u64>> {
         Ok(self
             .entries(tile_num, tile..tile.saturating_add(1))?
@@ -106,7 +107,7 @@ impl TileList {
 }
 
 fn wrong_count(found: u64, tile_num: u64) -> Error {
-    Error::corrupt(format!("a list of {found} tiles in a fragment of {tile_num}"))
+    Error::corrupt(format!("the list has {found} tiles, the fragment {tile_num}"))
 }
 
 /// Running sums over a [`TileList`] of sizes: where each tile begins in the concatenation of all.
@@ -123,9 +124,9 @@ impl PrefixSums {
         let mut tile = 0;
         while tile < tile_num {
             for size in list.entries(tile_num, tile..tile.saturating_add(WINDOW))? {
-                sum = sum
-                    .checked_add(size)
-                    .ok_or_else(|| Error::limit("the tiles' sizes add up to more than 2^64 bytes").at(0))?;
+                sum = sum.checked_add(size).ok_or_else(|| {
+                    Error::limit("the sizes of the tiles add up to more than 2^64 bytes").at(0)
+                })?;
             }
             starts.push(sum);
             tile = tile.saturating_add(WINDOW);

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a reader asks for: everything that was stamped from `start` to `end`, both in, in milliseconds since
-/// the Unix epoch. One whose start is after its end holds nothing.
+/// What a reader asks for: everything stamped from `start` to `end`, inclusive, in milliseconds since the
+/// Unix epoch. A range whose start is after its end is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeRange {
     /// The first millisecond.

@@ -1,4 +1,4 @@
-//! What was read of directories, and is read again once they have changed.
+//! Values made of directories, and made again once these have changed.
 
 use super::engine::Engine;
 use super::time::now;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A value that follows from some directories of the source.
+/// A value that is made of some directories of the source.
 pub struct Watched<T> {
     directories: Vec<PathBuf>,
     state: Mutex<State<T>>,
@@ -26,7 +26,7 @@ struct State<T> {
 struct Known<T> {
     value: Arc<T>,
     stamp: Stamp,
-    /// Whether the stamp would differ, had the directories changed since they were read.
+    /// Whether every change since then would show in the stamp.
     settled: bool,
     checked: Instant,
 }
@@ -35,7 +35,7 @@ struct Known<T> {
 type Stamp = Vec<Option<(u64, u64, u64)>>;
 
 impl<T> Watched<T> {
-    /// Nothing yet of what follows from `directories`, the first of which must be there.
+    /// A value of `directories`, not read yet. The first of them must exist.
     pub fn new(directories: Vec<PathBuf>) -> Self {
         Watched {
             directories,
@@ -47,13 +47,14 @@ impl<T> Watched<T> {
         }
     }
 
-    /// Held for a moment only: whoever looks at the directories may wait for the network.
+    /// Held for a moment only, not while directories are looked at, which may wait for the network.
     fn locked(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, at most a tenth of a second old; what `read` makes, of the one before it, where it is to be
-    /// read. `prepare` comes before each look at the directories. `NotFound` where the first of them is gone.
+    /// The value, at most a tenth of a second old. If it has to be read, `read` makes it, given the one
+    /// before. `prepare` is called before each look at the directories. `NotFound` if the first of them is
+    /// gone.
     pub fn get(
         &self,
         engine: &Engine,
@@ -100,8 +101,8 @@ impl<T> Watched<T> {
         Ok(value)
     }
 
-    /// Names the state of the directories that `value` was read from. None where they may have changed since
-    /// without its showing.
+    /// A number for the state of the directories that `value` was read from. None if they may have changed
+    /// since unnoticed.
     pub fn state(&self, value: &Arc<T>) -> Option<u64> {
         let state = self.locked();
         let known = state.known.as_ref()?;
@@ -110,7 +111,7 @@ impl<T> Watched<T> {
         (known.settled && Arc::ptr_eq(&known.value, value)).then(|| hasher.finish())
     }
 
-    /// Has the next look be at the directories, however young the last one is.
+    /// Makes the next call look at the directories, however recent the last look is.
     pub fn look_again(&self) {
         self.locked().since = Some(Instant::now());
     }

@@ -1,4 +1,4 @@
-//! What takes long just now, for those who wait for it, and only as long as somebody does.
+//! Long-running work: its progress, and who waits for it. It ends when nobody waits any more.
 
 use super::time::now;
 use crate::asker::{asker, is_killed};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// What takes longer than this is shown.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether somebody still waits, in milliseconds.
+/// How often it is checked whether somebody still waits, in milliseconds.
 const LOOK: u64 = 100;
 
 /// Who waits, by what they wait for.
@@ -35,12 +35,12 @@ pub struct Job {
     started: Instant,
     object: u64,
     askers: Askers,
-    /// When it was looked last whether somebody waits, in milliseconds from the start.
+    /// When it was last checked whether somebody waits, in milliseconds from the start.
     looked: AtomicU64,
 }
 
 impl Job {
-    /// Notes that `steps` more are done. `Abandoned` once all who waited for it have been killed.
+    /// Notes that `steps` more are done. `Abandoned` once all processes that waited for it have been killed.
     pub fn advance(&self, steps: u64) -> Result<()> {
         self.done.fetch_add(steps, Ordering::Relaxed);
         let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -54,7 +54,7 @@ impl Job {
         }
         Err(Error::new(
             ErrorKind::Abandoned,
-            format!("{} has stopped: nobody waits for it any more", self.what),
+            format!("{} was stopped, because nobody waits for it any more", self.what),
         ))
     }
 
@@ -102,8 +102,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Says that who asks this thread waits for `object`, a number as of [`super::engine::Engine::number`]:
-    /// before it is found out whether somebody else is at it already.
+    /// Says that this thread's asker waits for `object`, a number as of [`super::engine::Engine::number`].
+    /// Called before it is known whether another thread works on it already.
     pub fn wait(&self, object: u64) -> Waiting {
         let asker = asker();
         lock(&self.askers).entry(object).or_default().push(asker);
@@ -114,7 +114,7 @@ impl Work {
         }
     }
 
-    /// Begins something that makes `object`, and ends when it is dropped.
+    /// Begins work that makes `object`. It ends when the result is dropped.
     pub fn start(&self, object: u64, path: String, what: &'static str, of: u64) -> Arc<Job> {
         let job = Arc::new(Job {
             path,

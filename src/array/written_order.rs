@@ -7,7 +7,7 @@ use crate::format::range::compare;
 use crate::format::schema::{Dimension, Schema};
 use std::cmp::Ordering;
 
-/// How cells of an array are ordered, as far as that can be told without rounding.
+/// The order of an array's cells, as far as it is known without rounding.
 pub(crate) struct WrittenOrder {
     dimensions: Vec<Along>,
     column_tiles: bool,
@@ -92,7 +92,8 @@ impl WrittenOrder {
             .then_with(|| self.first(self.column_cells, cell))
     }
 
-    /// What the first dimension says in which two cells differ, from the first or from the last one on.
+    /// How two cells compare in the first dimension in which they differ, counting from the first or from the
+    /// last.
     fn first(&self, from_last: bool, compare: impl Fn(usize) -> Ordering) -> Ordering {
         let count = self.dimensions.len();
         let at = |i: usize| if from_last { count - 1 - i } else { i };

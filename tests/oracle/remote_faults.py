@@ -440,7 +440,7 @@ def a_commit_before_its_files(place):
         time.sleep(12)
         expect(error_of(column.read_bytes, 10) == errno.EIO, "another error")
         told = " ".join(str(one) for one in errors(point))
-        expect("committed and not there" in told, told)
+        expect("is committed but missing" in told, told)
 
 
 @scenario
