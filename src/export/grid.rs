@@ -81,14 +81,14 @@ pub struct Variable {
     pub of: Of,
     /// Type of a value: an integer, a float, BOOL or CHAR.
     pub datatype: Datatype,
-    /// The axis within a cell of several values: its name and length. Text has one also where it is of one
+    /// The axis within a cell of several values: its name and length. Text always has one, even of one
     /// character.
     pub inner: Option<(String, u64)>,
-    /// What it has where nothing was written, or null: one cell. Empty for coordinates.
+    /// The value of unwritten or null cells: one cell. Empty for coordinates.
     pub fill: Vec<u8>,
-    /// One value of that, where it stands for what is missing: what [`fill_value`] says.
+    /// One value of that, if it stands for missing values, see [`fill_value`].
     pub fill_value: Option<Vec<u8>>,
-    /// What the CF conventions have to say of it, but for `_FillValue`.
+    /// Its attributes by the CF conventions, but for `_FillValue`.
     pub attributes: Attributes,
     /// Which field of the view it is of.
     field: usize,
@@ -118,7 +118,8 @@ pub struct Grid {
     pub attributes: Attributes,
 }
 
-/// Why a view is no grid; None where it is one. Looks at no more fragments than tell that there are cells.
+/// Why a view is not a grid; None if it is. Reads only as many fragments as it takes to know that there are
+/// cells.
 pub fn absent(view: &View) -> Result<Option<String>> {
     if !view.is_dense() {
         return Ok(Some("the array is sparse".to_owned()));
@@ -129,10 +130,10 @@ pub fn absent(view: &View) -> Result<Option<String>> {
         .then(|| "there are no cells".to_owned()))
 }
 
-/// What stands for missing values of an attribute, where that can mean something: one value of its fill. Of
-/// floats always, and of dates, for which it is not-a-time; of others if there are nulls, or if cells may be
-/// unwritten (see [`View::written`]) and the type has more than 8 bits. Never of BOOL and text, whose values
-/// would all have a second meaning, nor where a fill of several values has different ones.
+/// The value that stands for missing values of an attribute: one value of its fill. Floats always have one,
+/// and dates, for which it is not-a-time; others if there are nulls, or if cells may be unwritten (see
+/// [`View::written`]) and the type has more than 8 bits. BOOL and text never have one, because every value of
+/// them has a meaning of its own, nor has a fill of several different values.
 pub fn fill_value(attribute: &Attribute, written: bool) -> Option<Vec<u8>> {
     let datatype = attribute.datatype;
     let size = datatype.size();
@@ -167,8 +168,8 @@ impl Entry for Grid {
 }
 
 impl Grid {
-    /// The grid of a view for which [`absent`] has no reason. Looks at metadata alone; remembered for the
-    /// view's state.
+    /// The grid of a view for which [`absent`] returns None. Reads only metadata; remembered for the view's
+    /// state.
     pub fn of(view: &View, naming: Naming) -> Result<Arc<Grid>> {
         let array = view.array();
         let object = array.engine.number(&("grid", &array.path, view.state(), naming));
@@ -256,7 +257,7 @@ impl Variable {
         }
     }
 
-    /// Whether the coordinates within `bounds` are dates whose days fit, or none that become days at all.
+    /// Whether the days of all coordinates within `bounds` fit, or they do not become days at all.
     fn fits(&self, bounds: &Bounds) -> bool {
         let end = |bytes: &[u8]| Some(i64::from_le_bytes(bytes.try_into().ok()?));
         let fits = |unit: Unit, bytes| end(bytes).and_then(|count| unit.days(count)).is_some();
@@ -290,10 +291,10 @@ impl Variable {
     }
 }
 
-/// The values of attribute `field` of a view as in a grid, but that dates are as they are stored. `NotFound`
-/// for what is not among the variables of a grid.
+/// The values of attribute `field` of a view as in a grid, except that dates are as stored. `NotFound` if a
+/// grid has no such variable.
 pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
-    let missing = || Error::not_found(format!("field {field} is no attribute of a grid"));
+    let missing = || Error::not_found(format!("field {field} is not an attribute that a grid can have"));
     let shown = view.fields().get(field).ok_or_else(missing)?;
     let (Role::Attribute(index), Some((datatype, number))) = (shown.role, exported(shown)) else {
         return Err(missing());
@@ -306,7 +307,7 @@ pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
     variable.open(view)
 }
 
-/// The type that values of a field have in a grid, and their number a cell. None where it is left out.
+/// The type that values of a field have in a grid, and their number in a cell. None if it is left out.
 pub(super) fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
     let CellValNum::Fixed(number) = field.cell_val_num else {
         return None;
@@ -320,7 +321,7 @@ pub(super) fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
     Some((datatype, u64::from(number)))
 }
 
-/// How the name of the axis within cells of `number` values ends; None where there is none.
+/// The ending of the name of the axis within cells of `number` values; None if there is no such axis.
 pub(super) fn inner_suffix(datatype: Datatype, number: u64) -> Option<&'static str> {
     match datatype {
         Datatype::Char => Some("_strlen"),

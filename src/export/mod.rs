@@ -1,8 +1,8 @@
 //! Files that other programs open: a view as CSV and other formats, each computed from the view's columns
 //! while it is read.
 //!
-//! A format says of a view whether there is such a file, and describes the file as a [`Layout`]. It knows
-//! neither paths nor FUSE.
+//! A format decides whether a view has such a file, and describes the file as a [`Layout`]. It knows neither
+//! paths nor FUSE.
 
 pub mod csv;
 pub mod grid;
@@ -32,7 +32,7 @@ pub fn field_names(view: &View) -> Vec<String> {
 /// Which exports there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Leave them out of listings; they are there by name all the same.
+    /// Leave them out of listings; they can still be opened by name.
     pub hide: bool,
     /// The most values (rows times columns) of a `table.csv`.
     pub csv_values: u64,
@@ -80,8 +80,7 @@ impl Format {
         }
     }
 
-    /// Whether the file is among the names that are listed. Looks at names and the schema, and no further
-    /// than at footers.
+    /// Whether listings have the file. Reads names, the schema, and at most footers.
     pub fn is_listed(self, view: &View, options: &Options) -> Result<bool> {
         match self {
             Format::Csv => csv::is_listed(view, options.csv_values),
@@ -90,8 +89,7 @@ impl Format {
         }
     }
 
-    /// The bytes of the file one after the other, where finding its length first would take as much work
-    /// again.
+    /// The bytes of the file in sequence; None if finding its length takes little work.
     pub fn stream(self, view: &Arc<View>) -> Result<Option<Box<dyn Stream>>> {
         match self {
             Format::Csv => Ok(Some(Box::new(csv::stream(view)?))),

@@ -1,8 +1,7 @@
 //! The cells of a view as a table: a row a cell, a column a field.
 //!
 //! Columns are the dimensions, then the attributes, in the order of the schema. The coordinates of a dense
-//! view are repeated in each row. Where an attribute is enumerated its labels stand in place of the stored
-//! indexes.
+//! view are repeated in each row. Enumerated attributes have their labels in place of the stored indexes.
 
 use crate::array::cache::{Entry, Keep, Key};
 use crate::array::cells::Cells;
@@ -121,7 +120,7 @@ pub struct Column {
     pub name: Vec<u8>,
     /// The field of the view, an index into [`View::fields`].
     pub field: usize,
-    /// Type of a value, which is that of a label where there are any.
+    /// Type of a value, or of a label if there are labels.
     pub datatype: Datatype,
     /// Values a cell, or those of a label.
     pub cell_val_num: CellValNum,
@@ -134,13 +133,13 @@ pub struct Column {
 }
 
 impl Column {
-    /// Whether its cells are the coordinates along an axis of a dense view, which rows repeat.
+    /// Whether its cells are the coordinates of an axis of a dense view, which rows repeat.
     pub fn is_axis(&self) -> bool {
         self.view.is_dense() && matches!(self.stored.role, Role::Dimension(_))
     }
 
-    /// Whether a row of it may be null: it has validity, labels, or is a DATETIME. The coordinates of dense
-    /// views are never.
+    /// Whether a row of it may be null: if it has validity or labels, or is a DATETIME. Coordinates of dense
+    /// views are never null.
     pub fn may_be_null(&self) -> bool {
         !self.is_axis()
             && (self.stored.nullable || self.labels.is_some() || self.datatype.kind() == Kind::Datetime)
@@ -170,8 +169,8 @@ impl Column {
         }
     }
 
-    /// The most bytes that the values in `rows` may have: of stored ones as many as they have, of labels
-    /// those of the longest each.
+    /// The most bytes that the values in `rows` may have: exact for stored values; for labels the longest is
+    /// assumed.
     pub fn most_bytes(&self, rows: &Range<u64>) -> Result<u64> {
         let Some(labels) = &self.labels else {
             return self.stored_bytes(rows);
@@ -220,7 +219,7 @@ impl Column {
         let wanted = rows.end.saturating_sub(rows.start);
         let mut out = Vec::with_capacity(wanted.saturating_mul(size) as usize);
         let mut scratch = Vec::new();
-        // A short axis is read once, of a long one what there is of it up to its end.
+        // A short axis is read once; a long one only up to its end.
         let whole = match length <= wanted {
             true => Some(cells.values(0..length, &mut Vec::new())?.to_vec()),
             false => None,
@@ -282,7 +281,7 @@ impl Rows<'_> {
         &self.values
     }
 
-    /// The stored value of row `row`, counted from the first of these; that of a null as well.
+    /// The stored value of row `row`, counted from the first of these, even if it is null.
     pub fn stored(&self, row: usize) -> &[u8] {
         let range = match &self.starts {
             None => row.saturating_mul(self.size)..row.saturating_add(1).saturating_mul(self.size),
@@ -301,8 +300,8 @@ impl Rows<'_> {
         (index < labels.count()).then_some(index)
     }
 
-    /// The value of row `row`, counted from the first of these, which is a label where the column has any;
-    /// None for null.
+    /// The value of row `row`, counted from the first of these: the label, if the column has labels; None for
+    /// null.
     pub fn value(&self, row: usize) -> Option<&[u8]> {
         if let Some(valid) = &self.valid
             && valid.get(row).is_none_or(|valid| *valid == 0)

@@ -106,7 +106,7 @@ struct Image {
     height: u64,
     /// Values of a pixel.
     samples: u64,
-    /// Whether each sample is a plane of its own; otherwise those of a pixel are together.
+    /// Whether each sample is a plane of its own; otherwise the samples of a pixel are together.
     planar: bool,
     /// Bits of a value.
     bits: u64,
@@ -118,8 +118,8 @@ struct Image {
     nodata: Option<String>,
 }
 
-/// The image of a field of a view that has this shape, whose value for no data is left open, and the
-/// attribute; or why there is none. Where there is one of a shape, there is of a smaller one.
+/// The image of a field of a view of this shape, without its no-data value, and the attribute; or why there
+/// is none. If there is an image for a shape, there is one for all smaller shapes.
 fn describe(
     view: &View,
     field: usize,
@@ -156,7 +156,12 @@ fn describe(
     let (planar, samples, height, width) = match *shape.as_slice() {
         [height, width] => (false, u64::from(values), height, width),
         [bands, height, width] => (true, bands, height, width),
-        _ => return Err(Error::new(ErrorKind::Internal, "a shape of other dimensions")),
+        _ => {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "the shape has another number of dimensions",
+            ));
+        }
     };
     if shape.contains(&0) {
         return reason("there are no cells");
@@ -192,7 +197,7 @@ fn describe(
     Ok(Ok((image, attribute)))
 }
 
-/// The value of cells that hold no data, where there is one and the rule for `_FillValue` allows to tell it.
+/// The no-data value, if there is one and the rule for `_FillValue` allows it.
 fn nodata(view: &View, field: usize, attribute: &Attribute) -> Result<Option<String>> {
     let written = view.written()?.get(field).copied().unwrap_or(false);
     let fill = grid::fill_value(attribute, written);
@@ -234,7 +239,7 @@ enum Values {
     /// As many times the same.
     Shorts(u64, u64),
     Ascii(Vec<u8>),
-    /// A number a strip, which fit into an address: where each begins or how long it is.
+    /// One address-sized number for each strip: where it begins or how long it is.
     Strips(Strips),
 }
 
@@ -413,7 +418,7 @@ impl Image {
     }
 }
 
-/// Numbers of `size` bytes each, made when they are read: of many bands there are very many strips.
+/// Numbers of `size` bytes each, computed when they are read: many bands have very many strips.
 struct Table {
     size: u64,
     count: u64,

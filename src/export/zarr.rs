@@ -45,13 +45,12 @@ const FEW: u64 = 1 << 16;
 /// A chunk of more bytes is halved.
 const LARGE: u64 = 64 << 20;
 
-/// Why a view has no Zarr; None where it has one. Looks at metadata only.
+/// Why a view has no Zarr; None if it has one. Reads only metadata.
 pub fn absent(view: &View) -> Result<Option<String>> {
     grid::absent(view)
 }
 
-/// Whether it is among the names that are listed: not one of very many chunks. Looks at metadata only, and no
-/// more than it must.
+/// Whether listings have it: not if it has very many chunks. Reads as little metadata as possible.
 pub fn is_listed(view: &View) -> Result<bool> {
     const MANY: u64 = 1 << 12;
     Ok(absent(view)?.is_none()
@@ -84,7 +83,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// That of `view`, for which [`absent`] has no reason. Looks at metadata only.
+    /// The group of `view`, for which [`absent`] returns None. Reads only metadata.
     pub fn of(view: Arc<View>) -> Result<Group> {
         let grid = Grid::of(&view, Naming::Zarr)?;
         Ok(Group { view, grid })
@@ -131,7 +130,7 @@ pub struct Array<'g> {
 impl<'g> Array<'g> {
     fn new(group: &'g Group, variable: &'g Variable) -> Result<Array<'g>> {
         let shape = &group.grid.shape;
-        let missing = || Error::new(ErrorKind::Internal, "an axis that the grid lacks");
+        let missing = || Error::new(ErrorKind::Internal, "the grid has no such axis");
         let mut chunks = match variable.of {
             Of::Axis(axis) => Chunks::whole(*shape.get(axis).ok_or_else(missing)?),
             Of::Values | Of::Validity => {
@@ -255,8 +254,8 @@ impl Chunks {
         }
     }
 
-    /// The chunks of an array of cells of `size` bytes. As long as they are too small, the shortest side that
-    /// can be longer is doubled.
+    /// The chunks of an array of cells of `size` bytes. While they are too small, the shortest side that can
+    /// be longer is doubled.
     fn new(shape: &[u64], extents: &[u64], size: u64) -> Chunks {
         let sides = shape
             .iter()
@@ -314,7 +313,7 @@ struct Chunk {
     cells: Arc<dyn Cells>,
     /// Bytes of a cell.
     cell: u64,
-    /// What the others hold: a cell. Empty where there are no others.
+    /// The cell that padding holds. Empty if there is no padding.
     fill: Vec<u8>,
     /// The length of each side.
     sides: Vec<u64>,
@@ -356,8 +355,7 @@ impl Source for Chunk {
         }
         let bytes = |sides: &[u64]| sides.last().map_or(0, |side| side.saturating_mul(self.cell));
         let (long, short) = (bytes(&self.sides).max(1), bytes(&self.part));
-        // What each row of the chunk has in the range: which bytes of it, and which of the cells are among
-        // them.
+        // For each row of the chunk in the range: which of its bytes, and which cells they belong to.
         let rows = range.start / long..range.end.div_ceil(long);
         let rows = rows.map(|row| {
             let start = row.saturating_mul(long);
@@ -395,7 +393,7 @@ impl Source for Chunk {
 /// The tile extent of each dimension of a dense array.
 fn extents(schema: &Schema) -> Result<Vec<u64>> {
     let extents = schema.dimensions.iter().map(|dimension| {
-        let missing = || Error::corrupt("a dense dimension without tile extent");
+        let missing = || Error::corrupt("a dimension of a dense array needs a tile extent");
         let extent = dimension.tile_extent.as_ref().ok_or_else(missing)?;
         Ok(integer(dimension.datatype, extent)? & mask(dimension.datatype))
     });

@@ -1,8 +1,8 @@
 //! Open files as parts of known length, one after the other: bytes, cells of a field, text that is made when
 //! it is read.
 //!
-//! To read is to find the part and to fill the range. What a part is made of is its own affair ([`Source`]):
-//! the cells of a column as they are or through a small function, the segments of a document ([`segments`]).
+//! A read finds the parts and fills the range. Each part has its own kind of content ([`Source`]): the cells
+//! of a column as they are or through a small function, the segments of a document ([`segments`]).
 
 pub mod segments;
 
@@ -21,7 +21,7 @@ pub trait Source: Send + Sync {
     /// How many.
     fn len(&self) -> u64;
 
-    /// Appends those in `range`, which does not reach beyond their end.
+    /// Appends the bytes in `range`, which ends within them.
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()>;
 
     /// Whether there are none.
@@ -30,7 +30,7 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// Bytes that come one after the other; how many there will be is not known.
+/// A sequence of bytes of unknown length.
 pub trait Stream: Send {
     /// The next of them; None at the end.
     fn next(&mut self) -> Result<Option<Vec<u8>>>;
@@ -108,7 +108,7 @@ impl Layout {
         });
         let ends = ends.collect::<Option<_>>();
         Ok(Layout {
-            ends: ends.ok_or_else(|| Error::limit("a file of more than 2^64 bytes").at(0))?,
+            ends: ends.ok_or_else(|| Error::limit("the file would have more than 2^64 bytes").at(0))?,
             parts,
             version,
             sequence: Sequence::default(),
@@ -130,8 +130,7 @@ impl Layout {
         self.version
     }
 
-    /// The bytes in `range`, cut at the end of the file. `scratch` is memory that the answer may be put
-    /// together in; what it held is lost.
+    /// The bytes in `range`, cut at the end of the file. `scratch` may be overwritten to assemble the answer.
     pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
         let len = self.len();
         let range = range.start.min(len)..range.end.min(len);

@@ -1,7 +1,7 @@
 //! Documents that may be large, as a sequence of segments, each rendered when it is read.
 //!
-//! Of a segment nothing is kept but its length, so that the length of the document is exact and a read
-//! renders only what it covers. The text goes through the cache, as decoded chunks do.
+//! Only the length of each segment is kept, so that the length of the document is exact and a read renders
+//! only what it covers. The text goes through the cache, as decoded chunks do.
 
 use super::Source;
 use crate::array::cache::{Keep, Key, Lengths};
@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What a segment's text is to have, about, in bytes.
 const TARGET: u64 = 128 << 10;
 
-/// The most bytes of text of a document: a few stored bytes may stand for any number of equal values.
+/// The most bytes of text in a document, because a few stored bytes may stand for any number of equal values.
 const MOST: u64 = 4 << 30;
 
 /// A document as a sequence of parts, each of a number of items that can be rendered on their own.
 pub trait Parts: Send + Sync {
-    /// Appends the text of the items in `items` of part `part`, with what stands before the first and after
-    /// the last of them. Always the same bytes. A part without items is asked for the items 0 to 0 of it.
+    /// Appends the text of the items in `items` of part `part`, with what comes before the first and after
+    /// the last item of the part. Always the same bytes. For a part without items, `items` is 0 to 0.
     fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 }
 
@@ -62,8 +62,8 @@ impl Cutter {
         self.counts.push(0);
     }
 
-    /// Adds `count` items to the part, each of about `bytes` bytes of text. Fails where that is far beyond
-    /// what a document may have.
+    /// Adds `count` items to the part, each of about `bytes` bytes of text. Fails if that is far above what a
+    /// document may have.
     pub fn items(&mut self, count: u64, bytes: u64) -> Result<()> {
         let bytes = bytes.max(1);
         self.total = self.total.saturating_add(count.saturating_mul(bytes));
@@ -108,7 +108,9 @@ impl Default for Cutter {
 
 fn check_length(length: u64) -> Result<()> {
     if length > MOST {
-        return Err(Error::limit(format!("a document of more than {MOST} bytes")));
+        return Err(Error::limit(format!(
+            "the document has more than the {MOST} bytes allowed"
+        )));
     }
     Ok(())
 }
@@ -156,8 +158,7 @@ impl Segments {
         Ok(text)
     }
 
-    /// Where each segment ends in the text, and a hash of it. Renders all of them, one after the other on
-    /// each core.
+    /// Where each segment ends in the text, and a hash of its text. Renders all of them, on all cores.
     pub fn measure(&self) -> Result<Lengths> {
         /// Fewer segments than this are not worth a thread.
         const EACH: usize = 4;
@@ -225,7 +226,7 @@ pub fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A document in segments, open: each is rendered when it is read, and then is in the cache.
+/// An open document in segments: each is rendered when it is read, through the cache.
 pub struct Rendered {
     engine: Arc<Engine>,
     segments: Segments,
@@ -234,8 +235,8 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// What `segments` have, which were measured as `lengths`. `object` names the document in the cache, in
-    /// this state.
+    /// The document of `segments`, which were measured as `lengths`. `object` identifies the document and its
+    /// state in the cache.
     pub fn new(engine: Arc<Engine>, segments: Segments, lengths: Arc<Lengths>, object: u64) -> Self {
         Rendered {
             engine,
@@ -255,7 +256,10 @@ impl Rendered {
                 // Some blocks of the file were damaged or repaired meanwhile.
                 return Err(Error::new(
                     ErrorKind::Corrupt,
-                    format!("{} bytes of text where there were {length}", text.len()),
+                    format!(
+                        "the text has {} bytes, but had {length} when it was measured",
+                        text.len()
+                    ),
                 ));
             }
             Ok(text)

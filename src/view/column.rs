@@ -1,9 +1,9 @@
 //! The cells of a field of a view as seekable bytes, made of runs of cells that its merge puts together.
 //!
-//! Where fixed-size cells lie is plain. Var-sized ones are found by checkpoints: one pass over their lengths,
-//! by all threads, cuts the cells into blocks and notes where each begins. From then on a byte is found by a
-//! search among blocks and one in the lengths of its block. Both are in the cache, and made again where it
-//! let go of them.
+//! Fixed-size cells are found by multiplication, var-sized ones by checkpoints: one pass over their lengths,
+//! by all threads, cuts the cells into blocks and notes where each begins. After that a byte is found by a
+//! search among the blocks, and one in the lengths of its block. Both are in the cache, and made again after
+//! they were evicted.
 
 use super::parallel;
 use crate::array::Array;
@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Puts runs of cells of one field of a view together, in the view's order. Ranges lie within the cells that
-/// there are.
+/// Assembles runs of cells of one field of a view, in the view's order. All ranges are within the number of
+/// cells.
 pub(super) trait Runs: Send + Sync {
     /// How many cells there are.
     fn count(&self) -> u64;
@@ -33,28 +33,27 @@ pub(super) trait Runs: Send + Sync {
     /// Appends the values of var-sized cells, one after the other.
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Appends some bytes of one cell, fixed-size or var-sized, which may be too long to be put together
-    /// whole.
+    /// Appends some bytes of one cell, fixed-size or var-sized, which may be too long for memory as a whole.
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
     /// Appends a byte of validity a cell.
     fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 }
 
-/// Of cells longer than this no more is put together than is asked for.
+/// Of cells longer than this only what is asked for is read.
 const LONG: u64 = 64 << 10;
 
 /// Cells of a block, where there are fewer than 2^32 in all.
 const BLOCK_CELLS: u64 = 1 << 14;
 
-/// Blocks that the cells are cut into before those are cut that hold very much: with more cells, blocks have
-/// more of them.
+/// How many blocks the cells are cut into, before those with very many bytes are cut further. With more
+/// cells, blocks have more cells.
 const BLOCKS: u64 = 1 << 18;
 
 /// Bytes of values from which on a block is closed.
 const BLOCK_BYTES: u64 = 4 << 20;
 
-/// The most var-sized cells: of more, not even the lengths of a block would be small.
+/// The most var-sized cells: with more, not even the lengths of one block would be small.
 const MOST_VAR: u64 = 1 << 38;
 
 /// The cells of a field as [`Runs`] puts them together.
@@ -70,8 +69,8 @@ pub(super) struct RunCells<R> {
     sequence: Sequence,
 }
 
-/// Where blocks of var-sized cells begin: first cell and first byte of each, and behind the last one how many
-/// cells and bytes there are.
+/// Where blocks of var-sized cells begin: first cell and first byte of each; the last entry is the number of
+/// cells and bytes.
 struct Blocks(Arc<Vec<u8>>);
 
 /// One block of var-sized cells.
@@ -84,7 +83,7 @@ struct Block {
 }
 
 impl<R: Runs> RunCells<R> {
-    /// The cells of `array` that `runs` puts together, of `cell_size` bytes each (None: var-sized). `object`
+    /// The cells of `array` that `runs` assembles, of `cell_size` bytes each (None: var-sized). `object`
     /// names the field and its state in the cache, see [`Engine::number`].
     pub(super) fn new(runs: R, cell_size: Option<u64>, array: &Array, object: u64) -> Self {
         RunCells {
@@ -104,7 +103,9 @@ impl<R: Runs> RunCells<R> {
         }
         let count = self.runs.count();
         if count > MOST_VAR {
-            return Err(Error::limit(format!("{count} var-sized cells")));
+            return Err(Error::limit(format!(
+                "{count} var-sized cells are more than the {MOST_VAR} allowed"
+            )));
         }
         let cells = (count / BLOCKS).next_power_of_two().max(BLOCK_CELLS);
         let estimate = (count / cells).saturating_mul(16);
@@ -165,11 +166,11 @@ impl<R: Runs> RunCells<R> {
         let (Some((first, start)), Some((end, last))) =
             (blocks.get(number), blocks.get(number.saturating_add(1)))
         else {
-            return Err(Error::new(ErrorKind::Internal, "a block that does not exist"));
+            return Err(Error::new(ErrorKind::Internal, "there is no such block"));
         };
         let cells = first..end;
         let size = end.saturating_sub(first).saturating_add(1).saturating_mul(8);
-        // As if each took up so much that a few of them are as far as sequential readers are apart.
+        // Scaled, so that a few blocks are as far apart as the reads of a sequential reader.
         let place = (number as u64).saturating_mul(1 << 20);
         let keep = self.sequence.next(&(place..place.saturating_add(1 << 20)));
         let starts = self.derived(number as u64, size, keep, || {
@@ -189,7 +190,7 @@ impl<R: Runs> RunCells<R> {
         check(block.entries().len() as u64, cells.saturating_add(1), "entries")?;
         if block.at(cells as usize) != bytes {
             return Err(Error::corrupt(format!(
-                "cells {first} to {end} have {} bytes where they had {bytes} before: files have changed",
+                "cells {first} to {end} have {} bytes, but had {bytes} before: files have changed",
                 block.at(cells as usize)
             ))
             .at(0));
@@ -197,7 +198,7 @@ impl<R: Runs> RunCells<R> {
         Ok(block)
     }
 
-    /// What `make` makes once for all who want `tile` of this field.
+    /// What `make` makes for `tile` of this field, once for all readers.
     fn derived(
         &self,
         tile: u64,
@@ -239,7 +240,7 @@ impl<R: Runs> RunCells<R> {
             let block = self.block(number, blocks)?;
             let end = block.start.saturating_add(block.size()).min(range.end);
             if end <= position {
-                return Err(Error::new(ErrorKind::Internal, "a block of no bytes is read"));
+                return Err(Error::new(ErrorKind::Internal, "the block has no bytes to read"));
             }
             self.read_block(&block, position - block.start..end - block.start, out)?;
             position = end;
@@ -247,8 +248,8 @@ impl<R: Runs> RunCells<R> {
         Ok(())
     }
 
-    /// Appends `bytes`, which are not none, of the values of a block. Of a long cell that is not wanted
-    /// whole, no more than is wanted is read.
+    /// Appends `bytes`, at least one, of the values of a block. Of a long cell only the part that is wanted
+    /// is read.
     fn read_block(&self, block: &Block, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let entries = block.entries();
         let begins_by = |byte: u64| entries.partition_point(|start| u64::from_le_bytes(*start) <= byte);
@@ -365,7 +366,7 @@ impl Block {
 }
 
 fn too_long() -> Error {
-    Error::limit("a column of more than 2^64 bytes")
+    Error::limit("the column has more than 2^64 bytes")
 }
 
 fn check(found: u64, wanted: u64, what: &str) -> Result<()> {
@@ -373,12 +374,12 @@ fn check(found: u64, wanted: u64, what: &str) -> Result<()> {
         true => Ok(()),
         false => Err(Error::new(
             ErrorKind::Internal,
-            format!("{found} {what} of a view where there should be {wanted}"),
+            format!("found {found} {what} of a view, expected {wanted}"),
         )),
     }
 }
 
-/// Leaves of `out` as many bytes as `range` has, from `skip` on.
+/// Cuts `out` to as many bytes as `range` has, from `skip` on.
 fn cut(out: &mut Vec<u8>, skip: u64, range: &Range<u64>) -> Result<()> {
     let wanted = range.end.saturating_sub(range.start);
     out.drain(..(skip as usize).min(out.len()));
@@ -423,7 +424,10 @@ impl<R: Runs> Cells for RunCells<R> {
                 cut(scratch, range.start % 8, &range)?;
             }
             (Content::Offsets, Some(_)) => {
-                return Err(Error::new(ErrorKind::Internal, "offsets of fixed-size cells"));
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    "fixed-size cells have no offsets",
+                ));
             }
             (Content::Validity, _) => {
                 self.runs.validity(range.clone(), scratch)?;

@@ -55,9 +55,9 @@ use crate::format::schema::Schema;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A range along one dimension, both ends in, each the stored bytes of a value. An open end (None) of a dense
-/// view is that of what its fragments cover; of a sparse one it does not restrict. A range whose lower end is
-/// above its upper one holds nothing.
+/// A range along one dimension, inclusive, whose ends are the stored bytes of a value. In a dense view an
+/// open end (None) is the end of what its fragments cover; in a sparse one it does not restrict. A range
+/// whose lower end is above its upper one is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct DimRange {
     /// Lower end.
@@ -124,7 +124,7 @@ impl ViewField {
 }
 
 /// An array, or a part of it, as a reader sees it in a range of time. Cheap to make: fragments are opened
-/// when something of them is asked.
+/// when they are needed.
 pub struct View {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
@@ -144,9 +144,9 @@ enum Merge {
 }
 
 impl View {
-    /// What a reader sees in `array` at `times` (None: up to now), of `subarray` (None: all of it; one range
-    /// a dimension, in the schema's order, which the caller has held against the domain). Reads names and the
-    /// schema alone.
+    /// What a reader sees in `array` at `times` (None: up to now), in `subarray` (None: all of it).
+    /// `subarray` has one range for each dimension, in the schema's order, which the caller has checked
+    /// against the domain. Reads only names and the schema.
     pub fn new(array: Arc<Array>, times: Option<TimeRange>, subarray: Option<Vec<DimRange>>) -> Result<View> {
         let snapshot = array.snapshot(times)?;
         let schema_file = array.schema_file(&snapshot)?;
@@ -217,18 +217,19 @@ impl View {
         &self.fields
     }
 
-    /// Whether cells are there by position, in row-major order; otherwise in the array's global order.
+    /// Whether it has a cell for each position, in row-major order; otherwise its cells are in the array's
+    /// global order.
     pub fn is_dense(&self) -> bool {
         matches!(self.merge, Merge::Dense(_))
     }
 
-    /// Names what it shows: equal for two views of an array that show the same.
+    /// A hash of what it shows: equal for two views of an array that show the same.
     pub fn state(&self) -> u64 {
         self.state
     }
 
-    /// The box that a dense view covers: what was asked for, or else what its fragments cover. None where
-    /// nothing is visible, and of sparse ones.
+    /// The box that a dense view covers: what was asked for, or else what its fragments cover. None if
+    /// nothing is visible, and for sparse views.
     pub fn region(&self) -> Result<Option<Rect>> {
         match &self.merge {
             Merge::Dense(dense) => dense.region(),
@@ -244,9 +245,8 @@ impl View {
         }
     }
 
-    /// The shape, or of a dense view one whose axes are no shorter, and none of length 0 where the view's
-    /// have none: for what there is whatever the shape is, as long as it is not larger. Looks at no more
-    /// fragments than tell that there are cells.
+    /// An upper bound of the shape: no axis is shorter than the view's, and an axis has length 0 only if one
+    /// of the view's has. Reads only as many fragments as it takes to know that there are cells.
     pub fn shape_at_most(&self) -> Result<Vec<u64>> {
         match &self.merge {
             Merge::Dense(dense) => dense.shape_at_most(),
@@ -262,8 +262,8 @@ impl View {
         }
     }
 
-    /// Whether footers alone tell that it has at most `most` cells. Of a dense view they tell how many it
-    /// has; of a sparse one how many its fragments have, of which it may show fewer.
+    /// Whether footers alone prove that it has at most `most` cells. For a sparse view the cells of its
+    /// fragments are counted, of which it may show fewer.
     pub fn has_at_most(&self, most: u64) -> Result<bool> {
         match &self.merge {
             Merge::Dense(dense) => {
@@ -277,7 +277,7 @@ impl View {
                 }
             }
             Merge::Sparse(_) => {
-                /// Fragments that are looked at before it is asked whether that is enough.
+                /// How many fragments are read at a time, before checking whether that is enough.
                 const BATCH: usize = 512;
                 let mut cells = 0u64;
                 for batch in self.snapshot.fragment_list().chunks(BATCH) {
@@ -294,8 +294,8 @@ impl View {
         }
     }
 
-    /// Whether it is a dense view of more than 2^26 cells, and of more than 64 times those that its fragments
-    /// store. Looks at fragments only where the domain has so many.
+    /// Whether it is a dense view of more than 2^26 cells, and of more than 64 times as many as its fragments
+    /// store. Reads fragments only if the domain has so many.
     pub fn is_mostly_empty(&self) -> Result<bool> {
         const MANY: u64 = 1 << 26;
         let Merge::Dense(dense) = &self.merge else {
@@ -307,8 +307,8 @@ impl View {
             }))
     }
 
-    /// For each field, whether a single fragment wrote all of its cells, so that none has the fill value
-    /// because nobody wrote it. True of all fields of sparse views. Looks at fragments' metadata.
+    /// For each field, whether a single fragment wrote all of its cells, so that no cell is unwritten. True
+    /// for all fields of sparse views. Reads the fragments' metadata.
     pub fn written(&self) -> Result<Vec<bool>> {
         match &self.merge {
             Merge::Dense(dense) => dense.written().map(<[bool]>::to_vec),
@@ -326,8 +326,8 @@ impl View {
     }
 
     /// The cells of attribute `field` of a dense view in a box of its region, in row-major order: from index
-    /// `first` on (0 is the region's lower end), of lengths `shape` along each dimension. `NotFound` for what
-    /// is no attribute of a dense view.
+    /// `first` on (0 is the region's lower end), of lengths `shape` along each dimension. `NotFound` if it is
+    /// not an attribute of a dense view.
     pub fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
         match &self.merge {
             Merge::Dense(dense) => dense.open_box(field, first, shape),
@@ -353,7 +353,7 @@ fn state(
     for file in snapshot.metadata() {
         file.path.hash(&mut hasher);
     }
-    // What is seen now does not depend on the clock until it reaches the next stamp.
+    // A snapshot of now stays valid until the clock reaches the next stamp.
     match (times, snapshot.next) {
         (None, None) => {}
         _ => snapshot.times.hash(&mut hasher),

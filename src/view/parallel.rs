@@ -1,4 +1,4 @@
-//! Work that is the same for many parts of a view, done by several threads.
+//! The same work for many parts of a view, done by several threads.
 
 use crate::asker;
 use crate::error::{Error, ErrorKind};
@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, available_parallelism, scope};
 
-/// Threads that help others at the moment, in the whole process: one a processor at most, however many wait
-/// for results.
+/// Threads that help at the moment, in the whole process: at most one for each processor, however many
+/// callers there are.
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
 /// A right to run one more thread; given back when dropped.
@@ -31,15 +31,14 @@ impl Drop for Permit {
 
 /// How many threads work at once at most.
 pub(crate) fn threads() -> u64 {
-    /// Asked once: it takes some system calls, which many small fragments made 2 % of the work.
+    /// Asked once: it takes some system calls, which were 2 % of the work with many small fragments.
     static THREADS: LazyLock<u64> =
         LazyLock::new(|| available_parallelism().map_or(1, NonZeroUsize::get) as u64);
     *THREADS
 }
 
-/// What `part` makes of each number below `count`, in their order. The caller's thread works too, so that
-/// there is always one; where one of them fails the others stop soon. Nothing is waited for but the parts
-/// themselves, which therefore may wait for whatever it likes.
+/// What `part` makes of each number below `count`, in order. The calling thread works too, so there is always
+/// one. If one fails, the others stop soon. Parts may wait for anything: nothing else is waited for here.
 pub(crate) fn each<T, E>(
     count: u64,
     part: impl Fn(u64) -> std::result::Result<T, E> + Sync,

@@ -20,9 +20,9 @@ use std::sync::Arc;
 const CACHE: u64 = 256 << 20;
 
 impl Array {
-    /// The array in a local directory, not encrypted, with a cache of 256 MiB. Who wants another cache,
-    /// storage or a key makes an [`Engine`] and calls [`Array::new`]. Reads nothing of the array yet;
-    /// `NotFound` where there is no such directory.
+    /// The array in a local directory, not encrypted, with a cache of 256 MiB. For another cache, storage or
+    /// a key, make an [`Engine`] and call [`Array::new`]. Reads nothing of the array yet; `NotFound` where
+    /// there is no such directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Array>> {
         let stats = Arc::new(Stats::default());
         let storage = LocalStorage::new(path.as_ref(), false, stats.clone())?;
@@ -30,8 +30,7 @@ impl Array {
         Ok(Arc::new(Array::new(Arc::new(engine), PathBuf::new())))
     }
 
-    /// The array as a reader sees it who asks for what was stamped in `times`. A range that has no end ends
-    /// now.
+    /// The array as a reader of `times` sees it. A range without an end ends now.
     pub fn at(self: &Arc<Self>, times: TimeRange) -> ViewBuilder {
         ViewBuilder {
             array: self.clone(),
@@ -50,7 +49,7 @@ pub struct ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// A part of the domain alone: a range a dimension, in the schema's order.
+    /// Only a part of the domain: a range for each dimension, in the schema's order.
     pub fn subarray(self, ranges: impl IntoIterator<Item = DimRange>) -> ViewBuilder {
         ViewBuilder {
             subarray: Some(ranges.into_iter().collect()),
@@ -58,15 +57,15 @@ impl ViewBuilder {
         }
     }
 
-    /// The view, of the state that the array has now. `InvalidInput` for ranges that do not fit the
-    /// dimensions or leave the domain.
+    /// The view of the array's present state. `InvalidInput` for ranges that do not match the dimensions or
+    /// exceed the domain.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
         if let Some(ranges) = &self.subarray {
             let schema = self.array.schema(&*self.array.snapshot(times)?)?;
             if ranges.len() != schema.dimensions.len() {
                 let message = format!(
-                    "{} ranges for {} dimensions",
+                    "found {} ranges, expected one for each of the {} dimensions",
                     ranges.len(),
                     schema.dimensions.len()
                 );
@@ -86,7 +85,7 @@ fn check(range: &DimRange, dimension: &Dimension) -> Result<()> {
         let name = String::from_utf8_lossy(&dimension.name);
         Err(Error::new(
             ErrorKind::InvalidInput,
-            format!("a range of {name:?} {what}"),
+            format!("the range of {name:?} {what}"),
         ))
     };
     let above = |a: &[u8], b: &[u8]| {
@@ -99,7 +98,7 @@ fn check(range: &DimRange, dimension: &Dimension) -> Result<()> {
         }
         let domain = dimension.domain.as_ref();
         if domain.is_some_and(|domain| above(&domain.lo, bound) || above(bound, &domain.hi)) {
-            return refuse("leaves the domain");
+            return refuse("exceeds the domain");
         }
     }
     Ok(())
@@ -113,18 +112,18 @@ impl View {
 
     /// The values of cells `cells` of a field of fixed-size cells, several a cell one after the other. Cells
     /// of a dense view are counted in row-major order, those of a sparse one in the global order; a dimension
-    /// of a dense view has its coordinates once each. Values of null cells are there too. `InvalidInput`
-    /// where `T` is not what the field holds, or cells lie beyond the end.
+    /// of a dense view has its coordinates once each. Values of null cells are there too. `InvalidInput` if
+    /// the field does not hold `T`, or `cells` exceeds the end.
     pub fn read<T: Value>(&self, field: &str, cells: Range<u64>) -> Result<Vec<T>> {
         let index = self.index(field)?;
         let refuse = |what: String| Err(Error::new(ErrorKind::InvalidInput, format!("{field:?} {what}")));
         let datatype = self.fields().get(index).map(|field| field.datatype);
         if let Some(other) = datatype.filter(|datatype| !T::holds(*datatype)) {
-            return refuse(format!("is of {}", other.name()));
+            return refuse(format!("has datatype {}", other.name()));
         }
         let open = self.open(index)?;
         if open.cell_size().is_none() {
-            return refuse("has cells of different sizes".to_owned());
+            return refuse("is var-sized".to_owned());
         }
         if cells.start > cells.end || cells.end > open.count() {
             return refuse(format!("has {} cells", open.count()));
@@ -141,7 +140,7 @@ impl View {
     }
 }
 
-/// A number as a program holds it: what one value of some datatypes is.
+/// A Rust number type that holds one value of some datatypes.
 pub trait Value: Sized + Copy {
     /// Whether a value of `datatype` is one.
     fn holds(datatype: Datatype) -> bool;

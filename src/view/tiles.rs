@@ -1,4 +1,4 @@
-//! Which tiles of which fragments the cells of a view are from, as metadata tells.
+//! Which tiles of which fragments the cells of a view are from, according to metadata.
 
 use super::{Merge, View};
 use crate::array::fragment::Fragment;
@@ -20,16 +20,15 @@ pub struct Tiles {
 /// Where some cells of a view are from.
 #[derive(Clone, Default)]
 pub struct Origin {
-    /// Tiles, each once. Some of them may have no say, because newer fragments hide them.
+    /// Tiles, each once. Some may contribute nothing, because newer fragments hide them.
     pub parts: Vec<Tiles>,
     /// Whether some cells may be in none of them, which have the fill value.
     pub unwritten: bool,
 }
 
 impl View {
-    /// Where each of some runs of cells is from; None where metadata does not tell. Where fragments are
-    /// merged whose cells are not counted by merging them, that is all tiles that take part. Always the same
-    /// in one state.
+    /// Where each of some runs of cells is from; None if metadata does not say. For merged fragments whose
+    /// cells are not counted by merging, that is all tiles that take part. Always the same in one state.
     pub fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
         match &self.merge {
             Merge::Dense(dense) => dense.origins(runs),

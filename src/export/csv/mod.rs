@@ -7,10 +7,10 @@
 //! 3,2.0,"",1970-01-01
 //! ```
 //!
-//! Null is nothing between the commas, empty text is `""` ([`text`]). Nothing is padded, so that where a row
-//! lies is known only when all before it were written once. That is done once a state, by all threads; the
-//! place of every 1,024th row is remembered, or of more where rows are long. A read renders the rows from
-//! there on.
+//! Null is nothing between the commas, empty text is `""` ([`text`]). Nothing is padded, so the place of a
+//! row is known only after all rows before it have been written. That is done once for each state, by all
+//! threads; the place of every 1,024th row is remembered, or of more if rows are long. A read renders the
+//! rows from there on.
 
 pub mod text;
 
@@ -38,13 +38,13 @@ const BLOCK_ROWS: u64 = 1 << 10;
 /// Blocks that a thread measures at once.
 const BLOCKS_AT_ONCE: u64 = 16;
 
-/// Bytes of text after which a block ends however few rows it has.
+/// Bytes of text after which a block ends, however few rows it has.
 const BLOCK_TEXT: usize = 4 << 20;
 
-/// Bytes of the values in rows that are read at once, if they are more than one.
+/// The most bytes of values that are read at once, unless a single row has more.
 const READ_AT_ONCE: u64 = 4 << 20;
 
-/// Bytes of the values in rows that are on their way at once when all are written one after the other.
+/// The most bytes of values under way at once when all rows are written one after the other.
 const ON_THE_WAY: u64 = 16 << 20;
 
 /// Why there is no `table.csv` of at most `most` values; None where there is one.
@@ -60,7 +60,8 @@ pub fn absent(view: &View, most: u64) -> Result<Option<String>> {
         Err(error) => return Err(error),
     };
     Ok(Some(format!(
-        "{rows} rows of {columns} columns are more than {most} values: see --csv-values, or read it with tiledbfs cat"
+        "{rows} rows of {columns} columns are more than {most} values: see --csv-values, or read it with \
+         tiledbfs cat"
     )))
 }
 
@@ -69,13 +70,13 @@ pub fn is_listed(view: &View, most: u64) -> Result<bool> {
     view.has_at_most(most.min(LISTED) / (view.fields().len() as u64).max(1))
 }
 
-/// The file. To know its length all of it is written once, unless that was done before.
+/// The file. All of it is written once to know its length, unless that was done before.
 pub fn layout(view: &Arc<View>) -> Result<Layout> {
     let body = Body::new(view)?;
     Layout::new(view.state(), vec![Box::new(header(view)), Box::new(body)])
 }
 
-/// The bytes of the file one after the other, each written once. Its length is not found.
+/// The bytes of the file in sequence, each written once. Its length is not computed.
 pub fn stream(view: &Arc<View>) -> Result<impl Stream + use<>> {
     let writer = Writer::new(view)?;
     Ok(Written {
@@ -187,7 +188,10 @@ impl Body {
             let mut text = Vec::with_capacity(length as usize);
             self.writer.write(rows, &mut text, |_, _| {})?;
             if text.len() as u64 != length {
-                let message = format!("{} bytes of text where there were {length}", text.len());
+                let message = format!(
+                    "the text has {} bytes, but had {length} when it was measured",
+                    text.len()
+                );
                 return Err(Error::corrupt(message));
             }
             Ok(text)
@@ -263,14 +267,14 @@ impl Writer {
         for (row, length) in parts.into_iter().flatten() {
             end = end
                 .checked_add(length)
-                .ok_or_else(|| Error::limit("more than 2^64 bytes"))?;
+                .ok_or_else(|| Error::limit("the table would have more than 2^64 bytes"))?;
             blocks.rows.push(row);
             blocks.ends.push(end);
         }
         Ok(blocks)
     }
 
-    /// Appends some rows, telling `done` after each which row comes next.
+    /// Appends some rows. Calls `done` after each with the number of the next.
     fn write(
         &self,
         rows: Range<u64>,
@@ -286,8 +290,8 @@ impl Writer {
         Ok(())
     }
 
-    /// So many of `rows` from the first on that not too much is read at once, one at least, and about how
-    /// many bytes that is.
+    /// How many of `rows`, from the first on and at least one, to read at once, and about how many bytes that
+    /// is.
     fn few(&self, rows: Range<u64>) -> Result<(Range<u64>, u64)> {
         let mut rows = rows.start..rows.end.min(rows.start.saturating_add(BLOCK_ROWS));
         loop {

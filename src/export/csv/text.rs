@@ -80,8 +80,8 @@ impl Form {
     }
 }
 
-/// Appends text, in quotes where it needs them: where it is empty, which tells it from null, holds a comma, a
-/// quote or an end of line, or begins or ends with a blank or a tab.
+/// Appends text. It is quoted if it is empty (to distinguish it from null), contains a comma, a quote or an
+/// end of line, or begins or ends with a blank or a tab.
 pub fn text(text: &[u8], out: &mut Vec<u8>) {
     let blank = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b' ' | b'\t'));
     let special = |byte: &u8| matches!(byte, b',' | b'"' | b'\r' | b'\n');
@@ -99,7 +99,7 @@ pub fn text(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// UTF-16, UCS-2, UTF-32 or UCS-4, in which what is no character becomes U+FFFD.
+/// UTF-16, UCS-2, UTF-32 or UCS-4; invalid characters become U+FFFD.
 fn wide(datatype: Datatype, cell: &[u8]) -> String {
     match datatype.size() {
         2 => {
@@ -125,7 +125,7 @@ fn value(datatype: Datatype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         Some(part) if bytes.len() == size => part.copy_from_slice(bytes),
         _ => {
             return Err(Error::corrupt(format!(
-                "{} bytes where a value of {} has {size}",
+                "found {} bytes, a value of {} has {size}",
                 bytes.len(),
                 datatype.name()
             )));
@@ -167,8 +167,8 @@ fn float64(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a date, or a date and a time of day with as many digits behind the second as the unit has. Years
-/// have four digits at least, the sign counted, as NumPy prints them.
+/// Appends a date, or a date and a time of day with as many decimals as the unit has. Years have at least
+/// four characters, including the sign, as NumPy prints them.
 fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
     use Datatype::*;
     if count == NOT_A_TIME {

@@ -1,4 +1,4 @@
-//! What the CF conventions say of variables, and the array's metadata, as attributes.
+//! Attributes of variables by the CF conventions, and of the file by the array's metadata.
 
 use super::values::convert;
 use super::{Attributes, Naming, Value};
@@ -39,8 +39,8 @@ pub(super) fn units(datatype: Datatype) -> Attributes {
     ]
 }
 
-/// `flag_values` and `flag_meanings` of an attribute whose values are labelled with text. None of both where
-/// there are more than an attribute holds.
+/// `flag_values` and `flag_meanings` of an attribute whose values are labelled with text. Neither if there
+/// are more labels than an attribute can hold.
 pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> Result<Attributes> {
     let Some(name) = &attribute.enumeration else {
         return Ok(Attributes::new());
@@ -48,7 +48,7 @@ pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> R
     let array = view.array();
     let mut enumerations = view.schema().enumerations.iter();
     let Some(enumeration) = enumerations.find(|enumeration| enumeration.name == *name) else {
-        let message = "an attribute's enumeration is none of those that the schema names";
+        let message = "an attribute has an enumeration that the schema does not have";
         let file = array.engine.storage.display(&array.path);
         return Err(Error::corrupt(message).at(0).in_file(file));
     };
@@ -128,7 +128,9 @@ pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
                 pairs.insert(record.key, value);
             }
             match memory > MAX_PAIRS {
-                true => Err(Error::limit(format!("metadata of more than {MAX_PAIRS} bytes"))),
+                true => Err(Error::limit(format!(
+                    "the metadata take more than the {MAX_PAIRS} bytes allowed"
+                ))),
                 false => Ok(()),
             }
         });
@@ -140,7 +142,7 @@ pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
     Ok(keys.into_iter().zip(values).collect())
 }
 
-/// A value of metadata; None for none, for blobs, and for text that is none.
+/// A value of metadata; None for empty ones, for blobs, and for invalid text.
 pub(super) fn metadata_value(datatype: Datatype, mut bytes: Vec<u8>) -> Option<Value> {
     let datatype = match datatype.kind() {
         Kind::Text => return datatype.text(&bytes).map(Value::Text),

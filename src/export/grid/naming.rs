@@ -10,8 +10,9 @@ pub enum Naming {
     /// Those of the directories of columns, but for `zarr.json`, which becomes `%7Aarr.json`. Text is left
     /// out.
     Zarr,
-    /// Those of the directories of columns, as far as netCDF knows them: with `_` in front of what may not be
-    /// first, in Unicode's composed form (NFC), control characters and a blank at the end percent-encoded.
+    /// Those of the directories of columns, as far as netCDF allows them: with `_` in front if the first
+    /// character may not be first, in Unicode's composed form (NFC), control characters and a blank at the
+    /// end percent-encoded.
     NetCdf,
 }
 
@@ -43,7 +44,7 @@ fn netcdf_name(name: &str) -> String {
     out
 }
 
-/// A name that nothing else has, of something beside what is called `name`.
+/// A unique name for something that belongs to `name`.
 pub(super) fn made_up(name: &str, suffix: &str, taken: &mut HashSet<String>) -> String {
     let mut suffix = suffix.to_owned();
     loop {

@@ -29,7 +29,7 @@ impl Unit {
         }
     }
 
-    /// Days since the epoch; None for not-a-time and for what does not fit.
+    /// Days since the epoch; None for not-a-time and for dates that do not fit.
     pub(in crate::export) fn days(self, count: i64) -> Option<i64> {
         let first_of = |year: i64, month: i64| {
             let days = days_from_date(1970i64.checked_add(year)?, month as u32, 1)?;
@@ -47,7 +47,7 @@ impl Unit {
 /// What stands for no time at all.
 pub(super) const NOT_A_TIME: i64 = i64::MIN;
 
-/// What stands for a null: `fill`, the fill value as a grid has it, or not-a-time.
+/// The value of nulls: `fill`, the fill value as a grid has it, or not-a-time.
 pub(super) fn null(attribute: &Attribute, fill: Vec<u8>) -> Vec<u8> {
     match attribute.datatype.kind() {
         Kind::Datetime if attribute.nullable => NOT_A_TIME.to_le_bytes().repeat(fill.len() / 8),
@@ -128,7 +128,10 @@ impl GridCells {
 }
 
 fn values_alone() -> Error {
-    Error::new(ErrorKind::Internal, "a variable of a grid has values alone")
+    Error::new(
+        ErrorKind::Internal,
+        "a variable of a grid has no offsets or validity",
+    )
 }
 
 /// Puts values as formats have them in the place of stored ones, which are of the same size.

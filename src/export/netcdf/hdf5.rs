@@ -1,5 +1,5 @@
-//! What of HDF5 a file of contiguous data sets needs: superblock, object headers of version 2, their
-//! messages, one global heap.
+//! The parts of HDF5 that a file of contiguous data sets needs: superblock, object headers of version 2,
+//! their messages, one global heap.
 //!
 //! All integers are little-endian, addresses and lengths have 8 bytes.
 
@@ -10,7 +10,7 @@ use crate::format::datatype::{Datatype, Kind};
 /// An address that nothing is at.
 pub(super) const NOWHERE: u64 = u64::MAX;
 
-/// Bytes of the superblock, behind which the root's object header begins.
+/// Bytes of the superblock, after which the root's object header begins.
 pub(super) const SUPERBLOCK: u64 = 48;
 
 /// The most bytes of a message.

@@ -3,7 +3,7 @@
 /// `hashlittle` of `bytes` with the initial value 0.
 pub(super) fn lookup3(bytes: &[u8]) -> u32 {
     let mut state = [0xdead_beef_u32.wrapping_add(bytes.len() as u32); 3];
-    // The last twelve bytes, or what there is of them, are mixed in another way.
+    // The last one to twelve bytes are mixed in another way.
     let head = bytes.len().saturating_sub(1) / 12 * 12;
     let (head, tail) = bytes.split_at(head);
     for block in head.as_chunks::<12>().0 {

@@ -31,11 +31,11 @@ const MAX_RANK: usize = 32;
 /// The most dimensions, each an object in the global heap.
 const MAX_DIMENSIONS: usize = 65_534;
 
-/// What data may take: a file has at most 2^63 - 1 bytes, and headers far less than 2^32.
+/// The most bytes of data: a file has at most 2^63 - 1 bytes, and its headers far less than 2^32.
 const MAX_DATA: u64 = (1 << 63) - (1 << 32);
 
-/// Why a view has no `array.nc`; None where it has one. Looks at the schema, and at fragments' metadata no
-/// more than it must.
+/// Why a view has no `array.nc`; None if it has one. Reads the schema, and as little of the fragments'
+/// metadata as possible.
 pub fn absent(view: &View) -> Result<Option<String>> {
     if let Some(reason) = grid::absent(view)? {
         return Ok(Some(reason));
@@ -46,7 +46,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
     }
 }
 
-/// Why there is no file of a view of this shape; None where there is one, also of a smaller shape.
+/// Why there is no file for a view of this shape; None if there is one for it and for all smaller shapes.
 fn too_large(view: &View, shape: &[u64]) -> Option<String> {
     let (mut rank, mut dimensions, mut data) = (shape.len(), shape.len(), Some(0u64));
     for field in view.fields() {
@@ -81,7 +81,7 @@ fn too_large(view: &View, shape: &[u64]) -> Option<String> {
     }
 }
 
-/// The file of a view for which [`absent`] has no reason. Its length is known from metadata; data is decoded
+/// The file of a view for which [`absent`] returns None. Its length is known from metadata; data is decoded
 /// when it is read.
 pub fn layout(view: &Arc<View>) -> Result<Layout> {
     let grid = Grid::of(view, Naming::NetCdf)?;
@@ -108,7 +108,7 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
 }
 
 fn too_long() -> Error {
-    Error::limit("a file of 2^63 bytes and more").at(0)
+    Error::limit("the file would have 2^63 bytes or more").at(0)
 }
 
 /// The length of each axis of a variable.
@@ -148,12 +148,12 @@ struct Places {
     end: u64,
 }
 
-/// All that is before the data, as this `version` of the program writes it.
+/// Everything before the data, as this `version` of the program writes it.
 fn header(grid: &Grid, version: &str) -> Result<Vec<u8>> {
     let dimensions = dimensions(grid);
     let axes = grid.shape.len();
     let inner = dimensions.len().saturating_sub(axes);
-    // Lengths do not depend on places, so a first round with none gives them.
+    // Lengths do not depend on addresses, so they are computed first, with addresses of 0.
     let none = Places {
         objects: vec![0; inner + grid.variables.len()],
         heap: 0,
@@ -295,8 +295,8 @@ fn data_set(grid: &Grid, variable: &Variable, address: u64, numbers: &[usize], h
     messages
 }
 
-/// The values of a variable as a part of a file. Opened when they are first read: most readers want few of
-/// many.
+/// The values of a variable as a part of a file. Opened at the first read: most readers want only a few
+/// variables.
 struct Values {
     view: Arc<View>,
     grid: Arc<Grid>,

@@ -1,10 +1,10 @@
-//! Numbers of a few bits one after the other, each with its least bit first, as pages have levels, booleans
-//! and indexes.
+//! Numbers of a few bits packed one after the other, lowest bit first, as pages have levels, booleans and
+//! indexes.
 
 /// Appends numbers to bytes.
 pub(super) struct Bits<'a> {
     out: &'a mut Vec<u8>,
-    /// What is not in `out` yet, and how many bits of it there are: less than 8 between calls.
+    /// The bits that are not in `out` yet, and their number: less than 8 between calls.
     rest: u128,
     count: u32,
 }

@@ -1,8 +1,7 @@
 //! The footer: FileMetaData, whose length does not depend on the statistics in it.
 //!
 //! It is as long as it would be with the longest statistics that the leaves may have, so that the length of
-//! the file needs no look at the metadata of tiles. What statistics leave of that is taken up by a pair of
-//! key and value.
+//! the file is known without the metadata of tiles. A key-value pair fills the space that is left over.
 
 use super::leaf::{Leaf, Logical, Physical, Shape, TimeUnit};
 use super::plan::{Chunk, Plan};
@@ -23,7 +22,7 @@ pub(super) struct Statistics {
 /// The most bytes of a bound of text.
 pub(super) const MOST_TEXT: usize = 32;
 
-/// The longest statistics that a leaf may have; None where it has none. The number of nulls is 0.
+/// The longest statistics that a leaf may have; None if it has none. The null count is 0.
 fn longest(leaf: &Leaf) -> Option<Statistics> {
     let len = super::statistics::bound_len(leaf)?;
     Some(Statistics {
@@ -136,7 +135,7 @@ pub(super) fn render(
     let have = (writer.bytes().len() as u64).saturating_add(end);
     let room = plan.footer.checked_sub(have);
     let found = room.and_then(|room| {
-        // One more byte of a value may take two, where its length takes one more.
+        // One more byte of value may take two, if its length then takes one more.
         [PADDING.to_owned(), format!("{PADDING}_")]
             .into_iter()
             .find_map(|key| {
@@ -149,13 +148,16 @@ pub(super) fn render(
             })
     });
     let (key, len) =
-        found.ok_or_else(|| Error::new(ErrorKind::Internal, "a footer longer than was foreseen"))?;
+        found.ok_or_else(|| Error::new(ErrorKind::Internal, "the footer is longer than planned"))?;
     padding(&mut writer, &key, len as usize);
     back(&mut writer, leaves);
     let bytes = writer.finish();
     match bytes.len() as u64 == plan.footer {
         true => Ok(bytes),
-        false => Err(Error::new(ErrorKind::Internal, "a footer of another length")),
+        false => Err(Error::new(
+            ErrorKind::Internal,
+            "the footer does not have the planned length",
+        )),
     }
 }
 
@@ -206,8 +208,8 @@ fn schema(writer: &mut Writer, leaf: &Leaf) {
     });
 }
 
-/// The converted type, by which programs go that are older than logical types. None for timestamps: there it
-/// would be one in UTC.
+/// The converted type, for programs that are older than logical types. None for timestamps, because it would
+/// mean UTC.
 fn converted(logical: Logical) -> Option<i32> {
     Some(match logical {
         Logical::String => 0,

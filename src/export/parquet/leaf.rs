@@ -1,4 +1,4 @@
-//! What a column of a table is in Parquet: its types, and its values as pages have them.
+//! A column of a table in Parquet: its types, and its values as pages have them.
 
 use super::thrift::varint_len;
 use crate::error::{Error, Result};
@@ -60,16 +60,16 @@ pub(super) enum Encoding {
     Widened { signed: bool },
     /// BOOL: one bit.
     Bit,
-    /// Dates of these units (None: days) as days in 32 bits. Null where they do not fit.
+    /// Dates of these units (None: days) as days in 32 bits. Null if they do not fit.
     Days(Option<Unit>),
-    /// Times in 64 bits, each this many of the units that are shown. Null where they overflow.
+    /// Times in 64 bits, multiplied by this to get the shown units. Null if they overflow.
     Scaled(i64),
     /// A u32 length and bytes; of fixed-size text without the NULs at its end, where `strip`.
     Bytes { strip: bool },
     /// Stored indexes into a dictionary page of `labels` entries: `width` bits each. Null where there is no
     /// such label.
     Index { labels: u64, width: u8 },
-    /// Stored indexes in place of which are the numbers that they stand for, None where those are null.
+    /// Stored indexes, replaced by the numbers that they stand for; None for null.
     Label(Vec<Option<u64>>),
 }
 
@@ -84,8 +84,8 @@ pub(super) struct Leaf {
     pub encoding: Encoding,
     /// Type of a stored value.
     pub stored: Datatype,
-    /// Bytes of a stored value; of text with a fixed number of characters, of all of them. None for var-sized
-    /// text.
+    /// Bytes of a stored value; for text with a fixed number of characters, of all characters. None for
+    /// var-sized text.
     pub size: Option<u64>,
     /// Whether cells have validity.
     pub nullable: bool,
@@ -167,7 +167,7 @@ impl Leaf {
         leaf
     }
 
-    /// The leaf of a column; `bounds` are those of the coordinates, where it has those of an axis.
+    /// The leaf of a column; `bounds` are those of the coordinates, if it is an axis.
     pub(super) fn new(column: &Column, name: String, bounds: Option<&Bounds>) -> Leaf {
         let mut leaf = Leaf::of(&column.stored, name);
         if column.is_axis() {
@@ -180,8 +180,7 @@ impl Leaf {
         leaf
     }
 
-    /// Coordinates of an axis are never null: where a date of them does not fit, they are the stored
-    /// integers.
+    /// Coordinates of an axis are never null: if one of its dates does not fit, all are the stored integers.
     fn fit(&mut self, bounds: Option<&Bounds>) {
         let fits = bounds.is_none_or(|bounds| {
             [&bounds.lo, &bounds.hi]
@@ -195,8 +194,8 @@ impl Leaf {
         self.odd = false;
     }
 
-    /// Labels in place of stored indexes. Those of several numbers have no place in a column: the index is
-    /// shown, null where it has no label.
+    /// Labels in place of stored indexes. Labels of several numbers do not fit a column: the index is shown,
+    /// null if it has no label.
     pub(super) fn enumerate<'a>(
         &mut self,
         datatype: Datatype,
@@ -303,7 +302,7 @@ impl Leaf {
         out
     }
 
-    /// Hands each of some stored values to `take`, as [`Leaf::value`] has it.
+    /// Calls `take` with each of some stored values, converted by [`Leaf::value`].
     pub(super) fn each(&self, stored: &[u8], mut take: impl FnMut(Option<u64>)) {
         /// Applies a function of a number of this type to each value.
         macro_rules! numbers {
@@ -388,7 +387,7 @@ pub(super) fn dictionary(column: &Column) -> Result<Vec<u8>> {
         let label = if text { strip(label) } else { label };
         let len = u32::try_from(label.len()).ok();
         let fits = len.filter(|_| out.len() < 1 << 30);
-        let len = fits.ok_or_else(|| Error::limit("more than 2^30 bytes of labels").at(0))?;
+        let len = fits.ok_or_else(|| Error::limit("the labels take more than 2^30 bytes").at(0))?;
         out.extend_from_slice(&len.to_le_bytes());
         out.extend_from_slice(label);
     }

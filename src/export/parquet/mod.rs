@@ -6,10 +6,10 @@
 //!
 //! A row group has a column chunk for each [leaf](leaf), a column chunk one [data page](page) of version 1,
 //! and before it a dictionary page if the field is enumerated and its labels are text. Nothing is compressed.
-//! Where everything lies follows from the number of cells ([`plan`]), and of var-sized ones from their
-//! offsets: the values of a page are followed by zeros up to what it would take if nothing were null, and the
-//! [footer](footer) by padding up to what it would take with the longest [statistics](statistics). Readers
-//! take as many values as the levels say.
+//! The place of everything follows from the number of cells ([`plan`]), and for var-sized ones from their
+//! offsets: a page is padded with zeros to the size that it would have without nulls, and the
+//! [footer](footer) to the size that it would have with the longest [statistics](statistics). Readers take as
+//! many values as the levels say.
 //!
 #![doc = include_str!("example.md")]
 
@@ -37,8 +37,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// Why there is no `table.parquet`; None where there is one. Looks at metadata alone unless there are very
-/// many cells.
+/// Why there is no `table.parquet`; None if there is one. Reads only metadata, unless there are very many
+/// cells.
 pub fn absent(view: &View) -> Result<Option<String>> {
     let group = plan::rows_of_group(view)?;
     let most = group.saturating_mul(plan::GROUPS);
@@ -57,8 +57,8 @@ pub fn is_listed(view: &View) -> Result<bool> {
     Ok(known || view.has_at_most(MANY)?)
 }
 
-/// The file. Its length follows from metadata, unless cells are var-sized: that takes their offsets, once for
-/// each state of the view.
+/// The file. Its length follows from metadata, or with var-sized cells from their offsets, read once for each
+/// state of the view.
 pub fn layout(view: &Arc<View>) -> Result<Layout> {
     let table = Table::new(view)?;
     let leaves = leaves(&table)?;
@@ -175,7 +175,7 @@ impl File {
         range: Range<u64>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let missing = || Error::new(ErrorKind::Internal, "a column that does not exist");
+        let missing = || Error::new(ErrorKind::Internal, "there is no such column");
         let leaf = self.leaves.get(chunk.leaf).ok_or_else(missing)?;
         let column = self.table.columns().get(chunk.leaf).ok_or_else(missing)?;
         let data = chunk.data();
@@ -183,10 +183,9 @@ impl File {
             let page = self.dictionary(chunk.leaf)?;
             let from = range.start.saturating_sub(chunk.start) as usize;
             let to = range.end.min(data).saturating_sub(chunk.start) as usize;
-            out.extend_from_slice(
-                page.get(from..to)
-                    .ok_or_else(|| Error::corrupt("an enumeration that has changed").at(0))?,
-            );
+            out.extend_from_slice(page.get(from..to).ok_or_else(|| {
+                Error::corrupt("the enumeration has changed since the file was opened").at(0)
+            })?);
         }
         if range.end <= data {
             return Ok(());
@@ -207,7 +206,7 @@ impl File {
 
     /// The dictionary page of a leaf, with its header.
     fn dictionary(&self, number: usize) -> Result<&[u8]> {
-        let missing = || Error::new(ErrorKind::Internal, "a dictionary of no column");
+        let missing = || Error::new(ErrorKind::Internal, "no column has such a dictionary");
         let page = self.dictionaries.get(number).ok_or_else(missing)?;
         if let Some(page) = page.get() {
             return Ok(page);

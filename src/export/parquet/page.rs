@@ -6,9 +6,8 @@
 //! ```
 //!
 //! A page has *entries*: a value each of a row or of an element of a LIST, and one for an empty or a null
-//! LIST. Levels say which of them are null; the values of the others follow each other. So a value is found
-//! through an index of how many there are before every so many rows, which is made when it is needed and then
-//! in the cache.
+//! LIST. Levels say which of them are null; only the others have values. So a value is found through an
+//! index, which counts the values before every so many rows; it is made when it is needed, and cached.
 
 mod levels;
 mod text;
@@ -37,12 +36,12 @@ const TOGETHER: u64 = if cfg!(test) { 100 } else { 1 << 16 };
 pub(super) struct Amount {
     /// Entries.
     pub entries: u64,
-    /// Entries that would have values if none were null for its value's sake; of text, bytes in all rows.
+    /// Entries that would have values if no value itself meant null; for text, bytes in all rows.
     pub values: u64,
 }
 
 impl Amount {
-    /// How much there is of a leaf in `rows` rows, where that does not depend on the data.
+    /// The amount of a leaf in `rows` rows, if that does not depend on the data.
     pub(super) fn of(leaf: &Leaf, rows: u64) -> Option<Amount> {
         let (entries, values) = match (leaf.shape, leaf.bits(), leaf.size) {
             (Shape::Any, ..) | (_, None, None) => return None,
@@ -53,8 +52,8 @@ impl Amount {
         Some(Amount { entries, values })
     }
 
-    /// How much there is of a leaf of var-sized cells in some rows of its column: one pass over the offsets,
-    /// and over validity where a null LIST takes another number of entries than its elements.
+    /// The amount of a leaf of var-sized cells in some rows of its column: one pass over the offsets, and
+    /// over validity if a null LIST takes another number of entries than its elements.
     pub(super) fn measure(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Amount> {
         let size = leaf.size.unwrap_or(1);
         if leaf.shape != Shape::Any {
@@ -145,7 +144,7 @@ fn header(of: i32, body: u64, more: impl FnOnce(&mut Writer)) -> Vec<u8> {
     writer.finish()
 }
 
-/// The elements of each cell of some rows, counted over all of the column, and whether the cell is there.
+/// The elements of each cell of some rows, counted over the whole column, and whether the cell is valid.
 fn cells(column: &Column, size: u64, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
     let cells = column.cells()?;
     let starts = cells.starts(rows.clone())?;
@@ -154,7 +153,9 @@ fn cells(column: &Column, size: u64, rows: Range<u64>) -> Result<Vec<(Range<u64>
     for (i, pair) in starts.windows(2).enumerate() {
         let &[start, end] = pair else { continue };
         if start % size != 0 || end % size != 0 || end < start {
-            let message = format!("a cell of bytes {start} to {end} where a value has {size}");
+            let message = format!(
+                "a cell takes bytes {start} to {end}, which is not a whole number of values of {size} bytes"
+            );
             return Err(Error::corrupt(message).at(start));
         }
         let valid = valid.as_ref().is_none_or(|valid| valid.get(i) != Some(&0));
@@ -173,7 +174,7 @@ fn validity(column: &Column, rows: Range<u64>) -> Result<Option<Vec<u8>>> {
     Ok(valid.contains(&0).then_some(valid))
 }
 
-/// What comes before a block of entries, and in the last place before the end of the page.
+/// The counts before a block of entries; the last one is before the end of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Place {
     entries: u64,
@@ -288,13 +289,13 @@ impl Page<'_> {
         }
         let found = out.len().saturating_sub(before) as u64;
         if found != wanted {
-            let message = format!("{found} bytes of a page where there should be {wanted}");
+            let message = format!("made {found} bytes of a page, expected {wanted}");
             return Err(Error::new(ErrorKind::Internal, message));
         }
         Ok(())
     }
 
-    /// Appends bytes of values that are all there and as they are stored.
+    /// Appends bytes of values without nulls, as they are stored.
     fn copy(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let size = self.size();
         let end = range.end.min(self.amount.values.saturating_mul(size));
@@ -315,7 +316,7 @@ impl Page<'_> {
         let wanted = bytes.end.saturating_sub(bytes.start);
         let piece = cells.read(Content::Data, bytes, &mut scratch)?;
         if piece.len() as u64 != wanted {
-            let message = format!("{} bytes of a column where {wanted} were wanted", piece.len());
+            let message = format!("read {} bytes of a column, expected {wanted}", piece.len());
             return Err(Error::new(ErrorKind::Internal, message));
         }
         out.extend_from_slice(&piece);
@@ -347,7 +348,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Hands the values that are not null and have these numbers to `take`.
+    /// Calls `take` with the values that are not null and have these numbers.
     fn wanted(&self, numbers: Range<u64>, mut take: impl FnMut(u64)) -> Result<()> {
         let fixed = self.leaf.shape != Shape::Any;
         if self.leaf.required() {
@@ -408,8 +409,8 @@ impl Page<'_> {
         }))
     }
 
-    /// Hands the entries in `entries` of a page of as many values a row to `take`, each with its number from
-    /// the first of these.
+    /// Calls `take` with the entries in `entries` of a page with a fixed number of values a row, each
+    /// numbered from the first of these.
     fn values(&self, entries: Range<u64>, mut take: impl FnMut(u64, Option<u64>)) -> Result<()> {
         if entries.start >= entries.end {
             return Ok(());
@@ -424,7 +425,7 @@ impl Page<'_> {
         })
     }
 
-    /// Hands to `take` whether each entry is there. Reads values only where they have a say in it.
+    /// Calls `take` with whether each entry is not null. Reads values only if they decide it.
     fn presence(&self, entries: Range<u64>, mut take: impl FnMut(bool)) -> Result<()> {
         if self.leaf.odd {
             return self.values(entries, |_, value| take(value.is_some()));
@@ -436,7 +437,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Hands stored values, counted over all of the column, to `take`.
+    /// Calls `take` with stored values, counted over the whole column.
     fn stream(&self, elements: Range<u64>, mut take: impl FnMut(Option<u64>)) -> Result<()> {
         let size = self.size();
         let mut scratch = Vec::new();
@@ -451,7 +452,7 @@ impl Page<'_> {
                 let wanted = bytes.end.saturating_sub(bytes.start);
                 let piece = self.column.cells()?.read(Content::Data, bytes, &mut scratch)?;
                 if piece.len() as u64 != wanted {
-                    let message = format!("{} bytes of a column where {wanted} were wanted", piece.len());
+                    let message = format!("read {} bytes of a column, expected {wanted}", piece.len());
                     return Err(Error::new(ErrorKind::Internal, message));
                 }
                 self.leaf.each(&piece, &mut take);
@@ -461,7 +462,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// The first element of the page's rows, counted over all of the column.
+    /// The first element of the page's rows, counted over the whole column.
     fn first(&self) -> Result<u64> {
         if self.leaf.shape != Shape::Any {
             return Ok(self.rows.start.saturating_mul(self.values_a_row()));
@@ -483,7 +484,7 @@ impl Page<'_> {
         }
     }
 
-    /// The rows, or the entries where each row has as many, of the blocks from number `block` on.
+    /// The rows of the blocks from number `block` on, or the entries, if each row has equally many.
     fn blocks(&self, block: usize) -> impl Iterator<Item = Range<u64>> {
         let by_row = self.leaf.shape == Shape::Any || self.leaf.bits().is_none();
         let all = match by_row {
@@ -514,7 +515,7 @@ impl Page<'_> {
             let all = self.amount.values_len(self.leaf);
             let exact = self.leaf.required() && !strips;
             if self.leaf.bits().is_none() && (place.values > all || exact && place.values < all) {
-                let message = format!("{} bytes of text where {all} were expected", place.values);
+                let message = format!("found {} bytes of text, expected {all}", place.values);
                 return Err(Error::corrupt(message).at(0));
             }
             Ok(places)
@@ -557,7 +558,7 @@ impl Page<'_> {
     }
 }
 
-/// The elements of cells that are there, those that follow each other together.
+/// The elements of cells that are not null, adjacent ones together.
 fn runs(cells: Vec<(Range<u64>, bool)>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for (elements, valid) in cells {

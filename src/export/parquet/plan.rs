@@ -1,4 +1,4 @@
-//! How a file is divided up: row groups, column chunks, and where each begins.
+//! How a file is divided: row groups, column chunks, and where each begins.
 
 use super::leaf::Leaf;
 use super::page::{Amount, data_header, dictionary_header};
@@ -36,10 +36,10 @@ pub(super) struct Plan {
     pub rows: u64,
     /// Rows of a row group, but for the last.
     group: u64,
-    /// How much there is of each leaf in a row group, and bytes of its data page: in all row groups but the
-    /// last, and in the last. None where that depends on the data.
+    /// The amount of each leaf in a row group, and bytes of its data page: in all row groups but the last,
+    /// and in the last. None if that depends on the data.
     fixed: Vec<Option<[(Amount, u64); 2]>>,
-    /// How much there is of each leaf in each row group, where that depends on the data.
+    /// The amount of each leaf in each row group, if that depends on the data.
     var: Vec<Option<Vec<Amount>>>,
     /// Bytes of the dictionary page of each leaf with its header.
     dictionaries: Vec<Option<u64>>,
@@ -127,8 +127,8 @@ fn page_len(leaf: &Leaf, amount: Amount) -> u64 {
 }
 
 impl Plan {
-    /// Divides a table up. Reads no values, and nothing but metadata unless cells are var-sized.
-    /// `LimitExceeded` where the format has no numbers for what there is.
+    /// Divides a table. Reads no values, and only metadata unless cells are var-sized. `LimitExceeded` if the
+    /// numbers do not fit the format.
     pub(super) fn make(table: &Table, leaves: &[Leaf]) -> Result<Plan> {
         let rows = table.rows()?;
         let mut group = rows_of_group(table.view())?;
@@ -166,17 +166,20 @@ impl Plan {
             }
             if group == 1 {
                 return Err(Error::limit(format!(
-                    "a row that takes a page of {longest} bytes"
+                    "a row would take a page of {longest} bytes"
                 )));
             }
             group /= 2;
         }
         plan.place(leaves);
         if i64::try_from(plan.end()).is_err() {
-            return Err(Error::limit("a file of 2^63 bytes and more"));
+            return Err(Error::limit("the file would have 2^63 bytes or more"));
         }
         if plan.footer > i32::MAX as u64 {
-            return Err(Error::limit(format!("a footer of {} bytes", plan.footer)));
+            return Err(Error::limit(format!(
+                "the footer would have {} bytes",
+                plan.footer
+            )));
         }
         Ok(plan)
     }
@@ -201,8 +204,8 @@ impl Plan {
         plan
     }
 
-    /// Finds where everything begins. Goes through the leaves once, and through row groups for what depends
-    /// on the data: there may be a thousand of each.
+    /// Computes where everything begins. Goes through the leaves once, and through row groups only for what
+    /// depends on the data: there may be a thousand of each.
     fn place(&mut self, leaves: &[Leaf]) {
         let rows_of = |number| {
             let rows = self.rows_of(number);
@@ -258,8 +261,8 @@ impl Plan {
         self.dictionaries.get(i).copied().flatten()
     }
 
-    /// Row groups of which each stands for as many, itself included: what a leaf has in them differs in
-    /// nothing but its place.
+    /// Row groups, each with the number of equal ones that it stands for, itself included: a leaf has the
+    /// same in all of them.
     pub(super) fn kinds(&self, i: usize) -> Vec<(u64, u64)> {
         let Some(last) = self.groups().checked_sub(1) else {
             return Vec::new();
@@ -270,7 +273,7 @@ impl Plan {
         }
     }
 
-    /// How many pages, dictionaries too, begin at byte `position` of the file or behind it.
+    /// How many pages, including dictionaries, begin at or after byte `position` of the file.
     pub(super) fn pages_from(&self, leaves: &[Leaf], position: u64) -> u64 {
         if position >= self.end() {
             return 0;

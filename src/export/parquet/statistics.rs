@@ -1,14 +1,14 @@
 //! Bounds and null counts of column chunks, where they can be trusted.
 //!
-//! They come from the metadata of all tiles that touch a row group, so that they are wide rather than wrong.
-//! There are none where a tile has none, or none that can be believed:
+//! They come from the metadata of all tiles that touch a row group, so they may be too wide but never wrong.
+//! There are none if a tile has none, or none that can be trusted:
 //!
-//! - Minima and maxima of floats start anew behind a NaN. The sum of a tile tells whether there is one,
+//! - Minima and maxima of floats start again after a NaN. The sum of a tile shows whether there is one,
 //!   unless there are infinities too: those make it the greatest number, whatever comes before and after.
 //! - Leaves that may have nulls have bounds only together with the exact number of nulls. That of tiles is
 //!   exact where all of their cells are in the row group, and where it is 0.
 //! - Cells that nobody may have written have the fill value.
-//! - A date that is no time, or does not fit, is null: then the bounds do not tell how many there are.
+//! - A date that is not-a-time, or does not fit, is null: then the null count of the tiles is wrong.
 
 use super::footer::{MOST_TEXT, Statistics};
 use super::leaf::{Encoding, Leaf, Logical, Physical, Shape, strip};
@@ -109,8 +109,8 @@ impl Value {
     }
 }
 
-/// A bound of texts of which none is below (or above) `text`, where all from a NUL on counts for nothing: at
-/// most `most` bytes that are below (or above) all of them. None where there is no such bound.
+/// A bound for texts none of which is below (or above) `text`, ignoring everything from a NUL on: at most
+/// `most` bytes that are below (or above) all of them. None if there is no such bound.
 fn text_bound(text: &[u8], most: usize, least: bool) -> Option<Vec<u8>> {
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     let bound = text.get(..end.min(most))?;
@@ -155,7 +155,7 @@ impl Known {
     fn statistics(&self, leaf: &Leaf) -> Option<Statistics> {
         let (min, max) = (self.min.as_ref()?, self.max.as_ref()?);
         let ordered = matches!(min.order(max), Some(Ordering::Less | Ordering::Equal));
-        // The number of nulls is exact where there are none in all that may be among them.
+        // The null count is exact if none of the tiles has nulls.
         if self.unknown || !ordered || leaf.optional() && self.guessed && self.nulls > 0 {
             return None;
         }
@@ -183,7 +183,7 @@ impl Lists {
             return None;
         };
         let text = leaf.physical == Physical::ByteArray;
-        // Writers of dense fragments looked for these in memory that they had let go of.
+        // Writers of dense fragments read these from memory that they had freed.
         let garbage = info.dense && (field.cell_val_num.is_var() || field.nullable && text);
         if garbage || field.is_lossy(&info.schema) {
             return None;
@@ -230,8 +230,8 @@ impl Lists {
     }
 }
 
-/// Whether a bound of a tile, if it is a float, is so far from infinity that a sum which is so as well is
-/// that of all values, none of which is NaN.
+/// Whether a tile's bound, if it is a float, is far enough from infinity that a finite sum proves that no
+/// value is NaN.
 fn is_ordinary(value: &Value, sums: Option<&[u64]>, tile: usize) -> bool {
     const MOST: f64 = 1e300;
     let Value::Float(value) = value else {
@@ -241,7 +241,7 @@ fn is_ordinary(value: &Value, sums: Option<&[u64]>, tile: usize) -> bool {
     value.abs() < MOST && sum.is_some_and(|sum| f64::from_bits(*sum).abs() < MOST)
 }
 
-/// A list of the tiles of a slot; None where there is none, or where it cannot be read.
+/// A list of the tiles of a slot; None if there is none, or if it cannot be read.
 fn section<T>(
     info: &FragmentInfo,
     slot: usize,
@@ -254,7 +254,10 @@ fn section<T>(
         None => Ok(None),
     });
     body.unwrap_or_else(|error| {
-        log::warn!("{}: no statistics of it: {error}", info.path.display());
+        log::warn!(
+            "{}: its statistics are left out of table.parquet: {error}",
+            info.path.display()
+        );
         None
     })
 }
@@ -393,7 +396,8 @@ impl Said {
     }
 }
 
-/// Takes the fill value in: for a leaf that may have nulls, those that have it are not counted.
+/// Widens the bounds by the fill value. In a leaf that may have nulls, unwritten cells make the null count
+/// unknown.
 fn add_fill(table: &Table, column: &Column, leaf: &Leaf, known: &mut Known) {
     let attribute = match column.stored.role {
         Role::Attribute(i) => table.view().schema().attributes.get(i),
@@ -515,7 +519,7 @@ mod tests {
         let both = |text: &[u8]| [text_bound(text, 4, true), text_bound(text, 4, false)];
         assert_eq!(both(b"abc"), [Some(b"abc".to_vec()), Some(b"abc".to_vec())]);
         assert_eq!(both(b"abcdefg"), [Some(b"abcd".to_vec()), Some(b"abce".to_vec())]);
-        // What is behind a NUL was not compared: a\0z may be there as well.
+        // Bytes after a NUL were not compared: a\0z may be there as well.
         assert_eq!(both(b"a\0b"), [Some(b"a".to_vec()), Some(b"b".to_vec())]);
         assert_eq!(both(b"\0"), [Some(Vec::new()), None]);
         assert_eq!(both(b""), [Some(Vec::new()), Some(Vec::new())]);

@@ -1,4 +1,4 @@
-//! Thrift's compact protocol, as far as Parquet's metadata takes it.
+//! Thrift's compact protocol, as far as Parquet's metadata needs it.
 //!
 //! A struct is its fields in ascending order of their numbers and a zero byte. A field begins with a byte:
 //! the distance to the number of the field before it, at most 15, and the type. Integers are zigzag varints,
@@ -44,7 +44,7 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
-/// Writes structs. What is written is that of a struct that has begun when the writer is made.
+/// Writes structs. The outermost one has begun when the writer is made.
 #[derive(Debug, Default)]
 pub struct Writer {
     out: Vec<u8>,
@@ -69,7 +69,7 @@ impl Writer {
         let distance = field.saturating_sub(self.field);
         debug_assert!(
             (1..=15).contains(&distance),
-            "field {field} behind {}",
+            "field {field} follows {}",
             self.field
         );
         self.out.push(distance << 4 | of as u8);

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Files of fragments that are open at the same time for one reader.
 const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// More bytes of chunks than this that lie side by side do not pass: those at the beginning would be gone
-/// when the next row comes.
+/// If a row of chunks has more bytes than this, the chunks stay in the cache: otherwise the first ones would
+/// be evicted before the next row needs them.
 const PASSING_BAND: u64 = 1 << 20;
 
 /// An attribute, over the region of a view.
@@ -97,7 +97,7 @@ impl DenseRuns {
         }
     }
 
-    /// For how long the chunks of a read of `cells`, each of `size` bytes, are of use.
+    /// How the chunks of a read of `cells`, each of `size` bytes, are cached.
     fn keep(&self, cells: &Range<u64>, size: u64) -> Keep {
         let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
         match self.sequence.next(&bytes) {
@@ -106,8 +106,7 @@ impl DenseRuns {
         }
     }
 
-    /// Calls `each` with what `cells` are copied from, a layer or the fill value, where `content` is wanted.
-    /// What comes later is newer.
+    /// Calls `each` with the sources of `content` of `cells`, layers or the fill value, oldest first.
     fn plans(
         &self,
         cells: &Range<u64>,
@@ -124,7 +123,7 @@ impl DenseRuns {
             Some(Slot::Attribute(_) | Slot::Other(_)) => Held::Values,
             _ => Held::Nothing,
         };
-        // Each request begins as far as can be from where those before it did.
+        // Each request begins as far as possible from where the others began.
         let length = cells.end.saturating_sub(cells.start).max(1);
         let turn = ((cells.start / length) as u32).reverse_bits();
         for part in boxes(&self.shape, cells.clone()) {
@@ -176,7 +175,7 @@ impl DenseRuns {
         if let Some(source) = sources().get(&(layer, content)) {
             return Ok(source.clone());
         }
-        let missing = || Error::new(ErrorKind::Internal, "a layer that does not exist");
+        let missing = || Error::new(ErrorKind::Internal, "there is no such layer");
         let (fragment, _) = self.stack.fragments.get(layer).ok_or_else(missing)?;
         let info = fragment.open()?;
         let index = match self.slots.get(layer) {
@@ -184,7 +183,7 @@ impl DenseRuns {
             Some(Slot::Other(what)) => {
                 return Err(info.place(
                     Error::corrupt(format!(
-                        "the fragment's attribute `{}` is {what}: its cells are none of that of the schema in force",
+                        "the fragment's attribute `{}` has {what} than the view's schema says",
                         String::from_utf8_lossy(&self.attribute.name)
                     ))
                     .at(0),
@@ -201,7 +200,7 @@ impl DenseRuns {
         let mut fields = info.fields.iter();
         let field = fields
             .find(|field| field.role == Role::Attribute(index))
-            .ok_or_else(|| info.place(Error::corrupt("an attribute without a slot").at(0)))?;
+            .ok_or_else(|| info.place(Error::corrupt("the fragment has no slot for the attribute").at(0)))?;
         let layer = self.stack.overlay.layers().get(layer);
         let shape = match layer {
             Some(layer) if layer.dense => {
@@ -221,7 +220,7 @@ impl DenseRuns {
         let size = fill.len();
         let wanted = cells.end.saturating_sub(cells.start).checked_mul(size as u64);
         let wanted = wanted.and_then(|bytes| usize::try_from(bytes).ok());
-        let wanted = wanted.ok_or_else(|| Error::limit("more bytes than fit into memory"))?;
+        let wanted = wanted.ok_or_else(|| Error::limit("the read is larger than memory can be"))?;
         let before = out.len();
         out.resize(before.saturating_add(wanted), 0);
         let out = out.get_mut(before..).unwrap_or_default();
@@ -342,14 +341,15 @@ impl Runs for DenseRuns {
 
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let (places, lengths) = self.places(&cells)?;
-        // What lies side by side in a fragment and here is read at once, in the order in which it is stored.
+        // What is contiguous both in a fragment and in the view is read at once, in the order in which it is
+        // stored.
         let mut runs: Vec<(Place, u64, Range<u64>)> = Vec::new();
         let mut total = 0u64;
         for (place, length) in places.into_iter().zip(lengths) {
             let start = total;
             total = total
                 .checked_add(length)
-                .ok_or_else(|| Error::limit("more than 2^64 bytes of values"))?;
+                .ok_or_else(|| Error::limit("the values take more than 2^64 bytes"))?;
             match runs.last_mut() {
                 _ if length == 0 => {}
                 Some((before, end, dest))
@@ -362,7 +362,8 @@ impl Runs for DenseRuns {
             }
         }
         runs.sort_unstable_by_key(|(place, _, _)| *place);
-        let wanted = usize::try_from(total).map_err(|_| Error::limit("more bytes than fit into memory"))?;
+        let wanted =
+            usize::try_from(total).map_err(|_| Error::limit("the read is larger than memory can be"))?;
         let before = out.len();
         out.resize(before.saturating_add(wanted), 0);
         let out = out.get_mut(before..).unwrap_or_default();
@@ -441,13 +442,12 @@ impl Runs for DenseRuns {
                 found
             }
         };
-        let place = place.ok_or_else(|| Error::new(ErrorKind::Internal, "a cell that does not exist"))?;
+        let place = place.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such cell"))?;
         self.bytes(place, bytes, keep, out)
     }
 }
 
-/// Bytes of values between two runs that are rather read than begun anew behind, and those that are best read
-/// at once.
+/// Gaps of up to this many bytes between two runs are read along; and the bytes that are best read at once.
 const GAP: u64 = 4 << 10;
 const WINDOW: u64 = 256 << 10;
 
@@ -466,7 +466,7 @@ fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
     let Some(out) = out.get_mut(..(run.count as usize).saturating_mul(size)) else {
         return;
     };
-    // What is there already is written again behind it, twice as much each time.
+    // What is written already is repeated after itself, doubling it each time.
     let mut done = size.min(out.len());
     out.get_mut(..done)
         .unwrap_or_default()
@@ -478,7 +478,7 @@ fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
     }
 }
 
-/// Bytes of the chunks that are needed again and again until the rows that they are of are read.
+/// Bytes of the chunks that are needed again until all their rows are read.
 fn band(stack: &Stack, schema: &Schema, size: u64, shape: &[u64]) -> u64 {
     const CHUNK: u64 = 64 << 10;
     let axes = || stack.space.axes.iter().zip(shape);

@@ -7,7 +7,7 @@ use crate::array::piece::Piece;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 
-/// Coordinates that follow each other, once each. Computed, never stored.
+/// Consecutive coordinates, once each. Computed, never stored.
 pub(super) struct AxisCells {
     /// The dimension.
     pub(super) axis: Axis,
@@ -31,10 +31,10 @@ impl Cells for AxisCells {
             Content::Data => self
                 .count
                 .checked_mul(self.axis.size() as u64)
-                .ok_or_else(|| Error::limit("a column of more than 2^64 bytes")),
+                .ok_or_else(|| Error::limit("the column has more than 2^64 bytes")),
             _ => Err(Error::new(
                 ErrorKind::Internal,
-                "coordinates along an axis are fixed-size and never null",
+                "coordinates of an axis have values only, no offsets or validity",
             )),
         }
     }

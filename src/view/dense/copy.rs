@@ -1,5 +1,5 @@
-//! Copying boxes of cells from where a fragment has them to where a reader gets them: where they lie, in
-//! which order they are best read, and how much at once.
+//! Copying boxes of cells from a fragment to a reader: their places, the best order to read them in, and how
+//! much to read at once.
 
 use super::space::{Area, Space};
 use crate::array::cache::Keep;
@@ -24,7 +24,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// That of a fragment which covers `area`, written with `schema`. The number of its cells was checked.
+    /// The layout of a fragment that covers `area`, written with `schema`. The number of its cells has been
+    /// checked.
     pub(super) fn new(space: &Space, area: &Area, schema: &Schema) -> Layout {
         let axes: Vec<_> = space
             .axes
@@ -54,7 +55,7 @@ impl Layout {
         }
     }
 
-    /// The number in the fragment of the cell at the beginning of `area`, counted over all its tiles.
+    /// The number of the first cell of `area`, counted over all tiles of the fragment.
     fn first(&self, area: &Area) -> u64 {
         let mut within = 0u64;
         let places = self.axes.iter().zip(&area.0).zip(&self.strides);
@@ -74,7 +75,7 @@ impl Layout {
         tile.saturating_mul(self.tile_cells).saturating_add(within)
     }
 
-    /// The runs of `area`, which lies in one tile. `target` says where it goes to.
+    /// The runs of `area`, which lies in one tile. `target` says where they go.
     pub(super) fn plan(&self, area: &Area, target: &Target<'_>) -> Plan {
         let sides = area.0.iter().map(|(first, last)| last - first + 1);
         let axes = sides.zip(&self.strides).zip(target.strides);
@@ -120,7 +121,7 @@ impl Target<'_> {
     }
 }
 
-/// Cells that lie one behind the other in the source, and a step apart where they go to.
+/// Cells that are contiguous in the source, and a step apart in the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) source: u64,
@@ -140,11 +141,11 @@ struct Side {
 /// The runs of cells to be copied, in the order of the source.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// Those of a box: where it begins in the source and where it goes to, and its sides, the one that is
-    /// slowest in the source first.
+    /// The runs of a box: where it begins in source and destination, and its sides, the slowest one in the
+    /// source first.
     #[allow(private_interfaces)]
     Box(u64, u64, Vec<Side>),
-    /// Single cells: where each is in the source and where it goes to.
+    /// Single cells: the place of each in source and destination.
     Cells(Vec<(u64, u64)>),
 }
 
@@ -152,7 +153,7 @@ impl Plan {
     fn strided(source: u64, dest: u64, sides: impl Iterator<Item = Side>) -> Plan {
         let mut sides: Vec<Side> = sides.filter(|side| side.count > 1).collect();
         sides.sort_unstable_by_key(|side| std::cmp::Reverse(side.source));
-        // Two that follow each other without a gap on both sides are one.
+        // Neighbours that are contiguous on both sides are merged.
         sides.dedup_by(|inner, outer| {
             let joined = |inner: u64, outer: u64, count: u64| inner.checked_mul(count) == Some(outer);
             let one = joined(inner.source, outer.source, inner.count)
@@ -217,9 +218,8 @@ impl Plan {
         }
     }
 
-    /// Calls `each` with the runs of one window of the source after the other, and with the cells that the
-    /// window is of: so many as are best read at once, all of one tile. `size`: bytes that a cell takes
-    /// there.
+    /// Calls `each` with one window of the source after the other and the runs in it. A window is as many
+    /// cells as are best read at once, all of one tile. `size`: bytes of a cell in the source.
     pub(super) fn windows(
         &self,
         size: u64,
@@ -264,18 +264,16 @@ impl Plan {
     }
 }
 
-/// Bytes of a window: what most chunks have, so that it is a part of one, and nothing is copied to put it
-/// together.
+/// Bytes of a window: as many as most chunks have, so that it is part of one chunk and need not be assembled.
 const WINDOW: u64 = 64 << 10;
 
-/// Bytes between two runs that are rather read than begun anew behind.
+/// Gaps of up to this many bytes between two runs are read along.
 const GAP: u64 = 4 << 10;
 
 /// The most runs of a window.
 const RUNS: usize = 4096;
 
-/// The bytes in `range` of a column, whose chunks are of use as long as `keep` says. Fails where there are
-/// fewer.
+/// The bytes in `range` of a column, whose chunks are cached as `keep` says. Fails if there are fewer.
 pub(super) fn read<'s>(
     column: &OpenColumn,
     range: Range<u64>,
@@ -289,13 +287,13 @@ pub(super) fn read<'s>(
         true => Ok(piece),
         false => Err(Error::new(
             ErrorKind::Internal,
-            format!("{} bytes of a column where {range:?} were wanted", piece.len()),
+            format!("read {} bytes of a column, expected {range:?}", piece.len()),
         )),
     }
 }
 
-/// Copies cells of `size` bytes that lie one behind the other in `from` into `to`, to cell `first` and those
-/// `step` apart from there on.
+/// Copies contiguous cells of `size` bytes in `from` into `to`, to cell `first` and every `step` cells from
+/// there.
 pub(super) fn scatter(size: usize, from: &[u8], to: &mut [u8], first: usize, step: usize) {
     fn by<const N: usize>(from: &[u8], to: &mut [u8], first: usize, step: usize) {
         let places = to.as_chunks_mut::<N>().0.get_mut(first..).unwrap_or_default();

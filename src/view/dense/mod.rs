@@ -46,8 +46,8 @@ pub(super) struct Dense {
 /// The cells that a view covers.
 #[derive(Debug, Clone)]
 struct Region {
-    /// First and last index along each dimension, the wrong way round where there are none; None where
-    /// nothing says what they are.
+    /// First and last index along each dimension, the first greater if it is empty; None if neither the
+    /// request nor a fragment gives them.
     ends: Vec<Option<(u64, u64)>>,
     /// The length of each axis.
     shape: Vec<u64>,
@@ -119,7 +119,11 @@ impl Dense {
         if ranges.len() != space.axes.len() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                format!("{} ranges for {} dimensions", ranges.len(), space.axes.len()),
+                format!(
+                    "found {} ranges, expected one for each of the {} dimensions",
+                    ranges.len(),
+                    space.axes.len()
+                ),
             ));
         }
         let open = ranges
@@ -136,7 +140,7 @@ impl Dense {
                     index if index <= last.1 => Ok(Some(index)),
                     _ => Err(Error::new(
                         ErrorKind::InvalidInput,
-                        format!("a range of dimension {i} that leaves the domain"),
+                        format!("the range of dimension {i} exceeds the domain"),
                     )),
                 },
             };
@@ -146,7 +150,7 @@ impl Dense {
         let lengths = ends.iter().map(|ends| match ends {
             Some((first, last)) if first <= last => (last - first)
                 .checked_add(1)
-                .ok_or_else(|| Error::limit("a dimension of 2^64 cells")),
+                .ok_or_else(|| Error::limit("a dimension has 2^64 cells or more")),
             _ => Ok(0),
         });
         Ok(Region {
@@ -290,7 +294,7 @@ impl Dense {
             .clone()
             .all(|((first, length), all)| first.checked_add(*length).is_some_and(|end| end <= *all));
         if !inside || axes.len() != region.shape.len() || first.len() != shape.len() {
-            return Err(Error::new(ErrorKind::Internal, "a box that leaves the region"));
+            return Err(Error::new(ErrorKind::Internal, "the box exceeds the region"));
         }
         let origin = region.ends.iter().zip(first);
         let origin = origin.map(|(ends, first)| ends.map_or(0, |(low, _)| low.saturating_add(*first)));
@@ -319,5 +323,5 @@ fn count(shape: &[u64]) -> Result<u64> {
     let mut lengths = shape.iter();
     lengths
         .try_fold(1u64, |cells, length| cells.checked_mul(*length))
-        .ok_or_else(|| Error::limit("a view of more than 2^64 cells"))
+        .ok_or_else(|| Error::limit("the view has more than 2^64 cells"))
 }

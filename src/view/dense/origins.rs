@@ -16,7 +16,7 @@ impl Dense {
     /// Where runs of cells are from.
     pub(in crate::view) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
         let stack = self.stack()?;
-        // Whether what a fragment covers hides all older ones, whatever the attribute.
+        // Whether a fragment hides all older ones in what it covers, whatever the attribute.
         let mut hides = vec![true; stack.overlay.layers().len()];
         for attribute in &self.schema.attributes {
             for (hides, slot) in hides.iter_mut().zip(stack.slots(attribute)) {
@@ -64,7 +64,7 @@ impl Dense {
         origins.collect()
     }
 
-    /// The smallest box with some cells, and whether it has no others. None where they have no place.
+    /// The smallest box around some cells, and whether it has no others. None if they have no place.
     fn area(&self, run: Range<u64>) -> Result<Option<(Area, bool)>> {
         let region = self.cells()?;
         let boxes = boxes(&region.shape, run);

@@ -1,8 +1,8 @@
 //! Which fragment each cell of a dense array is from.
 //!
-//! A cell is the newest fragment's whose non-empty domain has it, of those that have the attribute. There is
-//! one exception, which libtiledb makes for speed: in a tile where what a fragment covers is covered by a
-//! newer one, the older one is not looked at, also where the newer one lacks the attribute.
+//! A cell comes from the newest fragment whose non-empty domain contains it and which has the attribute.
+//! There is one exception, which libtiledb makes for speed: if everything that a fragment covers in a tile is
+//! covered by a newer one, the older one is ignored there, even if the newer one lacks the attribute.
 
 use super::space::Area;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::ops::Range;
 pub(super) struct Layer {
     /// Bounding box of its cells.
     pub(super) area: Area,
-    /// Whether it has all cells of the box; otherwise those at its coordinates.
+    /// Whether it has all cells of the box, or only those at its coordinates.
     pub(super) dense: bool,
 }
 
@@ -37,21 +37,20 @@ pub(super) struct Part {
 /// The parts of some cells of one tile.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Boxes that do not meet and together are all that was asked for.
+    /// Boxes that do not overlap and together are all that was asked for.
     pub(super) boxes: Vec<Part>,
-    /// The layers of whole boxes that they are from, newest first.
+    /// For each box the layer of whole boxes that it is from, newest first.
     pub(super) whole: Vec<usize>,
-    /// Layers that set single cells, oldest first, each with how many of the layers of whole boxes are newer
-    /// and hide what they cover.
+    /// Layers that set single cells, oldest first, each with the number of newer layers of whole boxes, which
+    /// hide what they cover.
     pub(super) points: Vec<(usize, usize)>,
 }
 
-/// The layers of an array, oldest first, and a tree of boxes around them by which those that touch a tile are
-/// found.
+/// The layers of an array, oldest first, and a tree of boxes around them, to find those that touch a tile.
 #[derive(Debug)]
 pub(super) struct Overlay {
     layers: Vec<Layer>,
-    /// The layers so that neighbours in space are neighbours here.
+    /// The layers, ordered so that neighbours in space are neighbours here.
     sorted: Vec<usize>,
     /// The root is the last; empty where there are no layers.
     nodes: Vec<Node>,
@@ -73,7 +72,7 @@ enum Below {
 /// Layers in a leaf of the tree.
 const LEAF: usize = 8;
 
-/// With more fragments than this in a box it is halved, so that each half has to do with fewer.
+/// A box with more fragments than this is halved, so that each half has fewer.
 const FEW: usize = 8;
 
 impl Overlay {
@@ -109,8 +108,8 @@ impl Overlay {
         self.search(area, |_| true)
     }
 
-    /// Calls `each` with the layers whose boxes touch `area`, in any order, until it says that it has seen
-    /// enough; whether it did.
+    /// Calls `each` with the layers whose boxes touch `area`, in any order, until it says stop. Returns
+    /// whether it did.
     fn search(&self, area: &Area, mut each: impl FnMut(usize) -> bool) -> bool {
         let mut waiting: Vec<usize> = self.nodes.len().checked_sub(1).into_iter().collect();
         while let Some(node) = waiting.pop().and_then(|number| self.nodes.get(number)) {
@@ -135,10 +134,10 @@ impl Overlay {
         self.layers.get(layer).map(|layer| &layer.area)
     }
 
-    /// Who the cells of `wanted` are from, which lies in `tile`: all cells of a tile of the array. `held`
-    /// says what each layer has of the attribute.
+    /// Where the cells of `wanted` are from. `wanted` lies in `tile`, which is all cells of a tile of the
+    /// array. `held` says what each layer has of the attribute.
     pub(super) fn parts(&self, tile: &Area, wanted: &Area, held: impl Fn(usize) -> Held) -> Parts {
-        // What newer fragments without the attribute cover of the tile, none within another.
+        // The parts of the tile that newer fragments without the attribute cover, none inside another.
         let mut hiding: Vec<Area> = Vec::new();
         let mut parts = Parts::default();
         for number in self.touching(tile) {
@@ -177,7 +176,7 @@ impl Overlay {
         parts
     }
 
-    /// Cuts `area` by the boxes of `layers`, newest first, which all touch it.
+    /// Cuts `area` by the boxes of `layers`, newest first, all of which touch it.
     fn resolve(&self, area: Area, layers: &[usize], out: &mut Vec<Part>) {
         let newest = layers.first().copied();
         let whole = newest
@@ -243,7 +242,8 @@ fn halves(area: &Area) -> Option<[Area; 2]> {
     Some([half((first, middle)), half((middle + 1, last))])
 }
 
-/// Builds the tree over the layers in `part`, which begins at `start` of all of them; the number of its root.
+/// Builds the tree over the layers in `part`, which begins at `start` of all of them. Returns the number of
+/// its root.
 fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Node>) -> Option<usize> {
     let area_of = |number: usize| layers.get(number).map(|layer| &layer.area);
     let mut areas = part.iter().filter_map(|&number| area_of(number));
@@ -252,8 +252,8 @@ fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Nod
     let below = if part.len() <= LEAF {
         Below::Layers(start..start + part.len())
     } else {
-        // By the middles of their boxes, along the dimension where these are farthest apart for the size of
-        // the boxes.
+        // Split by the centres of their boxes, along the dimension in which these are farthest apart relative
+        // to the boxes.
         let middle = |number: usize, axis: usize| {
             let ends = area_of(number).and_then(|area| area.0.get(axis));
             ends.map_or(0, |(first, last)| first + (last - first) / 2)

@@ -20,14 +20,15 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Opens them. Where each tile lies is found by a pass over all, once a state of the array.
+    /// Opens them. The boxes of their tiles are found by a pass over all coordinates, once for each state of
+    /// the array.
     pub(super) fn open(stack: &Stack, info: &Arc<FragmentInfo>) -> Result<Points> {
         let dimension = |index: usize| {
             let mut fields = info.fields.iter();
             let field = fields
                 .find(|field| [Role::Dimension(index), Role::ZippedDimension(index)].contains(&field.role));
             let field = field
-                .ok_or_else(|| info.place(Error::corrupt("a sparse fragment without coordinates").at(0)))?;
+                .ok_or_else(|| info.place(Error::corrupt("the sparse fragment has no coordinates").at(0)))?;
             Column::new(info.clone(), field.clone()).open(Content::Data, None)
         };
         let columns = (0..stack.space.axes.len()).map(dimension);
@@ -72,8 +73,8 @@ impl Points {
         indexes.collect()
     }
 
-    /// The cells in `wanted` that none of `hiding` has: which of the fragment each is, and where in `target`
-    /// it goes to.
+    /// The cells in `wanted` that none of `hiding` has: the number of each in the fragment, and its place in
+    /// `target`.
     pub(super) fn within(
         &self,
         space: &Space,

@@ -25,14 +25,16 @@ pub(super) struct Axis {
 impl Axis {
     fn new(dimension: &Dimension) -> Result<Axis> {
         let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
-            return Err(Error::corrupt("a dense dimension without domain or tile extent"));
+            return Err(Error::corrupt(
+                "a dimension of a dense array needs a domain and a tile extent",
+            ));
         };
         let datatype = dimension.datatype;
         let origin = integer(datatype, &domain.lo)?;
         // Extents are unsigned in effect.
         let extent = integer(datatype, extent)? & mask(datatype);
         if extent == 0 {
-            return Err(Error::corrupt("a tile extent of 0"));
+            return Err(Error::corrupt("the tile extent is 0"));
         }
         Ok(Axis {
             datatype,
@@ -42,7 +44,7 @@ impl Axis {
         })
     }
 
-    /// Index of a stored coordinate. Of one outside the domain it is above the domain's last.
+    /// The index of a stored coordinate; above the domain's last index if it is outside the domain.
     pub(super) fn index(&self, coordinate: &[u8]) -> Result<u64> {
         Ok(integer(self.datatype, coordinate)?.wrapping_sub(self.origin) & mask(self.datatype))
     }
@@ -79,7 +81,7 @@ impl Space {
         })
     }
 
-    /// Whether the cells of `other` are numbered, and cut into tiles, as here.
+    /// Whether `other` numbers its cells, and cuts them into tiles, in the same way.
     pub(super) fn agrees_with(&self, other: &Space) -> bool {
         let grid = |axis: &Axis| (axis.datatype, axis.origin, axis.extent);
         self.axes.iter().map(grid).eq(other.axes.iter().map(grid))
@@ -90,9 +92,9 @@ impl Space {
         Area(self.axes.iter().map(|axis| (0, axis.last)).collect())
     }
 
-    /// A stored box; `Corrupt` where its ends are the wrong way round.
+    /// A stored box; `Corrupt` if a lower end is above the upper one.
     pub(super) fn area(&self, rect: &[range::Range]) -> Result<Area> {
-        let wrong = || Error::corrupt("a box that is not one of cells in the array's domain");
+        let wrong = || Error::corrupt("the box is not within the array's domain");
         if rect.len() != self.axes.len() {
             return Err(wrong());
         }
@@ -106,9 +108,9 @@ impl Space {
         ends.collect::<Result<_>>().map(Area)
     }
 
-    /// Calls `each` with every tile that `area` touches: all cells of the tile. In row-major order, but that
-    /// along the last dimension it begins `turn` 2^32nds of the way, so that those who read neighbouring rows
-    /// at the same time do not wait for each other at every tile.
+    /// Calls `each` with every tile that `area` touches: all cells of the tile. Row-major, but along the last
+    /// dimension it begins `turn` 2^32nds of the way, so that threads that read neighbouring rows at the same
+    /// time do not wait for each other at every tile.
     pub(super) fn tiles(
         &self,
         area: &Area,
@@ -186,7 +188,7 @@ impl Area {
         Area(ends.map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect())
     }
 
-    /// Appends what of it is not in `inner`, which lies in it: two boxes a dimension at the most.
+    /// Appends what is left of it without `inner`, which lies in it: at most two boxes a dimension.
     pub(super) fn without(mut self, inner: &Area, out: &mut Vec<Area>) {
         for (i, &(first, last)) in inner.0.iter().enumerate() {
             let Some(own) = self.0.get(i).copied() else { return };
@@ -210,8 +212,8 @@ impl Area {
     }
 }
 
-/// Cuts a run of cells of an array of this shape, in row-major order, into boxes of indexes in the array: two
-/// less one a dimension at the most. The product of the shape fits into 64 bits.
+/// Cuts a row-major run of cells of an array of this shape into boxes of indexes: for n dimensions at most 2
+/// n - 1. The product of the shape fits into 64 bits.
 pub(super) fn boxes(shape: &[u64], run: Range<u64>) -> Vec<Area> {
     let mut out = Vec::new();
     cut(shape, run, &mut Vec::with_capacity(shape.len()), &mut out);

@@ -39,11 +39,11 @@ impl Slot {
         if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
             Slot::Nothing
         } else if found.datatype != wanted.datatype {
-            Slot::Other("of another type")
+            Slot::Other("another datatype")
         } else if found.cell_val_num != wanted.cell_val_num {
-            Slot::Other("of another number of values a cell")
+            Slot::Other("another number of values per cell")
         } else if found.nullable != wanted.nullable {
-            Slot::Other("nullable on one side only")
+            Slot::Other("another nullability")
         } else {
             Slot::Attribute(index)
         }
@@ -51,8 +51,8 @@ impl Slot {
 }
 
 impl Stack {
-    /// Reads what the metadata of `fragments`, oldest first, says of where they lie. One that cannot be read
-    /// is an error: nobody knows what it hides.
+    /// Reads from the metadata of `fragments`, oldest first, which cells they cover. One that cannot be read
+    /// is an error, because it is unknown what it hides.
     pub(super) fn new(array: Arc<Array>, schema: &Schema, fragments: Vec<Arc<Fragment>>) -> Result<Stack> {
         let space = Space::new(schema)?;
         let outlines = outlines(&array.engine, &fragments)?;
@@ -70,7 +70,8 @@ impl Stack {
                 .is_some_and(|agreed| Arc::ptr_eq(agreed, &outline.schema));
             if !same {
                 if !Space::new(&outline.schema).map_err(place)?.agrees_with(&space) {
-                    let message = "the fragment's schema has another domain or other tiles than the array's";
+                    let message =
+                        "the domain or tile extents of the fragment's schema differ from the array's";
                     return Err(place(Error::corrupt(message)));
                 }
                 agreed = Some(outline.schema.clone());

@@ -471,7 +471,10 @@ fn what_cannot_be_given_is_an_error_where_it_is_needed() {
         .err()
         .unwrap();
     let text = error.to_string();
-    assert!(text.contains(&name) && text.contains("another type"), "{text}");
+    assert!(
+        text.contains(&name) && text.contains("another datatype"),
+        "{text}"
+    );
     // Written over, it is needed no more.
     writer.fragment(3, &design, &[(4, 9), (4, 9)], None);
     let (array, _) = writer.open();

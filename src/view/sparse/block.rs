@@ -146,7 +146,7 @@ impl Writer {
     pub(super) fn new(ranks: Vec<u64>) -> Result<Writer> {
         let steps = Steps::new(ranks.len());
         if steps.most() == 0 {
-            return Err(Error::limit(format!("{} fragments that are merged", ranks.len())).at(0));
+            return Err(Error::limit(format!("{} fragments are too many to be merged", ranks.len())).at(0));
         }
         Ok(Writer {
             block: Block {
@@ -270,7 +270,7 @@ impl Block {
 }
 
 fn none(cell: u64) -> Error {
-    Error::new(ErrorKind::Internal, format!("cell {cell} of no run"))
+    Error::new(ErrorKind::Internal, format!("cell {cell} is in no run"))
 }
 
 impl Part {

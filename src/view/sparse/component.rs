@@ -165,7 +165,7 @@ impl<K: Key + 'static> Component<K> {
         let (Some(from), Some(to)) = (checkpoints.get(after.wrapping_sub(1)), checkpoints.get(after)) else {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!("cell {} of no block", cells.start),
+                format!("cell {} is in no block", cells.start),
             ));
         };
         let key = block_key(plan.blocks, &from.ranks);
@@ -316,9 +316,15 @@ type KeepBlock<'a> = &'a (dyn Fn(&[u64], Block) -> Result<()> + Sync);
 fn sort<K: Key>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Result<()> {
     let member = members.get(number).filter(|member| member.sorted.is_none());
     let Some(input) = member.map(|member| member.input.clone()) else {
-        return Err(Error::new(ErrorKind::Internal, "a member that is none"));
+        return Err(Error::new(
+            ErrorKind::Internal,
+            "there is no such member of the merge",
+        ));
     };
-    log::info!("{}: its cells are sorted first", input.info.path.display());
+    log::info!(
+        "{}: its cells are not in the array's order and are sorted first",
+        input.info.path.display()
+    );
     let sorted = Arc::new(Sorted::new(&input, members, rules)?);
     if let Some(member) = members.get_mut(number) {
         member.sorted = Some(sorted);
@@ -505,7 +511,7 @@ fn take_until<K: Key>(
 fn changed() -> Error {
     Error::new(
         ErrorKind::Io(libc::ESTALE),
-        "the fragments are no longer what they were",
+        "the fragments have changed since they were merged",
     )
 }
 

@@ -237,7 +237,7 @@ impl Gather {
     /// What input `input` has of the field.
     fn stored(&self, input: usize) -> Result<Option<&FragmentCells>> {
         let (Some(cell), Some(source)) = (self.stored.get(input), self.merged.inputs().get(input)) else {
-            return Err(Error::new(ErrorKind::Internal, "a fragment that is none"));
+            return Err(Error::new(ErrorKind::Internal, "there is no such fragment"));
         };
         let stored = cell.get_or_init(|| {
             let info = &source.info;
@@ -263,7 +263,7 @@ impl Gather {
                 false => Stored::Changed(
                     info.place(
                         Error::corrupt(format!(
-                            "field `{}` has another type here than in the schema in force",
+                            "the fragment's field `{}` has another type than the view's schema says",
                             String::from_utf8_lossy(&wanted.name)
                         ))
                         .at(0),
@@ -310,7 +310,7 @@ impl Gather {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         if fill.len() as u64 != size && matches!(self.field.role, Role::Attribute(_)) {
-            let message = format!("a fill value of {} bytes for cells of {size}", fill.len());
+            let message = format!("the fill value has {} bytes, a cell {size}", fill.len());
             return Err(Error::corrupt(message).at(0));
         }
         let wanted = cells.end - cells.start;
@@ -404,7 +404,7 @@ fn copy<const N: usize>(
 }
 
 fn too_few() -> Error {
-    Error::new(ErrorKind::Internal, "fewer cells than a fragment has")
+    Error::new(ErrorKind::Internal, "found fewer cells than the fragment has")
 }
 
 impl Runs for Gather {
@@ -467,7 +467,7 @@ impl Runs for Gather {
         let Some(segment) = found.segments.first() else {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!("cell {cell} of no fragment"),
+                format!("cell {cell} is in no fragment"),
             ));
         };
         let first = segment.cells.start;

@@ -128,10 +128,10 @@ impl Input {
                 _ => {}
             }
         }
-        let dimensions: Vec<FragmentCells> =
-            dimensions.into_iter().collect::<Option<_>>().ok_or_else(|| {
-                info.place(Error::corrupt("a fragment without coordinates in a sparse array").at(0))
-            })?;
+        let dimensions: Vec<FragmentCells> = dimensions
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or_else(|| info.place(Error::corrupt("the sparse fragment has no coordinates").at(0)))?;
         let candidates = candidates(&info, &ranges)?;
         let floats = info.schema.dimensions.iter().enumerate();
         Ok(Input {
@@ -223,7 +223,7 @@ impl Input {
         K::append(order, &columns, &mut window.keys);
         let count = (cells.end - cells.start) as usize;
         if window.keys.len() != count {
-            return Err(Error::new(ErrorKind::Internal, "a cell without a key"));
+            return Err(Error::new(ErrorKind::Internal, "found fewer keys than cells"));
         }
         if let Some(timestamps) = &self.timestamps {
             window.times = numbers(timestamps, cells.clone())?;

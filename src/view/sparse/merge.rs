@@ -86,7 +86,8 @@ impl<K: Key> Sorted<K> {
         });
         if others.saturating_add(Self::memory(input)) > rules.memory {
             let message = format!(
-                "{} cells that are not in the array's order take more memory to be sorted than a cache of this size allows",
+                "its {} cells are not in the array's order, and sorting them takes more memory than this \
+                 cache size allows",
                 input.count()
             );
             return Err(input.info.place(Error::limit(message).at(0)));

@@ -189,7 +189,7 @@ impl Sparse {
         let Some(found) = fields.get(field) else {
             return Err(Error::new(
                 ErrorKind::NotFound,
-                format!("field {field} of {}", fields.len()),
+                format!("no field {field}: there are {}", fields.len()),
             ));
         };
         let cells = self.cells()?;
@@ -274,7 +274,7 @@ impl Sparse {
             let index = index as usize;
             tails.reach(index);
             let Some(fragment) = fragments.get(index) else {
-                return Err(Error::new(ErrorKind::Internal, "a fragment that is none"));
+                return Err(Error::new(ErrorKind::Internal, "there is no such fragment"));
             };
             let info = fragment.open()?;
             let deletes = Deletes::new(&info, &deletes, share.hold)?;
@@ -364,7 +364,8 @@ impl<K: Key + 'static> Components<K> {
                     return Ok(find().unwrap_or(0));
                 };
                 let next = last.checked_add(component.count(&self.array.engine, &self.rules)?);
-                lock(&self.starts).push(next.ok_or_else(|| Error::limit("more than 2^64 cells").at(0))?);
+                lock(&self.starts)
+                    .push(next.ok_or_else(|| Error::limit("the view has more than 2^64 cells").at(0))?);
             }
         })
     }
@@ -392,7 +393,10 @@ impl<K: Key + 'static> Merged for Components<K> {
             while at < end {
                 let part = component.part(&self.array.engine, &self.rules, at - start..end - start)?;
                 if part.count() == 0 {
-                    return Err(Error::new(ErrorKind::Internal, format!("cell {at} of no part")));
+                    return Err(Error::new(
+                        ErrorKind::Internal,
+                        format!("cell {at} is in no part"),
+                    ));
                 }
                 at += part.count();
                 parts.push(part);

@@ -42,7 +42,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Hands the definition levels of entries to `take`, where each row has as many.
+    /// Calls `take` with the definition levels of entries, if each row has equally many.
     fn definitions(&self, entries: Range<u64>, mut take: impl FnMut(u8)) -> Result<()> {
         let most = self.leaf.most_definition();
         let mut entry = entries.start;

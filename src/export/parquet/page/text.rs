@@ -45,10 +45,10 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Appends what is in `range` of some texts, each with its place in the page, its first byte in the
+    /// Appends the bytes in `range` of some texts, each given by its place in the page, its first byte in the
     /// column, and its length.
     fn some_texts(&self, texts: &[(u64, u64, u64)], range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        // Of a long one, which is here alone, no more is read than is wanted.
+        // A long text, which is alone here, is read only as far as it is wanted.
         let inside = |place: u64, len: u64| {
             let first = place.saturating_add(4);
             range.start.saturating_sub(first).min(len)..range.end.saturating_sub(first).min(len)
@@ -72,14 +72,16 @@ impl Page<'_> {
             let from = at.saturating_add(wanted.start).saturating_sub(start) as usize;
             let to = at.saturating_add(wanted.end).saturating_sub(start) as usize;
             let text = piece.get(from..to);
-            out.extend_from_slice(text.ok_or_else(|| {
-                Error::new(ErrorKind::Internal, "fewer bytes of text than there should be")
-            })?);
+            out.extend_from_slice(
+                text.ok_or_else(|| {
+                    Error::new(ErrorKind::Internal, "found fewer bytes of text than expected")
+                })?,
+            );
         }
         Ok(())
     }
 
-    /// Where the bytes of the texts in some rows are, and how many of them are shown, None where the text is
+    /// Where the bytes of the texts in some rows are, and how many of them are shown; None if the text is
     /// null.
     pub(super) fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
         let Some(size) = self.leaf.size else {
