@@ -12,8 +12,8 @@ pub enum Want {
     List,
 }
 
-/// Whether the classes of users may do something with one file, which is that of user `uid` and group `gid`.
-/// A user counts in the first class that fits.
+/// Which classes of users may do something with one file, owned by user `uid` and group `gid`. A user counts
+/// in the first class that fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Classes {
     /// Who owns it.
@@ -29,7 +29,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Those of an inode of which each class needs the permissions `bits` (4 read, 2 write, 1 search).
+    /// The classes of an inode that have the permissions `bits` (4 read, 2 write, 1 search).
     pub fn of_mode(uid: u32, gid: u32, mode: u32, bits: u32) -> Self {
         let has = |shift: u32| (mode >> shift) & bits == bits;
         Classes {
@@ -180,7 +180,7 @@ mod tests {
         assert!(audience.has_group(5, 0) && !audience.has_others(5, 0));
         audience.limit(Classes::of_mode(0, 6, 0o640, 4));
         assert!(!audience.has_group(5, 0));
-        // The owner of a source whom its own permissions keep out is none of the others.
+        // An owner whom the source's own permissions keep out does not count as one of the others.
         let mut audience = Audience::everybody();
         audience.limit(Classes::of_mode(7, 5, 0o044, 4));
         assert!(!audience.has_others(5, 0) && audience.has_others(5, 7));

@@ -1,15 +1,15 @@
 //! Profiles of AWS: the files `~/.aws/credentials` and `~/.aws/config`.
 //!
-//! Read are keys, the region and the endpoint that a profile states. What would need a browser, another
-//! program or another service first (SSO, `credential_process`, roles to assume) is told in an error with the
-//! command that makes keys of it.
+//! Of a profile the keys, the region and the endpoint are read. What needs a browser, another program or
+//! another service first (SSO, `credential_process`, roles to assume) is an error, which gives the command
+//! that makes keys of it.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What a profile states. Its `Debug` form would tell secrets, so it has none.
+/// The settings of a profile. It has no `Debug` form, which would show secrets.
 #[derive(Default, Clone, PartialEq, Eq)]
 pub(super) struct Profile {
     /// `aws_access_key_id`, `aws_secret_access_key`.
@@ -27,18 +27,18 @@ pub(super) struct Profile {
 /// Files above this are no files of profiles.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Keys by which a profile gets credentials in a way that is not done here, and how it is called.
+/// Keys of profiles that get their credentials in a way that is not supported, and the name of that way.
 const ELSEWHERE: [(&str, &str); 6] = [
     ("credential_process", "another program (credential_process)"),
     ("sso_session", "SSO"),
     ("sso_start_url", "SSO"),
-    ("login_session", "a login"),
-    ("source_profile", "a role that is to be assumed"),
-    ("credential_source", "a role that is to be assumed"),
+    ("login_session", "a login session"),
+    ("source_profile", "a role to assume"),
+    ("credential_source", "a role to assume"),
 ];
 
-/// The profile of that name, of `AWS_PROFILE` where there is none, or `default`; None where nobody has named
-/// one and there is no `default`. `environment` gives variables. The error is a message.
+/// The profile of that name, of `AWS_PROFILE` where there is none, or `default`; None if none is named and
+/// there is no `default`. `environment` looks up variables. The error is a message.
 pub(super) fn load(
     name: Option<&str>,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -84,7 +84,7 @@ pub(super) fn load(
         let value = credentials.get(key).or_else(|| config.get(key));
         value.filter(|value| !value.is_empty()).cloned()
     };
-    // Both from one file: those of two files would not fit each other.
+    // Both from one file: id and secret of two files would not match.
     let keys_of = |values: &HashMap<String, String>| {
         let keys = values
             .get("aws_access_key_id")
@@ -102,8 +102,8 @@ pub(super) fn load(
         }
         if let Some((_, how)) = ELSEWHERE.iter().find(|(key, _)| value(key).is_some()) {
             return Err(format!(
-                "the AWS profile `{name}` gets its credentials from {how}, which is not done here: run `eval \
-                 \"$(aws configure export-credentials --profile {name} --format env)\"` first"
+                "the AWS profile `{name}` gets its credentials from {how}, which tiledbfs does not support: \
+                 run `eval \"$(aws configure export-credentials --profile {name} --format env)\"` first"
             ));
         }
     }
@@ -116,7 +116,7 @@ pub(super) fn load(
     }))
 }
 
-/// The home directory, which services and mount(8) know only from the table of users.
+/// The home directory. Services and mount(8) have no `HOME`, so the table of users is asked as well.
 fn home(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     variable("HOME").map(PathBuf::from).or_else(|| {
         let user = nix::unistd::User::from_uid(nix::unistd::getuid());
@@ -133,7 +133,7 @@ fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other("too large to be a file of AWS profiles"));
+        return Err(io::Error::other("the file is too large for AWS profiles"));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -161,7 +161,7 @@ fn values(text: &str, wanted: impl Fn(&str) -> bool) -> Option<HashMap<String, S
     found
 }
 
-/// A value, which a comment behind white space may follow.
+/// A value, without the comment that may follow it after white space.
 fn without_comment(value: &str) -> &str {
     let comment = [" #", "\t#", " ;", "\t;"];
     let end = comment.iter().filter_map(|mark| value.find(mark)).min();

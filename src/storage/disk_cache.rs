@@ -5,13 +5,13 @@
 //! checksum over them and its bytes in front.
 //!
 //! A part is written under a temporary name and renamed, so a process that is killed leaves no half of one
-//! under its name. Nothing waits for the disk: what a power cut leaves of a part is told by its checksum, as
-//! any other damage is, and fetched again.
+//! under its name. Nothing waits for the disk: what a power cut damages is found by its checksum, like any
+//! other damage, and fetched again.
 //!
-//! The time of modification is that of the last use. When a part would not fit, those that were used longest
-//! ago are removed until an eighth is free. The sum of all lengths is in a file that is locked while it
-//! changes. It is added to before a part is written, so that the bound holds; after a kill it may be too
-//! large, until the next clearing finds it anew.
+//! A part's modification time is its last use. When a new part would not fit, the least recently used ones
+//! are removed until an eighth is free. The sum of all lengths is in a file that is locked while it changes.
+//! It is added to before a part is written, so that the bound holds; after a kill it may be too large, until
+//! the next clearing counts again.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -38,7 +38,7 @@ pub struct PartKey<'a> {
 /// shorter.
 pub const PART: u64 = 1 << 20;
 
-/// The directory of parts. Nothing that goes wrong with one is an error to its user: it is a line in the log.
+/// The cache. What goes wrong with a part is a line in the log, and never an error for the caller.
 #[derive(Debug)]
 pub struct DiskCache {
     parts: PathBuf,
@@ -49,7 +49,7 @@ pub struct DiskCache {
     failing: AtomicBool,
 }
 
-/// The directory below the one that was named, with the version of what is in it.
+/// The directory of parts, below the one that was given. Its name has the version of their layout.
 const DIRECTORY: &str = "tiledbfs-parts-1";
 /// The file that is locked, with the sum of all lengths and the boot in which it was written.
 const TOTAL: &str = "total";
@@ -74,7 +74,10 @@ impl DiskCache {
         if metadata.uid() != nix::unistd::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                format!("{} belongs to another user or is open to others", parts.display()),
+                format!(
+                    "{} belongs to another user, or others may read or write it",
+                    parts.display()
+                ),
             ));
         }
         let cache = DiskCache {
@@ -103,7 +106,7 @@ impl DiskCache {
             Ok(Some(bytes)) => Some(bytes),
             Ok(None) => {
                 log::warn!(
-                    "{}: a damaged part of {} is fetched again",
+                    "{}: a damaged cached part of {} is fetched again",
                     path.display(),
                     key.url
                 );
@@ -112,7 +115,7 @@ impl DiskCache {
             }
             Err(error) => {
                 log::warn!(
-                    "{}: {error}: a part of {} is fetched again",
+                    "{}: {error}: a cached part of {} is fetched again",
                     path.display(),
                     key.url
                 );
@@ -128,7 +131,10 @@ impl DiskCache {
             Err(error) => {
                 // Once, not for each part.
                 if !self.failing.swap(true, Ordering::Relaxed) {
-                    log::warn!("{}: parts cannot be kept: {error}", self.parts.display());
+                    log::warn!(
+                        "{}: the disk cache cannot be written: {error}",
+                        self.parts.display()
+                    );
                 }
             }
         }
@@ -180,7 +186,7 @@ impl DiskCache {
             .truncate(false)
             .mode(0o600)
             .open(self.parts.join(TOTAL))?;
-        // Released when it is closed, and when the process is killed.
+        // The lock is released when the file is closed, and when the process is killed.
         file.lock()?;
         let boot = boot();
         let mut text = Vec::new();
@@ -200,12 +206,12 @@ impl DiskCache {
         }
         total = total.saturating_add(bytes);
         file.rewind()?;
-        // Padded, so that a shorter number leaves nothing of a longer one behind.
+        // Padded, so that a shorter number overwrites all of a longer one.
         file.write_all(format!("{total:020} {boot}\n").as_bytes())
     }
 
-    /// Removes the parts that were used longest ago until no more than `goal` bytes are left, and gives the
-    /// sum of what is left. To be called with the lock.
+    /// Removes the least recently used parts until at most `goal` bytes are left. Returns the sum of what is
+    /// left. The caller holds the lock.
     fn clear(&self, goal: u64) -> io::Result<u64> {
         let now = SystemTime::now();
         let (mut parts, mut total) = (Vec::new(), 0_u64);
@@ -273,7 +279,7 @@ fn read(file: &mut File, key: &PartKey<'_>) -> io::Result<Option<Bytes>> {
     }
     let now = SystemTime::now();
     if metadata.modified().is_ok_and(|used| used + USED < now) {
-        // Where this fails, the part is taken for older than it is.
+        // If this fails, the part only seems older than it is.
         let _ = file.set_modified(now);
     }
     Ok(Some(bytes))
@@ -427,7 +433,7 @@ mod tests {
         let file = File::options().write(true).open(&left).unwrap();
         file.set_modified(SystemTime::now() - ABANDONED * 2).unwrap();
         assert!(stored(&cache) < 2000 && !left.exists());
-        // A sum that is nonsense, or of another boot, is found anew.
+        // A sum that is nonsense, or of another boot, is counted again.
         for text in ["", "x", "00000000000000000005 another boot\n", "\u{e9}\0"] {
             fs::write(cache.parts.join(TOTAL), text).unwrap();
             DiskCache::open(folder.path(), 10_000).unwrap();

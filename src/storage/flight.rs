@@ -1,4 +1,4 @@
-//! Work on the network that several threads wait for, and of which each may give up waiting.
+//! Single flight: one request for all threads that want its result. Each of them may give up waiting.
 
 use crate::asker::{abandoned, wait_on};
 use crate::error::Result;
@@ -16,7 +16,7 @@ struct State<T> {
     result: Option<Result<T>>,
     /// Threads that wait for it.
     waiting: usize,
-    /// Ends the work; none where it goes on although nobody waits.
+    /// Ends the work; None if it goes on even when nobody waits.
     task: Option<AbortHandle>,
 }
 
@@ -44,12 +44,12 @@ impl<T: Clone> Flight<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `task` be ended once all who waited have given up.
+    /// Ends `task` once all waiting threads have given up.
     pub(super) fn ends_with_the_last(&self, task: AbortHandle) {
         self.state().task = Some(task);
     }
 
-    /// Gives the result to all who wait, and to those who come later.
+    /// Gives the result to all threads that wait, and to those that come later.
     pub(super) fn finish(&self, result: Result<T>) {
         self.state().result.get_or_insert(result);
         self.done.notify_all();
@@ -65,8 +65,8 @@ impl<T: Clone> Flight<T> {
         state.result.is_some()
     }
 
-    /// Waits for the result. `Abandoned` where whoever this thread works for has a signal to handle; and for
-    /// all others where the last one who waited gave up, and `given_up` was called.
+    /// Waits for the result. `Abandoned` if the asker of this thread has a signal to handle, or if the last
+    /// thread that waited gave up and `given_up` was called.
     pub(super) fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
         let mut state = self.state();
         state.waiting += 1;
@@ -129,7 +129,7 @@ mod tests {
         let flight: Flight<u8> = Flight::new();
         let task = runtime.spawn(async { tokio::time::sleep(Duration::from_secs(1000)).await });
         flight.ends_with_the_last(task.abort_handle());
-        // A process that has ended and was waited for is nobody.
+        // A process that has ended and was reaped waits for nothing.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let given_up = AtomicBool::new(false);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(error.errno(), libc::EINTR);
         assert!(given_up.load(Ordering::Relaxed));
         assert!(runtime.block_on(task).unwrap_err().is_cancelled());
-        // Who comes now is not interrupted, and knows that it was others.
+        // A thread that comes now is not interrupted, and sees that others were.
         assert!(is_of_others(&flight.wait(|| ()).unwrap_err()));
     }
 }

@@ -1,7 +1,7 @@
 //! Sources whose groups have members elsewhere, in other prefixes and buckets, which are opened as well.
 //!
 //! Such a member is shown as if it were in the source: its paths begin with [`ELSEWHERE`] and a number, which
-//! stands for its URL. It is opened when it is first looked at.
+//! stands for its URL. It is opened at first use.
 
 use super::location::Location;
 use super::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
@@ -69,19 +69,19 @@ impl FollowingStorage {
         Some((number, member, below))
     }
 
-    /// Where `path` is to be looked for, and by which path.
+    /// The storage that has `path`, and the path in it.
     fn place<'a>(&self, path: &'a Path) -> Result<(Arc<dyn Storage>, &'a Path)> {
         if !path.starts_with(ELSEWHERE) {
             return Ok((self.source.clone(), path));
         }
         let (_, member, below) = self
             .member(path)
-            .ok_or_else(|| Error::not_found("no such member"))?;
+            .ok_or_else(|| Error::not_found("the group has no such member"))?;
         Ok((self.storage(&member)?, below))
     }
 
-    /// The storage of a member. Others do not wait while it is opened; what fails is tried again by who looks
-    /// next.
+    /// The storage of a member. Opening one member does not keep others waiting; a failure is tried again at
+    /// the next use.
     fn storage(&self, member: &Member) -> Result<Arc<dyn Storage>> {
         let known = || member.storage.lock().unwrap_or_else(PoisonError::into_inner);
         let find = || known().clone();
@@ -147,7 +147,7 @@ impl Storage for FollowingStorage {
         let next = members.met.len();
         let number = *members.numbers.entry(url.clone()).or_insert(next);
         if number == next {
-            log::warn!("{url}: a member of a group lies outside of the source, and is followed");
+            log::warn!("{url}: following a group member that lies outside of the source");
             members.met.push(Arc::new(Member {
                 url,
                 storage: Mutex::default(),

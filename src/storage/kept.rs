@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The most files that are kept open, and the share of all that may be open.
+/// The most files that are kept open, and their largest share of the process's limit.
 const MOST: usize = 256;
 const SHARE: u64 = 4;
 
-/// How often a call that met a lack of descriptors is tried again, and how long to wait in between: others
-/// may be about to close some.
+/// How often a call that found no free descriptor is tried again, and the pause in between: other threads may
+/// be about to close files.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A [`Storage`] that keeps the files open which never change once they exist. Where the process may open no
-/// more it lets go of these and tries again.
+/// A [`Storage`] that keeps files open that never change once they exist. If the process runs out of
+/// descriptors, it closes them and tries again.
 pub struct KeptFiles {
     inner: Arc<dyn Storage>,
     files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
@@ -41,8 +41,8 @@ impl KeptFiles {
         }
     }
 
-    /// Opens a file that never changes once it exists, or finds it still open. One that has changed
-    /// nevertheless is opened anew.
+    /// Opens a file that never changes once it exists, or finds it still open. If it did change, it is opened
+    /// again.
     pub fn open_kept(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         let known = self.files().get(path).cloned();
         if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {
@@ -57,7 +57,7 @@ impl KeptFiles {
         Ok(blob)
     }
 
-    /// Lets go of the kept files of which `which` is true; who reads one keeps it open.
+    /// Closes the kept files for which `which` is true. Those that somebody reads stay open until then.
     pub fn let_go(&self, which: impl Fn(&Path) -> bool) {
         let mut files = self.files();
         let chosen: Vec<PathBuf> = files

@@ -1,9 +1,9 @@
-//! What is known of the names in an object store, until when, and how more becomes known.
+//! What is known of the names in an object store, for how long it holds, and how more is found out.
 //!
-//! A prefix is listed flat as long as that is cheap: one page of a thousand keys tells all that is below it,
-//! with lengths, times and ETags. Where there is more, the names in the directory itself are listed, and each
-//! directory in it when somebody asks for it; but a directory with few keys for each name in it is listed
-//! flat to its end, for the sake of the lengths.
+//! A prefix is listed flat while that is cheap: one page of a thousand keys has everything below it, with
+//! lengths, times and ETags. If there are more keys, only the names in the directory itself are listed, and
+//! each directory in it when it is asked for. A directory with few keys for each of its names is listed flat
+//! to its end nevertheless, to have the lengths.
 
 use super::flight::Flight;
 use super::remote::Pages;
@@ -17,20 +17,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Keys for each name in a directory up to which it is listed flat although one page does not do.
+/// The most keys for each name in a directory with which it is listed flat although it takes more than one
+/// page.
 const FLAT: usize = 8;
 
 /// Parts of a directory that are listed at once: some stores take as long for a page as for many small reads.
 const PARTS: usize = 8;
 
-/// How long a listing that is over is waited for to be made anew, where what it said may do for a little
-/// longer.
+/// How long a caller waits for an expired listing to be made again, if it may use the old one instead.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How much longer that is: a store that is slow keeps nobody waiting for what is known.
+/// How long an expired listing may still be used: a slow store keeps nobody waiting for what is known.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// Above so many names, those that were not listed last are forgotten: some 200 bytes each.
+/// Above this many names, of some 200 bytes each, those that were listed longest ago are forgotten.
 const MOST_NAMES: usize = 1 << 20;
 
 /// An object, as a listing has it.
@@ -106,7 +106,7 @@ impl Directory {
         }
     }
 
-    /// Whether nothing is there any more: a store has no empty directories.
+    /// Whether it has become empty: a store has no empty directories.
     fn is_gone(&self) -> bool {
         self.children.is_empty()
     }
@@ -139,7 +139,7 @@ fn hash(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A directory of which the names come in one after the other.
+/// A directory whose names arrive one after the other.
 #[derive(Default)]
 struct Growing {
     children: BTreeMap<Box<str>, Child>,
@@ -297,7 +297,7 @@ enum Known {
 }
 
 impl ListingCache {
-    /// Nothing is known; what becomes known of `pages` holds for `refresh`, or for ever.
+    /// Knows nothing yet. Listings of `pages` hold for `refresh`, or forever.
     pub(super) fn new(pages: Arc<Pages>, runtime: tokio::runtime::Handle, refresh: Option<Duration>) -> Self {
         ListingCache {
             pages,
@@ -307,8 +307,8 @@ impl ListingCache {
         }
     }
 
-    /// Whether it may be taken as it is by who asked at `asked`: a listing may take longer than it holds.
-    /// `grace` is how much longer it holds.
+    /// Whether it still holds for a caller who asked at `asked`: making a listing may take longer than it
+    /// holds. `grace` is added to the time that it holds.
     fn is_fresh(&self, directory: &Directory, asked: Instant, grace: Duration) -> bool {
         let listing = &directory.listing;
         let holds = |refresh: Duration| {
@@ -377,7 +377,7 @@ impl ListingCache {
         }
     }
 
-    /// Whether it can be told without a request what is in the directory at `path`.
+    /// Whether the contents of the directory at `path` are known without a request.
     pub(super) fn is_known(&self, path: &str) -> bool {
         !matches!(
             self.known(&lock(&self.state), path, Instant::now(), Duration::ZERO),
@@ -392,7 +392,7 @@ impl ListingCache {
         Ok(directory.and_then(|directory| directory.children.get(name).cloned()))
     }
 
-    /// What is known of the file at `path` without a request, however old that is; None where nothing is.
+    /// What is known of the file at `path` without a request, however old; None if nothing is.
     pub(super) fn peek(&self, path: &str) -> Option<Arc<File>> {
         let (parent, name) = split(path);
         match lock(&self.state).directories.get(parent)?.children.get(name)? {
@@ -401,7 +401,7 @@ impl ListingCache {
         }
     }
 
-    /// Begins to list those of `paths` that are not known, where it is known that they exist.
+    /// Begins to list those of `paths` that are known to exist, but whose contents are not known.
     pub(super) fn will_list<'p>(&self, paths: impl Iterator<Item = &'p str>) {
         let asked = Instant::now();
         let mut state = lock(&self.state);
@@ -412,7 +412,7 @@ impl ListingCache {
         }
     }
 
-    /// Has what lies at `path` be listed anew when it is asked for next.
+    /// Makes the next question about `path` list it again.
     pub(super) fn forget(&self, path: &str) {
         let state = lock(&self.state);
         let mut above = path;
@@ -468,8 +468,8 @@ impl State {
         let empty = |tree: &Tree| tree.directories.values().all(|d| d.children.is_empty());
         if path.is_empty() && empty(&listed.tree) {
             return Err(match self.directories.is_empty() {
-                true => Error::not_found("not found: there is no key below it"),
-                false => Error::new(ErrorKind::Io(libc::EIO), "nothing is left of the source"),
+                true => Error::not_found("not found: no object is below this URL"),
+                false => Error::new(ErrorKind::Io(libc::EIO), "nothing of the source exists any more"),
             });
         }
         // What the listing before it said of directories below.
@@ -568,9 +568,9 @@ async fn list_flat(pages: &Pages, path: &str, first: Page, names: &[String]) -> 
     })
 }
 
-/// Paths behind which the rest of a flat listing of the directory `path` can be listed in parts, each a page
-/// if the other names have as many keys as those on the first page. `names` are those expected, in byte
-/// order.
+/// Paths at which the rest of a flat listing of the directory `path` can be split into parts. Each part is a
+/// page, if the other names have as many keys as those on the first page. `names` are the expected ones, in
+/// byte order.
 fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     let inside = |object: &Object| {
         let rest = object.path.strip_prefix(path)?;
@@ -597,7 +597,7 @@ fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     let from = names.partition_point(|name| *name <= last);
     let rest = names.get(from..).and_then(<[String]>::split_last);
     let rest = rest.map(|(_, rest)| rest).unwrap_or_default();
-    // What a part ends with is what the next one begins behind, so that none asks for a key more than it has.
+    // Each part begins right after the last key of the one before, so no key is asked for twice.
     let ends = rest
         .chunks_exact((first.objects.len() / most).max(1))
         .filter_map(|names| names.last());

@@ -1,7 +1,7 @@
 //! Local files, read with `pread`.
 //!
-//! A file that shrinks while it is open gives a short read, and so an ordinary error, where a mapping would
-//! give SIGBUS; one that is written to is an error as well, so that old and new bytes are never mixed. A file
+//! A file that shrinks while it is open gives a short read, which is an ordinary error; a mapping would give
+//! SIGBUS. A file that is written to is an error as well, so that old and new bytes are never mixed. A file
 //! that is replaced or deleted stays readable through the handle.
 
 use super::kept::is_out_of_descriptors;
@@ -61,7 +61,7 @@ impl LocalStorage {
             Ok(real)
         } else {
             Err(
-                Error::not_found("a symbolic link that leads out of the source, which is not followed")
+                Error::not_found("a symbolic link leads out of the source and is not followed")
                     .in_file(self.display(path)),
             )
         }
@@ -93,11 +93,11 @@ impl LocalStorage {
             // It leads nowhere.
             Some(libc::ELOOP) => Error::not_found("a loop of symbolic links"),
             // Nothing can be there.
-            Some(libc::ENAMETOOLONG) => Error::not_found("too long a path"),
-            _ if path.as_os_str().as_bytes().contains(&0) => Error::not_found("a path with a NUL byte"),
+            Some(libc::ENAMETOOLONG) => Error::not_found("the path is too long"),
+            _ if path.as_os_str().as_bytes().contains(&0) => Error::not_found("the path contains a NUL byte"),
             _ => Error::io(error),
         };
-        // Nothing is there because nothing is left: an error, or else the source would look empty.
+        // The source itself is gone. That is an error, or else it would look empty.
         if error.kind() == ErrorKind::NotFound
             && let Err(gone) = self.check_root()
         {
@@ -148,14 +148,14 @@ impl Storage for LocalStorage {
     fn check_root(&self) -> Result<()> {
         let gone =
             |cause: String| Error::new(ErrorKind::Io(libc::EIO), cause).in_file(self.display(Path::new("")));
-        // By way of what is in it, so that it must let this process in.
+        // Through `.` in it, so that the check fails if this process may not enter.
         let metadata = fs::metadata(join(&self.root, Path::new(".")))
             .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
         if (metadata.dev(), metadata.ino()) == self.identity {
             Ok(())
         } else {
             Err(gone(
-                "another directory is in place of the source: mount it anew".to_owned(),
+                "the source was replaced by another directory: unmount and mount it again".to_owned(),
             ))
         }
     }
@@ -254,7 +254,7 @@ impl Blob for LocalBlob {
             };
             error.at(offset).in_file(&self.display)
         })?;
-        // After the read: a write sets the time before it changes a byte.
+        // Checked after the read: a write sets the time before it changes a byte.
         if !self.is_unchanged() {
             return Err(Error::corrupt("the file has changed since it was opened")
                 .at(offset)
@@ -269,7 +269,7 @@ impl Blob for LocalBlob {
     }
 
     fn is_unchanged(&self) -> bool {
-        // One that cannot be asked has not been seen to change; reading it tells.
+        // If this fails, no change has been seen; a read will tell.
         self.file
             .metadata()
             .map_or(true, |metadata| version(&metadata) == self.version)

@@ -42,12 +42,12 @@ impl Location {
                 true => Ok(Location::Local(argument.into())),
                 false => refuse(
                     format!("{scheme}://"),
-                    "neither a path nor an object store that is known: s3, gs, az, abfss, https, http",
+                    "unknown scheme: give a path, or a URL with s3, gs, az, abfss, https or http",
                 ),
             };
         }
         let Ok(rest) = std::str::from_utf8(rest) else {
-            return refuse(format!("{scheme}://"), "the URL is not text in UTF-8");
+            return refuse(format!("{scheme}://"), "the URL is not UTF-8");
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let authority = authority
@@ -69,15 +69,15 @@ impl Location {
         if user.is_some_and(|user| !is_azure || user.contains(':')) {
             return refuse(
                 shown(path),
-                "a URL with a user or a password is not taken, because `ps` and /proc/mounts would show it: \
-                 give credentials by the environment",
+                "the URL contains a user or a password, which `ps` and /proc/mounts would show: give \
+                 credentials by the environment",
             );
         }
         if rest.contains('?') {
             return refuse(
                 shown(path),
-                "a URL with a query (presigned, SAS) is not taken, because `ps` and /proc/mounts would show it: \
-                 give credentials by the environment",
+                "the URL contains a query (presigned, SAS), which `ps` and /proc/mounts would show: give \
+                 credentials by the environment",
             );
         }
         if host.is_empty() {
@@ -173,7 +173,7 @@ mod tests {
             assert!(message.contains("by the environment"), "{argument}: {message}");
         }
         for (argument, part) in [
-            ("hdfs://a/b", "neither a path"),
+            ("hdfs://a/b", "unknown scheme"),
             ("s3:///a", "no bucket"),
             ("s3://", "no bucket"),
         ] {

@@ -52,8 +52,8 @@ impl MemoryStorage {
         Ok(storage)
     }
 
-    /// Puts a file at `path`, in place of what was there, and makes the directories above it. A path that is
-    /// not names one after the other as Linux allows them, or that leads through a file, is passed over.
+    /// Puts a file at `path`, in place of what was there, and makes the directories above it. Ignores a path
+    /// with a component that Linux does not allow, or that leads through a file.
     pub fn insert(&mut self, path: &Path, bytes: impl Into<Arc<[u8]>>) {
         self.put(path, Some(bytes.into()));
     }
@@ -87,7 +87,7 @@ impl MemoryStorage {
         self.put_one(&directory, name, bytes);
     }
 
-    /// Puts one entry into a directory that exists; whether it is there as wanted now.
+    /// Puts one entry into an existing directory. Returns whether the entry is as wanted afterwards.
     fn put_one(&mut self, directory: &Path, name: &OsStr, bytes: Option<Arc<[u8]>>) -> bool {
         let Some(entries) = self.directories.get_mut(directory) else {
             return false;

@@ -78,14 +78,14 @@ pub struct Metadata {
     pub len: u64,
     /// Modification time in milliseconds since the Unix epoch.
     pub mtime: u64,
-    /// Names the file or directory, whatever path leads to it.
+    /// Identifies the file or directory, whatever path leads to it.
     pub identity: u64,
     /// Differs between two states of a path whose content differs, as far as the backend can tell.
     pub version: (u64, u64, u64),
 }
 
-/// For how long what was found of a source is taken as it is, without another look. A storage may answer that
-/// look from what it knows.
+/// For how long what was found of a source is used without looking again. A storage may answer that look from
+/// what it knows.
 pub const TRUSTED: Duration = Duration::from_millis(100);
 
 /// Memory with a bound, in which a storage counts what it holds.
@@ -93,7 +93,7 @@ pub trait Budget: Send + Sync {
     /// The bound in bytes.
     fn capacity(&self) -> u64;
 
-    /// Counts `bytes` more bytes, for which others may lose their place.
+    /// Counts `bytes` more bytes, for which other things may be dropped.
     fn take(&self, bytes: u64);
 
     /// Counts `bytes` bytes less.
@@ -106,8 +106,8 @@ pub trait Storage: Send + Sync {
     /// may not be followed, are left out.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
 
-    /// Fails while the root is not there, or is another than the one that was opened: what else says that
-    /// nothing is there then says nothing of the source.
+    /// Fails while the root is missing, or is another directory than the one that was opened. Then other
+    /// answers that something is missing must not be believed.
     fn check_root(&self) -> Result<()> {
         Ok(())
     }
@@ -134,8 +134,8 @@ pub trait Storage: Send + Sync {
         None
     }
 
-    /// Which users could do with `path` what is wanted, without this program: for mounts that other users may
-    /// enter. An absolute path is one of the local machine. Nobody, where the backend cannot tell.
+    /// The users who could do what is wanted with `path` without this program: for mounts that other users
+    /// may enter. An absolute path is one of the local machine. Nobody, if the backend cannot tell.
     fn audience(&self, path: &Path, want: Want) -> Audience {
         let (_, _) = (path, want);
         Audience::nobody()
@@ -152,24 +152,24 @@ pub trait Storage: Send + Sync {
         false
     }
 
-    /// What was found of `path` seems to be out of date: the next look at it is a new one.
+    /// Forgets what is known of `path`, because it seems to be out of date.
     fn forget(&self, path: &Path) {
         let _ = path;
     }
 
-    /// These directories will be looked at soon, those that there are.
+    /// A hint: these directories will be looked at soon, as far as they exist.
     fn will_list(&self, directories: &[PathBuf]) {
         let _ = directories;
     }
 
-    /// The directory will be looked at soon. Where more than one request tells what is in it, many are made
-    /// at once: `names` gives most of the names in it, in byte order. Fails as that does.
+    /// A hint: the directory will be looked at soon. If listing it takes several requests, they are made at
+    /// once, split by `names`, which gives most of the names in it, in byte order. Fails if `names` does.
     fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
         let (_, _) = (directory, names);
         Ok(())
     }
 
-    /// The last `bytes` bytes of these files will be read soon.
+    /// A hint: the last `bytes` bytes of these files will be read soon.
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
         let (_, _) = (files, bytes);
     }
@@ -223,7 +223,7 @@ pub trait Blob: Send + Sync {
                     .in_file(self.display()),
             );
         };
-        // Allocators have little pieces at hand for each thread, unless zeroed ones are asked for.
+        // Allocators hand out small pieces fast, but not zeroed ones.
         let little = LITTLE.get(..length).map(<[u8]>::to_vec);
         let mut out = little.unwrap_or_else(|| vec![0; length]);
         self.read_at(offset, &mut out)?;
@@ -239,8 +239,7 @@ fn local_inside(root: &Path, uri: &[u8]) -> Option<PathBuf> {
     local.strip_prefix(root).ok().map(Path::to_path_buf)
 }
 
-/// `rest` below `base`, in memory of the right size from the start: paths are joined for every file that is
-/// looked at.
+/// `rest` below `base`, allocated once: paths are joined for every file that is looked at.
 pub fn join(base: &Path, rest: &Path) -> PathBuf {
     let length = base.as_os_str().len().saturating_add(rest.as_os_str().len());
     let mut joined = PathBuf::with_capacity(length.saturating_add(1));

@@ -36,13 +36,13 @@ enum Found {
 #[derive(Debug, Default)]
 pub(super) struct Permissions {
     known: Mutex<HashMap<PathBuf, (Instant, Found)>>,
-    /// By device: whether it is a file system that only the user who mounted it may enter.
+    /// For each device, whether only the user who mounted it may enter it.
     private: Mutex<HashMap<u64, (Instant, bool)>>,
 }
 
 impl Permissions {
-    /// Who may do what is wanted with the absolute path `path`, by all that is on the way to it. A directory
-    /// that does not exist is no obstacle; a file that does not exist nobody may read.
+    /// The users who may do what is wanted with the absolute path `path`, considering all directories on the
+    /// way to it. A missing directory does not keep anybody out; a missing file can be read by nobody.
     pub(super) fn audience(&self, path: &Path, want: Want) -> Audience {
         self.trace(path, want).unwrap_or_else(Audience::nobody)
     }
@@ -51,7 +51,7 @@ impl Permissions {
     fn trace(&self, path: &Path, want: Want) -> Option<Audience> {
         let mut audience = Audience::everybody();
         let mut links = 0;
-        // Without links; the components that are still to come, the next one last.
+        // The path so far, without links; and the components still to come, the next one last.
         let mut place = PathBuf::from("/");
         let mut rest = names(path);
         let mut found = self.look(&place);
@@ -204,7 +204,7 @@ struct AccessList {
 
 impl AccessList {
     /// Version, then entries of tag, permissions and id, all little-endian (`linux/posix_acl_xattr.h`). None
-    /// for what is none.
+    /// if it is malformed.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, entries) = bytes.split_first_chunk::<4>()?;
         if u32::from_le_bytes(*version) != 2 || !entries.len().is_multiple_of(8) {
@@ -240,12 +240,12 @@ impl AccessList {
     }
 }
 
-/// The access control list of `path`, which is no link: None when that cannot be told, `Some(None)` when
-/// there is none.
+/// The access control list of `path`, which is no link: None if it cannot be read, `Some(None)` if there is
+/// none.
 fn access_list(path: &Path) -> Option<Option<AccessList>> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut value = [0_u8; 4096];
-    // SAFETY: path and name are C strings, and the value has room for as many bytes as are said; the standard
+    // SAFETY: path and name are C strings, and `value` has room for the number of bytes given. The standard
     // library lacks this call.
     let size = unsafe {
         libc::lgetxattr(

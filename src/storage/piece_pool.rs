@@ -6,7 +6,7 @@ use super::remote_blob::RemoteFile;
 use lru::LruCache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is kept of pieces where nobody has told of a cache that they count in.
+/// The bytes of pieces that are kept when no cache has been given to count them in.
 const KEPT: u64 = 64 << 20;
 
 /// Locks `mutex`, whatever happened to who held it.
@@ -24,7 +24,7 @@ struct PoolState {
     /// The most bytes.
     most: u64,
     bytes: u64,
-    /// Pieces that are there, by the number of their file and where they start.
+    /// Pieces that have arrived, by the number of their file and their start.
     kept: LruCache<(u64, u64), Kept>,
 }
 
@@ -79,8 +79,8 @@ impl Pool {
         drop(kept);
     }
 
-    /// Room for `bytes` more, for which older pieces lose theirs; if it is only for what may be wanted, none
-    /// that was not read does, and there may be no room.
+    /// Room for `bytes` more, for which older pieces are dropped. If it is only for reading ahead, pieces
+    /// that have not been read stay, and there may be no room.
     pub(super) fn reserve(
         self: &Arc<Self>,
         bytes: u64,
@@ -127,7 +127,7 @@ impl Pool {
         let mut state = lock(&self.state);
         if let Some(kept) = state.kept.get_mut(&key) {
             kept.read |= read;
-            // What was decoded is kept decoded. Little pieces hold more than what was asked for.
+            // What a large piece held is kept decoded. Small ones hold more than what was asked for.
             if kept.read && kept.bytes > LEAST {
                 state.kept.demote(&key);
             }

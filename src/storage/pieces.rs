@@ -10,26 +10,27 @@ use std::sync::Arc;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// The least that is fetched where more is likely to be wanted around it, and the most that is little.
+/// The least that is fetched at once when more is likely to be wanted around it; reads up to this size count
+/// as small.
 pub(super) const LEAST: u64 = 64 * KIB;
 
-/// The window of who reads on and on: so many times what they have read so far, and no less and no more than
-/// this.
+/// The read-ahead window of a sequential reader: this many times what was read so far, within these bounds.
 const GROWTH: u64 = 4;
 const LEAST_WINDOW: u64 = MIB;
 pub(super) const MOST_WINDOW: u64 = 64 * MIB;
 
-/// Requests of a window, each of no less and no more than this. One connection is slower than most networks.
+/// The sizes of the requests that fill a window. Several are made at once, because one connection is slower
+/// than most networks.
 const PARTS: u64 = 4;
 const LEAST_PART: u64 = MIB;
 const MOST_PART: u64 = 8 * MIB;
 
-/// Who reads on in a window may be this far behind or ahead of where they were: the requests of one reader
-/// arrive out of order.
+/// How far a sequential read may be behind or ahead of the one before: the requests of one reader arrive out
+/// of order.
 const BEHIND: u64 = MIB;
 const AHEAD: u64 = 16 * MIB;
 
-/// Who reads this little behind the end of their first read reads on.
+/// A second read that starts at most this far after the end of the first counts as sequential.
 const NEAR: u64 = 256 * KIB;
 
 /// Sequences that are told apart in one file.
@@ -95,8 +96,8 @@ impl Pieces {
         gaps
     }
 
-    /// Notes that `range` is read: up to where the rest is worth fetching too, with a window of no more than
-    /// `most`.
+    /// Notes that `range` is read. Returns up to where more should be fetched, in a window of at most `most`
+    /// bytes.
     pub(super) fn advance(&mut self, range: &Range<u64>, most: u64) -> u64 {
         let goes_on = |sequence: &Sequence| match sequence.window {
             0 => (sequence.next..=sequence.next.saturating_add(NEAR)).contains(&range.start),
@@ -118,7 +119,7 @@ impl Pieces {
         };
         sequence.next = sequence.next.max(range.end);
         sequence.frontier = sequence.frontier.max(sequence.next);
-        // Reads that arrived out of order had begun sequences of their own.
+        // Reads that arrived out of order began sequences of their own, which end here.
         let (behind, ahead) = (
             sequence.next.saturating_sub(BEHIND),
             sequence.frontier.saturating_add(NEAR),
@@ -138,7 +139,7 @@ impl Pieces {
             .saturating_mul(GROWTH)
             .clamp(LEAST_WINDOW, most.max(LEAST_WINDOW));
         sequence.window = sequence.window.max(window);
-        // Whole parts, so that requests do not become as small as what is read at a time.
+        // Whole multiples, so that requests do not become as small as the reads.
         let left = sequence.frontier - sequence.next;
         let parts = sequence.window.saturating_sub(left) / sequence.part();
         let wanted = match parts {
@@ -151,8 +152,8 @@ impl Pieces {
         wanted
     }
 
-    /// Cuts `gap`, of which what is before `wanted` is wanted now, into requests: one for that, so that it
-    /// comes early, and those for the rest.
+    /// Cuts `gap` into requests: one for what is before `wanted` and needed now, so that it comes early, and
+    /// others for the rest.
     pub(super) fn cut(&self, gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
         let part = self.sequences.front().map_or(LEAST_PART, Sequence::part);
         let mut parts = Vec::new();
@@ -174,20 +175,20 @@ impl Pieces {
         parts
     }
 
-    /// Whether what is at `at` was fetched ahead of somebody who reads on and on.
+    /// Whether the byte at `at` was fetched ahead of a sequential reader.
     pub(super) fn is_ahead(&self, at: u64) -> bool {
         let ahead =
             |sequence: &Sequence| sequence.window > 0 && (sequence.next..sequence.frontier).contains(&at);
         self.sequences.iter().any(ahead)
     }
 
-    /// Up to where the sequence that went on last is fetched; 0 where it has just begun.
+    /// Up to where the most recent sequence is fetched; 0 if it has just begun.
     pub(super) fn frontier(&self) -> u64 {
         let going = self.sequences.front().filter(|sequence| sequence.window > 0);
         going.map_or(0, |sequence| sequence.frontier)
     }
 
-    /// Notes that the sequence that went on last is fetched up to `frontier`.
+    /// Notes that the most recent sequence is fetched up to `frontier`.
     pub(super) fn fetched(&mut self, frontier: u64) {
         if let Some(sequence) = self.sequences.front_mut() {
             sequence.frontier = sequence.frontier.max(frontier);

@@ -1,8 +1,8 @@
 //! Objects of a store as a source.
 //!
-//! What is asked of names, lengths and times is answered from listings ([`super::listing_cache`]); bytes are
-//! fetched by ranges ([`super::remote_blob`]). Whoever asks waits in their own thread for what tasks of one
-//! runtime do.
+//! Questions about names, lengths and times are answered from listings ([`super::listing_cache`]); bytes are
+//! fetched by ranges ([`super::remote_blob`]). Requests are tasks of one runtime; the caller waits for them
+//! in its own thread.
 //!
 //! | the store says | error |
 //! |---|---|
@@ -38,13 +38,13 @@ pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
     /// The same, for listings page by page; None where the store has no pages.
     pub pages: Option<Arc<dyn PaginatedListStore>>,
-    /// What the keys of all that is in the source begin with.
+    /// The prefix of all keys in the source.
     pub prefix: Key,
     /// The URL as messages show it: without a slash at the end, and without anything that is secret.
     pub url: String,
     /// Whether it is read without credentials, so that everybody may.
     pub unsigned: bool,
-    /// When the first answer must be there, so that a mount of nothing fails soon.
+    /// By when the first answer must arrive, so that mounting something missing fails soon.
     pub open_until: Instant,
     /// What went wrong with requests.
     pub failures: Arc<Failures>,
@@ -53,7 +53,7 @@ pub struct Store {
 /// How a store is read.
 #[derive(Clone)]
 pub struct RemoteSettings {
-    /// For how long a listing is taken as it is; None: for ever.
+    /// How long a listing holds; None: forever.
     pub refresh: Option<Duration>,
     /// Where parts of objects are kept from mount to mount.
     pub disk_cache: Option<Arc<DiskCache>>,
@@ -61,10 +61,10 @@ pub struct RemoteSettings {
     pub stats: Arc<Stats>,
 }
 
-/// How often what failed is tried again: after 100 ms and more, for 30 s in all.
+/// How failed requests are tried again: after 100 ms and more, for 30 s in all.
 pub fn retries() -> RetryConfig {
     let mut retries = RetryConfig {
-        // The time decides: pauses are random, and so is how many fit.
+        // Limited by the time alone: pauses are random, and so is the number of tries that fit.
         max_retries: 1000,
         retry_timeout: Duration::from_secs(30),
         ..RetryConfig::default()
@@ -74,7 +74,7 @@ pub fn retries() -> RetryConfig {
     retries
 }
 
-/// How long a connection may take, and may stay silent. A body takes as long as it takes.
+/// How long connecting may take, and how long a connection may be silent. There is no limit for a whole body.
 pub fn client_options() -> ClientOptions {
     ClientOptions::new()
         .with_timeout_disabled()
@@ -82,9 +82,10 @@ pub fn client_options() -> ClientOptions {
         .with_connect_timeout(Duration::from_secs(5))
 }
 
-const REFUSED: &str = "the store refuses these credentials (403): others are needed, or none (`-o anonymous`) where it is public";
+const REFUSED: &str =
+    "the store refuses these credentials (403): give others, or none (`-o anonymous`) if it is public";
 
-/// What of an error of the store is told of, without what that says of the request.
+/// Our error for an error of the store, without its description of the request.
 pub(super) fn convert(error: object_store::Error) -> Error {
     use object_store::Error as E;
     const OVER: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "InvalidToken"];
@@ -93,7 +94,7 @@ pub(super) fn convert(error: object_store::Error) -> Error {
     let text = chain(&error);
     let says = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
     match &error {
-        // Nothing is said of what is in it, so this is no `NotFound`.
+        // Not `NotFound`: that would say that a file is missing, and nothing is known of files.
         E::NotFound { .. } | E::Generic { .. } if says(&NO_BUCKET) => {
             Error::new(ErrorKind::Io(libc::ENOENT), "not found: there is no such bucket")
         }
@@ -101,7 +102,7 @@ pub(super) fn convert(error: object_store::Error) -> Error {
         E::PermissionDenied { .. } => refused(REFUSED),
         E::Unauthenticated { .. } => refused("the store wants credentials (401)"),
         E::Precondition { .. } | E::NotModified { .. } => changed(),
-        E::InvalidPath { source } => Error::unsupported(format!("a key that is no path: {source}")),
+        E::InvalidPath { source } => Error::unsupported(format!("the object's key is not a path: {source}")),
         // Of listings, not all stores say so in the type.
         _ if says(&["403 Forbidden"]) => refused(REFUSED),
         _ if says(&OVER) => refused("the credentials for the store have expired"),
@@ -147,14 +148,14 @@ pub(super) struct Pages {
     prefix: Key,
     /// At most so many requests at once.
     most: tokio::sync::Semaphore,
-    /// Names that directories will have, by path, until they are listed.
+    /// Expected names in directories, by path, until they are listed.
     expected: Mutex<HashMap<String, Vec<String>>>,
 }
 
 /// Fewer keys than a page mostly has.
 const MOST_KEYS: usize = 125;
 
-/// Listings, and reads of little, that are under way at once.
+/// The most listings and small reads that are under way at once.
 const MOST_LITTLE: usize = 64;
 
 impl Pages {
@@ -234,7 +235,7 @@ impl Pages {
             // A store with directories knows that there is none.
             Err(object_store::Error::NotFound { .. }) => Ok(Page::default()),
             Err(e) if is_without_webdav(&e) => Err(Error::unsupported(
-                "the web server does not list by WebDAV (PROPFIND): only one that does can be read",
+                "the web server does not support WebDAV (PROPFIND), which is needed to list directories",
             )),
             Err(e) => Err(convert(e)),
         }
@@ -275,8 +276,8 @@ impl Pages {
                 keys = Some(keys.map_or(MOST_KEYS, |keys: usize| keys / 8).max(1));
                 continue;
             }
-            log::warn!("{odd:?} is passed over: it is no path");
-            // Behind all that is below it, where that is one name.
+            log::warn!("{odd:?} is ignored: this key is not a path");
+            // After everything below it, if names are listed.
             after = Some(match names && odd.ends_with('/') {
                 true => format!("{odd}\u{10FFFF}"),
                 false => odd.to_owned(),
@@ -336,7 +337,7 @@ impl Drop for RemoteStorage {
 }
 
 impl RemoteStorage {
-    /// The source that `store` leads to. Lists it: `NotFound` where nothing is there.
+    /// The source that `store` leads to. Lists it: `NotFound` if it is empty.
     pub fn open(store: Store, settings: RemoteSettings) -> Result<Arc<dyn Storage>> {
         let runtime = runtime()?.handle();
         let pages = Arc::new(Pages::new(&store));
@@ -375,7 +376,7 @@ impl RemoteStorage {
             let cause = failures.last();
             let cause = match cause {
                 Some(cause) if cause.contains("certificate") => {
-                    format!("{cause}: a certificate that is to be trusted is given by the option `ca_bundle`")
+                    format!("{cause}: to trust a certificate, give it by the option `ca_bundle`")
                 }
                 Some(cause) => cause,
                 None => "the store does not answer".to_owned(),
@@ -384,7 +385,7 @@ impl RemoteStorage {
         })
     }
 
-    /// What the listing has at `path`; None where there is nothing.
+    /// What the listing says of `path`; None if nothing is there.
     fn find(&self, path: &Path) -> Result<Child> {
         let missing = || Error::not_found("no such file or directory");
         let path = text(path).ok_or_else(missing)?;
@@ -423,7 +424,7 @@ impl RemoteStorage {
     }
 }
 
-/// A path as a listing has it; None for what no key can be.
+/// The path as listings write it; None if no key can have it.
 fn text(path: &Path) -> Option<&str> {
     path.to_str().map(|path| path.trim_end_matches('/'))
 }
@@ -529,7 +530,7 @@ impl Storage for RemoteStorage {
         self.listings
             .will_list(paths().filter_map(|path| Some(path.rsplit_once('/')?.0)));
         for path in paths() {
-            // What cannot be hinted at tells why when it is read.
+            // Errors are ignored here: the read itself will fail with them.
             let Ok(Some(Child::File(listed))) = self.listings.child(path) else {
                 continue;
             };

@@ -1,8 +1,8 @@
 //! Bytes of objects: what is fetched, in which ranges, and for how long it is kept.
 //!
-//! A file is pieces that do not overlap, each fetched by one request. A read takes what it wants from the
-//! pieces that are there or on their way, and has the rest fetched: nothing is fetched twice at a time,
-//! whoever reads. Who reads on where a read ended gets a window ahead, which grows as long as that goes on.
+//! A file is kept as pieces that do not overlap, each fetched by one request. A read takes what it wants from
+//! the pieces that are there or on their way, and has the rest fetched, so nothing is fetched twice at the
+//! same time. A sequential reader has a window ahead of it fetched, which grows as it goes on.
 
 use super::disk_cache::{DiskCache, PART, PartKey};
 use super::flight::Flight;
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// Requests for many bytes, and for few, that are under way at once.
+/// The most requests for many bytes, and for few, that are under way at once.
 const MOST_LARGE: usize = 16;
 const MOST_LITTLE: usize = 64;
 
@@ -77,7 +77,7 @@ impl Fetcher {
     }
 }
 
-/// An object in one state. All who have it open share it, and with it what was fetched.
+/// An object in one state. All openings share it, and with it what was fetched.
 pub(super) struct RemoteFile {
     fetcher: Arc<Fetcher>,
     pub(super) number: u64,
@@ -134,8 +134,8 @@ impl RemoteFile {
         }
     }
 
-    /// Has `range` fetched, as far as it is not. More around it is where it is likely to be wanted: if it is
-    /// not `exact`, and for who reads on and on.
+    /// Fetches what is missing of `range`. More around it is fetched if it is likely to be wanted: unless
+    /// `exact`, and ahead of sequential readers.
     fn want(self: &Arc<Self>, range: Range<u64>, exact: bool) {
         let len = self.listed.len;
         let mut wanted = range.start..range.end.min(len);
@@ -158,7 +158,7 @@ impl RemoteFile {
         let most = (self.fetcher.pool.most() / 2).min(MOST_WINDOW);
         let mut ahead = pieces.advance(&range, most).min(len);
         if !pieces.gaps(&wanted).is_empty() {
-            // What reads out of order left out is fetched with the next of them.
+            // Gaps left by reads out of order are fetched with the next read.
             ahead = ahead.max(pieces.frontier()).min(len);
         }
         let ahead = match self.fetcher.disk {
@@ -204,7 +204,7 @@ impl RemoteFile {
         }
     }
 
-    /// Puts what the disk has of `range`, whole parts, in place.
+    /// Adds the whole parts of `range` that the disk cache has.
     fn take_from_disk(self: &Arc<Self>, range: &Range<u64>) {
         let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) else {
             return;
@@ -279,7 +279,7 @@ impl RemoteFile {
         if found.len() as u64 != bytes {
             return Err(Error::new(
                 ErrorKind::Io(libc::EIO),
-                format!("{} bytes came where {bytes} were asked for", found.len()),
+                format!("the store sent {} bytes, expected {bytes}", found.len()),
             ));
         }
         self.store_on_disk(range.start, &found);
@@ -310,7 +310,7 @@ impl RemoteFile {
         });
     }
 
-    /// Puts what was fetched into its place, or takes that away.
+    /// Stores what was fetched in its piece, or removes the piece after a failure.
     fn land(self: &Arc<Self>, start: u64, flight: &Arc<Flight<Bytes>>, result: Result<Bytes>) {
         let mut pieces = lock(&self.pieces);
         let own = pieces.pieces.get_mut(&start);
@@ -384,7 +384,7 @@ impl RemoteFile {
                 continue;
             };
             if entered {
-                // Nobody may tell of what they will read: the window goes on nevertheless.
+                // Readers may give no hints, so the window moves on here as well.
                 self.want(at..end, true);
             }
             let bytes = match flight.wait(|| self.give_up(start, &flight)) {
@@ -402,7 +402,7 @@ impl RemoteFile {
             if count == 0 {
                 return Err(Error::new(
                     ErrorKind::Internal,
-                    "a piece without what it should have",
+                    "a fetched piece is shorter than it should be",
                 ));
             }
             at = at.saturating_add(count as u64);

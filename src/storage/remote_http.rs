@@ -59,8 +59,8 @@ struct Counted {
     failures: Arc<Failures>,
 }
 
-/// What a request asks for. None where it is no request to a store, but for credentials: those for objects
-/// have a range or an ETag.
+/// What a request asks for. None if it asks for credentials, not for an object: requests for objects have a
+/// range or an ETag.
 fn counter<'a>(request: &HttpRequest, stats: &'a Stats) -> Option<&'a Counter> {
     let query = request.uri().query().unwrap_or_default();
     let lists = |key: &str| query.split('&').any(|pair| pair.starts_with(key));

@@ -1,8 +1,8 @@
 //! The store that a URL leads to, and what it is read with: credentials, region, certificates.
 //!
-//! Credentials for S3 are those that are found first: `anonymous` or the profile of the options, keys in the
-//! environment, a profile, a web identity, those of a container, those of the machine (asked for once and no
-//! longer than a second), none. Those of the other stores are found by `object_store` from their environment.
+//! For S3 the first credentials that are found count: `anonymous` or the profile of the options, keys in the
+//! environment, a profile, a web identity, those of a container, those of the machine (asked for once, for at
+//! most a second), none. For the other stores `object_store` finds them in their environment.
 
 use super::aws_profile::{self, Profile};
 use super::remote::{Store, chain, client_options, retries};
@@ -44,10 +44,10 @@ pub struct StoreOptions {
 
 /// How long a mount may take to find out that there is nothing to mount.
 const OPENING: Duration = Duration::from_secs(8);
-/// How long the machine's own credentials, and the region of a bucket, are waited for.
+/// How long to wait for the machine's own credentials, and for the region of a bucket.
 const MACHINE: Duration = Duration::from_secs(1);
 const REGION: Duration = Duration::from_secs(4);
-/// How long credentials that somebody else gives are waited for.
+/// How long to wait for credentials from another service.
 const CREDENTIALS: Duration = Duration::from_secs(4);
 
 /// What `url` leads to, as [`super::location::Location`] has it. Reads no object and no listing.
@@ -82,7 +82,7 @@ pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Stor
     })
 }
 
-/// Names the library that TLS is done with. Without it the first client would panic.
+/// Chooses the TLS library. Without it the first client would panic.
 fn settle_tls() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -90,7 +90,7 @@ fn settle_tls() {
             .install_default()
             .is_err()
         {
-            log::debug!("the library for TLS had been chosen before");
+            log::debug!("the TLS library was chosen before");
         }
     });
 }
@@ -142,10 +142,10 @@ impl Opening<'_> {
             "gs" => ObjectStoreScheme::GoogleCloudStorage,
             "az" | "azure" | "adl" | "abfs" | "abfss" => ObjectStoreScheme::MicrosoftAzure,
             "http" | "https" => return self.web(),
-            _ => return Err(wrong(format!("there is no store with the scheme `{scheme}`"))),
+            _ => return Err(wrong(format!("unknown scheme `{scheme}`"))),
         };
-        // Keys are what is written, as for TileDB: `%20` is three characters.
-        let prefix = Key::parse(path).map_err(|error| wrong(format!("this is no key: {error}")))?;
+        // Keys are taken literally, as in TileDB: `%20` is three characters.
+        let prefix = Key::parse(path).map_err(|error| wrong(format!("not a valid key: {error}")))?;
         match kind {
             ObjectStoreScheme::AmazonS3 => {
                 self.s3(AmazonS3Builder::from_env().with_bucket_name(authority), prefix)
@@ -160,7 +160,7 @@ impl Opening<'_> {
         let url: reqwest::Url = self
             .url
             .parse()
-            .map_err(|error| wrong(format!("this is no URL: {error}")))?;
+            .map_err(|error| wrong(format!("not a valid URL: {error}")))?;
         let (kind, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| wrong(error.to_string()))?;
         match kind {
             ObjectStoreScheme::AmazonS3 => self.s3(AmazonS3Builder::from_env().with_url(self.url), prefix),
@@ -200,7 +200,7 @@ impl Opening<'_> {
         ];
         match given.iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(wrong(format!(
-                "the option `{name}` is for S3, and this is {store}"
+                "the option `{name}` is for S3 only, but the source is on {store}"
             ))),
             None => Ok(()),
         }
@@ -249,7 +249,7 @@ impl Opening<'_> {
                 .get_config_value(&key)
                 .is_some_and(|value| !value.is_empty())
         };
-        // The variable that tells where credentials are, where these must be asked for.
+        // The variable that says where to ask for credentials.
         let mut elsewhere = None;
         let mut unsigned =
             options.anonymous || builder.get_config_value(&S3Key::SkipSignature).as_deref() == Some("true");
@@ -338,7 +338,7 @@ impl Opening<'_> {
         Ok(Opened::by_pages(store, prefix, unsigned))
     }
 
-    /// Asks for the credentials that `name` tells of, which the store then has.
+    /// Fetches the credentials that the variable `name` points to; the store keeps them.
     fn ask<C>(&self, name: &str, provider: &dyn CredentialProvider<Credential = C>) -> Result<()> {
         let asked = async { timeout(CREDENTIALS, provider.get_credential()).await };
         let cause = match runtime()?.block_on(asked) {
@@ -346,7 +346,7 @@ impl Opening<'_> {
             Ok(Err(error)) => chain(&error),
             Err(_) => self.failures.last().unwrap_or_else(|| "no answer".to_owned()),
         };
-        let message = format!("the credentials that `{name}` tells of cannot be had: {cause}");
+        let message = format!("cannot get the credentials of `{name}`: {cause}");
         Err(Error::new(ErrorKind::Io(libc::EACCES), message))
     }
 
@@ -362,14 +362,11 @@ impl Opening<'_> {
             }
             Ok(Err(error)) => Err(Error::new(
                 ErrorKind::Io(libc::EIO),
-                format!(
-                    "the region of the bucket cannot be found out ({}): {hint}",
-                    chain(&error)
-                ),
+                format!("cannot find the region of the bucket ({}): {hint}", chain(&error)),
             )),
             Err(_) => Err(Error::new(
                 ErrorKind::Io(libc::ETIMEDOUT),
-                format!("the region of the bucket cannot be found out (no answer): {hint}"),
+                format!("cannot find the region of the bucket (no answer): {hint}"),
             )),
         }
     }
@@ -437,8 +434,8 @@ impl Opening<'_> {
         let explain_missing = |error: object_store::Error| {
             let text = chain(&error);
             wrong(match text.contains("Account must be specified") {
-                true => "the URL names no account: give it as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/… or \
-                         by AZURE_STORAGE_ACCOUNT_NAME"
+                true => "the URL names no account: give it as \
+                 abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/… or by AZURE_STORAGE_ACCOUNT_NAME"
                     .to_owned(),
                 false => text,
             })
@@ -545,7 +542,7 @@ fn certificates(path: &Path) -> Result<Vec<Certificate>> {
     let certificates =
         Certificate::from_pem_bundle(&pem).map_err(|error| wrong(chain(&error)).in_file(path.display()))?;
     match certificates.is_empty() {
-        true => Err(wrong("no certificate in PEM").in_file(path.display())),
+        true => Err(wrong("the file contains no PEM certificate").in_file(path.display())),
         false => Ok(certificates),
     }
 }

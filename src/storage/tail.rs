@@ -11,7 +11,7 @@ pub struct Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// Bytes in memory, of a file that has as many: all that opening most fragments takes.
+    /// How many bytes are in memory, if the file has as many: enough to open most fragments.
     pub const SIZE: usize = 8192;
 
     /// Reads the end of `blob` into `room`.
