@@ -23,9 +23,9 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    /// Those of a node of type `kind`: what everybody may read whom the kernel lets in. Where it lets
-    /// everybody in, nobody may read what they could not read in the source, which `permissions` tells;
-    /// `owner` may read everything.
+    /// The attributes of a node of type `kind`: everybody whom the kernel lets in may read it. If it lets
+    /// everybody in, `permissions` restricts that to those who could read the source; `owner` may read
+    /// everything.
     pub(super) fn of(
         kind: NodeType,
         permissions: impl FnOnce() -> Permissions,
@@ -49,7 +49,8 @@ impl Mode {
                 gid: owner.gid,
                 bits: all * 0o111,
             },
-            // The kernel knows no such access: it lets everybody in, and these bits keep out all but root.
+            // The kernel has no access for root alone: it lets everybody in, and these bits keep out all but
+            // root.
             Access::OwnerAndRoot => Mode {
                 gid: owner.gid,
                 bits: all << 6,

@@ -28,11 +28,11 @@ pub(super) const MAX_NAME: u32 = 255;
 /// Inode numbers are never used for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
 
-/// Called with the name of each operation before it is worked out, inside the guard: what it panics with is
-/// what the operation panics with. For tests, which count requests and inject faults with it.
+/// Called with the name of each operation before it runs, inside the guard, so that its panic is the
+/// operation's. For tests, which count requests and inject faults.
 pub type Probe = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// A [`Tree`] as a FUSE file system. Read only: whatever would change something is EROFS.
+/// A [`Tree`] as a FUSE file system. Read-only: every change is EROFS.
 pub struct FileSystem {
     storage: Arc<dyn Storage>,
     pub(super) stats: Arc<Stats>,
@@ -123,8 +123,8 @@ impl FileSystem {
         self.inodes.get(number.0).ok_or(Errno::ESTALE)
     }
 
-    /// The node of an inode. ESTALE where there is nothing under its path any more: the kernel then looks the
-    /// path up anew.
+    /// The node of an inode. ESTALE if nothing is at its path any more: the kernel then looks the path up
+    /// again.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Node, Errno> {
         match self.inodes.node(inode) {
             Ok(Some(node)) => Ok(node),
@@ -134,7 +134,7 @@ impl FileSystem {
         }
     }
 
-    /// EIO while the source is gone, for what is shown of it: `top` is the name that the path begins with.
+    /// EIO while the source is gone, for everything that is shown of it. `top` is the first name of the path.
     fn check_source(&self, top: Option<&OsStr>, path: impl FnOnce() -> String) -> Result<(), Errno> {
         if top.is_some_and(|top| top == OWN_DIRECTORY) {
             return Ok(());
@@ -147,8 +147,8 @@ impl FileSystem {
         self.handles.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    /// What `stat` says of a node, and the state of a file that changes. One whose length cannot be told
-    /// still stats, as an empty file of no state: opening it gives the error.
+    /// The attributes of a node, and the state of a file that changes. A file whose length cannot be found
+    /// still has attributes, as an empty file without a state: opening it gives the error.
     fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> (Attributes, Option<State>) {
         let mode = self.mode(node);
         match node {
@@ -199,7 +199,7 @@ impl FileSystem {
         }
     }
 
-    /// What `stat` says of one state of a file that changes: it stays true.
+    /// The attributes of one state of a file that changes; they stay true.
     fn attributes_in(&self, state: State, mode: Mode) -> Attributes {
         Attributes {
             kind: NodeType::File,
@@ -267,8 +267,8 @@ impl FileSystem {
                 let node = self.node(&inode)?;
                 let open = handle.and_then(|handle| self.handles.get(handle.0));
                 match (&node, open.as_deref()) {
-                    // The kernel asks so before it reads past the end that it knows of: the end is that of
-                    // what is open.
+                    // The kernel asks this before it reads past the end that it knows: the answer is the end
+                    // of the open file.
                     (Node::File(file), Some(Handle::File(handle))) => Attributes {
                         kind: NodeType::File,
                         size: handle.open.len(),
@@ -278,7 +278,7 @@ impl FileSystem {
                     },
                     _ => match self.attributes(&node, || inode.path()) {
                         (attributes, None) => attributes,
-                        // Its length can be told by now, so that the path leads to another inode.
+                        // Its length is known by now, so the path leads to another inode.
                         (_, Some(_)) => return Err(Errno::ESTALE),
                     },
                 }
@@ -287,7 +287,7 @@ impl FileSystem {
         Ok((attributes.ttl, attributes.to_fuse(inode.number, self.owner)))
     }
 
-    /// The mode of one state of a file. It may be open and its path gone: then nobody else sees it.
+    /// The mode of one state of a file. It may be open while its path is gone: then nobody else sees it.
     fn mode_of_state(&self, inode: &Arc<Inode>) -> Mode {
         let permissions = || match self.inodes.node(inode) {
             Ok(Some(node)) => node.permissions(&*self.storage),
@@ -296,8 +296,8 @@ impl FileSystem {
         Mode::of(NodeType::File, permissions, self.access, self.owner)
     }
 
-    /// Whether all may list a directory who may look something up in it. A link in it tells a name of it, and
-    /// no mode can keep a link from being read.
+    /// Whether everybody who may look up a name in a directory may also list it. A link shows a name of its
+    /// directory, and no mode can keep a link from being read.
     fn all_may_list(&self, directory: &Node) -> bool {
         if self.access != Access::All {
             return true;
@@ -360,11 +360,10 @@ impl FileSystem {
     fn caching(&self, inode: &Inode, file: &dyn File, state: (u64, u64)) -> (bool, FopenFlags) {
         let freshness = file.freshness();
         inode.pages(|pages| {
-            // Of a file that was never opened the kernel has none. To have it drop them all the same would
-            // take those away that another, who opens it at this moment, has read by then.
+            // The kernel has no pages of a file that was never opened. Telling it to drop them anyway would
+            // drop those that a simultaneous opener has just read.
             let same = pages.state.is_none_or(|known| known == state);
-            // The pages belong to all who have the file open. One who has it open in another state goes
-            // around them.
+            // The pages are shared by all openings of the file. An opening in another state bypasses them.
             let other_state = freshness != Freshness::Live && pages.users > 0 && !same;
             if self.direct_mmap && (freshness == Freshness::Live || other_state) {
                 return (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
@@ -399,7 +398,7 @@ impl FileSystem {
             // Fewer bytes would look like the end of the file to the reader.
             let error = Error::new(
                 ErrorKind::Internal,
-                format!("{} bytes instead of {wanted} were read", piece.len()),
+                format!("read {} bytes, expected {wanted}", piece.len()),
             );
             return Err(self.reporter.inside(&handle.inode.path(), &error.at(offset)));
         }
@@ -429,7 +428,7 @@ impl FileSystem {
         Ok((FuseHandle(handle), flags))
     }
 
-    /// Passes the entries from `offset` on to `add`, until that says that the answer is full: 0 is `.`, 1 is
+    /// Calls `add` with the entries from `offset` on, until it says that the answer is full: 0 is `.`, 1 is
     /// `..`, the listing begins at 2.
     pub(super) fn do_readdir(
         &self,
@@ -457,7 +456,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The snapshot that the directory is being read from; a new one at its beginning.
+    /// The snapshot from which the directory is being read; a new one at its beginning.
     fn listing(&self, handle: &DirectoryHandle, offset: u64) -> Result<Arc<dyn Listing>, Errno> {
         let mut held = handle.listing();
         match &*held {
@@ -468,7 +467,7 @@ impl FileSystem {
                     return Err(Errno::ENOTDIR);
                 };
                 let listing = directory.list().map_err(|error| match error.kind() {
-                    // It was removed. ENOENT would be the end of an empty directory to C libraries.
+                    // It was removed. C libraries would take ENOENT for the end of an empty directory.
                     ErrorKind::NotFound => Errno::ESTALE,
                     _ => self.reporter.inside(&handle.inode.path(), &error),
                 })?;
@@ -494,8 +493,8 @@ impl FileSystem {
     }
 }
 
-/// How long the kernel may believe which inode a name leads to: that of a state, as long as the file is in
-/// it.
+/// How long the kernel may cache the inode of a name. That of a state is right as long as the file is in that
+/// state.
 fn of_name(node: &Node, state: Option<State>) -> Duration {
     match (node, state) {
         (Node::File(file), Some(_)) => ttl(file.freshness()),

@@ -1,4 +1,4 @@
-//! What happens when an operation fails: which errno the caller gets, and who is told.
+//! What happens when an operation fails: the errno for the caller, and the report.
 
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
@@ -29,14 +29,15 @@ impl Reporter {
         self.errors.record(path, error);
     }
 
-    /// Reports an error met inside a file or directory that exists, and gives the errno that says so: never
-    /// ENOENT, which would deny the file.
+    /// Reports an error inside a file or directory that exists, and returns its errno: never ENOENT, which
+    /// would say that the file does not exist.
     pub(super) fn inside(&self, path: &str, error: &Error) -> Errno {
         self.report(path, error);
         match error.errno() {
             errno if error.kind() == ErrorKind::Abandoned => Errno::from_i32(errno),
             libc::ENOENT | libc::ENOTDIR | libc::EINVAL | libc::EINTR | libc::EAGAIN => Errno::EIO,
-            // It is the source's connection that is broken; of this mount it would say that nobody serves it.
+            // The source's connection is broken. The errno itself would mean that this mount is no longer
+            // served.
             libc::ENOTCONN | libc::ECONNABORTED => Errno::EIO,
             // What the kernel accepts in a reply.
             errno @ 1..=511 => Errno::from_i32(errno),

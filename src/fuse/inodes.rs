@@ -1,13 +1,13 @@
 //! The inodes that the kernel remembers.
 //!
 //! An entry lives from the first answer that names it until the kernel has forgotten it as often as it was
-//! named, so the table is as large as the kernel's own, which keeps what it has seen as long as it has memory
-//! to spare. So an entry is little more than a name: the node, and with it all that was read of an array, is
-//! held for the [`HELD`] that were used last only, and looked up again by its path when it is wanted. Numbers
-//! are a hash of the path: the same from one mount to the next.
+//! named. So the table is as large as the kernel's own, which remembers names as long as it has memory to
+//! spare, and an entry is little more than a name. Nodes, and with them everything that was read of an array,
+//! are held only for the [`HELD`] entries that were used last; others are looked up again by their path.
+//! Numbers are a hash of the path: the same from one mount to the next.
 //!
-//! Linux keeps length and pages of a file by its inode, and does not say which descriptor a `fstat` is of. So
-//! a file that changes has an inode of its own for each state ([`State`]), so that what is open keeps its
+//! Linux keeps length and pages of a file by its inode, and does not say to which descriptor a `fstat`
+//! belongs. A file that changes therefore has an inode for each state ([`State`]), and an open file keeps its
 //! length and its pages. The first that the kernel knows has the number of the path, as directories and files
 //! that never change do, and others a hash of path and state.
 
@@ -37,7 +37,7 @@ pub(super) struct Inode {
     hash: u64,
     /// None when it is to be looked up again.
     node: Mutex<Option<Node>>,
-    /// Whether the node was wanted since the last time that it could have been let go.
+    /// Whether the node was used since it was last considered for release.
     used: AtomicBool,
     /// Of a file that changes; None for all else.
     state: Option<Box<State>>,
@@ -150,7 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Drop for Inode {
-    /// Frees a chain of parents one after the other: freed by recursion, a deep one would overflow the stack.
+    /// Frees a chain of parents in a loop: recursion would overflow the stack for a deep one.
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(mut inode) = parent.and_then(Arc::into_inner) {
@@ -161,7 +161,7 @@ impl Drop for Inode {
 
 struct Slot {
     inode: Arc<Inode>,
-    /// How often the kernel was told of it, less how often it has forgotten it.
+    /// The kernel's lookup count: how often it was told of it, less how often it has forgotten it.
     lookups: u64,
 }
 
@@ -171,10 +171,10 @@ type Slots = HashMap<u64, Slot>;
 /// All inodes that the kernel remembers.
 pub(super) struct Inodes {
     slots: RwLock<Slots>,
-    /// The number that a file which changes was last told under, by that of its path, where it is another.
+    /// For a file that changes, the number of its last state that the kernel was told of, by the number of
+    /// its path, if they differ.
     newest: Mutex<HashMap<u64, u64>>,
-    /// Those whose nodes are held, in the order in which they may be let go; some have been forgotten
-    /// meanwhile.
+    /// Inodes whose nodes are held, in the order of release; some may have been forgotten meanwhile.
     held: Mutex<VecDeque<Weak<Inode>>>,
     /// How many that may be: [`HELD`], but for tests.
     pub(super) most_held: usize,
@@ -216,8 +216,8 @@ impl Inodes {
         }
     }
 
-    /// The inode of `node`, which is `name` in `parent`, counting that the kernel is told of it once more.
-    /// `state` for a file that changes.
+    /// The inode of `node`, which is `name` in `parent`; adds one to its lookup count. `state` for a file
+    /// that changes.
     pub(super) fn remember(
         &self,
         parent: &Arc<Inode>,
@@ -256,8 +256,8 @@ impl Inodes {
         inode
     }
 
-    /// The node of `inode`, looked up again by its path where it is not held. None where there is nothing
-    /// under that path any more.
+    /// The node of `inode`, looked up again by its path if it is not held. None if nothing is at that path
+    /// any more.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Option<Node>> {
         let mut way = Vec::new();
         let mut at = inode;
@@ -284,8 +284,7 @@ impl Inodes {
         Ok(Some(node))
     }
 
-    /// Puts a node that was just looked up into its inode, and lets go of those that were not wanted for
-    /// longest.
+    /// Puts a node that was just looked up into its inode, and releases those that were unused for longest.
     fn hold(&self, inode: &Arc<Inode>, node: Node) {
         // What nodes hold is freed without holding up the others.
         let old = lock(&inode.node).replace(node);
@@ -314,7 +313,7 @@ impl Inodes {
         drop(let_go);
     }
 
-    /// Takes back `count` of the times that the kernel was told of inode `number`.
+    /// Takes `count` off the lookup count of inode `number`.
     pub(super) fn forget(&self, number: u64, count: u64) {
         if number == ROOT {
             return;

@@ -1,7 +1,7 @@
 //! Attaching a file system to a directory and detaching it.
 //!
-//! The mounting is done here and not by `fuser`, which when a session ends unmounts whatever is then mounted
-//! at the place: that may already be the next mount.
+//! Mounting is not left to `fuser`: at the end of a session it unmounts whatever is mounted at the mount
+//! point then, which may already be the next mount.
 
 use super::filesystem::{FileSystem, MAX_REQUEST};
 use super::mountinfo::{self, MountEntry};
@@ -62,8 +62,8 @@ pub struct MountOptions {
     pub access: Access,
     /// Threads that answer requests, at least 1.
     pub threads: usize,
-    /// Whether the kernel reads further ahead than it does by itself, so that threads decode meanwhile. Of an
-    /// object store more would be fetched than a reader wants, who has what is ahead fetched already.
+    /// Whether the kernel reads further ahead than it does by itself, so that threads decode meanwhile. For
+    /// an object store that would fetch more than the reader wants; it has a read-ahead of its own.
     pub read_ahead: bool,
     /// Whether programs in it cannot be run.
     pub no_exec: bool,
@@ -119,8 +119,8 @@ impl Ended {
         self.0.1.notify_all();
     }
 
-    /// Waits until the session has ended: unmounted by whomever, and all its files closed. The error is that
-    /// which ended it otherwise.
+    /// Waits until the session has ended: it was unmounted, by anybody, and all its files are closed. An
+    /// error is what ended it otherwise.
     pub fn wait(&self) -> Result<()> {
         let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -152,7 +152,7 @@ impl Ended {
 
 /// Mounts `filesystem` on the directory `mountpoint` and serves it in the background.
 ///
-/// Errors say what is wrong and how to mend it: `/dev/fuse` or `fusermount3` missing, no permission.
+/// Errors say what is wrong and what to do about it: `/dev/fuse` or `fusermount3` missing, no permission.
 pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
     let mountpoint = fs::canonicalize(mountpoint)
         .map_err(|error| Error::io(&error).in_file(mountinfo::printable(mountpoint.as_os_str())))?;
@@ -214,8 +214,8 @@ impl Mounted {
         self.ended.clone()
     }
 
-    /// Takes it out of the tree of files at once. Where files are still open they can be read on until they
-    /// are closed, as long as this process lives. Nothing happens when somebody has unmounted it already.
+    /// Detaches the mount at once. Files that are still open can be read until they are closed, as long as
+    /// this process lives. Does nothing if it was unmounted already.
     pub fn unmount(&mut self) -> Result<()> {
         if !self.is_uppermost()? {
             return Ok(());
@@ -229,9 +229,9 @@ impl Mounted {
 }
 
 impl Mounted {
-    /// Unmounts for good, as a program does that is told to end: waits a little for open files to be closed;
-    /// then whoever still has some gets an error, also where an answer to them hangs in the source. Users
-    /// other than root leave them to the end of the process.
+    /// Unmounts for good, when the program is told to end: waits a little for open files to be closed, then
+    /// aborts the connection, so that those who still have some get an error, even if their request hangs in
+    /// the source. Without root, that is left to the end of the process.
     pub fn end(&mut self) -> Result<()> {
         let end = Instant::now().checked_add(GRACE);
         let path = self.entry.mount_point.clone();
@@ -268,7 +268,7 @@ impl Mounted {
             return Err(Error::new(
                 ErrorKind::Io(libc::EBUSY),
                 format!(
-                    "something else is mounted over {}",
+                    "something else is mounted on top of {}",
                     mountinfo::printable(path.as_os_str())
                 ),
             ));
@@ -281,7 +281,7 @@ impl Mounted {
         let mut polled = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
         let answer = poll(&mut polled, PollTimeout::ZERO);
         let [polled] = polled;
-        // Anything but a clear no counts as yes: unmounting nothing is harmless.
+        // In doubt yes: unmounting nothing is harmless.
         !(answer == Ok(1)
             && polled
                 .revents()
@@ -295,7 +295,7 @@ impl Drop for Mounted {
             log::error!("cannot unmount: {error}");
         }
         if self.ended.wait_for(PATIENCE).is_none() {
-            log::warn!("files are still open in what was unmounted");
+            log::warn!("the mount is gone, but some of its files are still open");
         }
         if let Some(Helper { mut process, _socket }) = self.helper.take() {
             drop(_socket);
@@ -304,15 +304,15 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether what is mounted at `mountpoint` is a FUSE file system that nobody serves any more. One that does
-/// not answer is not dead.
+/// Whether a FUSE file system is mounted at `mountpoint` that no process serves any more. One that does not
+/// answer is not dead.
 pub fn is_dead(mountpoint: &Path) -> bool {
     let Ok(path) = CString::new(mountpoint.as_os_str().as_bytes()) else {
         return false;
     };
     let (sender, receiver) = channel();
-    // Not on this thread, which must not wait for an answer that may never come. Extended attributes, because
-    // no answer about these takes a look at the source.
+    // On another thread, because the answer may never come. Asks for extended attributes, because answering
+    // that never touches the source.
     let ask = move || {
         // SAFETY: the path is a C string that lives through the call, and no memory is given to be filled.
         let answer = unsafe { libc::llistxattr(path.as_ptr(), std::ptr::null_mut(), 0) };
@@ -371,7 +371,7 @@ fn attach(mountpoint: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<
     attach_with_fusermount(mountpoint, options)
 }
 
-/// Mounts with mount(2); None when that takes more rights than this process has.
+/// Mounts with mount(2); None if this process lacks the rights.
 fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<OwnedFd>> {
     let device = match open_device() {
         Ok(device) => device,
@@ -405,7 +405,8 @@ fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<O
         Ok(()) => Ok(Some(device.into())),
         Err(Errno::EPERM) if nix::unistd::geteuid().is_root() => Err(Error::new(
             ErrorKind::Io(libc::EPERM),
-            "not permitted to mount: the process lacks CAP_SYS_ADMIN (start a container with --cap-add SYS_ADMIN --device /dev/fuse)",
+            "not permitted to mount: the process lacks CAP_SYS_ADMIN (start a container with --cap-add \
+             SYS_ADMIN --device /dev/fuse)",
         )),
         Err(Errno::EPERM) => Ok(None),
         Err(Errno::ENODEV) => Err(device_error(&io::Error::from_raw_os_error(libc::ENODEV))),
@@ -446,7 +447,7 @@ fn fusermount() -> &'static str {
 fn fusermount_error(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => Error::not_found(
-            "fusermount3 is missing, which mounts for users other than root: install the package fuse3",
+            "fusermount3 is missing, without which only root can mount: install the package fuse3",
         ),
         _ => Error::io(error).in_file("fusermount3"),
     }
@@ -503,8 +504,8 @@ fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(
                 match message {
                     _ if message.is_empty() => format!("fusermount3 did not mount: {error}"),
                     _ if message.contains("user_allow_other") => {
-                        "users other than root may give -o allow_other or allow_root only where /etc/fuse.conf has the line \
-                         `user_allow_other`: add it, or mount as root"
+                        "-o allow_other and -o allow_root need the line `user_allow_other` in \
+                         /etc/fuse.conf: add it, or mount as root"
                             .to_owned()
                     }
                     _ => message,
@@ -533,7 +534,7 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
             return Ok(unsafe { OwnedFd::from_raw_fd(*descriptor) });
         }
     }
-    Err(io::Error::other("no descriptor was handed over"))
+    Err(io::Error::other("fusermount3 did not pass a file descriptor"))
 }
 
 /// Protects what separates options in a list.
@@ -554,12 +555,15 @@ fn read_ahead(threads: usize) -> usize {
     MAX_REQUEST as usize * (threads / 2).clamp(1, READ_AHEAD_MOST)
 }
 
-/// Lets the kernel read `bytes` ahead in the file system on `device`. Takes root; sequential reads are slower
-/// without.
+/// Lets the kernel read `bytes` ahead in the file system on `device`. Needs root; sequential reads are slower
+/// without it.
 fn raise_read_ahead((major, minor): (u32, u32), bytes: usize) {
     let path: PathBuf = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb").into();
     if let Err(error) = fs::write(&path, (bytes >> 10).to_string()) {
-        log::info!("{}: {error}: read-ahead stays as it is", path.display());
+        log::info!(
+            "{}: {error}: read-ahead stays as it is, which makes sequential reads slower",
+            path.display()
+        );
     }
 }
 

@@ -33,7 +33,7 @@ thread_local! {
 
 impl Filesystem for FileSystem {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What could not be settled stays as the kernel has it by default.
+        // Settings that the kernel refuses stay at its defaults.
         if let Ok(direct_mmap) = self.guard("init", INodeNo(ROOT), || Ok(self.do_init(config))) {
             self.direct_mmap = direct_mmap;
         }
@@ -207,7 +207,7 @@ impl Filesystem for FileSystem {
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        // Full, as a read-only disk is; how large is not known without looking at everything.
+        // Full, like any read-only disk; its size is not known without reading everything.
         match self.guard("statfs", ino, || Ok(())) {
             Ok(()) => reply.statfs(0, 0, 0, 0, 0, 4096, MAX_NAME, 4096),
             Err(errno) => reply.error(errno),
@@ -291,8 +291,8 @@ impl Filesystem for FileSystem {
         reply.error(self.refuse("poll", ino, Errno::ENOSYS));
     }
 
-    // From here on: what would change something. The kernel refuses most of it by itself, because the mount
-    // is read only.
+    // From here on, requests that would change something. The kernel refuses most of them itself, because the
+    // mount is read-only.
 
     fn setattr(
         &self,
@@ -411,7 +411,7 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
 }
 
 impl FileSystem {
-    /// Settles what the kernel is to do. Returns whether files open for direct I/O can be mapped.
+    /// Negotiates the kernel's settings. Returns whether files open for direct I/O can be mapped.
     fn do_init(&self, config: &mut KernelConfig) -> bool {
         let wanted = InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_ASYNC_DIO
@@ -431,7 +431,7 @@ impl FileSystem {
             config.set_max_write(MAX_REQUEST).err().map(|_| "max_write"),
         ];
         for refused in settings.into_iter().flatten() {
-            log::warn!("the kernel does not take the wanted {refused}");
+            log::warn!("the kernel does not accept the requested {refused}");
         }
         offered.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
     }

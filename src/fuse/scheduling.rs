@@ -1,10 +1,10 @@
 //! How the threads that answer requests are woken.
 //!
-//! A thread that is woken for a request takes the processor from another that is no more entitled to it. That
-//! is right where somebody waits for the answer. A sequential reader does not: the kernel asks ahead of it,
-//! and while it copies what it has, it would lose its processor to the thread that decodes what it will want
-//! later, with another processor idle soon after. So threads that answer such requests are woken as those of
-//! `SCHED_BATCH`, which wait for an idle processor or for their turn.
+//! A thread that is woken for a request preempts another. That is right if somebody waits for the answer. A
+//! sequential reader does not: the kernel reads ahead of it, and while it copies what it has, it would lose
+//! its processor to the thread that decodes what it will want later, although another processor is idle soon
+//! after. So threads that answer such requests run under `SCHED_BATCH`, which waits for an idle processor or
+//! for its turn.
 
 use std::cell::Cell;
 
@@ -23,13 +23,12 @@ fn has_usual_policy() -> bool {
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
 }
 
-/// Notes that this thread has answered a read of `size` bytes: what it is woken for next is probably such a
-/// one, too.
+/// Notes that this thread has answered a read of `size` bytes: its next request is probably of the same kind.
 pub(super) fn after_read(size: u32) {
     set_batch(size >= AHEAD);
 }
 
-/// Notes that this thread has another request than a read to answer.
+/// Notes that this thread has a request other than a read to answer.
 pub(super) fn before_other() {
     set_batch(false);
 }

@@ -382,7 +382,7 @@ impl Names for Labels {
         let uri = String::from_utf8_lossy(&label.uri);
         let inside = label.relative && !uri.split('/').any(|part| part == "..") && !uri.starts_with('/');
         if !inside {
-            log::info!("{path}: label {name} is not shown: it lies elsewhere, at {uri}");
+            log::info!("{path}: label {name} is not shown: its URI {uri} lies outside of the array");
             return Ok(None);
         }
         let at = array.path.join(Path::new(&*uri));
@@ -391,7 +391,7 @@ impl Names for Labels {
             .into_iter()
             .any(|path| self.context.engine.storage.is_link(path));
         let Some(above) = in_place.then(|| self.above.clone()).or_else(|| self.above.jump()) else {
-            log::warn!("{path}: label {name} is not shown: it lies behind too many links");
+            log::warn!("{path}: label {name} is not shown: it is reached through too many symbolic links");
             return Ok(None);
         };
         Ok(match self.context.object(&at, &above) {
@@ -554,5 +554,5 @@ fn fragment_entry(
 fn size(outline: &Outline) -> Result<u64> {
     outline
         .size
-        .ok_or_else(|| Error::limit("files of more than 2^64 bytes").at(0))
+        .ok_or_else(|| Error::limit("the files take more than 2^64 bytes").at(0))
 }

@@ -18,12 +18,12 @@ impl Directory for AtDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let parsed = match name.to_str() {
             Some(name) => times::parse(name),
-            None => Err("a time that is not text".to_owned()),
+            None => Err("the time is not UTF-8".to_owned()),
         };
         match parsed {
             Ok(times) => Ok(Some(Node::Directory(Arc::new(self.array.at(times))))),
             Err(reason) => {
-                log::debug!("no time {}: {reason}", name.display());
+                log::debug!("{} is not a time: {reason}", name.display());
                 Ok(None)
             }
         }

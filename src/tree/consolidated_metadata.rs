@@ -105,7 +105,9 @@ impl RepeatedFooters for Footers {
         };
         let size = end.saturating_sub(footer.offset);
         if size > MAX_VALUE {
-            return Err(Error::limit(format!("a footer of {size} bytes")).at(footer.offset));
+            return Err(
+                Error::limit(format!("the footer takes {size} bytes, more than allowed")).at(footer.offset),
+            );
         }
         let mut bytes = Vec::new();
         body.read(footer.offset..end, &mut bytes)?;

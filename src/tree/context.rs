@@ -114,7 +114,7 @@ impl Context {
         let metadata = self.engine.storage.metadata(path)?;
         let Some(above) = above.with(metadata.identity) else {
             log::info!(
-                "{}: passed over: it contains itself",
+                "{}: ignored: it contains itself",
                 self.engine.storage.display(path)
             );
             return Ok(None);

@@ -94,7 +94,7 @@ impl ExportFile {
         };
         let layout = layout().and_then(|layout| match i64::try_from(layout.len()) {
             Ok(_) => Ok(layout),
-            Err(_) => Err(Error::limit("a file of 2^63 bytes and more")),
+            Err(_) => Err(Error::limit("the file would have 2^63 bytes or more")),
         });
         self.shown.placed(layout)
     }

@@ -241,7 +241,7 @@ impl Body for Numbers<'_> {
 
     fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         if range.end > self.size()? {
-            return Err(Error::truncated("a list that ends early").at(range.start));
+            return Err(Error::truncated("the list ends early").at(range.start));
         }
         let first = range.start / 8;
         let words = std::iter::once(self.0.len() as u64).chain(self.0.iter().copied());

@@ -120,7 +120,9 @@ impl GroupDirectory {
             self.above.clone()
         } else {
             self.above.jump().or_else(|| {
-                log::warn!("{path}: {at} is not shown: it lies elsewhere, as did too many groups above it");
+                log::warn!(
+                    "{path}: {at} is not shown: it is reached through too many groups that lie elsewhere"
+                );
                 None
             })?
         };

@@ -276,7 +276,7 @@ impl Node {
             if piece.is_empty() {
                 return Err(Error::new(
                     ErrorKind::Internal,
-                    "a read before the end of the file gave nothing",
+                    "a read returned no bytes before the end of the file",
                 ));
             }
             out.extend_from_slice(&piece);

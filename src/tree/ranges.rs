@@ -39,17 +39,24 @@ fn texts<'a>(name: &'a [u8], schema: &Schema) -> Result<Vec<&'a [u8]>, String> {
         let texts: Vec<_> = parts.collect();
         return match texts.len() {
             given if given == wanted => Ok(texts),
-            given => Err(format!("{given} ranges for {wanted} dimensions")),
+            given => Err(format!(
+                "found {given} ranges, expected one for each of the {wanted} dimensions"
+            )),
         };
     }
     let mut texts = vec![None; wanted];
     for part in parts {
         let shown = String::from_utf8_lossy(part);
-        let (name, text) = split(part, b"=").ok_or_else(|| format!("{shown:?} has no name"))?;
+        let (name, text) =
+            split(part, b"=").ok_or_else(|| format!("{shown:?} names no dimension, but other ranges do"))?;
         match index_of(name, schema)?.and_then(|i| texts.get_mut(i)) {
             Some(slot @ None) => *slot = Some(text),
             Some(_) => return Err(format!("{shown:?} is the second range of its dimension")),
-            None => return Err(format!("{shown:?} names no dimension")),
+            None => {
+                return Err(format!(
+                    "{shown:?} names a dimension that the array does not have"
+                ));
+            }
         }
     }
     Ok(texts.into_iter().map(Option::unwrap_or_default).collect())
@@ -87,9 +94,10 @@ fn range(text: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> Result<
         hi: bound(to, End::Upper)?,
     };
     match (&range.lo, &range.hi) {
-        (Some(lo), Some(hi)) if above(dimension, lo, hi) => {
-            Err(format!("nothing is in {:?}", String::from_utf8_lossy(text)))
-        }
+        (Some(lo), Some(hi)) if above(dimension, lo, hi) => Err(format!(
+            "{:?} is empty: its lower end is above its upper end",
+            String::from_utf8_lossy(text)
+        )),
         _ => Ok(range),
     }
 }
@@ -103,11 +111,13 @@ fn bound(text: &[u8], end: End, dimension: &Dimension, allowed: Option<&Range>) 
         Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time => {
             integer(text, end, datatype, allowed).ok_or("is not a coordinate")?
         }
-        Kind::Bool | Kind::Text | Kind::Bytes => return Err(format!("is no bound of {}", datatype.name())),
+        Kind::Bool | Kind::Text | Kind::Bytes => {
+            return Err(format!("cannot be the end of a range of {}", datatype.name()));
+        }
     };
     match allowed {
         Some(Range { lo, hi }) if above(dimension, lo, &bytes) || above(dimension, &bytes, hi) => {
-            Err("leaves the domain".to_string())
+            Err("exceeds the domain".to_string())
         }
         _ => Ok(bytes),
     }

@@ -115,7 +115,7 @@ impl Tree {
         let inner = context
             .object(top, &Ancestors::default())?
             .ok_or_else(|| match options.at {
-                Some(_) => Error::not_found("nothing had been written to it at that time"),
+                Some(_) => Error::not_found("nothing had been written at that time"),
                 None => Error::new(ErrorKind::Internal, "the source contains itself"),
             })?;
         drop(array);
@@ -191,7 +191,7 @@ fn warn_of_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
                 Err(e) => e.kind() != ErrorKind::NotFound,
             };
             if !found {
-                log::warn!("a key is given for {path:?}, but there is no array at or below it");
+                log::warn!("a key is given for {path:?}, but no array is at or below it");
             }
         }
     });

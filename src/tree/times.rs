@@ -26,7 +26,7 @@ const YEAR_DIGITS: usize = 9;
 pub fn parse(name: &str) -> Result<TimeRange, String> {
     match name.split_once("..") {
         None => Ok(TimeRange::until(end(name)?)),
-        Some(("", "")) => Err("a range of time without ends".to_string()),
+        Some(("", "")) => Err("a time range needs at least one end".to_string()),
         Some((from, to)) => Ok(TimeRange {
             start: match from {
                 "" => 0,
@@ -67,7 +67,7 @@ fn milliseconds(text: &str, round: impl Fn(Span) -> i128) -> Result<u64, String>
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return text
             .parse()
-            .map_err(|_| format!("{text} is more milliseconds than TileDB counts"));
+            .map_err(|_| format!("{text} milliseconds are more than 2^64"));
     }
     // RFC 3339 has years of four digits.
     let span = match text.as_bytes().get(4) {

@@ -181,7 +181,7 @@ impl Directory for SubarrayDirectory {
             }
             Err(reason) => {
                 log::debug!(
-                    "{}: no subarray {}: {reason}",
+                    "{}: {} is not a subarray: {reason}",
                     moment.array.path.display(),
                     name.display()
                 );
@@ -393,7 +393,7 @@ impl File for ColumnFile {
             .filter(|len| i64::try_from(*len).is_ok());
         Ok(Stat {
             len: len.ok_or_else(|| {
-                let error = Error::limit("a file of 2^63 bytes and more");
+                let error = Error::limit("the file would have 2^63 bytes or more");
                 place(error, &self.shown.place())
             })?,
             version: view.state(),

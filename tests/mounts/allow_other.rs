@@ -63,7 +63,7 @@ fn without_the_line_in_fuse_conf_the_message_tells_of_it() {
     for option in ["allow_other", "allow_root"] {
         let message = message(&place.mount(&format!("-o {option}"), ""));
         assert!(
-            message.contains("/etc/fuse.conf has the line `user_allow_other`"),
+            message.contains("need the line `user_allow_other` in /etc/fuse.conf"),
             "{message}"
         );
         assert_eq!(message.lines().count(), 1, "{message}");

@@ -58,7 +58,7 @@ fn an_error_stays_with_its_file_and_is_told() {
         ("open", "broken open"),
         ("locked", "broken open"),
         ("read", "broken read"),
-        ("short", "bytes instead of"),
+        ("short", "bytes, expected"),
         ("io", "broken read"),
     ] {
         let found = lines

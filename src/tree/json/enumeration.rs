@@ -39,14 +39,17 @@ pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
                 .cell_size(datatype)
                 .is_some_and(|cell| !size.is_multiple_of(cell))
             {
-                return Err(c.corrupt("data", format!("{size} bytes for values of another size")));
+                return Err(c.corrupt("data", format!("{size} bytes are not a whole number of values")));
             }
             ValueList::fixed(datatype, n, data)?
         }
         CellValNum::Var => {
             let bytes = c.u64("offsets")?;
             if bytes % 8 != 0 {
-                return Err(c.corrupt("offsets", format!("offsets of 8 bytes in {bytes} bytes")));
+                return Err(c.corrupt(
+                    "offsets",
+                    format!("{bytes} bytes of offsets are not a multiple of 8"),
+                ));
             }
             let starts = c.skip(bytes, "offsets")?;
             let list = ValueList::var(&body, datatype, starts.start, bytes / 8, data)?;
@@ -82,9 +85,11 @@ pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
 fn name(c: &mut BodyCursor<'_>, field: &str) -> Result<Vec<u8>> {
     let length = u64::from(c.u32(field)?);
     if length > MAX_NAME {
-        return Err(Error::limit(format!("a name of {length} bytes"))
-            .at(c.offset())
-            .in_part(format_args!("`{field}`")));
+        return Err(
+            Error::limit(format!("the name has {length} bytes, more than allowed"))
+                .at(c.offset())
+                .in_part(format_args!("`{field}`")),
+        );
     }
     Ok(c.bytes(length, field)?.to_vec())
 }
@@ -135,7 +140,8 @@ mod tests {
         assert_eq!(
             check_hostile(&colours, text),
             concat!(
-                "{\n  \"name\": \"colour\",\n  \"datatype\": \"STRING_UTF8\",\n  \"cell_val_num\": \"var\",\n",
+                "{\n  \"name\": \"colour\",\n  \"datatype\": \"STRING_UTF8\",\n  \"cell_val_num\": \
+                 \"var\",\n",
                 "  \"ordered\": true,\n  \"values\": [\"red\", \"grün\", \"\", \"blue\"]\n}\n",
             )
         );

@@ -92,7 +92,7 @@ impl ValueList {
             if length.is_none() {
                 let size = self.data.end.saturating_sub(self.data.start);
                 return Err(Error::corrupt(format!(
-                    "value {index} does not lie in {size} bytes"
+                    "the offsets of value {index} are not ascending, or exceed the {size} bytes of values"
                 )));
             }
             index = index.saturating_add(1);
@@ -259,7 +259,7 @@ impl ValueList {
 fn check_value(length: u64) -> Result<u64> {
     if length > MAX_VALUE {
         return Err(Error::limit(format!(
-            "a value of {length} bytes in a list, where {MAX_VALUE} are shown"
+            "a value has {length} bytes; at most {MAX_VALUE} are shown in a list"
         )));
     }
     Ok(length)

@@ -79,7 +79,7 @@ impl Pairs {
         }
         if self.memory > MAX_PAIRS {
             return Err(Error::limit(format!(
-                "{} pairs, whose keys take more than {MAX_PAIRS} bytes",
+                "the keys of {} pairs take more than the {MAX_PAIRS} bytes allowed",
                 self.pairs.len()
             )));
         }
@@ -140,7 +140,7 @@ impl Shown {
         }
         match kind {
             Kind::Text if place.datatype.size() > 1 => Err(Error::limit(format!(
-                "{size} bytes of {}, where {MAX_VALUE} are shown",
+                "{size} bytes of {}; at most {MAX_VALUE} are shown",
                 place.datatype.name()
             ))),
             Kind::Text | Kind::Bytes => {

@@ -72,7 +72,7 @@ impl LongString {
             let more = bytes.get(length..).unwrap_or_default();
             let to = length.saturating_add(more.iter().take_while(|byte| continues(byte)).count());
             let part = bytes.get(from..to).unwrap_or_default();
-            let part = from_utf8(part).map_err(|_| Error::corrupt("text that changed while it was read"))?;
+            let part = from_utf8(part).map_err(|_| Error::corrupt("the text changed while it was read"))?;
             let quote = out.len();
             render::write_string(out, part);
             out.pop();

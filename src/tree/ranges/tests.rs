@@ -194,7 +194,7 @@ fn floats_as_anybody_writes_them() {
     array.dimensions[1].domain = domain(y(-0.0), y(f32::MAX));
     let second = |text: &str| parse(format!(",{text}").as_bytes(), &array).map(|ranges| ranges[1].clone());
     assert_eq!(second("0..3.4028235e38"), Ok(texts_between(None, None)));
-    assert_eq!(second("1e39"), Err("y: \"1e39\" leaves the domain".to_string()));
+    assert_eq!(second("1e39"), Err("y: \"1e39\" exceeds the domain".to_string()));
     assert!(second("-1e-45").is_err());
 }
 
