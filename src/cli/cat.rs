@@ -62,7 +62,7 @@ fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut File) -> Result<(), S
         if piece.is_empty() {
             return Err(fail(Error::new(
                 ErrorKind::Internal,
-                "a read before the end of the file gave nothing",
+                "a read returned no bytes before the end of the file",
             )));
         }
         out.write_all(&piece)?;

@@ -147,7 +147,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         for path in unmatched_keys {
             let path = show_path(&path);
             failures.add(Failure::new(format!(
-                "a key is given for \"{path}\", but there is no array at or below it"
+                "a key is given for \"{path}\", but no array is at or below it"
             )));
         }
     }

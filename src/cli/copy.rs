@@ -110,8 +110,8 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         };
         if !names.insert(target.clone()) {
             let what = match into {
-                true => "was copied to already",
-                false => "is not a directory that several files could be copied into",
+                true => "is the copy of two files: they have the same name",
+                false => "is not a directory, so several files cannot be copied to it",
             };
             return Err(failed(target.as_os_str(), what).into());
         }
@@ -133,7 +133,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     if !args.quiet && (copier.skipped > 0 || !copier.bar.is_hidden()) {
         let bytes = HumanBytes(copier.bytes);
         eprintln!(
-            "{} copied ({bytes}), {} there already",
+            "{} copied ({bytes}), {} skipped",
             files(copier.copied),
             copier.skipped
         );
@@ -141,7 +141,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     if copier.interrupted.load(Ordering::Relaxed) {
         return Err(Failure {
             code: 130,
-            message: "interrupted: what is copied is whole; --skip-existing goes on".to_owned(),
+            message: "interrupted: all copies made so far are whole; --skip-existing goes on".to_owned(),
         });
     }
     visited
@@ -296,7 +296,7 @@ impl Copier<'_> {
         };
         if let Ok(there) = fs::metadata(target) {
             if !there.is_file() {
-                return Err(failed(target.as_os_str(), "is there and is no regular file").into());
+                return Err(failed(target.as_os_str(), "exists and is not a regular file").into());
             }
             if self.args.skip_existing && is_copy(&there, file.len().map_err(read)?, file.mtime()) {
                 self.skipped += 1;
@@ -410,7 +410,7 @@ impl Copier<'_> {
             .read(offset, size, scratch)
             .map_err(|error| failed(path, error))?;
         if bytes.len() != size {
-            let what = format!("{} bytes at byte {offset}, where {size} are wanted", bytes.len());
+            let what = format!("read {} bytes at byte {offset}, expected {size}", bytes.len());
             return Err(failed(path, what).into());
         }
         out.write_all_at(&bytes, offset)
@@ -460,7 +460,7 @@ fn part_file(path: &Path) -> io::Result<File> {
             .open(path)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other("another copy is written to this directory"));
+                return Err(io::Error::other("another process is copying to this directory"));
             }
             // Some file systems have no locks.
             Ok(()) | Err(TryLockError::Error(_)) => {}
@@ -587,7 +587,7 @@ mod tests {
     fn what_fails_leaves_nothing() {
         for (short, part) in [
             (false, "file: a broken chunk"),
-            (true, "bytes at byte 8388608, where 4194304"),
+            (true, "bytes at byte 8388608, expected 4194304"),
         ] {
             let broken = Partial {
                 len: 4 * PIECE,
@@ -617,7 +617,7 @@ mod tests {
         let first = part_file(&path).unwrap();
         assert_eq!(
             part_file(&path).unwrap_err().to_string(),
-            "another copy is written to this directory"
+            "another process is copying to this directory"
         );
         // What is left of a copy that was killed is taken over, and begun anew.
         first.write_all_at(b"half", 0).unwrap();

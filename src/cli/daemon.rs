@@ -39,7 +39,7 @@ pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Fa
             Ok(()) if receive(&mut input) == "ready" => return Ok(()),
             Ok(()) => None,
             Err(error) => Some(format!(
-                "{}: what was mounted does not answer: {error}",
+                "{}: the new mount does not answer: {error}",
                 show_path(mountpoint)
             )),
         },

@@ -47,7 +47,7 @@ pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
     for source in &args.sources {
         let shown = visit(source, &[], &options, |found, failures| {
             let Node::Directory(directory) = &found.node else {
-                return Err(failed(found.path, "is a file, and no array, group or directory").into());
+                return Err(failed(found.path, "is a file, not an array, group or directory").into());
             };
             let name = show_path(Path::new(source));
             let mut text = if mem::take(&mut first) {

@@ -94,7 +94,7 @@ pub(super) fn settle(mountpoint: Option<&Path>) {
     let has_file = logger.file.is_some();
     if let Some(mountpoint) = mountpoint.filter(|_| !has_file) {
         if !Path::new("/dev/log").exists() {
-            log::info!("the system has no log (/dev/log): messages are lost without --log-file");
+            log::info!("there is no system log (/dev/log): messages are lost without --log-file");
         }
         let _ = openlog(Some(c"tiledbfs"), LogFlags::LOG_PID, Facility::LOG_DAEMON);
         let _ = logger.system.set(show_path(mountpoint));
@@ -110,7 +110,7 @@ pub(super) fn reopen() {
     if let Some(file) = LOGGER.get().and_then(|logger| logger.file.as_ref())
         && let Err(error) = file.reopen()
     {
-        log::error!("log file {}: cannot open it anew: {error}", show_path(&file.path));
+        log::error!("log file {}: cannot reopen it: {error}", show_path(&file.path));
     }
 }
 

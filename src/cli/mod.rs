@@ -213,7 +213,8 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure
         let long_options = mount_options::take_long_options(&mut options, mount)?;
         let mut flags = mount_options::parse_mount_options(&options, args.sloppy)?;
         if flags.remount && !long_options.is_empty() {
-            let warning = "mount option `remount`: what is no option of the kernel stays as it was mounted";
+            let warning =
+                "mount option `remount`: only the kernel's options change, all others stay as mounted";
             flags.warnings.push(warning.to_owned());
         }
         let mut arguments = arguments.to_vec();
@@ -247,7 +248,7 @@ fn settle_allocator() {
     ] {
         // SAFETY: it takes two numbers, and no other thread runs yet.
         if unsafe { libc::mallopt(setting, value) } == 0 {
-            log::info!("the allocator does not take setting {setting}");
+            log::info!("the allocator does not accept setting {setting}");
         }
     }
 }

@@ -113,7 +113,7 @@ pub(super) struct MountArgs {
 #[cfg(feature = "remote")]
 fn parse_umask(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "give up to three octal digits".to_owned())
+    mode.ok_or_else(|| "give one to three octal digits".to_owned())
 }
 
 /// Threads that answer requests where each may wait for the network.
@@ -156,7 +156,7 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
             Ok(()) => serve(mounted, &events),
             Err(error) => {
                 // The caller has told why, or is gone.
-                log::error!("nobody waits for the mount: {error}");
+                log::error!("the process that started this mount is gone: {error}");
                 drop(mounted);
                 std::process::exit(1);
             }
@@ -248,7 +248,7 @@ fn check_umask(args: &MountArgs) -> Result<(), Failure> {
         ));
     }
     if lets_others_read(umask) && args.flags.access != Access::All {
-        return Err(Failure::usage("`umask` lets nobody in without `-o allow_other`"));
+        return Err(Failure::usage("`umask` has no effect without `-o allow_other`"));
     }
     Ok(())
 }
@@ -335,7 +335,7 @@ fn watch_signals(sender: Sender<Event>, foreground: bool) -> io::Result<()> {
                     continue;
                 }
                 _ => {
-                    log::info!("signal {signal} is passed over");
+                    log::info!("signal {signal} is ignored");
                     continue;
                 }
             };
@@ -373,7 +373,7 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
                 ))
             })
         }
-        Err(_) => Err(Failure::new("all that could end the mount is gone")),
+        Err(_) => Err(Failure::new("the threads that watch the mount are gone")),
     }
 }
 
@@ -397,7 +397,7 @@ fn remount(args: &MountArgs) -> Result<(), Failure> {
     options.set(MsFlags::MS_NOATIME, flags.no_atime);
     let nothing: Option<&Path> = None;
     nix::mount::mount(nothing, &path, nothing, options, nothing)
-        .map_err(|error| Failure::new(format!("cannot mount {name} anew: {}", io::Error::from(error))))
+        .map_err(|error| Failure::new(format!("cannot remount {name}: {}", io::Error::from(error))))
 }
 
 /// Keeps other processes of this program from mounting on MOUNTPOINT as long as the result lives. None where
@@ -437,7 +437,7 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
         let what = mountinfo::printable(&mount.source);
         return Err(Failure::new(if mount.fs_type == format!("fuse.{SUBTYPE}") {
             format!(
-                "{name} is already a mount of tiledbfs, showing {what}; `tiledbfs unmount {name}` takes it away"
+                "{name} is already a mount of tiledbfs, showing {what}; `tiledbfs unmount {name}` unmounts it"
             )
         } else {
             format!(

@@ -90,7 +90,7 @@ pub fn take_long_options(options: &mut Vec<OsString>, command: &Command) -> Resu
             .find(|argument| !argument.is_hide_set() && argument.get_long() == Some(&long));
         match known {
             Some(argument) if argument.get_action().takes_values() && value.is_none() => {
-                return Err(Failure::usage(format!("mount option `{name}` takes a value")));
+                return Err(Failure::usage(format!("mount option `{name}` needs a value")));
             }
             Some(_) => {
                 let mut argument = OsString::from(format!("--{long}"));
@@ -162,7 +162,7 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
             }
             ("fsname" | "subtype", _) => {
                 return Err(Failure::usage(format!(
-                    "mount option `{name}` takes a name: {name}=NAME"
+                    "mount option `{name}` needs a name: {name}=NAME"
                 )));
             }
             (
@@ -187,7 +187,7 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
                 let option = option.to_string_lossy();
                 flags
                     .warnings
-                    .push(format!("unknown mount option `{option}` is passed over"));
+                    .push(format!("unknown mount option `{option}` is ignored"));
             }
             _ => {
                 return Err(Failure::usage(format!(
@@ -198,7 +198,7 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
         }
     }
     if read_write {
-        let warning = "mount option `rw`: tiledbfs is read only, and so is the mount";
+        let warning = "mount option `rw` is ignored: tiledbfs mounts are read-only";
         flags.warnings.push(warning.to_owned());
     }
     Ok(flags)
@@ -272,7 +272,7 @@ mod tests {
         for list in ["rw", "rw,dev,suid", "ro,rw,rw"] {
             let warnings = parse(list).unwrap().warnings;
             assert_eq!(warnings.len(), 1, "{list}: {warnings:?}");
-            assert!(warnings[0].contains("read only"), "{warnings:?}");
+            assert!(warnings[0].contains("read-only"), "{warnings:?}");
         }
         assert!(parse("rw,ro").unwrap().warnings.is_empty());
     }
@@ -283,8 +283,8 @@ mod tests {
             ("ro,foo", "unknown mount option `foo`"),
             ("foo=1", "unknown mount option `foo=1`"),
             ("allow_other,allow_root", "exclude each other"),
-            ("fsname", "takes a name"),
-            ("subtype=", "takes a name"),
+            ("fsname", "needs a name"),
+            ("subtype=", "needs a name"),
             ("noexec=1", "takes no value"),
             ("rw=1", "takes no value"),
         ] {
@@ -294,7 +294,7 @@ mod tests {
         }
         let sloppy = parse_mount_options(&["foo=1".into(), "noexec".into()], true).unwrap();
         assert!(sloppy.no_exec);
-        assert_eq!(sloppy.warnings, ["unknown mount option `foo=1` is passed over"]);
+        assert_eq!(sloppy.warnings, ["unknown mount option `foo=1` is ignored"]);
     }
 
     #[test]
@@ -309,6 +309,6 @@ mod tests {
         assert_eq!(taken, ["--cache-size=1G", "--follow-symlinks", "--cache-size=2G"]);
         assert_eq!(options, ["ro", "hidden=1"]);
         let failure = take_long_options(&mut vec!["cache_size".into()], &command).unwrap_err();
-        assert!(failure.message.contains("takes a value"), "{}", failure.message);
+        assert!(failure.message.contains("needs a value"), "{}", failure.message);
     }
 }

@@ -41,7 +41,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 pub fn parse_time(text: &str) -> Result<u64, String> {
     match times::parse(text)? {
         TimeRange { start: 0, end } if !text.contains("..") => Ok(end),
-        _ => Err("one time, not a range".to_owned()),
+        _ => Err("give one time, not a range".to_owned()),
     }
 }
 

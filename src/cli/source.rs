@@ -188,7 +188,7 @@ fn refused(source: &Path, error: &Error) -> Failure {
 /// Why nothing is read from object stores.
 #[cfg(not(feature = "remote"))]
 fn without_stores() -> Error {
-    Error::unsupported("this program was built without object stores (the feature `remote`)")
+    Error::unsupported("this program was built without support for object stores (feature `remote`)")
 }
 
 #[cfg(not(feature = "remote"))]
@@ -243,7 +243,7 @@ pub(super) fn open_within(
             }
             store.shorten(&part);
         }
-        Err(Error::not_found("not found: no key is below it"))
+        Err(Error::not_found("not found: no object is below this URL"))
     });
     let tree = opened.map_err(|error| refused(Path::new(url), &error))?;
     Ok((tree, part, names))

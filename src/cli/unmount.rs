@@ -32,7 +32,7 @@ pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
     };
     if mount.fs_type != format!("fuse.{SUBTYPE}") {
         return Err(Failure::new(format!(
-            "what is mounted on {name} is of type {}, not a mount of tiledbfs",
+            "{name} is not a mount of tiledbfs, but of type {}",
             mount.fs_type
         )));
     }
@@ -46,7 +46,8 @@ pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
     unmounted.map_err(|error| {
         Failure::new(if error.kind() == ErrorKind::Io(libc::EBUSY) {
             format!(
-                "{name} is in use: close what has files of it open or has changed into it, or run `tiledbfs unmount --lazy {name}`"
+                "{name} is in use: close the programs that have its files open or work in it, or run \
+                 `tiledbfs unmount --lazy {name}`"
             )
         } else {
             format!("cannot unmount {name}: {error}")

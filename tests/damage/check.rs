@@ -310,7 +310,7 @@ fn boxes_that_are_not_those_of_the_coordinates() {
     let sample = Sample::new();
     let file = sample.change_section("lightning", rtree, |body| body[8 + 8 + 8] ^= 1);
     sample.finds("rtree", &file, "level 0, node 0");
-    sample.finds("rtree", &file, "dimension 0 of a node is not the union");
+    sample.finds("rtree", &file, "range of dimension 0 is not the union");
 }
 
 #[test]
@@ -522,7 +522,7 @@ fn schemas_enumerations_metadata_and_groups() {
     sample.finds(
         "group",
         source.to_str().unwrap(),
-        "member \"weather\": it is missing",
+        "member \"weather\": the member is missing",
     );
 }
 

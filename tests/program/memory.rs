@@ -476,7 +476,7 @@ fn bombs_take_little_memory() {
     assert!(fs::read_dir(daemon.path("group")).unwrap().count() >= 2);
     let commits = fs::read_to_string(daemon.path("condition/commits.json")).unwrap();
     assert!(
-        commits.contains("a generic tile of") && commits.contains("IN ("),
+        commits.contains("the generic tile has") && commits.contains("IN ("),
         "{}",
         &commits[..300]
     );

@@ -40,7 +40,7 @@ fn object_stores_are_refused_where_they_are_not_built_in() {
         (&["info", "s3://bucket/array"], 1),
         (&["check", "s3://bucket/array"], 2),
     ] {
-        let parts = ["s3://bucket/array", "built without object stores"];
+        let parts = ["s3://bucket/array", "built without support for object stores"];
         place.fails_with(arguments, code, &parts);
     }
 }
@@ -189,7 +189,7 @@ fn mount_options() {
     };
     run("foo", &["unknown mount option `foo`"]);
     run("ro,allow_other,bar=1", &["unknown mount option `bar=1`"]);
-    run("cache_size", &["`cache_size` takes a value"]);
+    run("cache_size", &["`cache_size` needs a value"]);
     run("cache_size=lots", &["--cache-size", "give bytes"]);
     run("follow_symlinks=1", &["--follow-symlinks"]);
     run("fake", &["unknown mount option `fake`"]);

@@ -132,7 +132,7 @@ fn what_is_not_copied() {
     // One does not take the place of another.
     run(
         &["weather", "fragments/*/footer.json", &place.name("d")],
-        "footer.json: was copied to already",
+        "footer.json: is the copy of two files",
     );
     run(
         &["-r", &source, &place.name("source/weather")],
@@ -142,7 +142,7 @@ fn what_is_not_copied() {
         &["-r", &source, ".", &place.name("source/new/deep")],
         "lies in the source",
     );
-    run(&["weather/schema.json", "/dev/null"], "no regular file");
+    run(&["weather/schema.json", "/dev/null"], "not a regular file");
     run(
         &["weather/schema.json", &place.name("no/such/place")],
         "cannot write",
@@ -257,7 +257,7 @@ fn what_cannot_be_read_has_no_copy() {
         .parse()
         .unwrap();
     assert!(
-        there > 2 && there < files && stderr.ends_with(" there already\n"),
+        there > 2 && there < files && stderr.ends_with(" skipped\n"),
         "{stderr}"
     );
 }
@@ -278,7 +278,7 @@ fn a_bar_where_there_is_a_terminal() {
     };
     let shown = on_terminal(&format!("cp -r weather {}", place.name("a")));
     assert!(shown.contains("[###") && shown.contains("% "), "{shown:?}");
-    assert!(shown.contains("iB), 0 there already"), "{shown:?}");
+    assert!(shown.contains("iB), 0 skipped"), "{shown:?}");
     let quiet = on_terminal(&format!("cp -qr weather {}", place.name("b")));
     assert_eq!(quiet, "");
     let shown = on_terminal("check .");

@@ -86,9 +86,7 @@ fn a_log_file_is_opened_anew() {
     signal(daemon, libc::SIGHUP);
     let moved = place.path("moved/log");
     eventually("it says so", || {
-        fs::read_to_string(&moved)
-            .unwrap()
-            .contains("cannot open it anew")
+        fs::read_to_string(&moved).unwrap().contains("cannot reopen it")
     });
     fs::rename(place.path("moved"), place.path("logs")).unwrap();
     let before = length();
