@@ -13,7 +13,7 @@
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from
 //! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`], [`asker`],
-//! [`turn`]). The columns of a fragment go from `array` to `layout` directly.
+//! [`single_flight`]). The columns of a fragment go from `array` to `layout` directly.
 //!
 //! | module | knows | must not know |
 //! |---|---|---|
@@ -163,10 +163,10 @@ pub mod format;
 pub mod fuse;
 pub mod layout;
 pub mod names;
+pub mod single_flight;
 pub mod stats;
 pub mod storage;
 pub mod tree;
-pub mod turn;
 pub mod view;
 
 pub use error::{Error, ErrorKind, Result};

@@ -14,8 +14,8 @@ use crate::filter::EncryptionKey;
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
+use crate::single_flight::SingleFlight;
 use crate::storage::{Blob, join};
-use crate::turn::Turn;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ pub struct Array {
     listing: Watched<ArrayListing>,
     repeated_footers: Arc<RepeatedFooters>,
     latest: Mutex<Option<Arc<Snapshot>>>,
-    making_latest: Turn,
+    making_latest: SingleFlight,
 }
 
 impl Drop for Array {
@@ -61,7 +61,7 @@ impl Array {
             listing,
             repeated_footers: Arc::new(repeated_footers),
             latest: Mutex::default(),
-            making_latest: Turn::default(),
+            making_latest: SingleFlight::default(),
         }
     }
 

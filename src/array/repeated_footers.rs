@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::body::{Body, MAX_VALUE};
 use crate::format::commits::parse_consolidated_metadata;
-use crate::turn::Turn;
+use crate::single_flight::SingleFlight;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct RepeatedFooters {
     engine: Arc<Engine>,
     key: Option<EncryptionKey>,
     state: Mutex<State>,
-    reading: Turn,
+    reading: SingleFlight,
 }
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl RepeatedFooters {
             engine,
             key,
             state: Mutex::default(),
-            reading: Turn::default(),
+            reading: SingleFlight::default(),
         }
     }
 

@@ -3,8 +3,8 @@
 use super::engine::Engine;
 use super::time::now;
 use crate::error::{ErrorKind, Result};
+use crate::single_flight::SingleFlight;
 use crate::storage::TRUSTED;
-use crate::turn::Turn;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use std::time::Instant;
 pub struct Watched<T> {
     directories: Vec<PathBuf>,
     state: Mutex<State<T>>,
-    looking: Turn,
+    looking: SingleFlight,
 }
 
 struct State<T> {
@@ -43,7 +43,7 @@ impl<T> Watched<T> {
                 known: None,
                 since: None,
             }),
-            looking: Turn::default(),
+            looking: SingleFlight::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use super::location::Location;
 use super::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
 use crate::asker::beside;
 use crate::error::{Error, Result};
-use crate::turn::Turn;
+use crate::single_flight::SingleFlight;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ struct Member {
     url: String,
     /// None until it could be opened.
     storage: Mutex<Option<Arc<dyn Storage>>>,
-    opening: Turn,
+    opening: SingleFlight,
 }
 
 impl FollowingStorage {
@@ -151,7 +151,7 @@ impl Storage for FollowingStorage {
             members.met.push(Arc::new(Member {
                 url,
                 storage: Mutex::default(),
-                opening: Turn::default(),
+                opening: SingleFlight::default(),
             }));
         }
         Some(Path::new(ELSEWHERE).join(number.to_string()))

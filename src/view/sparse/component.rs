@@ -9,7 +9,7 @@ use crate::array::engine::Engine;
 use crate::array::order::Key;
 use crate::array::work::Job;
 use crate::error::{Error, ErrorKind, Result};
-use crate::turn::Turn;
+use crate::single_flight::SingleFlight;
 use crate::view::parallel;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +76,7 @@ pub(super) struct Component<K> {
     /// How many cells it has, where footers tell.
     known: Option<u64>,
     plan: Mutex<Option<Arc<Plan<K>>>>,
-    planning: Turn,
+    planning: SingleFlight,
     /// Its outline in the cache.
     object: u64,
     in_order: Mutex<Option<bool>>,
@@ -89,7 +89,7 @@ impl<K: Key + 'static> Component<K> {
             inputs,
             known,
             plan: Mutex::new(None),
-            planning: Turn::default(),
+            planning: SingleFlight::default(),
             object,
             in_order: Mutex::default(),
         }

@@ -36,7 +36,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
-use crate::turn::Turn;
+use crate::single_flight::SingleFlight;
 use block::Part;
 use component::Component;
 use deletes::Deletes;
@@ -82,7 +82,7 @@ pub(super) struct Sparse {
     subarray: Option<Vec<DimRange>>,
     state: u64,
     cells: Mutex<Option<Arc<dyn Merged>>>,
-    merging: Turn,
+    merging: SingleFlight,
     /// How many cells there are, where that is known without them; None where it is not.
     told: OnceLock<Option<u64>>,
 }
@@ -124,7 +124,7 @@ impl Sparse {
             subarray: subarray.map(<[DimRange]>::to_vec),
             state,
             cells: Mutex::default(),
-            merging: Turn::default(),
+            merging: SingleFlight::default(),
             told: OnceLock::new(),
         }
     }
@@ -299,7 +299,7 @@ struct Components<K> {
     components: Vec<Component<K>>,
     /// Cells before each component, and of all; as far as they are known.
     starts: Mutex<Vec<u64>>,
-    counting: Turn,
+    counting: SingleFlight,
 }
 
 impl<K: Key + 'static> Components<K> {
@@ -344,7 +344,7 @@ impl<K: Key + 'static> Components<K> {
             rules,
             inputs,
             starts: Mutex::new(vec![0]),
-            counting: Turn::default(),
+            counting: SingleFlight::default(),
         }
     }
 

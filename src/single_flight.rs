@@ -8,38 +8,38 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// [asker](crate::asker) has a signal to handle; and if the thread fails, those that waited for it fail with
 /// the same error, instead of one failure after the other.
 #[derive(Default)]
-pub struct Turn {
+pub struct SingleFlight {
     state: Mutex<State>,
     over: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    taken: bool,
-    /// How many turns are over.
+    flying: bool,
+    /// How many flights are over.
     number: u64,
     /// Why the last one failed; None where it did not.
     failure: Option<Error>,
 }
 
-/// Ends the turn, also where there was a panic.
-struct Taken<'t> {
-    turn: &'t Turn,
+/// Ends the flight, also where there was a panic.
+struct Flying<'f> {
+    flight: &'f SingleFlight,
     failure: Option<Error>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Flying<'_> {
     fn drop(&mut self) {
-        let mut state = self.turn.state();
-        state.taken = false;
+        let mut state = self.flight.state();
+        state.flying = false;
         state.number = state.number.wrapping_add(1);
         state.failure = self.failure.take();
         drop(state);
-        self.turn.over.notify_all();
+        self.flight.over.notify_all();
     }
 }
 
-impl Turn {
+impl SingleFlight {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,9 +55,9 @@ impl Turn {
             return Ok(found);
         }
         let mut state = self.state();
-        while state.taken {
+        while state.flying {
             let awaited = state.number;
-            while state.taken && state.number == awaited {
+            while state.flying && state.number == awaited {
                 state = wait_on(&self.over, state)?;
             }
             if let Some(found) = find() {
@@ -68,10 +68,10 @@ impl Turn {
                 return Err(failure.clone());
             }
         }
-        state.taken = true;
+        state.flying = true;
         drop(state);
-        let mut taken = Taken {
-            turn: self,
+        let mut flight = Flying {
+            flight: self,
             failure: None,
         };
         // It may be there since.
@@ -79,7 +79,7 @@ impl Turn {
             Some(found) => Ok(found),
             None => make(),
         }
-        .inspect_err(|error| taken.failure = Some(error.clone()))
+        .inspect_err(|error| flight.failure = Some(error.clone()))
     }
 }
 
@@ -93,13 +93,13 @@ mod tests {
 
     #[test]
     fn one_makes_what_all_find() {
-        let (turn, made) = (Turn::default(), Mutex::new(None));
+        let (flight, made) = (SingleFlight::default(), Mutex::new(None));
         let find = || *made.lock().unwrap();
         let count = Mutex::new(0);
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let got = turn.find_or_make(find, || {
+                    let got = flight.find_or_make(find, || {
                         thread::sleep(Duration::from_millis(20));
                         *count.lock().unwrap() += 1;
                         *made.lock().unwrap() = Some(7);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_that_of_all_who_waited_and_of_nobody_else() {
-        let (turn, count) = (Turn::default(), Mutex::new(0));
+        let (flight, count) = (SingleFlight::default(), Mutex::new(0));
         let fail = || {
             *count.lock().unwrap() += 1;
             thread::sleep(Duration::from_millis(300));
@@ -125,25 +125,25 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     together.wait();
-                    assert!(turn.find_or_make(|| None, fail).is_err());
+                    assert!(flight.find_or_make(|| None, fail).is_err());
                 });
             }
         });
         assert_eq!(*count.lock().unwrap(), 1);
-        assert!(turn.find_or_make(|| None, fail).is_err());
+        assert!(flight.find_or_make(|| None, fail).is_err());
         assert_eq!(*count.lock().unwrap(), 2);
-        assert!(turn.find_or_make(|| None, || Ok(())).is_ok());
+        assert!(flight.find_or_make(|| None, || Ok(())).is_ok());
     }
 
     #[test]
-    fn who_is_interrupted_waits_no_longer_and_a_panic_ends_a_turn() {
-        let turn = Turn::default();
+    fn who_is_interrupted_waits_no_longer_and_a_panic_ends_a_flight() {
+        let flight = SingleFlight::default();
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let (begun, go_on) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
             let working = scope.spawn(|| {
-                turn.find_or_make(
+                flight.find_or_make(
                     || None::<()>,
                     || {
                         begun.wait();
@@ -154,11 +154,11 @@ mod tests {
             });
             begun.wait();
             let started = Instant::now();
-            let error = asked_by(ended.id(), || turn.find_or_make(|| None::<()>, || Ok(()))).unwrap_err();
+            let error = asked_by(ended.id(), || flight.find_or_make(|| None::<()>, || Ok(()))).unwrap_err();
             assert_eq!(error.errno(), libc::EINTR);
             assert!(started.elapsed() < Duration::from_secs(1));
             // One that found nobody waiting any more is tried again by the others.
-            let other = scope.spawn(|| turn.find_or_make(|| None, || Ok(1)));
+            let other = scope.spawn(|| flight.find_or_make(|| None, || Ok(1)));
             go_on.wait();
             assert!(working.join().is_err());
             assert_eq!(other.join().unwrap().unwrap(), 1);
