@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Modules know each other in the direction of the arrows only: each imports from those to its left, and from
-//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`], [`asker`],
+//! the few that everybody uses ([`error`], [`cursor`], [`calendar`], [`names`], [`stats`], [`requester`],
 //! [`single_flight`]). The columns of a fragment go from `array` to `layout` directly.
 //!
 //! | module | knows | must not know |
@@ -62,7 +62,7 @@
 //!
 //! **An object store is one more storage.** Everything above [`storage`] is synchronous and knows paths and
 //! byte ranges; requests run on a runtime of their own below it, and whoever asks waits in their own thread,
-//! and gives up when a signal waits for them (`src/storage/flight.rs`, [`asker`]). No question about a name,
+//! and gives up when a signal waits for them (`src/storage/flight.rs`, [`requester`]). No question about a name,
 //! a length or a time is a request: they are answered from listings, which hold for a while and are made when
 //! somebody looks (`src/storage/listing_cache.rs`). A file is one state of an object, by its ETag; each
 //! request for bytes says which (`src/storage/remote_blob.rs`). Reads are free on a disk and cost a round
@@ -149,7 +149,6 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod array;
-pub mod asker;
 pub mod calendar;
 pub mod check;
 #[cfg(feature = "mount")]
@@ -163,6 +162,7 @@ pub mod format;
 pub mod fuse;
 pub mod layout;
 pub mod names;
+pub mod requester;
 pub mod single_flight;
 pub mod stats;
 pub mod storage;

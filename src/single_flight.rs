@@ -1,11 +1,11 @@
 //! Single flight: one thread does what several want.
 
-use crate::asker::{is_of_others, wait_on};
 use crate::error::{Error, Result};
+use crate::requester::{is_of_others, wait_on};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Lets one thread at a time make something that others want as well. Unlike a lock, waiting ends when the
-/// [asker](crate::asker) has a signal to handle; and if the thread fails, those that waited for it fail with
+/// [requester](crate::requester) has a signal to handle; and if the thread fails, those that waited for it fail with
 /// the same error, instead of one failure after the other.
 #[derive(Default)]
 pub struct SingleFlight {
@@ -44,7 +44,7 @@ impl SingleFlight {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `find` finds, or else what `make` makes, one thread at a time. `Abandoned` if the asker has a
+    /// What `find` finds, or else what `make` makes, one thread at a time. `Abandoned` if the requester has a
     /// signal to handle while this thread waits.
     pub fn find_or_make<T>(
         &self,
@@ -86,7 +86,7 @@ impl SingleFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asker::asked_by;
+    use crate::requester::on_behalf_of;
     use std::sync::Barrier;
     use std::thread;
     use std::time::{Duration, Instant};
@@ -154,7 +154,8 @@ mod tests {
             });
             begun.wait();
             let started = Instant::now();
-            let error = asked_by(ended.id(), || flight.find_or_make(|| None::<()>, || Ok(()))).unwrap_err();
+            let error =
+                on_behalf_of(ended.id(), || flight.find_or_make(|| None::<()>, || Ok(()))).unwrap_err();
             assert_eq!(error.errno(), libc::EINTR);
             assert!(started.elapsed() < Duration::from_secs(1));
             // One that found nobody waiting any more is tried again by the others.

@@ -12,8 +12,8 @@
 //! be waiting for. What is made of other entries, such as the text of documents, is loaded with
 //! [`ChunkCache::derive`], whose loader holds none.
 
-use crate::asker::{is_of_others, wait_on};
 use crate::error::{Error, ErrorKind, Result};
+use crate::requester::{is_of_others, wait_on};
 use crate::stats::Stats;
 use crate::storage::Budget;
 use lru::LruCache;

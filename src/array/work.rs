@@ -1,8 +1,8 @@
 //! Long-running work: its progress, and who waits for it. It ends when nobody waits any more.
 
 use super::time::now;
-use crate::asker::{asker, is_killed};
 use crate::error::{Error, ErrorKind, Result};
+use crate::requester::{is_killed, requester};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(1);
 const LOOK: u64 = 100;
 
 /// Who waits, by what they wait for.
-type Askers = Arc<Mutex<HashMap<u64, Vec<u32>>>>;
+type Requesters = Arc<Mutex<HashMap<u64, Vec<u32>>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -34,7 +34,7 @@ pub struct Job {
     done: AtomicU64,
     started: Instant,
     object: u64,
-    askers: Askers,
+    requesters: Requesters,
     /// When it was last checked whether somebody waits, in milliseconds from the start.
     looked: AtomicU64,
 }
@@ -48,8 +48,11 @@ impl Job {
             return Ok(());
         }
         self.looked.store(elapsed, Ordering::Relaxed);
-        let askers = lock(&self.askers).get(&self.object).cloned().unwrap_or_default();
-        if askers.is_empty() || askers.iter().any(|&asker| !is_killed(asker)) {
+        let requesters = lock(&self.requesters)
+            .get(&self.object)
+            .cloned()
+            .unwrap_or_default();
+        if requesters.is_empty() || requesters.iter().any(|&requester| !is_killed(requester)) {
             return Ok(());
         }
         Err(Error::new(
@@ -76,18 +79,21 @@ impl Drop for Job {
 /// Says that somebody waits for something, until it is dropped.
 pub struct Waiting {
     object: u64,
-    asker: u32,
-    askers: Askers,
+    requester: u32,
+    requesters: Requesters,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let mut all = lock(&self.askers);
-        if let Some(askers) = all.get_mut(&self.object) {
-            if let Some(at) = askers.iter().position(|asker| *asker == self.asker) {
-                askers.swap_remove(at);
+        let mut all = lock(&self.requesters);
+        if let Some(requesters) = all.get_mut(&self.object) {
+            if let Some(at) = requesters
+                .iter()
+                .position(|requester| *requester == self.requester)
+            {
+                requesters.swap_remove(at);
             }
-            if askers.is_empty() {
+            if requesters.is_empty() {
                 all.remove(&self.object);
             }
         }
@@ -98,19 +104,19 @@ impl Drop for Waiting {
 #[derive(Default)]
 pub struct Work {
     jobs: Mutex<Vec<Weak<Job>>>,
-    askers: Askers,
+    requesters: Requesters,
 }
 
 impl Work {
-    /// Says that this thread's asker waits for `object`, a number as of [`super::engine::Engine::number`].
+    /// Says that this thread's requester waits for `object`, a number as of [`super::engine::Engine::number`].
     /// Called before it is known whether another thread works on it already.
     pub fn wait(&self, object: u64) -> Waiting {
-        let asker = asker();
-        lock(&self.askers).entry(object).or_default().push(asker);
+        let requester = requester();
+        lock(&self.requesters).entry(object).or_default().push(requester);
         Waiting {
             object,
-            asker,
-            askers: self.askers.clone(),
+            requester,
+            requesters: self.requesters.clone(),
         }
     }
 
@@ -124,7 +130,7 @@ impl Work {
             done: AtomicU64::new(0),
             started: Instant::now(),
             object,
-            askers: self.askers.clone(),
+            requesters: self.requesters.clone(),
             looked: AtomicU64::new(0),
         });
         let mut jobs = lock(&self.jobs);
@@ -144,7 +150,7 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asker::asked_by;
+    use crate::requester::on_behalf_of;
 
     #[test]
     fn what_takes_long_is_shown_until_it_is_done() {
@@ -174,14 +180,14 @@ mod tests {
         // A process that has ended and was waited for is nobody.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
-        let gone = asked_by(ended.id(), || work.wait(1));
+        let gone = on_behalf_of(ended.id(), || work.wait(1));
         assert_eq!(look().unwrap_err().kind(), ErrorKind::Abandoned);
-        let other = asked_by(std::process::id(), || work.wait(1));
+        let other = on_behalf_of(std::process::id(), || work.wait(1));
         look().unwrap();
         drop(gone);
         look().unwrap();
         drop(other);
-        assert!(lock(&work.askers).is_empty());
-        assert_eq!(asker(), 0);
+        assert!(lock(&work.requesters).is_empty());
+        assert_eq!(requester(), 0);
     }
 }

@@ -6,7 +6,7 @@ use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use super::scheduling;
-use crate::asker::asked_by;
+use crate::requester::on_behalf_of;
 use crate::tree::Node;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,
@@ -46,7 +46,7 @@ impl Filesystem for FileSystem {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.guard("lookup", parent, || {
-            asked_by(request.pid(), || self.do_lookup(parent, name))
+            on_behalf_of(request.pid(), || self.do_lookup(parent, name))
         }) {
             Ok(Found::Entry {
                 attributes,
@@ -68,7 +68,7 @@ impl Filesystem for FileSystem {
 
     fn getattr(&self, request: &Request, ino: INodeNo, fh: Option<FuseHandle>, reply: ReplyAttr) {
         match self.guard("getattr", ino, || {
-            asked_by(request.pid(), || self.do_getattr(ino, fh))
+            on_behalf_of(request.pid(), || self.do_getattr(ino, fh))
         }) {
             Ok((ttl, attributes)) => reply.attr(&ttl, &attributes),
             Err(errno) => reply.error(errno),
@@ -84,7 +84,7 @@ impl Filesystem for FileSystem {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.guard("open", ino, || {
-            asked_by(request.pid(), || self.do_open(ino, flags))
+            on_behalf_of(request.pid(), || self.do_open(ino, flags))
         }) {
             Ok((handle, flags)) => reply.opened(handle, flags),
             Err(errno) => reply.error(errno),
@@ -106,7 +106,7 @@ impl Filesystem for FileSystem {
         let handle = self.handle(fh);
         let piece = self.guard("read", ino, || match handle.as_deref() {
             Ok(Handle::File(handle)) => {
-                asked_by(request.pid(), || self.do_read(handle, offset, size, &mut scratch))
+                on_behalf_of(request.pid(), || self.do_read(handle, offset, size, &mut scratch))
             }
             Ok(Handle::Directory(_)) => Err(Errno::EISDIR),
             Err(errno) => Err(*errno),
@@ -159,7 +159,7 @@ impl Filesystem for FileSystem {
 
     fn opendir(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.guard("opendir", ino, || {
-            asked_by(request.pid(), || self.do_opendir(ino, flags))
+            on_behalf_of(request.pid(), || self.do_opendir(ino, flags))
         }) {
             Ok((handle, flags)) => reply.opened(handle, flags),
             Err(errno) => reply.error(errno),

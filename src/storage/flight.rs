@@ -1,7 +1,7 @@
 //! Single flight: one request for all threads that want its result. Each of them may give up waiting.
 
-use crate::asker::{abandoned, wait_on};
 use crate::error::Result;
+use crate::requester::{abandoned, wait_on};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::task::AbortHandle;
@@ -65,7 +65,7 @@ impl<T: Clone> Flight<T> {
         state.result.is_some()
     }
 
-    /// Waits for the result. `Abandoned` if the asker of this thread has a signal to handle, or if the last
+    /// Waits for the result. `Abandoned` if the requester of this thread has a signal to handle, or if the last
     /// thread that waited gave up and `given_up` was called.
     pub(super) fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
         let mut state = self.state();
@@ -100,7 +100,7 @@ impl<T: Clone> Flight<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asker::is_of_others;
+    use crate::requester::is_of_others;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
@@ -133,7 +133,7 @@ mod tests {
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let given_up = AtomicBool::new(false);
-        let error = crate::asker::asked_by(ended.id(), || {
+        let error = crate::requester::on_behalf_of(ended.id(), || {
             flight
                 .wait(|| given_up.store(true, Ordering::Relaxed))
                 .unwrap_err()

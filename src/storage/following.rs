@@ -5,8 +5,8 @@
 
 use super::location::Location;
 use super::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
-use crate::asker::beside;
 use crate::error::{Error, Result};
+use crate::requester::on_another_thread;
 use crate::single_flight::SingleFlight;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -87,7 +87,7 @@ impl FollowingStorage {
         let find = || known().clone();
         member.opening.find_or_make(find, || {
             let (open, url) = (self.open.clone(), member.url.clone());
-            let opened = beside(move || open(&url)).map_err(|error| error.in_file(&member.url))?;
+            let opened = on_another_thread(move || open(&url)).map_err(|error| error.in_file(&member.url))?;
             if let Some(budget) = self.budget.get() {
                 opened.share(budget.clone());
             }
@@ -294,7 +294,7 @@ mod tests {
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let started = std::time::Instant::now();
-        let error = crate::asker::asked_by(ended.id(), || storage.list(&member).unwrap_err());
+        let error = crate::requester::on_behalf_of(ended.id(), || storage.list(&member).unwrap_err());
         assert_eq!(error.errno(), libc::EINTR);
         assert!(started.elapsed() < Duration::from_secs(1));
         assert_eq!(storage.list(&member).unwrap().len(), 1);

@@ -8,8 +8,8 @@
 use super::flight::Flight;
 use super::remote::Pages;
 use super::{EntryType, Metadata};
-use crate::asker::is_of_others;
 use crate::error::{Error, ErrorKind, Result};
+use crate::requester::is_of_others;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,7 +1,7 @@
 //! The same work for many parts of a view, done by several threads.
 
-use crate::asker;
 use crate::error::{Error, ErrorKind};
+use crate::requester;
 use std::num::NonZeroUsize;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -65,14 +65,14 @@ where
         }
         Ok(done)
     };
-    let (threads, asker) = (threads(), asker::asker());
+    let (threads, requester) = (threads(), requester::requester());
     let mut all = scope(|scope| {
         let helpers: Vec<_> = (1..count.min(threads))
             .map_while(|_| Permit::take())
             .filter_map(|permit| {
                 let help = || {
                     let _permit = permit;
-                    asker::asked_by(asker, run)
+                    requester::on_behalf_of(requester, run)
                 };
                 Builder::new().name("view".into()).spawn_scoped(scope, help).ok()
             })

@@ -334,7 +334,7 @@ fn who_is_interrupted_gets_eintr_and_the_others_their_bytes() {
     let blob = storage.open(Path::new("f")).unwrap();
     let ended = ended();
     let started = Instant::now();
-    let gone = || crate::asker::asked_by(ended, || blob.read(0, 10).unwrap_err());
+    let gone = || crate::requester::on_behalf_of(ended, || blob.read(0, 10).unwrap_err());
     assert_eq!(gone().errno(), libc::EINTR);
     assert!(started.elapsed() < Duration::from_secs(1));
     thread::scope(|scope| {
@@ -458,7 +458,7 @@ fn a_slow_listing_keeps_nobody_from_what_is_known() {
     storage.forget(Path::new("a"));
     let started = Instant::now();
     let ended = ended();
-    let error = crate::asker::asked_by(ended, || storage.list(Path::new("a")).unwrap_err());
+    let error = crate::requester::on_behalf_of(ended, || storage.list(Path::new("a")).unwrap_err());
     assert_eq!(error.errno(), libc::EINTR);
     assert!(started.elapsed() < Duration::from_secs(1));
     *store.latency.lock().unwrap() = Duration::ZERO;
@@ -485,7 +485,7 @@ fn who_waits_for_the_names_in_an_array_may_give_up() {
         let first = scope.spawn(|| array.listing());
         thread::sleep(Duration::from_millis(100));
         let started = Instant::now();
-        let error = crate::asker::asked_by(ended, || array.listing().err().unwrap());
+        let error = crate::requester::on_behalf_of(ended, || array.listing().err().unwrap());
         assert_eq!(error.errno(), libc::EINTR);
         assert!(started.elapsed() < Duration::from_secs(1));
         first.join().unwrap().unwrap();

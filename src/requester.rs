@@ -1,4 +1,4 @@
-//! For whom a thread works, and whether they still wait.
+//! The requester: the thread that this one works for, as a rule of another process, and whether it still waits.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::cell::Cell;
@@ -12,20 +12,20 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(200);
 
 thread_local! {
-    static ASKER: Cell<u32> = const { Cell::new(0) };
+    static REQUESTER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The thread id of the asker: the thread, of another process as a rule, that this one works for; 0 if
+/// The thread id of the requester: the thread, of another process as a rule, that this one works for; 0 if
 /// unknown.
-pub fn asker() -> u32 {
-    ASKER.get()
+pub fn requester() -> u32 {
+    REQUESTER.get()
 }
 
-/// Works for the thread `asker`.
-pub fn asked_by<T>(asker: u32, work: impl FnOnce() -> T) -> T {
-    let before = ASKER.replace(asker);
+/// Works for the thread `requester`.
+pub fn on_behalf_of<T>(requester: u32, work: impl FnOnce() -> T) -> T {
+    let before = REQUESTER.replace(requester);
     let result = work();
-    ASKER.set(before);
+    REQUESTER.set(before);
     result
 }
 
@@ -73,26 +73,26 @@ pub fn is_interrupted(thread: u32) -> bool {
     (of("SigPnd") | of("ShdPnd")) & !of("SigBlk") & !of("SigIgn") & !stops != 0
 }
 
-/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the asker has a
+/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the requester has a
 /// signal to handle.
 pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<MutexGuard<'m, T>> {
     let waited = done.wait_timeout(locked, LOOK);
     let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-    match waited.timed_out() && is_interrupted(asker()) {
+    match waited.timed_out() && is_interrupted(requester()) {
         true => Err(abandoned()),
         false => Ok(locked),
     }
 }
 
-/// Does `work` in a new thread and waits for it. `Abandoned` if the asker has a signal to handle; the work
+/// Does `work` in a new thread and waits for it. `Abandoned` if the requester has a signal to handle; the work
 /// then goes on, and its result is dropped.
-pub fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub fn on_another_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let (sender, answer) = channel();
     thread::spawn(move || sender.send(work()));
     loop {
         match answer.recv_timeout(LOOK) {
             Ok(result) => return result,
-            Err(RecvTimeoutError::Timeout) if is_interrupted(asker()) => return Err(abandoned()),
+            Err(RecvTimeoutError::Timeout) if is_interrupted(requester()) => return Err(abandoned()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::new(
@@ -112,7 +112,7 @@ pub fn abandoned() -> Error {
     )
 }
 
-/// Whether `error` means that another asker gave up, not this thread's: then the work is tried again.
+/// Whether `error` means that another requester gave up, not this thread's: then the work is tried again.
 pub fn is_of_others(error: &Error) -> bool {
-    error.kind() == ErrorKind::Abandoned && !is_interrupted(asker())
+    error.kind() == ErrorKind::Abandoned && !is_interrupted(requester())
 }
