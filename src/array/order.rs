@@ -12,6 +12,7 @@ use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::Layout;
 use crate::format::range::Rect;
 use crate::format::schema::{Dimension, Schema};
+use std::cmp::Ordering;
 use std::iter::repeat_n;
 
 /// Most words of a key.
@@ -33,7 +34,7 @@ pub struct GlobalOrder {
     words: Option<usize>,
 }
 
-/// A key: `[u64; N]` where [`GlobalOrder::words`] is `Some(N)`, `Box<[u8]>` in any order.
+/// A key: `[u64; N]` where [`GlobalOrder::words`] is `Some(N)`, [`ByteKey`] in any order.
 pub trait Key: Ord + Clone + Send + Sync + Sized {
     /// Appends the keys of cells, given the coordinates of all of them in each dimension in the schema's
     /// order.
@@ -41,7 +42,52 @@ pub trait Key: Ord + Clone + Send + Sync + Sized {
     /// # Panics
     /// Where the keys of the order have another number of words.
     fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>);
+
+    /// Whether no dimension tells the cells of both keys apart.
+    fn is_same_place(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    /// Has a key that is below `last` compare as `last` does, so that a sequence of cells that does not ascend
+    /// is merged as it lies. Returns whether it was below; words, which come of numbers, are left as they are.
+    fn follow(&mut self, _last: &Self) -> bool {
+        false
+    }
 }
+
+/// A key of any order.
+#[derive(Clone, Debug)]
+pub struct ByteKey {
+    bytes: Box<[u8]>,
+    /// What it compares as, where it follows a greater one.
+    follows: Option<Box<[u8]>>,
+}
+
+impl ByteKey {
+    fn compared(&self) -> &[u8] {
+        self.follows.as_ref().unwrap_or(&self.bytes)
+    }
+}
+
+impl Ord for ByteKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.compared().cmp(other.compared())
+    }
+}
+
+impl PartialOrd for ByteKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByteKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for ByteKey {}
 
 /// One dimension.
 struct Axis {
@@ -280,7 +326,7 @@ impl<const N: usize> Key for [u64; N] {
     }
 }
 
-impl Key for Box<[u8]> {
+impl Key for ByteKey {
     fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>) {
         let count = count(columns);
         keys.reserve(count);
@@ -309,8 +355,23 @@ impl Key for Box<[u8]> {
                     }
                 }
             }
-            keys.push(key.as_slice().into());
+            keys.push(ByteKey {
+                bytes: key.as_slice().into(),
+                follows: None,
+            });
         }
+    }
+
+    fn is_same_place(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+
+    fn follow(&mut self, last: &Self) -> bool {
+        let below = *self < *last;
+        if below {
+            self.follows = Some(last.compared().into());
+        }
+        below
     }
 }
 

@@ -299,7 +299,7 @@ fn orders(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<Vec<Order
         Some(4) => Some(pairs::<[u64; 4]>(schema, order, cells)),
         Some(n) => panic!("{n} words"),
     };
-    let bytes = pairs::<Box<[u8]>>(schema, order, cells);
+    let bytes = pairs::<ByteKey>(schema, order, cells);
     words.into_iter().chain([bytes]).collect()
 }
 
@@ -375,10 +375,10 @@ fn cells_in_a_box_have_keys_in_its_interval() {
                 hi: bound(i, Ordering::Greater),
             })
             .collect();
-        let interval = order.interval::<Box<[u8]>>(&rect);
+        let interval = order.interval::<ByteKey>(&rect);
         assert_eq!(interval.is_none(), schema.cell_order == Layout::Hilbert);
         let Some((low, high)) = interval else { continue };
-        for key in keys::<Box<[u8]>>(&schema, &order, &cells) {
+        for key in keys::<ByteKey>(&schema, &order, &cells) {
             assert!(low <= key && key <= high);
         }
         if order.words() == Some(2) {
@@ -424,7 +424,7 @@ fn small_domains_take_one_word() {
     assert_eq!(key(1, 1), 0);
     assert_eq!(key(12, 100), 0x1919);
     assert_eq!(
-        keys::<Box<[u8]>>(&schema, &order, &[cell(12, 100)])[0][..],
+        keys::<ByteKey>(&schema, &order, &[cell(12, 100)])[0].bytes[..],
         [1, 9, 1, 9]
     );
     schema.tile_order = Layout::ColMajor;
@@ -472,7 +472,7 @@ fn tiles_whose_number_overflows_are_those_of_libtiledb() {
     let found = orders(&schema, &order, &cells);
     assert!(found.iter().all(|o| o[..] == [Ordering::Less; 5]), "{found:?}");
     let rect = vec![schema.dimensions[0].domain.clone().unwrap()];
-    assert!(order.interval::<Box<[u8]>>(&rect).is_none());
+    assert!(order.interval::<ByteKey>(&rect).is_none());
 }
 
 #[test]

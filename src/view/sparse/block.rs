@@ -38,8 +38,6 @@ pub(super) struct Block {
     ranks: Vec<u64>,
     /// The rank behind the last candidate of each member that was taken.
     ends: Vec<u64>,
-    /// Candidates between those that were skipped.
-    skipped: u64,
     /// See [`Steps`].
     steps: Steps,
 }
@@ -67,8 +65,22 @@ pub(super) struct Writer {
 pub(super) enum Part {
     /// Candidates of a fragment in the order of their ranks.
     Stored(Arc<Input>, Range<u64>),
-    /// Cells of a block, counted in it.
-    Merged(Arc<[Ranked]>, Arc<Block>, Range<u64>),
+    /// Cells of a block.
+    Merged(Slice),
+}
+
+/// Cells of a block that follow each other.
+pub(super) struct Slice {
+    members: Arc<[Ranked]>,
+    block: Arc<Block>,
+    /// How many cells it has.
+    count: u64,
+    /// The step of the first one, and how many of its candidates come before.
+    first: (usize, u64),
+    /// The rank of the next candidate of each member at its start.
+    ranks: Vec<u64>,
+    /// The rank behind the last candidate of each member that was taken.
+    ends: Vec<u64>,
 }
 
 /// Where the candidates of a member are up to.
@@ -114,6 +126,10 @@ impl Steps {
         u32::MAX.unbounded_shr(self.bits + 1)
     }
 
+    fn count(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+
     fn push(&mut self, member: u32, skips: bool, count: u32) {
         let step = member | u32::from(skips) << self.bits | count << (self.bits + 1);
         match self.pieces.last_mut() {
@@ -128,11 +144,13 @@ impl Steps {
         }
     }
 
-    /// Member, whether its candidates are skipped, and how many.
-    fn iter(&self) -> impl Iterator<Item = (usize, bool, u64)> + '_ {
+    /// The steps from number `first` on: member, whether its candidates are skipped, and how many.
+    fn from(&self, first: usize) -> impl Iterator<Item = (usize, bool, u64)> + '_ {
         let bits = self.bits;
         let members = !(u32::MAX << bits);
-        let steps = self.pieces.iter().flatten();
+        let mut pieces = self.pieces.iter().skip(first / Self::PIECE);
+        let rest = pieces.next().and_then(|piece| piece.get(first % Self::PIECE..));
+        let steps = rest.unwrap_or(&[]).iter().chain(pieces.flatten());
         steps.map(move |step| {
             let count = step >> (bits + 1);
             ((step & members) as usize, step >> bits & 1 != 0, u64::from(count))
@@ -152,7 +170,6 @@ impl Writer {
             block: Block {
                 count: 0,
                 ends: ranks.clone(),
-                skipped: 0,
                 ranks,
                 steps,
             },
@@ -162,6 +179,7 @@ impl Writer {
 
     /// Takes the candidate of rank `rank`; false where the member has passed it, or is none.
     #[must_use]
+    #[inline]
     pub(super) fn take(&mut self, member: u32, rank: u64) -> bool {
         let Some(next) = self.block.ends.get_mut(member as usize) else {
             return false;
@@ -171,7 +189,6 @@ impl Writer {
         };
         *next = rank.saturating_add(1);
         self.block.count += 1;
-        self.block.skipped = self.block.skipped.saturating_add(skipped);
         let most = self.block.steps.most();
         let (open, count) = self.open;
         if skipped == 0 && member == open && count < most {
@@ -219,35 +236,111 @@ impl Block {
     pub(super) fn count(&self) -> u64 {
         self.count
     }
+}
 
-    /// Hands the pieces that the cells in `cells` are made of to `take`, in order.
-    fn pieces(&self, members: &[Ranked], cells: &Range<u64>, take: &mut impl FnMut(Piece)) -> Result<()> {
+impl Slice {
+    /// `cells` of `block`, whose members are `members`.
+    pub(super) fn new(members: Arc<[Ranked]>, block: Arc<Block>, cells: Range<u64>) -> Result<Slice> {
+        let (mut first, mut ranks, mut ends) = ((0, 0), block.ranks.clone(), block.ends.clone());
+        if cells != (0..block.count) {
+            let (mut at, mut started) = (0, false);
+            for (number, (member, skips, count)) in block.steps.from(0).enumerate() {
+                let mut rest = count;
+                if !started {
+                    let before = match skips {
+                        true => count,
+                        false => count.min(cells.start - at),
+                    };
+                    if let Some(rank) = ranks.get_mut(member) {
+                        *rank += before;
+                    }
+                    if !skips {
+                        at += before;
+                    }
+                    rest -= before;
+                    if at < cells.start || rest == 0 {
+                        continue;
+                    }
+                    started = true;
+                    first = (number, before);
+                    ends.clone_from(&ranks);
+                }
+                if at >= cells.end {
+                    break;
+                }
+                if !skips {
+                    rest = rest.min(cells.end - at);
+                    at += rest;
+                }
+                if let Some(end) = ends.get_mut(member) {
+                    *end += rest;
+                }
+            }
+            if !started || at < cells.end {
+                return Err(none(at));
+            }
+        }
+        Ok(Slice {
+            members,
+            block,
+            count: cells.end - cells.start,
+            first,
+            ranks,
+            ends,
+        })
+    }
+
+    /// Hands the steps that its cells are made of to `take`: member, whether candidates are skipped, and how
+    /// many. Stops where that fails.
+    pub(super) fn steps(&self, mut take: impl FnMut(usize, bool, u64) -> Result<()>) -> Result<()> {
+        let (first, mut before) = self.first;
+        let mut left = self.count;
+        for (member, skips, mut count) in self.block.steps.from(first) {
+            if left == 0 {
+                break;
+            }
+            count -= std::mem::take(&mut before);
+            if !skips {
+                count = count.min(left);
+                left -= count;
+            }
+            take(member, skips, count)?;
+        }
+        Ok(())
+    }
+
+    /// The cells of each member, with those that are skipped, where they follow each other; and its input.
+    pub(super) fn runs(&self) -> impl Iterator<Item = Option<(usize, Range<u64>)>> + '_ {
+        let bounds = self.ranks.iter().zip(&self.ends);
+        bounds.zip(&*self.members).map(|((&rank, &end), ranked)| {
+            let count = end.saturating_sub(rank);
+            let cells = match count {
+                0 => 0..0,
+                _ => ranked.cells(rank)?,
+            };
+            (cells.end - cells.start >= count).then(|| (ranked.input.index, cells.start..cells.start + count))
+        })
+    }
+
+    /// Hands the pieces that it is made of to `take`, in order.
+    fn pieces(&self, take: &mut impl FnMut(Piece)) -> Result<()> {
         let cursor = |&rank: &u64| Cursor {
             rank,
             cell: 0,
             end: rank,
         };
         let mut cursors: Vec<Cursor> = self.ranks.iter().map(cursor).collect();
-        let mut at = 0;
-        for (member, skips, mut count) in self.steps.iter() {
-            let (Some(cursor), Some(ranked)) = (cursors.get_mut(member), members.get(member)) else {
-                return Err(none(at));
+        self.steps(|member, skips, mut count| {
+            let (Some(cursor), Some(ranked)) = (cursors.get_mut(member), self.members.get(member)) else {
+                return Err(none(0));
             };
             if skips {
                 cursor.skip(count);
-                continue;
+                return Ok(());
             }
-            if at >= cells.end {
-                break;
-            }
-            // Those before what is wanted.
-            let before = cells.start.saturating_sub(at).min(count);
-            cursor.skip(before);
-            at += before;
-            count = (count - before).min(cells.end - at);
             while count > 0 {
                 if cursor.rank >= cursor.end {
-                    let found = ranked.cells(cursor.rank).ok_or_else(|| none(at))?;
+                    let found = ranked.cells(cursor.rank).ok_or_else(|| none(cursor.rank))?;
                     cursor.cell = found.start;
                     cursor.end = cursor.rank.saturating_add(found.end - found.start);
                 }
@@ -258,14 +351,10 @@ impl Block {
                     count: run,
                 });
                 cursor.skip(run);
-                at += run;
                 count -= run;
             }
-        }
-        match at >= cells.end {
-            true => Ok(()),
-            false => Err(none(at)),
-        }
+            Ok(())
+        })
     }
 }
 
@@ -276,8 +365,10 @@ fn none(cell: u64) -> Error {
 impl Part {
     /// How many cells it has.
     pub(super) fn count(&self) -> u64 {
-        let (Part::Stored(_, cells) | Part::Merged(_, _, cells)) = self;
-        cells.end.saturating_sub(cells.start)
+        match self {
+            Part::Stored(_, cells) => cells.end.saturating_sub(cells.start),
+            Part::Merged(slice) => slice.count,
+        }
     }
 
     /// The first and the last input that it may have cells of.
@@ -285,7 +376,7 @@ impl Part {
         match self {
             Part::Stored(input, _) => Some((input.index, input.index)),
             // In reading order.
-            Part::Merged(members, _, _) => members
+            Part::Merged(Slice { members, .. }) => members
                 .first()
                 .zip(members.last())
                 .map(|(first, last)| (first.input.index, last.input.index)),
@@ -296,26 +387,30 @@ impl Part {
     /// pieces there are in order, about.
     pub(super) fn outline(&self, mut take: impl FnMut(Piece)) -> Result<u64> {
         let mut count = 0;
-        if let Part::Merged(members, block, cells) = self
-            && *cells == (0..block.count)
-            && block.skipped <= block.count
-        {
-            let ends = block.ranks.iter().zip(&block.ends);
-            for (ranked, (&first, &end)) in members.iter().zip(ends) {
-                let mut rank = first;
-                while rank < end {
-                    let cells = ranked.cells(rank).ok_or_else(|| none(rank))?;
-                    let run = (cells.end - cells.start).min(end - rank);
-                    take(Piece {
-                        input: ranked.input.index,
-                        first: cells.start,
-                        count: run,
-                    });
-                    rank = rank.saturating_add(run);
+        if let Part::Merged(slice) = self {
+            let taken = slice.ranks.iter().zip(&slice.ends);
+            let taken = taken.fold(0u64, |sum, (rank, end)| {
+                sum.saturating_add(end.saturating_sub(*rank))
+            });
+            if taken <= 2 * slice.count {
+                let bounds = slice.ranks.iter().zip(&slice.ends);
+                for (ranked, (&first, &end)) in slice.members.iter().zip(bounds) {
+                    let mut rank = first;
+                    while rank < end {
+                        let cells = ranked.cells(rank).ok_or_else(|| none(rank))?;
+                        let run = (cells.end - cells.start).min(end - rank);
+                        take(Piece {
+                            input: ranked.input.index,
+                            first: cells.start,
+                            count: run,
+                        });
+                        rank = rank.saturating_add(run);
+                    }
                 }
+                // As many steps as those of its block, in proportion.
+                let steps = slice.block.steps.count();
+                return Ok(steps * slice.count / slice.block.count.max(1));
             }
-            let steps = block.steps.pieces.iter().map(|piece| piece.len() as u64);
-            return Ok(steps.sum());
         }
         self.pieces(|piece| {
             count += 1;
@@ -337,7 +432,7 @@ impl Part {
                 }
                 Ok(())
             }
-            Part::Merged(members, block, cells) => block.pieces(members, cells, &mut take),
+            Part::Merged(slice) => slice.pieces(&mut take),
         }
     }
 }
@@ -363,7 +458,7 @@ mod tests {
             let block = writer.end();
             assert_eq!(block.count(), taken.len() as u64);
             let mut found = Vec::new();
-            for (member, skips, count) in block.steps.iter() {
+            for (member, skips, count) in block.steps.from(0) {
                 let start = ranks[member];
                 ranks[member] += count;
                 if !skips {

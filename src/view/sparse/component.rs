@@ -1,7 +1,7 @@
 //! Fragments whose cells interleave in the global order, and the plan by which their merge is entered
 //! anywhere.
 
-use super::block::{Block, Part, Ranked, Writer};
+use super::block::{Block, Part, Ranked, Slice, Writer};
 use super::input::Input;
 use super::merge::{Member, Merge, Rules, Sorted, Stop, Unsorted};
 use crate::array::cache::{self, Keep};
@@ -173,7 +173,7 @@ impl<K: Key + 'static> Component<K> {
         let load = || plan.merge(rules, from, to);
         let block = engine.cache.derive(key, memory, Keep::Staying, load)?;
         let part = cells.start - from.cell..cells.end.min(to.cell) - from.cell;
-        Ok(Part::Merged(plan.ranked.clone(), block, part))
+        Ok(Part::Merged(Slice::new(plan.ranked.clone(), block, part)?))
     }
 
     /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. All of
@@ -434,28 +434,20 @@ fn part<K: Key>(
     job: &Job,
     keep: Option<KeepBlock>,
 ) -> std::result::Result<Vec<Checkpoint>, Stop> {
-    /// Candidates after which progress is noted.
-    const STEP: u64 = 1 << 16;
     let most = BLOCK.max(members.len() as u64 * BLOCK_OF_MEMBER);
-    let mut merge = Merge::new(rules, members, from, to, between)?;
+    let mut merge = Merge::new(rules, members, from, to, between);
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
-    let (mut cell, mut candidates) = (0u64, 0u64);
-    while !merge.is_done() {
-        let ranks = merge.ranks();
-        let full = |merge: &Merge<K>, count: u64| -> Result<bool> {
-            candidates += 1;
-            if candidates % STEP == 0 {
-                job.advance(STEP)?;
-            }
-            Ok(count >= most && merge.is_at_new_place())
-        };
+    let mut cell = 0u64;
+    while merge.has_next()? {
+        let ranks = merge.ranks().to_vec();
+        let pass = |candidates| job.advance(candidates);
         match keep {
             Some(keep) => {
-                let block = next_block(&mut merge, full)?;
+                let block = next_block(&mut merge, most, pass)?;
                 cell += block.count();
                 keep(&ranks, block)?;
             }
-            None => cell += take_until(&mut merge, full, |_, _| Ok(()))?,
+            None => cell += merge.take(most, |_, _| Ok(()), pass)?,
         }
         checkpoints.push(Checkpoint {
             cell,
@@ -474,38 +466,19 @@ fn part<K: Key>(
     Ok(checkpoints)
 }
 
-/// What a merge gives next, until it ends or is `full`, as it is asked before each candidate.
+/// The next block of a merge, see [`Merge::take`].
 fn next_block<K: Key>(
     merge: &mut Merge<K>,
-    full: impl FnMut(&Merge<K>, u64) -> Result<bool>,
+    most: u64,
+    pass: impl FnMut(u64) -> Result<()>,
 ) -> std::result::Result<Block, Stop> {
-    let mut writer = Writer::new(merge.ranks())?;
+    let mut writer = Writer::new(merge.ranks().to_vec())?;
     let take = |member, rank| match writer.take(member, rank) {
         true => Ok(()),
         false => Err(changed()),
     };
-    take_until(merge, full, take)?;
+    merge.take(most, take, pass)?;
     Ok(writer.end())
-}
-
-/// Hands the cells that a merge gives next, member and rank of each, to `take`, until it ends or is `full`;
-/// how many.
-fn take_until<K: Key>(
-    merge: &mut Merge<K>,
-    mut full: impl FnMut(&Merge<K>, u64) -> Result<bool>,
-    mut take: impl FnMut(u32, u64) -> Result<()>,
-) -> std::result::Result<u64, Stop> {
-    let mut count = 0u64;
-    while !full(merge, count)? {
-        let Some((member, rank, stays)) = merge.next()? else {
-            break;
-        };
-        if stays {
-            take(member, rank)?;
-            count += 1;
-        }
-    }
-    Ok(count)
 }
 
 fn changed() -> Error {
@@ -522,8 +495,8 @@ impl<K: Key> Plan<K> {
             Stop::Failed(error) => error,
             Stop::Unsorted(_) => changed(),
         };
-        let mut merge = Merge::new(rules, &self.members, &from.ranks, &to.ranks, [None; 2]).map_err(stop)?;
-        let block = next_block(&mut merge, |_, _| Ok(false)).map_err(stop)?;
+        let mut merge = Merge::new(rules, &self.members, &from.ranks, &to.ranks, [None; 2]);
+        let block = next_block(&mut merge, u64::MAX, |_| Ok(())).map_err(stop)?;
         match block.count() == to.cell - from.cell {
             true => Ok(block),
             false => Err(changed()),

@@ -372,23 +372,46 @@ fn copy<const N: usize>(
 ) -> Result<()> {
     // Mostly cells come one by one, and there is little time for each.
     if let Some(single) = found.single::<N>(got) {
+        let find = |input: usize, cells: Range<u64>| {
+            if cells.is_empty() {
+                return Some(&[][..]);
+            }
+            let (start, found) = single.get(input.wrapping_sub(found.first_input))?;
+            let from = cells.start.wrapping_sub(*start) as usize;
+            found.get(from..from.saturating_add((cells.end - cells.start) as usize))
+        };
         for part in &found.parts {
-            let mut all = true;
-            part.pieces(|piece| {
-                let source = single.get(piece.input.wrapping_sub(found.first_input));
-                let cells = source.and_then(|(start, cells)| {
-                    let from = piece.first.wrapping_sub(*start) as usize;
-                    cells.get(from..from.saturating_add(piece.count as usize))
-                });
-                match cells {
-                    Some([cell]) => out.extend_from_slice(cell),
+            // Where the cells of each fragment follow each other, it is enough to know whose turn it is.
+            let runs = match part {
+                Part::Merged(slice) => slice
+                    .runs()
+                    .map(|run| run.and_then(|(input, cells)| find(input, cells)))
+                    .collect::<Option<Vec<_>>>()
+                    .map(|runs| (slice, runs)),
+                Part::Stored(..) => None,
+            };
+            let Some((slice, mut runs)) = runs else {
+                let mut all = true;
+                part.pieces(|piece| match find(piece.input, cells_of(&piece)) {
                     Some(cells) => out.extend_from_slice(cells.as_flattened()),
                     None => all = false,
+                })?;
+                match all {
+                    true => continue,
+                    false => return Err(too_few()),
                 }
+            };
+            slice.steps(|member, skips, count| {
+                let run = runs.get_mut(member).ok_or_else(too_few)?;
+                let (now, rest) = run.split_at_checked(count as usize).ok_or_else(too_few)?;
+                *run = rest;
+                match now {
+                    _ if skips => {}
+                    [cell] => out.extend_from_slice(cell),
+                    cells => out.extend_from_slice(cells.as_flattened()),
+                }
+                Ok(())
             })?;
-            if !all {
-                return Err(too_few());
-            }
         }
         return Ok(());
     }

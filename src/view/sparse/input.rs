@@ -298,6 +298,24 @@ impl Input {
     }
 }
 
+impl<K: Key> Window<K> {
+    /// Lets each candidate follow those before it, the first one `last`, a key and its time: one whose key is
+    /// lower comes right behind them.
+    pub(super) fn follow(&mut self, last: Option<&(K, u64)>) {
+        let mut last = last.cloned();
+        for (i, key) in self.keys.iter_mut().enumerate() {
+            let time = self.times.get_mut(i);
+            if let Some((last, before)) = &last
+                && key.follow(last)
+                && let Some(time) = time
+            {
+                *time = *before;
+            }
+            last = Some((key.clone(), self.times.get(i).copied().unwrap_or(0)));
+        }
+    }
+}
+
 impl<K> Window<K> {
     /// Leaves out the candidates for which `stay` is false.
     fn keep(&mut self, stay: &[bool]) {

@@ -5,7 +5,8 @@ use super::input::{DELETED, Input, Window};
 use crate::array::order::{GlobalOrder, Key};
 use crate::array::time::TimeRange;
 use crate::error::{Error, Result};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +27,15 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// When candidate `i` of a window of `source` was written; 0 where that plays no part.
+    fn time<K>(&self, source: &Member<K>, window: &Window<K>, i: usize) -> u64 {
+        match window.times.get(i) {
+            _ if self.duplicates => 0,
+            Some(&time) => time,
+            None => source.input.start(),
+        }
+    }
+
     /// Whether the cells of a window, and before them one of this key and time, are in the order of a merge:
     /// places ascend, and of one place the newest comes first. Libraries that wrote format version 15
     /// consolidated the cells of one place in any order.
@@ -201,49 +211,78 @@ impl<K: Key> Member<K> {
 
 /// A member's place in a merge that is under way.
 struct Cursor<K> {
-    window: Window<K>,
-    /// Of the next candidate, in the window.
+    /// What has been read of it and is not used up; none is empty.
+    windows: VecDeque<Window<K>>,
+    /// Of the first candidate in the first window that is in no batch yet.
     at: usize,
+    /// The rank behind the last window.
+    read: u64,
     /// The rank behind the last one of this merge.
     end: u64,
-    /// The last key of the window before, and its time.
+    /// The last key that was read, and its time.
     last: Option<(K, u64)>,
 }
 
-/// The next candidate of a member.
-struct Head<K> {
+/// A candidate in a batch.
+struct Candidate<K> {
     key: K,
     /// When it was written; 0 where that plays no part.
     time: u64,
+    rank: u64,
     member: u32,
-}
-
-impl<K: Key> Head<K> {
-    /// Whether it comes before another: by place, then the newest first.
-    fn precedes(&self, other: &Self) -> bool {
-        let order = self.key.cmp(&other.key);
-        let order = order.then_with(|| other.time.cmp(&self.time));
-        order.then_with(|| other.member.cmp(&self.member)) == Ordering::Less
-    }
+    mark: u32,
 }
 
 /// A merge of the candidates of several fragments, from one rank of each to another.
+///
+/// It goes from batch to batch: what has been read of all members is sorted, up to where the first of them
+/// has to be read on. A stable sort of runs that ascend is a merge of these runs, and that of the standard
+/// library does not branch on keys.
 pub(super) struct Merge<'a, K> {
     rules: &'a Rules,
     members: &'a [Member<K>],
     /// Between which keys candidates have to be, where that is known: the lower one is in.
     between: [Option<&'a K>; 2],
     cursors: Vec<Cursor<K>>,
-    /// The next candidate of each member that has some left, as a binary heap: what comes first is at the
-    /// top.
-    heap: Vec<Head<K>>,
+    /// The members in the order in which their cells of one place and time come.
+    newest_first: Vec<u32>,
+    /// Whether cells of one member may be of several times.
+    timed: bool,
+    /// Candidates in order, and before them the last one of the batch before.
+    batch: Vec<Candidate<K>>,
+    /// Of the next candidate in the batch.
+    next: usize,
+    /// The rank behind the last candidate of each member that was taken.
+    ranks: Vec<u64>,
+    /// The most candidates of a window.
     window: u64,
-    /// The place that was merged last.
-    place: Option<K>,
-    /// For each sign of zeros that was seen there: the mark, and the member that has the newest cell.
+    /// For each sign of zeros that was seen at the place that is merged: the mark, and the member that has the
+    /// newest cell.
     seen: Vec<(u32, u32)>,
     /// Whether several members have a cell there.
     shared: bool,
+}
+
+/// Windows of a member that are read ahead. One of two is left when the other has been used up, so that
+/// batches are not cut short wherever a window ends.
+const AHEAD: usize = 2;
+
+/// About how many candidates a batch has: they and their copy stay in a processor's second cache.
+const BATCH: usize = if cfg!(test) { 16 } else { 8192 };
+
+impl<K> Cursor<K> {
+    /// Candidate `i` of those that are in no batch yet: a window, and its place there. None where it has not
+    /// been read.
+    fn candidate(&self, i: usize) -> Option<(&Window<K>, usize)> {
+        let mut at = self.at + i;
+        for window in &self.windows {
+            match at.checked_sub(window.keys.len()) {
+                None => return Some((window, at)),
+                Some(behind) => at = behind,
+            }
+        }
+        None
+    }
 }
 
 impl<'a, K: Key> Merge<'a, K> {
@@ -255,169 +294,233 @@ impl<'a, K: Key> Merge<'a, K> {
         from: &[u64],
         to: &[u64],
         between: [Option<&'a K>; 2],
-    ) -> std::result::Result<Self, Stop> {
+    ) -> Self {
         // A candidate takes its key, time, rank and mark.
-        let each = size_of::<K>() as u64 + 3 * 8;
-        let window = rules.memory / (each * members.len().max(1) as u64);
-        let mut merge = Merge {
+        let each = size_of::<K>() + 3 * 8;
+        let window = rules.memory / (AHEAD * each * members.len().max(1)) as u64;
+        let cursors = from.iter().zip(to).map(|(&from, &to)| Cursor {
+            windows: VecDeque::with_capacity(AHEAD),
+            at: 0,
+            read: from,
+            end: to,
+            last: None,
+        });
+        let mut newest_first: Vec<u32> = (0..members.len() as u32).collect();
+        newest_first.sort_by_key(|&member| {
+            let source = members.get(member as usize).filter(|_| !rules.duplicates);
+            Reverse((source.map(|source| source.input.start()), member))
+        });
+        Merge {
             rules,
             members,
             between,
-            cursors: Vec::with_capacity(members.len()),
-            heap: Vec::with_capacity(members.len()),
+            cursors: cursors.collect(),
+            newest_first,
+            timed: !rules.duplicates && members.iter().any(|member| member.input.has_timestamps()),
+            batch: Vec::new(),
+            next: 0,
+            ranks: from.to_vec(),
             window: window.clamp(WINDOW.start, WINDOW.end),
-            place: None,
             seen: Vec::new(),
             shared: false,
-        };
-        for (&from, &to) in from.iter().zip(to) {
-            merge.cursors.push(Cursor {
-                window: Window::empty_at(from),
-                at: 0,
-                end: to,
-                last: None,
-            });
         }
-        for member in 0..merge.cursors.len() {
-            if let Some(head) = merge.head(member as u32)? {
-                merge.heap.push(head);
-                merge.sift_up(merge.heap.len() - 1);
+    }
+
+    /// The rank behind the last candidate of each member that was taken: a merge from there on goes on where
+    /// this one is.
+    pub(super) fn ranks(&self) -> &[u64] {
+        &self.ranks
+    }
+
+    /// Whether a candidate is left.
+    pub(super) fn has_next(&mut self) -> std::result::Result<bool, Stop> {
+        if self.next >= self.batch.len() {
+            self.fill_batch()?;
+        }
+        Ok(self.next < self.batch.len())
+    }
+
+    /// Hands the next cells of the view to `take`, member and rank of each, until the next candidate is at
+    /// another place and there were `most`, or none is left; returns how many there were. `pass` is told of
+    /// how many candidates they were chosen, now and then.
+    pub(super) fn take(
+        &mut self,
+        most: u64,
+        mut take: impl FnMut(u32, u64) -> Result<()>,
+        mut pass: impl FnMut(u64) -> Result<()>,
+    ) -> std::result::Result<u64, Stop> {
+        let mut count = 0;
+        let mut full = false;
+        while !full && self.has_next()? {
+            let first = self.next;
+            while let Some(candidate) = self.batch.get(self.next) {
+                let is_new = self.is_at_new_place();
+                full = is_new && count >= most;
+                if full {
+                    break;
+                }
+                let &Candidate {
+                    member, rank, mark, ..
+                } = candidate;
+                if let Some(behind) = self.ranks.get_mut(member as usize) {
+                    *behind = rank.saturating_add(1);
+                }
+                self.next += 1;
+                let mut stays = mark & DELETED == 0;
+                // Most are alone at their place.
+                let alone = is_new && self.next < self.batch.len() && self.is_at_new_place();
+                if !alone {
+                    if is_new {
+                        self.shared = self.is_shared(self.next - 1);
+                        self.seen.clear();
+                    }
+                    stays &= self.is_newest(member, mark & !DELETED);
+                }
+                if stays {
+                    take(member, rank)?;
+                    count += 1;
+                }
             }
+            pass((self.next - first) as u64)?;
         }
-        Ok(merge)
-    }
-
-    /// The rank of the next candidate of each member.
-    pub(super) fn ranks(&self) -> Vec<u64> {
-        let rank = |cursor: &Cursor<K>| match cursor.at < cursor.window.keys.len() {
-            true => cursor.window.rank(cursor.at),
-            false => cursor.window.end,
-        };
-        self.cursors.iter().map(rank).collect()
-    }
-
-    /// Whether no candidate is left.
-    pub(super) fn is_done(&self) -> bool {
-        self.heap.is_empty()
+        Ok(count)
     }
 
     /// Whether the next candidate is at another place than the one before it, so that a merge may begin with
     /// it.
-    pub(super) fn is_at_new_place(&self) -> bool {
-        let key = self.heap.first().map(|top| &top.key);
-        self.rules.duplicates || key.is_none() || key != self.place.as_ref()
+    fn is_at_new_place(&self) -> bool {
+        self.rules.duplicates || !self.share_place(self.next.wrapping_sub(1), self.next)
     }
 
-    /// Has a member's next candidate in its window; false where none is left.
-    fn fill(&mut self, member: usize) -> std::result::Result<bool, Stop> {
+    /// Whether both are candidates of the batch, and at the same place.
+    fn share_place(&self, one: usize, other: usize) -> bool {
+        let both = self.batch.get(one).zip(self.batch.get(other));
+        both.is_some_and(|(one, other)| one.key.is_same_place(&other.key))
+    }
+
+    /// Reads ahead of a member until there are so many windows, or nothing is left.
+    fn read_ahead(&mut self, member: usize, windows: usize) -> std::result::Result<(), Stop> {
         let (Some(cursor), Some(source)) = (self.cursors.get_mut(member), self.members.get(member)) else {
-            return Ok(false);
+            return Ok(());
         };
-        while cursor.at >= cursor.window.keys.len() {
-            let rank = cursor.window.end;
-            if rank >= cursor.end {
-                return Ok(false);
-            }
-            if let Some(last) = cursor.window.keys.pop() {
-                cursor.last = Some((last, cursor.window.times.last().copied().unwrap_or(0)));
-            }
-            let most = self.window.min(cursor.end - rank);
-            let window = source.window(self.rules, rank, most)?;
+        while cursor.read < cursor.end && cursor.windows.len() < windows {
+            let most = self.window.min(cursor.end - cursor.read);
+            let mut window = source.window(self.rules, cursor.read, most)?;
+            cursor.read = window.end;
             let [low, high] = self.between;
             let below = low.is_some_and(|low| window.keys.first().is_some_and(|first| first < low));
             let above = high.is_some_and(|high| window.keys.last().is_some_and(|last| last >= high));
-            let sorted = !below && !above && self.rules.continues(cursor.last.as_ref(), &window);
-            if !sorted && !source.input.merges_as_it_lies() {
-                return Err(Stop::Unsorted(Unsorted { input: member }));
+            if below || above || !self.rules.continues(cursor.last.as_ref(), &window) {
+                if !source.input.merges_as_it_lies() {
+                    return Err(Stop::Unsorted(Unsorted { input: member }));
+                }
+                window.follow(cursor.last.as_ref());
             }
-            cursor.at = 0;
-            cursor.window = window;
-        }
-        Ok(true)
-    }
-
-    /// A member's next candidate, with the window that it is in; None where none is left.
-    fn head(&mut self, member: u32) -> std::result::Result<Option<Head<K>>, Stop> {
-        if !self.fill(member as usize)? {
-            return Ok(None);
-        }
-        let (cursor, source) = (
-            self.cursors.get(member as usize),
-            self.members.get(member as usize),
-        );
-        let (Some(cursor), Some(source)) = (cursor, source) else {
-            return Ok(None);
-        };
-        let time = match cursor.window.times.get(cursor.at) {
-            _ if self.rules.duplicates => 0,
-            Some(&time) => time,
-            None => source.input.start(),
-        };
-        let key = cursor.window.keys.get(cursor.at).cloned();
-        Ok(key.map(|key| Head { key, time, member }))
-    }
-
-    fn sift_up(&mut self, mut at: usize) {
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            match (self.heap.get(at), self.heap.get(parent)) {
-                (Some(child), Some(above)) if child.precedes(above) => self.heap.swap(at, parent),
-                _ => return,
+            if let Some(last) = window.keys.last() {
+                cursor.last = Some((last.clone(), window.times.last().copied().unwrap_or(0)));
+                cursor.windows.push_back(window);
             }
-            at = parent;
         }
+        Ok(())
     }
 
-    fn sift_down(&mut self) {
-        let mut at = 0;
-        loop {
-            let left = 2 * at + 1;
-            let Some(first) = self.heap.get(left) else { return };
-            let child = match self.heap.get(left + 1) {
-                Some(second) if second.precedes(first) => left + 1,
-                _ => left,
+    /// Makes the next batch, of nothing at the end.
+    fn fill_batch(&mut self) -> std::result::Result<(), Stop> {
+        let last = self.batch.pop();
+        self.batch.clear();
+        self.batch.extend(last);
+        self.next = self.batch.len();
+        let most = BATCH / self.members.len().max(1);
+        for member in 0..self.cursors.len() {
+            self.read_ahead(member, AHEAD)?;
+        }
+        // Where a member has more than its part, or has to be read on: what lies behind has to wait.
+        let ends = (0..).zip(self.cursors.iter().zip(self.members));
+        let ends = ends.filter_map(|(member, (cursor, source))| {
+            let (window, i) = cursor.candidate(most).or_else(|| {
+                let last = cursor.windows.back().filter(|_| cursor.read < cursor.end)?;
+                Some((last, last.keys.len().checked_sub(1)?))
+            })?;
+            let time = self.rules.time(source, window, i);
+            Some((window.keys.get(i)?, Reverse(time), Reverse(member)))
+        });
+        let until = ends.min();
+        let until = until.map(|(key, time, member)| (key.clone(), time, member));
+        for &member in &self.newest_first {
+            let (cursor, source) = (
+                self.cursors.get_mut(member as usize),
+                self.members.get(member as usize),
+            );
+            let (Some(cursor), Some(source)) = (cursor, source) else {
+                continue;
             };
-            match (self.heap.get(child), self.heap.get(at)) {
-                (Some(below), Some(above)) if below.precedes(above) => self.heap.swap(child, at),
-                _ => return,
+            while let Some(window) = cursor.windows.front() {
+                let keys = window.keys.get(cursor.at..).unwrap_or(&[]);
+                let time = |i: usize| self.rules.time(source, window, cursor.at + i);
+                let mut count = keys.len();
+                if let Some(until) = &until {
+                    count = keys.partition_point(|key| *key < until.0);
+                    let ties = keys.iter().enumerate().skip(count);
+                    let ties = ties.map(|(i, key)| (key, Reverse(time(i)), Reverse(member)));
+                    count += ties
+                        .take_while(|tie| *tie <= (&until.0, until.1, until.2))
+                        .count();
+                }
+                self.batch
+                    .extend(keys.iter().take(count).enumerate().map(|(i, key)| Candidate {
+                        key: key.clone(),
+                        time: time(i),
+                        rank: window.rank(cursor.at + i),
+                        member,
+                        mark: window.marks.get(cursor.at + i).copied().unwrap_or(0),
+                    }));
+                if count < keys.len() {
+                    cursor.at += count;
+                    break;
+                }
+                cursor.at = 0;
+                cursor.windows.pop_front();
             }
-            at = child;
         }
+        let batch = self.batch.get_mut(self.next..).unwrap_or(&mut []);
+        match self.timed {
+            // Those of one time and member are in the order in which they are stored.
+            true => batch.sort_by(|a, b| {
+                let order = a.key.cmp(&b.key).then_with(|| b.time.cmp(&a.time));
+                order.then_with(|| b.member.cmp(&a.member))
+            }),
+            // Members come newest first already.
+            false => batch.sort_by(|a, b| a.key.cmp(&b.key)),
+        }
+        // What comes behind the batch may be at the place of its last candidate.
+        for member in 0..self.cursors.len() {
+            self.read_ahead(member, 1)?;
+        }
+        Ok(())
     }
 
-    /// The next candidate and whether it is a cell of the view: its member and its rank. None at the end.
-    pub(super) fn next(&mut self) -> std::result::Result<Option<(u32, u64, bool)>, Stop> {
-        let Some(member) = self.heap.first().map(|top| top.member) else {
-            return Ok(None);
+    /// Whether a candidate of another member, behind candidate `first` of the batch, is at its place.
+    fn is_shared(&self, first: usize) -> bool {
+        let Some(first) = self.batch.get(first) else {
+            return false;
         };
-        let Some(cursor) = self.cursors.get_mut(member as usize) else {
-            return Ok(None);
-        };
-        let mark = cursor.window.marks.get(cursor.at).copied().unwrap_or(0);
-        let rank = cursor.window.rank(cursor.at);
-        cursor.at += 1;
-        let is_new = !self.rules.duplicates && self.heap.first().map(|top| &top.key) != self.place.as_ref();
-        if is_new {
-            let (top, children) = (self.heap.first(), [self.heap.get(1), self.heap.get(2)]);
-            let mut children = children.into_iter().flatten();
-            self.shared = children.any(|child| top.is_some_and(|top| top.key == child.key));
+        let mut rest = self.batch.iter().skip(self.next);
+        if let Some(next) =
+            rest.find(|next| next.member != first.member || !next.key.is_same_place(&first.key))
+        {
+            return next.key.is_same_place(&first.key);
         }
-        let last = match self.head(member)? {
-            Some(next) => self.heap.first_mut().map(|top| std::mem::replace(top, next)),
-            None if self.heap.is_empty() => None,
-            None => Some(self.heap.swap_remove(0)),
-        };
-        self.sift_down();
-        if is_new {
-            self.place = last.map(|last| last.key);
-            self.seen.clear();
-        }
-        let stays = self.rules.duplicates || self.is_newest(member, mark & !DELETED);
-        Ok(Some((member, rank, stays && mark & DELETED == 0)))
+        (0..).zip(&self.cursors).any(|(member, cursor): (u32, _)| {
+            let next = cursor.candidate(0).and_then(|(window, i)| window.keys.get(i));
+            member != first.member && next.is_some_and(|next| next.is_same_place(&first.key))
+        })
     }
 
     /// Whether a candidate of `member`, at the place that is merged, is the newest there with its `mark`.
     fn is_newest(&mut self, member: u32, mark: u32) -> bool {
+        if self.rules.duplicates {
+            return true;
+        }
         match self.seen.iter().find(|(seen, _)| *seen == mark) {
             None => {
                 self.seen.push((mark, member));

@@ -29,7 +29,7 @@ use crate::array::deletes::in_force as deletes_in_force;
 use crate::array::engine::Engine;
 use crate::array::fragment::{Fragment, Outline};
 use crate::array::fragment_info::FragmentInfo;
-use crate::array::order::{GlobalOrder, Key};
+use crate::array::order::{ByteKey, GlobalOrder, Key};
 use crate::array::snapshot::Snapshot;
 use crate::array::tails::Tails;
 use crate::error::{Error, ErrorKind, Result};
@@ -169,7 +169,7 @@ impl Sparse {
             let interval = |outline: &Arc<Outline>| {
                 let sound = outline.schema.all_dimensions_fixed();
                 let domain = outline.domain.as_ref().filter(|_| sound)?;
-                order.interval::<Box<[u8]>>(domain)
+                order.interval::<ByteKey>(domain)
             };
             let Some(mut intervals) = outlines().map(interval).collect::<Option<Vec<_>>>() else {
                 return Ok(None);
@@ -251,7 +251,7 @@ impl Sparse {
             Some(2) => Arc::new(self.merged::<[u64; 2]>(order)?),
             Some(3) => Arc::new(self.merged::<[u64; 3]>(order)?),
             Some(4) => Arc::new(self.merged::<[u64; 4]>(order)?),
-            _ => Arc::new(self.merged::<Box<[u8]>>(order)?),
+            _ => Arc::new(self.merged::<ByteKey>(order)?),
         };
         *lock(&self.cells) = Some(cells.clone());
         Ok(cells)
