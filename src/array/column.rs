@@ -5,7 +5,7 @@ use super::field::{Field, Role};
 use super::fragment_info::{FragmentInfo, ListKind, incomplete};
 use super::piece::Piece;
 use super::reopened::Reopened;
-use super::sequence::Sequence;
+use super::sequential::SequentialDetector;
 use super::sink::Sink;
 use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList};
@@ -196,7 +196,7 @@ impl Column {
             validity: open(Part::Validity, content == Content::Validity && stored)?,
             var_sizes,
             zipped: self.zipped(),
-            sequence: Sequence::default(),
+            sequence: SequentialDetector::default(),
             column: self.clone(),
         })
     }
@@ -280,7 +280,7 @@ pub struct OpenColumn {
     validity: Option<TileFile>,
     var_sizes: Option<(Arc<PrefixSums>, TileList)>,
     zipped: Option<Zipped>,
-    sequence: Sequence,
+    sequence: SequentialDetector,
 }
 
 impl OpenColumn {

@@ -24,7 +24,7 @@ pub mod piece;
 mod reopened;
 pub mod repeated_footers;
 pub mod schemas;
-pub mod sequence;
+pub mod sequential;
 pub mod sink;
 pub mod snapshot;
 pub mod source;

@@ -10,7 +10,7 @@ use crate::array::Piece;
 use crate::array::cells::Cells;
 use crate::array::column::{Content, OpenColumn};
 use crate::array::held::Held;
-use crate::array::sequence::Sequence;
+use crate::array::sequential::SequentialDetector;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -94,7 +94,7 @@ pub struct Layout {
     /// Where each part ends.
     ends: Vec<u64>,
     version: u64,
-    sequence: Sequence,
+    sequence: SequentialDetector,
 }
 
 impl Layout {
@@ -111,7 +111,7 @@ impl Layout {
             ends: ends.ok_or_else(|| Error::limit("the file would have more than 2^64 bytes").at(0))?,
             parts,
             version,
-            sequence: Sequence::default(),
+            sequence: SequentialDetector::default(),
         })
     }
 

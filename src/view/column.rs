@@ -12,7 +12,7 @@ use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::engine::Engine;
 use crate::array::piece::Piece;
-use crate::array::sequence::Sequence;
+use crate::array::sequential::SequentialDetector;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ pub(super) struct RunCells<R> {
     /// What this field in this state is called in the cache.
     object: u64,
     blocks: OnceLock<Blocks>,
-    sequence: Sequence,
+    sequence: SequentialDetector,
 }
 
 /// Where blocks of var-sized cells begin: first cell and first byte of each; the last entry is the number of
@@ -93,7 +93,7 @@ impl<R: Runs> RunCells<R> {
             path: array.path.clone(),
             object,
             blocks: OnceLock::new(),
-            sequence: Sequence::default(),
+            sequence: SequentialDetector::default(),
         }
     }
 

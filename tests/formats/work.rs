@@ -9,7 +9,7 @@ use tiledbfs::array::cache::Keep;
 use tiledbfs::array::column::Column;
 use tiledbfs::array::engine::Engine;
 use tiledbfs::array::geometry::Geometry;
-use tiledbfs::array::sequence::Sequence;
+use tiledbfs::array::sequential::SequentialDetector;
 use tiledbfs::array::sink::Sink;
 use tiledbfs::array::tile_file::TileFile;
 use tiledbfs::array::tile_list::TileList;
@@ -119,7 +119,7 @@ fn read(part: &TileFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
 
 /// Reads all of it in pieces that do not end where chunks do.
 fn read_all(part: &TileFile, piece: u64) {
-    let (sequence, mut scratch) = (Sequence::default(), Vec::new());
+    let (sequence, mut scratch) = (SequentialDetector::default(), Vec::new());
     for start in (0..SIZE).step_by(piece as usize) {
         let range = start..SIZE.min(start + piece);
         let keep = sequence.next(&range);
@@ -164,7 +164,7 @@ fn sequential_reads_take_a_small_share_of_the_cache() {
 #[test]
 fn eight_bytes_anywhere_decode_one_chunk() {
     let (part, stats) = part(256 << 20);
-    let (sequence, mut scratch) = (Sequence::default(), Vec::new());
+    let (sequence, mut scratch) = (SequentialDetector::default(), Vec::new());
     let mut random = 1u64;
     let mut touched = std::collections::HashSet::new();
     for _ in 0..500 {

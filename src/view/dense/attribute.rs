@@ -9,7 +9,7 @@ use crate::array::cache::Keep;
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::Role;
 use crate::array::fragment_info::FragmentInfo;
-use crate::array::sequence::Sequence;
+use crate::array::sequential::SequentialDetector;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::Layout as Order;
 use crate::format::schema::{Attribute, Schema};
@@ -40,7 +40,7 @@ pub(super) struct DenseRuns {
     count: u64,
     /// Bytes of the chunks that a row passes through.
     band: u64,
-    sequence: Sequence,
+    sequence: SequentialDetector,
     sources: Mutex<LruCache<(usize, Content), Arc<Source>>>,
 }
 
@@ -92,7 +92,7 @@ impl DenseRuns {
             shape,
             strides,
             count,
-            sequence: Sequence::default(),
+            sequence: SequentialDetector::default(),
             sources: Mutex::new(LruCache::new(OPEN)),
         }
     }

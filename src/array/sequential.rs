@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where a reader is in a file that it has open.
 #[derive(Debug, Default)]
-pub struct Sequence {
+pub struct SequentialDetector {
     /// Where the read before ended.
     position: AtomicU64,
 }
@@ -15,7 +15,7 @@ pub struct Sequence {
 /// requests under way, which overtake each other, and skips pages that it has.
 const SLACK: u64 = 4 << 20;
 
-impl Sequence {
+impl SequentialDetector {
     /// How the chunks of a read of `range` are cached: those of a sequential reader, which will soon be past
     /// them, pass.
     pub fn next(&self, range: &Range<u64>) -> Keep {
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn reads_that_follow_each_other_are_sequential() {
         const MIB: u64 = 1 << 20;
-        let sequence = Sequence::default();
+        let sequence = SequentialDetector::default();
         // The second and the third have changed places.
         for start in [0, 2, 1, 3, 4] {
             assert_eq!(sequence.next(&(start * MIB..(start + 1) * MIB)), Keep::Passing);
