@@ -123,7 +123,7 @@
 //! chunk. What they are made of stays as it is stored and is read by ranges ([`format::body`]): an R-tree is
 //! where its boxes lie ([`format::fragment::boxes`]), a metadata value where its bytes are. Documents that
 //! change with the array and are small are held while they are open, and count against the cache's bound
-//! ([`array::held`]).
+//! ([`array::pinned`]).
 //!
 //! **What must be in memory whole has a limit.** More is refused with `LimitExceeded`: a schema above 4 MiB,
 //! a delete or update condition above 2 MiB, a footer or another generic tile above 16 MiB, metadata of a

@@ -2,7 +2,7 @@
 
 use super::cache::{ChunkCache, Key, Lengths};
 use super::fragment_info::FragmentInfo;
-use super::held::Held;
+use super::pinned::Pinned;
 use super::work::Work;
 use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
@@ -51,7 +51,7 @@ pub struct Engine {
     /// When directories were last listed again because something was missing.
     listed_anew: Mutex<Option<Instant>>,
     /// What is held in memory, by the number of what it is.
-    pub(super) held: Mutex<HashMap<u64, Weak<Held>>>,
+    pub(super) pinned: Mutex<HashMap<u64, Weak<Pinned>>>,
 }
 
 impl Engine {
@@ -76,7 +76,7 @@ impl Engine {
             fragments: Mutex::default(),
             objects: RandomState::new(),
             listed_anew: Mutex::default(),
-            held: Mutex::default(),
+            pinned: Mutex::default(),
         }
     }
 

@@ -9,7 +9,7 @@ pub mod segments;
 use crate::array::Piece;
 use crate::array::cells::Cells;
 use crate::array::column::{Content, OpenColumn};
-use crate::array::held::Held;
+use crate::array::pinned::Pinned;
 use crate::array::sequential::SequentialDetector;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ impl Source for CellValues {
     }
 }
 
-impl Source for Arc<Held> {
+impl Source for Arc<Pinned> {
     fn len(&self) -> u64 {
         self.bytes().len() as u64
     }
