@@ -2,9 +2,9 @@
 
 use super::engine::Engine;
 use super::listing::{MetadataFiles, list_or_empty, read_text, whole_name};
+use super::revalidated::Revalidated;
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use super::time::TimeRange;
-use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::generic::read_generic_tile;
 use crate::format::commits::{last_component, parse_lines};
@@ -85,7 +85,7 @@ pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
 pub struct OpenGroup {
     engine: Arc<Engine>,
     path: PathBuf,
-    members: Watched<Members>,
+    members: Revalidated<Members>,
 }
 
 /// What a group holds at one moment, according to its own directories.
@@ -118,7 +118,7 @@ impl OpenGroup {
         OpenGroup {
             engine,
             path,
-            members: Watched::new(directories),
+            members: Revalidated::new(directories),
         }
     }
 

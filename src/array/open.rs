@@ -5,10 +5,10 @@ use super::fragment::Fragment;
 use super::generic_body::GenericFile;
 use super::listing::{ArrayListing, DIRECTORIES, SchemaFile};
 use super::repeated_footers::RepeatedFooters;
+use super::revalidated::Revalidated;
 use super::schemas::{SCHEMA_DIRECTORY, Schemas};
 use super::snapshot::Snapshot;
 use super::time::{TimeRange, now};
-use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::enumeration::Enumeration;
@@ -30,7 +30,7 @@ pub struct Array {
     pub schemas: Arc<Schemas>,
     /// Its key, where one was given.
     pub key: Option<EncryptionKey>,
-    listing: Watched<ArrayListing>,
+    listing: Revalidated<ArrayListing>,
     repeated_footers: Arc<RepeatedFooters>,
     latest: Mutex<Option<Arc<Snapshot>>>,
     making_latest: SingleFlight,
@@ -50,7 +50,7 @@ impl Array {
         let directories = DIRECTORIES
             .iter()
             .map(|directory| join(&path, Path::new(directory)));
-        let listing = Watched::new(directories.collect());
+        let listing = Revalidated::new(directories.collect());
         let schemas = Arc::new(Schemas::new(engine.clone(), path.clone(), key.clone()));
         let repeated_footers = RepeatedFooters::new(engine.clone(), key.clone());
         Array {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A value that is made of some directories of the source.
-pub struct Watched<T> {
+pub struct Revalidated<T> {
     directories: Vec<PathBuf>,
     state: Mutex<State<T>>,
     looking: SingleFlight,
@@ -34,10 +34,10 @@ struct Known<T> {
 /// The state of directories: their versions, None for those that are missing.
 type Stamp = Vec<Option<(u64, u64, u64)>>;
 
-impl<T> Watched<T> {
+impl<T> Revalidated<T> {
     /// A value of `directories`, not read yet. The first of them must exist.
     pub fn new(directories: Vec<PathBuf>) -> Self {
-        Watched {
+        Revalidated {
             directories,
             state: Mutex::new(State {
                 known: None,
