@@ -68,7 +68,7 @@
 //! request for bytes says which (`src/storage/remote_blob.rs`). Reads are free on a disk and cost a round
 //! trip here, so layers above say what they are about to read, which a local storage passes over: a tile
 //! before its chunk headers are walked ([`array::tile_file`]), the ends of many metadata files
-//! ([`array::tails`]), directories. Consolidated footers stand in for those of fragments where each of these
+//! ([`array::tail_prefetch`]), directories. Consolidated footers stand in for those of fragments where each of these
 //! is a request ([`array::repeated_footers`]), and nowhere else, so that one that is wrong does no harm to
 //! who can do without. What is fetched and not yet decoded counts in the one cache's budget.
 //!

@@ -29,7 +29,7 @@ pub mod sequential;
 pub mod sink;
 pub mod snapshot;
 pub mod source;
-pub mod tails;
+pub mod tail_prefetch;
 pub mod tile_boxes;
 pub mod tile_file;
 pub mod tile_list;

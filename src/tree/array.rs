@@ -16,7 +16,7 @@ use crate::array::fragment::{Fragment, Outline};
 use crate::array::listing::{ArrayListing, FragmentEntry};
 use crate::array::schemas::LEGACY_SCHEMA;
 use crate::array::snapshot::Hidden;
-use crate::array::tails::Tails;
+use crate::array::tail_prefetch::TailPrefetch;
 use crate::array::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
@@ -488,7 +488,7 @@ fn fragments_json(moment: &Moment) -> Result<Content> {
     let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);
     let entries: Vec<_> = listing.fragments.iter().zip(&snapshot.hidden).collect();
     let fragments = listing.fragments.iter().map(|entry| &entry.fragment);
-    let tails = Tails::new(&array.engine, fragments, Fragment::has_outline);
+    let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
     let entries: Vec<_> = entries.into_iter().enumerate().collect();
     let text = json::render_objects(&entries, |(index, (entry, hidden))| {
         tails.reach(*index);

@@ -3,7 +3,7 @@
 use super::parallel;
 use crate::array::engine::Engine;
 use crate::array::fragment::{Fragment, Outline};
-use crate::array::tails::Tails;
+use crate::array::tail_prefetch::TailPrefetch;
 use crate::error::Result;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const TOGETHER: usize = 64;
 /// The outlines of `fragments`, by all threads. One that cannot be read is an error.
 pub(super) fn outlines(engine: &Engine, fragments: &[Arc<Fragment>]) -> Result<Vec<Arc<Outline>>> {
     let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(TOGETHER).collect();
-    let tails = Tails::new(engine, fragments.iter(), Fragment::has_outline);
+    let tails = TailPrefetch::new(engine, fragments.iter(), Fragment::has_outline);
     let outlines = parallel::each(parts.len() as u64, |number| {
         tails.reach((number as usize).saturating_mul(TOGETHER));
         let part = parts.get(number as usize).copied().unwrap_or_default();

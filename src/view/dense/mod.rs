@@ -21,7 +21,7 @@ use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::fragment::Fragment;
 use crate::array::snapshot::Snapshot;
-use crate::array::tails::Tails;
+use crate::array::tail_prefetch::TailPrefetch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::range::{Range, Rect};
 use crate::format::schema::Schema;
@@ -101,7 +101,7 @@ impl Dense {
     /// The cells that fragments store, padding included.
     pub(super) fn stored(&self) -> Result<u64> {
         let fragments = self.snapshot.fragment_list();
-        let tails = Tails::new(&self.array.engine, fragments.iter(), Fragment::has_outline);
+        let tails = TailPrefetch::new(&self.array.engine, fragments.iter(), Fragment::has_outline);
         fragments
             .iter()
             .enumerate()

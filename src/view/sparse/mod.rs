@@ -31,7 +31,7 @@ use crate::array::fragment::{Fragment, Outline};
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::order::{ByteKey, GlobalOrder, Key};
 use crate::array::snapshot::Snapshot;
-use crate::array::tails::Tails;
+use crate::array::tail_prefetch::TailPrefetch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
@@ -269,7 +269,7 @@ impl Sparse {
             true => Vec::new(),
             false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
         };
-        let tails = Tails::new(&array.engine, fragments.iter(), Fragment::is_open);
+        let tails = TailPrefetch::new(&array.engine, fragments.iter(), Fragment::is_open);
         let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             tails.reach(index);

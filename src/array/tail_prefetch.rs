@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const WINDOW: usize = 256;
 
 /// Fragments whose metadata will be read, one after the other or by several threads in any order.
-pub struct Tails<'a> {
+pub struct TailPrefetch<'a> {
     engine: &'a Engine,
     fragments: Vec<&'a Arc<Fragment>>,
     /// Which of them need not be asked for.
@@ -19,7 +19,7 @@ pub struct Tails<'a> {
     asked: Vec<AtomicBool>,
 }
 
-impl<'a> Tails<'a> {
+impl<'a> TailPrefetch<'a> {
     /// For those of `fragments` that are not `known`. Prefetches nothing yet.
     pub fn new(
         engine: &'a Engine,
@@ -31,7 +31,7 @@ impl<'a> Tails<'a> {
             false => Vec::new(),
         };
         let windows = fragments.len().div_ceil(WINDOW);
-        Tails {
+        TailPrefetch {
             engine,
             fragments,
             known,
