@@ -1,8 +1,10 @@
 //! JSON text that reads well in `cat`.
 
 use super::value;
+use serde::Serialize;
 use serde_json::Value;
-use std::io::Write;
+use serde_json::ser::{Formatter, Serializer};
+use std::io::{Result, Write};
 
 /// The text of a document, indented by two spaces and ended by a line feed. An array is on one line where it
 /// holds only scalars and hexadecimal bytes, or pairs of them such as `[lo, hi]`. Equal documents give equal
@@ -72,12 +74,10 @@ pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
             line(out, depth);
             out.push(b']');
         }
-        Value::Object(entries)
-            if entries.is_empty() || is_atom(value) || value::rendered_text(entries).is_some() =>
-        {
-            write_inline(out, value)
-        }
-        Value::Object(entries) => {
+        Value::Object(entries) if !entries.is_empty() && !is_atom(value) => {
+            if let Some(text) = value::rendered_text(entries) {
+                return out.extend_from_slice(text.as_bytes());
+            }
             let members = entries.iter().map(|(key, value)| (key.as_str(), value));
             write_members(out, members, depth);
         }
@@ -100,41 +100,25 @@ fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a str, 
 }
 
 /// Writes `value` on the current line.
-fn write_inline(out: &mut Vec<u8>, value: &Value) {
-    match value {
-        Value::Null => out.extend_from_slice(b"null"),
-        Value::Bool(true) => out.extend_from_slice(b"true"),
-        Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(number) => {
-            // Writing to a Vec cannot fail.
-            let _ = write!(out, "{number}");
-        }
-        Value::String(text) => write_string(out, text),
-        Value::Array(items) => {
-            out.push(b'[');
-            for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.extend_from_slice(b", ");
-                }
-                write_inline(out, item);
-            }
-            out.push(b']');
-        }
-        Value::Object(entries) => {
-            if let Some(text) = value::rendered_text(entries) {
-                return out.extend_from_slice(text.as_bytes());
-            }
-            out.push(b'{');
-            for (i, (key, item)) in entries.iter().enumerate() {
-                if i > 0 {
-                    out.extend_from_slice(b", ");
-                }
-                write_string(out, key);
-                out.extend_from_slice(b": ");
-                write_inline(out, item);
-            }
-            out.push(b'}');
-        }
+pub(super) fn write_inline(out: &mut Vec<u8>, value: &impl Serialize) {
+    // Neither writing to a Vec nor serializing what is shown can fail.
+    let _ = value.serialize(&mut Serializer::with_formatter(out, OneLine));
+}
+
+/// A space behind each comma and colon.
+struct OneLine;
+
+impl Formatter for OneLine {
+    fn begin_array_value<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> Result<()> {
+        writer.write_all(if first { b"" } else { b", " })
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> Result<()> {
+        self.begin_array_value(writer, first)
+    }
+
+    fn begin_object_value<W: Write + ?Sized>(&mut self, writer: &mut W) -> Result<()> {
+        writer.write_all(b": ")
     }
 }
 

@@ -1,20 +1,31 @@
 //! Values of any datatype as JSON: numbers as numbers, text as a string, other bytes as `{"hex": "…"}`.
 
-use super::render;
+use super::render::write_inline;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range;
 use crate::format::schema::Dimension;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// Any bytes as `{"hex": "…"}`, in lower case.
 pub fn hex(bytes: &[u8]) -> Value {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
-    let text: String = bytes
-        .iter()
-        .flat_map(|&byte| [digit(byte >> 4), digit(byte)])
-        .collect();
-    Value::Object(Map::from_iter([("hex".to_string(), Value::String(text))]))
+    to_value(&Hex(bytes))
+}
+
+/// `value` in memory; serializing what is shown here cannot fail.
+fn to_value(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+/// Bytes in hexadecimal.
+struct Hex<'a>(&'a [u8]);
+
+impl Serialize for Hex<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut digits = Vec::with_capacity(self.0.len().saturating_mul(2));
+        write_digits(&mut digits, self.0);
+        serializer.collect_map([("hex", String::from_utf8(digits).unwrap_or_default())])
+    }
 }
 
 /// A name, path or URI: a string where it is UTF-8, else hexadecimal.
@@ -44,75 +55,78 @@ pub fn cell_val_num(cell_val_num: CellValNum) -> Value {
     }
 }
 
-/// A single value of `datatype` from its little-endian bytes. Of text it is a string of one character, where
-/// that is valid. Bytes of another length than the datatype's are hexadecimal.
-pub fn element(datatype: Datatype, bytes: &[u8]) -> Value {
-    if bytes.len() != datatype.size() {
-        return hex(bytes);
-    }
-    match datatype.kind() {
-        Kind::Text => text(datatype, bytes),
-        Kind::Bytes => hex(bytes),
-        Kind::Bool => match bytes {
-            [0] => Value::Bool(false),
-            [1] => Value::Bool(true),
-            _ => Value::from(unsigned(bytes)),
-        },
-        Kind::Unsigned => Value::from(unsigned(bytes)),
-        Kind::Signed | Kind::Datetime | Kind::Time => Value::from(signed(bytes)),
-        Kind::Float => match *bytes {
-            [a, b, c, d] => float(f64::from(f32::from_le_bytes([a, b, c, d]))),
-            _ => float(f64::from_bits(unsigned(bytes))),
-        },
-    }
-}
+/// A cell from its little-endian bytes, as [`write_cell`] writes it.
+struct Cell<'a>(Datatype, CellValNum, &'a [u8]);
 
-/// A cell: a scalar where cells hold one value, an array where they hold several or a varying number; text
-/// one string and opaque bytes one hexadecimal string, whatever the number. Bytes that are no such cell, and
-/// text that is not valid, are hexadecimal.
-pub fn cell(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Value {
-    let fits = match cell_val_num.cell_size(datatype) {
-        Some(size) => bytes.len() as u64 == size,
-        None => bytes.len().is_multiple_of(datatype.size()),
-    };
-    if !fits {
-        return hex(bytes);
-    }
-    match datatype.kind() {
-        Kind::Text => text(datatype, bytes),
-        Kind::Bytes => hex(bytes),
-        _ if cell_val_num == CellValNum::Fixed(1) => element(datatype, bytes),
-        _ => elements(datatype, bytes),
-    }
-}
-
-/// Appends the text of [`cell`], as [`render`](super::render()) has it on one line.
-pub fn write_cell(out: &mut Vec<u8>, datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) {
-    let fits = match cell_val_num.cell_size(datatype) {
-        Some(size) => bytes.len() as u64 == size,
-        None => bytes.len().is_multiple_of(datatype.size()),
-    };
-    if !fits {
-        return write_hex(out, bytes);
-    }
-    match datatype.kind() {
-        Kind::Text => write_text(out, datatype, bytes),
-        Kind::Bytes => write_hex(out, bytes),
-        _ if cell_val_num == CellValNum::Fixed(1) => write_element(out, datatype, bytes),
-        _ => write_elements(out, datatype, bytes),
-    }
-}
-
-/// Appends the text of [`elements`].
-fn write_elements(out: &mut Vec<u8>, datatype: Datatype, bytes: &[u8]) {
-    out.push(b'[');
-    for (i, bytes) in bytes.chunks(datatype.size().max(1)).enumerate() {
-        if i > 0 {
-            out.extend_from_slice(b", ");
+impl Cell<'_> {
+    fn fits(&self) -> bool {
+        let Cell(datatype, cell_val_num, bytes) = *self;
+        match cell_val_num.cell_size(datatype) {
+            Some(size) => bytes.len() as u64 == size,
+            None => bytes.len().is_multiple_of(datatype.size()),
         }
-        write_element(out, datatype, bytes);
     }
-    out.push(b']');
+
+    fn is_atom(&self) -> bool {
+        let one = self.1 == CellValNum::Fixed(1);
+        one || matches!(self.0.kind(), Kind::Text | Kind::Bytes) || !self.fits()
+    }
+}
+
+impl Serialize for Cell<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Cell(datatype, _, bytes) = *self;
+        match datatype.kind() {
+            Kind::Bytes => Hex(bytes).serialize(serializer),
+            _ if !self.fits() => Hex(bytes).serialize(serializer),
+            Kind::Text => match std::str::from_utf8(bytes) {
+                Ok(text) if datatype.size() == 1 => serializer.serialize_str(text),
+                _ => match datatype.text(bytes) {
+                    Some(text) => serializer.serialize_str(&text),
+                    None => Hex(bytes).serialize(serializer),
+                },
+            },
+            _ if !self.is_atom() => {
+                let values = bytes.chunks(datatype.size().max(1));
+                serializer.collect_seq(values.map(|bytes| Cell(datatype, CellValNum::Fixed(1), bytes)))
+            }
+            Kind::Bool if unsigned(bytes) <= 1 => serializer.serialize_bool(unsigned(bytes) == 1),
+            Kind::Bool | Kind::Unsigned => serializer.serialize_u64(unsigned(bytes)),
+            Kind::Signed | Kind::Datetime | Kind::Time => serializer.serialize_i64(signed(bytes)),
+            Kind::Float => match *bytes {
+                [a, b, c, d] => float(f64::from(f32::from_le_bytes([a, b, c, d]))).serialize(serializer),
+                _ => float(f64::from_bits(unsigned(bytes))).serialize(serializer),
+            },
+        }
+    }
+}
+
+/// A cell in memory, as [`write_cell`] writes it.
+pub fn cell(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Value {
+    if is_atom(datatype, cell_val_num, bytes) || bytes.len() / datatype.size().max(1) <= FEW {
+        return to_value(&Cell(datatype, cell_val_num, bytes));
+    }
+    let mut text = Vec::new();
+    write_cell(&mut text, datatype, cell_val_num, bytes);
+    let text = String::from_utf8(text).unwrap_or_default();
+    Value::Object(Map::from_iter([(RENDERED.to_string(), Value::String(text))]))
+}
+
+/// A cell of a single value, as [`cell`].
+pub fn element(datatype: Datatype, bytes: &[u8]) -> Value {
+    cell(datatype, CellValNum::Fixed(1), bytes)
+}
+
+/// Appends a cell on the current line: a scalar where cells hold one value, an array where they hold several
+/// or a varying number; text one string and opaque bytes one hexadecimal string, whatever the number. Bytes
+/// that are no such cell, and text that is not valid, are hexadecimal.
+pub fn write_cell(out: &mut Vec<u8>, datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) {
+    write_inline(out, &Cell(datatype, cell_val_num, bytes));
+}
+
+/// Whether the text of a cell is a scalar or bytes in hexadecimal, which arrays are written on one line with.
+pub fn is_atom(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> bool {
+    Cell(datatype, cell_val_num, bytes).is_atom()
 }
 
 /// Elements above which an array is kept as its text: a JSON value takes many times the memory.
@@ -121,59 +135,12 @@ const FEW: usize = 256;
 /// The key of what is kept as text. No document has it as a key beside a string.
 const RENDERED: &str = "\0rendered";
 
-/// An array of more than two items as the text that [`render`](super::render()) is to write for it.
-pub fn rendered(text: Vec<u8>) -> Value {
-    let text = String::from_utf8(text).unwrap_or_default();
-    Value::Object(Map::from_iter([(RENDERED.to_string(), Value::String(text))]))
-}
-
-/// The text of what [`rendered`] made; None for anything else.
+/// The text of an array of very many elements; None for anything else.
 pub fn rendered_text(entries: &Map<String, Value>) -> Option<&str> {
     match entries.get(RENDERED) {
         Some(Value::String(text)) if entries.len() == 1 => Some(text),
         _ => None,
     }
-}
-
-/// Appends the text of [`element`].
-fn write_element(out: &mut Vec<u8>, datatype: Datatype, bytes: &[u8]) {
-    if bytes.len() != datatype.size() {
-        return write_hex(out, bytes);
-    }
-    match datatype.kind() {
-        Kind::Text => write_text(out, datatype, bytes),
-        Kind::Bytes => write_hex(out, bytes),
-        Kind::Unsigned => write_unsigned(out, unsigned(bytes)),
-        Kind::Signed | Kind::Datetime | Kind::Time => {
-            let number = signed(bytes);
-            if number < 0 {
-                out.push(b'-');
-            }
-            write_unsigned(out, number.unsigned_abs());
-        }
-        Kind::Bool | Kind::Float => render::write_value(out, &element(datatype, bytes), 0),
-    }
-}
-
-fn write_unsigned(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut length = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-        length += 1;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(digits.len() - length..).unwrap_or_default());
-}
-
-/// Appends the text of [`hex`].
-pub fn write_hex(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(HEX.0);
-    write_digits(out, bytes);
-    out.extend_from_slice(HEX.1);
 }
 
 /// What stands around the digits of bytes in hexadecimal.
@@ -186,45 +153,7 @@ pub fn write_digits(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte)]));
 }
 
-fn write_text(out: &mut Vec<u8>, datatype: Datatype, bytes: &[u8]) {
-    match datatype.size() {
-        2 | 4 => render::write_value(out, &text(datatype, bytes), 0),
-        _ => match std::str::from_utf8(bytes) {
-            Ok(text) => render::write_string(out, text),
-            Err(_) => write_hex(out, bytes),
-        },
-    }
-}
-
-/// Whether the text of [`cell`] is a scalar or bytes in hexadecimal, which arrays are written on one line
-/// with.
-pub fn is_atom(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> bool {
-    let size = datatype.size();
-    match cell_val_num {
-        CellValNum::Fixed(1) => true,
-        CellValNum::Fixed(n) => {
-            matches!(datatype.kind(), Kind::Text | Kind::Bytes)
-                || bytes.len() as u64 != u64::from(n).saturating_mul(size as u64)
-        }
-        CellValNum::Var => {
-            matches!(datatype.kind(), Kind::Text | Kind::Bytes) || !bytes.len().is_multiple_of(size)
-        }
-    }
-}
-
-/// All values in `bytes` as an array. What is left at the end, shorter than a value, is hexadecimal.
-pub fn elements(datatype: Datatype, bytes: &[u8]) -> Value {
-    if bytes.len() / datatype.size().max(1) > FEW {
-        let mut text = Vec::new();
-        write_elements(&mut text, datatype, bytes);
-        return rendered(text);
-    }
-    bytes
-        .chunks(datatype.size().max(1))
-        .map(|bytes| element(datatype, bytes))
-        .collect()
-}
-
+#[cfg(test)]
 /// Cells of a fixed size one after the other as an array. What is left at the end, shorter than a cell, is
 /// hexadecimal.
 pub fn fixed_cells(datatype: Datatype, values: u32, bytes: &[u8]) -> Value {
@@ -235,6 +164,7 @@ pub fn fixed_cells(datatype: Datatype, values: u32, bytes: &[u8]) -> Value {
         .collect()
 }
 
+#[cfg(test)]
 /// Var-sized cells as an array, located as by [`split`]. A cell that does not lie in the data is null.
 pub fn var_cells(datatype: Datatype, starts: &[u64], data: &[u8]) -> Value {
     split(starts, data)
@@ -269,11 +199,6 @@ pub fn rect(dimensions: &[Dimension], rect: &[Range]) -> Value {
             None => Value::Array(vec![hex(&bounds.lo), hex(&bounds.hi)]),
         })
         .collect()
-}
-
-/// Text of any length in the encoding of `datatype`, hexadecimal where it is not valid.
-fn text(datatype: Datatype, bytes: &[u8]) -> Value {
-    datatype.text(bytes).map_or_else(|| hex(bytes), Value::String)
 }
 
 /// Up to eight little-endian bytes as an unsigned integer.
@@ -323,7 +248,8 @@ mod tests {
 
     #[test]
     fn booleans_of_other_values_are_integers() {
-        assert_eq!(elements(Datatype::Bool, &[0, 1, 2]), json!([false, true, 2]));
+        let booleans = cell(Datatype::Bool, CellValNum::Var, &[0, 1, 2]);
+        assert_eq!(booleans, json!([false, true, 2]));
     }
 
     #[test]
