@@ -76,21 +76,27 @@ pub struct Vacuum {
     replaced: HashSet<Vec<u8>>,
 }
 
-/// What a commit file is.
+/// What a commit file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum CommitKind {
+    /// Commits a fragment of a version below 12.
     Ok,
+    /// Commits a fragment of version 12 or later.
     Write,
+    /// Stands for several commits.
     Consolidated,
+    /// Takes commits out of consolidated ones.
     Ignore,
+    /// Hides what a consolidation has replaced.
     Vacuum,
+    /// Deletes cells.
     Delete,
+    /// Updates cells.
     Update,
 }
 
 impl CommitKind {
-    /// The extension of its files.
+    /// The extension of its files, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             CommitKind::Ok => "ok",

@@ -1,9 +1,7 @@
 //! `commits.json`: every commit file of an array, decoded.
 
 use super::document::Content;
-use super::json::commits::{
-    CommitContent, CommitEntry, CommitType, ConsolidatedCommit, ListedPath, entry_json,
-};
+use super::json::commits::{CommitContent, CommitEntry, ConsolidatedCommit, ListedPath, entry_json};
 use super::json::condition::schema_lookup;
 use super::json::render_objects;
 use crate::array::Array;
@@ -48,15 +46,7 @@ fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
     CommitEntry {
         name: commit.name.clone().into_bytes(),
         path: relative.as_os_str().as_bytes().to_vec(),
-        commit_type: match commit.kind {
-            CommitKind::Ok => CommitType::Ok,
-            CommitKind::Write => CommitType::Wrt,
-            CommitKind::Consolidated => CommitType::Con,
-            CommitKind::Ignore => CommitType::Ign,
-            CommitKind::Vacuum => CommitType::Vac,
-            CommitKind::Delete => CommitType::Del,
-            CommitKind::Update => CommitType::Upd,
-        },
+        kind: commit.kind,
         timestamp_range: commit.parsed.as_ref().map(|name| name.timestamps),
         format_version: commit.parsed.as_ref().map(|name| name.name_version),
         size: array

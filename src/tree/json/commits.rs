@@ -3,27 +3,9 @@
 use super::condition::{FieldLookup, condition_json, condition_text, constant};
 use super::value;
 use crate::array::deletes::StoredCondition;
+use crate::array::listing::CommitKind;
 use crate::format::condition::{Condition, UpdateValue};
 use serde_json::{Value, json};
-
-/// What a commit file is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CommitType {
-    /// Commits a fragment of a version below 12.
-    Ok,
-    /// Commits a fragment of version 12 or later.
-    Wrt,
-    /// Stands for several commits.
-    Con,
-    /// Takes commits out of consolidated ones.
-    Ign,
-    /// Hides what a consolidation has replaced.
-    Vac,
-    /// Deletes cells.
-    Del,
-    /// Updates cells.
-    Upd,
-}
 
 /// What a commit file holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +49,7 @@ pub struct CommitEntry {
     /// Its path relative to the array.
     pub path: Vec<u8>,
     /// What it is for.
-    pub commit_type: CommitType,
+    pub kind: CommitKind,
     /// Milliseconds since the Unix epoch, both inclusive, where its name tells.
     pub timestamp_range: Option<(u64, u64)>,
     /// Format version, where its name tells.
@@ -80,35 +62,6 @@ pub struct CommitEntry {
 
 /// What [`entry_json`] says of a delete condition.
 const KEEPS: &str = "cells for which the condition is true; the others are deleted";
-
-impl CommitType {
-    /// The type by the extension of a file's name, without its dot.
-    pub fn from_extension(extension: &[u8]) -> Option<Self> {
-        let all = [
-            Self::Ok,
-            Self::Wrt,
-            Self::Con,
-            Self::Ign,
-            Self::Vac,
-            Self::Del,
-            Self::Upd,
-        ];
-        all.into_iter().find(|t| t.name().as_bytes() == extension)
-    }
-
-    /// The extension of the file's name, without its dot.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Wrt => "wrt",
-            Self::Con => "con",
-            Self::Ign => "ign",
-            Self::Vac => "vac",
-            Self::Del => "del",
-            Self::Upd => "upd",
-        }
-    }
-}
 
 /// The members of an entry of the document. Conditions are shown as a tree and as text, their constants typed
 /// as `lookup` tells and in hexadecimal where it does not.
@@ -128,11 +81,11 @@ pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> [(&'static str, 
         CommitContent::Condition(condition, values) => (None, Some(condition), values.as_ref(), None),
         CommitContent::Damaged(error) => (None, None, None, Some(error)),
     };
-    let is_delete = entry.commit_type == CommitType::Del && condition.is_some();
+    let is_delete = entry.kind == CommitKind::Delete && condition.is_some();
     [
         ("name", value::name(&entry.name)),
         ("path", value::name(&entry.path)),
-        ("type", json!(entry.commit_type.name())),
+        ("type", json!(entry.kind.extension())),
         (
             "timestamp_range",
             json!(entry.timestamp_range.map(|(start, end)| [start, end])),
@@ -186,12 +139,12 @@ mod tests {
     use super::*;
     use crate::format::enums::{Combination, ConditionOp};
 
-    fn entry(commit_type: CommitType, content: CommitContent) -> CommitEntry {
-        let name = format!("__1_2_ab_22.{}", commit_type.name());
+    fn entry(kind: CommitKind, content: CommitContent) -> CommitEntry {
+        let name = format!("__1_2_ab_22.{}", kind.extension());
         CommitEntry {
             path: format!("__commits/{name}").into(),
             name: name.into(),
-            commit_type,
+            kind,
             timestamp_range: Some((1, 2)),
             format_version: Some(22),
             size: Some(0),
@@ -205,7 +158,7 @@ mod tests {
 
     #[test]
     fn every_entry_has_all_keys_in_order() {
-        let mut marker = entry(CommitType::Wrt, CommitContent::Marker);
+        let mut marker = entry(CommitKind::Write, CommitContent::Marker);
         assert_eq!(
             shown(&marker).to_string(),
             concat!(
@@ -237,7 +190,10 @@ mod tests {
                 value(ConditionOp::Ne, "s", b"x"),
             ],
         );
-        let delete = entry(CommitType::Del, CommitContent::Condition(condition.clone(), None));
+        let delete = entry(
+            CommitKind::Delete,
+            CommitContent::Condition(condition.clone(), None),
+        );
         let json = shown(&delete);
         assert_eq!(
             json["condition"].to_string(),
@@ -262,7 +218,10 @@ mod tests {
                 value: vec![5],
             },
         ];
-        let update = entry(CommitType::Upd, CommitContent::Condition(condition, Some(values)));
+        let update = entry(
+            CommitKind::Update,
+            CommitContent::Condition(condition, Some(values)),
+        );
         let json = shown(&update);
         assert_eq!(json["keeps"], Value::Null);
         assert_eq!(
@@ -297,7 +256,7 @@ mod tests {
                 condition: Some(Err("cut off".to_string())),
             },
         ];
-        let con = entry(CommitType::Con, CommitContent::Consolidated(commits));
+        let con = entry(CommitKind::Consolidated, CommitContent::Consolidated(commits));
         assert_eq!(
             shown(&con)["entries"].to_string(),
             concat!(
@@ -313,16 +272,10 @@ mod tests {
             path: b"/__fragments/__1_1_ab_22".to_vec(),
             normalised: b"__fragments/__1_1_ab_22".to_vec(),
         }];
-        let vac = entry(CommitType::Vac, CommitContent::Paths(paths));
+        let vac = entry(CommitKind::Vacuum, CommitContent::Paths(paths));
         assert_eq!(
             shown(&vac)["entries"].to_string(),
             r#"[{"path":"/__fragments/__1_1_ab_22","normalised":"__fragments/__1_1_ab_22"}]"#
         );
-    }
-
-    #[test]
-    fn types_follow_extensions() {
-        assert_eq!(CommitType::from_extension(b"del"), Some(CommitType::Del));
-        assert_eq!(CommitType::from_extension(b"tmp"), None);
     }
 }
