@@ -5,7 +5,7 @@
 //! that is replaced or deleted stays readable through the handle.
 
 use super::kept::is_out_of_descriptors;
-use super::permissions::Permissions;
+use super::permissions::PermissionCache;
 use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want, join, local_inside};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
@@ -25,7 +25,7 @@ pub struct LocalStorage {
     /// Device and inode of the root.
     identity: (u64, u64),
     follow_symlinks: bool,
-    permissions: Permissions,
+    permissions: PermissionCache,
     stats: Arc<Stats>,
 }
 
@@ -40,7 +40,7 @@ impl LocalStorage {
             identity: (metadata.dev(), metadata.ino()),
             root,
             follow_symlinks,
-            permissions: Permissions::default(),
+            permissions: PermissionCache::default(),
             stats,
         })
     }

@@ -34,13 +34,13 @@ enum Found {
 
 /// Looks at permissions, and remembers them for a moment.
 #[derive(Debug, Default)]
-pub(super) struct Permissions {
+pub(super) struct PermissionCache {
     known: Mutex<HashMap<PathBuf, (Instant, Found)>>,
     /// For each device, whether only the user who mounted it may enter it.
     private: Mutex<HashMap<u64, (Instant, bool)>>,
 }
 
-impl Permissions {
+impl PermissionCache {
     /// The users who may do what is wanted with the absolute path `path`, considering all directories on the
     /// way to it. A missing directory does not keep anybody out; a missing file can be read by nobody.
     pub(super) fn audience(&self, path: &Path, want: Want) -> Audience {
@@ -293,7 +293,7 @@ mod tests {
         symlink(at("open/f"), at("open/to-f")).unwrap();
         symlink("loop", at("open/loop")).unwrap();
         let everybody = |name: &str, want| {
-            let audience = Permissions::default().audience(&at(name), want);
+            let audience = PermissionCache::default().audience(&at(name), want);
             audience.has_others(u32::MAX, 0) && audience.has_group(u32::MAX, 0)
         };
         for (name, want, expected) in [
@@ -326,7 +326,7 @@ mod tests {
         let file = folder.path().join("f");
         fs::write(&file, b"x").unwrap();
         chmod(&file, 0o644);
-        let permissions = Permissions::default();
+        let permissions = PermissionCache::default();
         let open = || permissions.audience(&file, Want::Read).has_others(u32::MAX, 0);
         assert!(open());
         chmod(&file, 0o600);
