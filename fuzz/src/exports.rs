@@ -69,7 +69,7 @@ fn view(storage: &MemoryStorage, times: Option<TimeRange>, subarray: Option<Vec<
 
 /// Chunks of all arrays of a Zarr: the first, the last, and one in between.
 fn zarrs(views: [&Arc<View>; 2], dice: &mut Dice<'_>) {
-    let [first, _] = views.map(|view| zarr::Group::of(view.clone()).unwrap());
+    let [first, _] = views.map(|view| zarr::ZarrGroup::of(view.clone()).unwrap());
     first.json().unwrap();
     for name in first.names() {
         let array = first.array(name).unwrap();
@@ -79,7 +79,7 @@ fn zarrs(views: [&Arc<View>; 2], dice: &mut Dice<'_>) {
         let last: Vec<u64> = counts.iter().map(|count| count - 1).collect();
         let between = counts.iter().map(|count| dice.random() % count).collect();
         for chunk in [vec![0; counts.len()], last, between] {
-            let layout = |view: &Arc<View>| zarr::Group::of(view.clone())?.array(name)?.chunk(&chunk);
+            let layout = |view: &Arc<View>| zarr::ZarrGroup::of(view.clone())?.array(name)?.chunk(&chunk);
             let length = same(&Export::Zarr, layout, views, dice);
             assert_eq!(length, array.chunk_len());
         }

@@ -77,16 +77,16 @@ fn chunk_count(view: &View, shape: &[u64]) -> Result<u64> {
 }
 
 /// A view as a Zarr group.
-pub struct Group {
+pub struct ZarrGroup {
     view: Arc<View>,
     grid: Arc<Grid>,
 }
 
-impl Group {
+impl ZarrGroup {
     /// The group of `view`, for which [`absent`] returns None. Reads only metadata.
-    pub fn of(view: Arc<View>) -> Result<Group> {
+    pub fn of(view: Arc<View>) -> Result<ZarrGroup> {
         let grid = Grid::of(&view, Naming::Zarr)?;
-        Ok(Group { view, grid })
+        Ok(ZarrGroup { view, grid })
     }
 
     /// Its arrays.
@@ -95,10 +95,10 @@ impl Group {
     }
 
     /// The array of that name; `NotFound` where there is none.
-    pub fn array(&self, name: &str) -> Result<Array<'_>> {
+    pub fn array(&self, name: &str) -> Result<ZarrArray<'_>> {
         let mut variables = self.grid.variables.iter();
         match variables.find(|variable| variable.name == name) {
-            Some(variable) => Array::new(self, variable),
+            Some(variable) => ZarrArray::new(self, variable),
             None => Err(Error::not_found(format!("there is no array {name:?}"))),
         }
     }
@@ -106,7 +106,7 @@ impl Group {
     /// Its `zarr.json`.
     pub fn json(&self) -> Result<Vec<u8>> {
         let arrays = self.grid.variables.iter().map(|variable| {
-            let array = Array::new(self, variable)?;
+            let array = ZarrArray::new(self, variable)?;
             Ok((variable.name.clone(), array.document()))
         });
         let arrays: Map<String, Json> = arrays.collect::<Result<_>>()?;
@@ -121,14 +121,14 @@ impl Group {
 }
 
 /// An array of a group.
-pub struct Array<'g> {
-    group: &'g Group,
+pub struct ZarrArray<'g> {
+    group: &'g ZarrGroup,
     variable: &'g Variable,
     chunks: Chunks,
 }
 
-impl<'g> Array<'g> {
-    fn new(group: &'g Group, variable: &'g Variable) -> Result<Array<'g>> {
+impl<'g> ZarrArray<'g> {
+    fn new(group: &'g ZarrGroup, variable: &'g Variable) -> Result<ZarrArray<'g>> {
         let shape = &group.grid.shape;
         let missing = || Error::new(ErrorKind::Internal, "the grid has no such axis");
         let mut chunks = match variable.of {
@@ -141,7 +141,7 @@ impl<'g> Array<'g> {
             chunks.shape.push(*values);
             chunks.sides.push(*values);
         }
-        Ok(Array {
+        Ok(ZarrArray {
             group,
             variable,
             chunks,

@@ -4,7 +4,7 @@ use super::node::{File, Freshness, Node, NodeType, OpenFile, Piece, Stat, clamp}
 use super::permissions::Origin;
 use super::raster::RasterDirectory;
 use super::view::Shown;
-use super::zarr::GroupDirectory;
+use super::zarr::ZarrGroupDirectory;
 use crate::error::{Error, Result};
 use crate::export::{Format, tiff, zarr};
 use crate::layout::{Layout, Stream};
@@ -18,7 +18,7 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
         (zarr::NAME, _) => (
             zarr::absent(&*shown.view()?),
-            Node::Directory(Arc::new(GroupDirectory(of))),
+            Node::Directory(Arc::new(ZarrGroupDirectory(of))),
         ),
         (tiff::DIRECTORY, _) => (
             tiff::all_absent(&*shown.view()?),
@@ -90,7 +90,7 @@ impl ExportFile {
         let layout = || match &self.made {
             Made::File(format) => format.layout(&view),
             Made::Image(field) => tiff::layout(&view, *field),
-            Made::Chunk(array, numbers) => zarr::Group::of(view.clone())?.array(array)?.chunk(numbers),
+            Made::Chunk(array, numbers) => zarr::ZarrGroup::of(view.clone())?.array(array)?.chunk(numbers),
         };
         let layout = layout().and_then(|layout| match i64::try_from(layout.len()) {
             Ok(_) => Ok(layout),

@@ -7,7 +7,7 @@ use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::view::Shown;
 use crate::error::Result;
-use crate::export::zarr::{Group, NAME};
+use crate::export::zarr::{NAME, ZarrGroup};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ const DOCUMENT: &str = "zarr.json";
 const CHUNKS: &str = "c";
 
 /// `array.zarr/`.
-pub struct GroupDirectory(pub Shown);
+pub struct ZarrGroupDirectory(pub Shown);
 
-impl Directory for GroupDirectory {
+impl Directory for ZarrGroupDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         if name == DOCUMENT {
             return Ok(Some(document(&self.0, "", |group| group.json())));
@@ -29,7 +29,7 @@ impl Directory for GroupDirectory {
         let group = group(&self.0)?;
         let found = group.names().find(|known| *name == **known);
         Ok(found.map(|known| {
-            let array = ArrayDirectory {
+            let array = ZarrArrayDirectory {
                 shown: self.0.clone(),
                 name: known.to_owned(),
             };
@@ -62,14 +62,14 @@ impl Directory for GroupDirectory {
 }
 
 /// The group that is shown now.
-fn group(shown: &Shown) -> Result<Group> {
-    shown.placed(Group::of(shown.view()?))
+fn group(shown: &Shown) -> Result<ZarrGroup> {
+    shown.placed(ZarrGroup::of(shown.view()?))
 }
 
 /// The `zarr.json` that `text` makes; `of` is the array that it is of, or empty.
 fn document<F>(shown: &Shown, of: &str, text: F) -> Node
 where
-    F: Fn(&Group) -> Result<Vec<u8>> + Send + Sync + 'static,
+    F: Fn(&ZarrGroup) -> Result<Vec<u8>> + Send + Sync + 'static,
 {
     let array = &shown.moment.array;
     let document = Document {
@@ -92,12 +92,12 @@ where
 
 /// An array of the group.
 #[derive(Clone)]
-struct ArrayDirectory {
+struct ZarrArrayDirectory {
     shown: Shown,
     name: String,
 }
 
-impl ArrayDirectory {
+impl ZarrArrayDirectory {
     /// How many chunks there are along each axis.
     fn counts(&self) -> Result<Vec<u64>> {
         let group = group(&self.shown)?;
@@ -106,11 +106,11 @@ impl ArrayDirectory {
     }
 }
 
-impl Directory for ArrayDirectory {
+impl Directory for ZarrArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         if name == DOCUMENT {
             let array = self.name.clone();
-            let text = move |group: &Group| Ok(group.array(&array)?.json());
+            let text = move |group: &ZarrGroup| Ok(group.array(&array)?.json());
             return Ok(Some(document(&self.shown, &self.name, text)));
         }
         Ok((name == CHUNKS).then(|| {
@@ -144,7 +144,7 @@ impl Directory for ArrayDirectory {
 
 /// The chunks of an array of which the first numbers are given.
 struct ChunksDirectory {
-    array: ArrayDirectory,
+    array: ZarrArrayDirectory,
     numbers: Vec<u64>,
 }
 
