@@ -49,7 +49,7 @@
 //!   (`src/view/sparse`). Fragments that do not overlap in the global order are not merged. Checkpoints,
 //!   which the view keeps, make any place reachable; a block of runs that the cache has let go of is merged
 //!   again.
-//! - A [`layout::Layout`] is an open file: a list of parts whose lengths are known. To read is to find the
+//! - A [`layout::FileLayout`] is an open file: a list of parts whose lengths are known. To read is to find the
 //!   part and to fill the range.
 //!
 //! # Decisions

@@ -8,7 +8,7 @@ use tiledbfs::array::Array;
 use tiledbfs::array::engine::Engine;
 use tiledbfs::array::time::TimeRange;
 use tiledbfs::export::{Export, Options, tiff, zarr};
-use tiledbfs::layout::Layout;
+use tiledbfs::layout::FileLayout;
 use tiledbfs::storage::MemoryStorage;
 use tiledbfs::view::{DimRange, View};
 
@@ -90,7 +90,7 @@ fn zarrs(views: [&Arc<View>; 2], dice: &mut Dice<'_>) {
 /// Reads ranges of a file of the first view, then all of that of the second, and gives its length.
 fn same(
     export: &Export,
-    layout: impl Fn(&Arc<View>) -> Result<Layout>,
+    layout: impl Fn(&Arc<View>) -> Result<FileLayout>,
     views: [&Arc<View>; 2],
     dice: &mut Dice<'_>,
 ) -> u64 {

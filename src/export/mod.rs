@@ -1,7 +1,7 @@
 //! Files that other programs open: a view as CSV and other formats, each computed from the view's columns
 //! while it is read.
 //!
-//! A format decides whether a view has such a file, and describes the file as a [`Layout`]. It knows neither
+//! A format decides whether a view has such a file, and describes the file as a [`FileLayout`]. It knows neither
 //! paths nor FUSE.
 
 pub mod csv;
@@ -15,7 +15,7 @@ pub mod tiff;
 pub mod zarr;
 
 use crate::error::Result;
-use crate::layout::{Layout, Stream};
+use crate::layout::{FileLayout, Stream};
 use crate::names;
 use crate::view::{Role, View};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Format {
     }
 
     /// The file, of exact length.
-    pub fn layout(self, view: &Arc<View>) -> Result<Layout> {
+    pub fn layout(self, view: &Arc<View>) -> Result<FileLayout> {
         match self {
             Format::Csv => csv::layout(view),
             Format::Parquet => parquet::layout(view),

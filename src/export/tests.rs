@@ -34,7 +34,7 @@ impl Numbers {
 
 /// Reads ranges of a file first, then the whole. How many files that were: 1, unless what it is made of
 /// cannot be read.
-fn check(what: &str, layout: impl Fn() -> Result<Layout>, numbers: &mut Numbers) -> u64 {
+fn check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut Numbers) -> u64 {
     match try_check(what, layout, numbers) {
         Ok(()) => 1,
         Err(error) => {
@@ -44,7 +44,7 @@ fn check(what: &str, layout: impl Fn() -> Result<Layout>, numbers: &mut Numbers)
     }
 }
 
-fn try_check(what: &str, layout: impl Fn() -> Result<Layout>, numbers: &mut Numbers) -> Result<()> {
+fn try_check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut Numbers) -> Result<()> {
     let file = layout()?;
     let len = file.len();
     let mut parts = Vec::new();

@@ -35,7 +35,7 @@ use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Kind};
 use crate::format::schema::Attribute;
-use crate::layout::{CellValues, Layout, Source};
+use crate::layout::{CellValues, FileLayout, Source};
 use crate::names;
 use crate::view::{Role, View};
 use std::ops::Range;
@@ -88,7 +88,7 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
 }
 
 /// The image of field `field`. No data is decoded before values are read. `NotFound` where there is none.
-pub fn layout(view: &Arc<View>, field: usize) -> Result<Layout> {
+pub fn layout(view: &Arc<View>, field: usize) -> Result<FileLayout> {
     let (image, attribute) = describe(view, field, || view.shape())?.map_err(Error::not_found)?;
     let image = Image {
         nodata: nodata(view, field, attribute)?,
@@ -96,7 +96,7 @@ pub fn layout(view: &Arc<View>, field: usize) -> Result<Layout> {
     };
     let mut parts = image.head();
     parts.push(Box::new(CellValues(grid::stored(view, field)?)));
-    Layout::new(view.state(), parts)
+    FileLayout::new(view.state(), parts)
 }
 
 /// How values lie in the file.
@@ -463,7 +463,7 @@ mod tests {
     }
 
     fn bytes(parts: Vec<Box<dyn Source>>) -> Vec<u8> {
-        let layout = Layout::new(0, parts).unwrap();
+        let layout = FileLayout::new(0, parts).unwrap();
         let whole = layout.read(0..layout.len(), &mut Vec::new()).unwrap().to_vec();
         assert_eq!(whole.len() as u64, layout.len());
         let mut scratch = Vec::new();
@@ -593,7 +593,7 @@ mod tests {
     #[test]
     fn the_tables_of_very_many_strips_are_made_when_they_are_read() {
         let many = image([1 << 20, 1 << 18], SAMPLES, true);
-        let layout = Layout::new(0, many.head()).unwrap();
+        let layout = FileLayout::new(0, many.head()).unwrap();
         // 65,535 planes of 65,536 strips, an offset and a length of 8 bytes each.
         assert!(layout.len() > 16 * (SAMPLES << 16));
         let end = layout.len();

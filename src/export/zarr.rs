@@ -28,7 +28,7 @@ use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::schema::Schema;
-use crate::layout::{Layout, Source};
+use crate::layout::{FileLayout, Source};
 use crate::view::{Role, View};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -205,7 +205,7 @@ impl<'g> ZarrArray<'g> {
 
     /// The chunk of that number along each axis; `NotFound` where there is none. No data is decoded before it
     /// is read.
-    pub fn chunk(&self, numbers: &[u64]) -> Result<Layout> {
+    pub fn chunk(&self, numbers: &[u64]) -> Result<FileLayout> {
         let there = numbers
             .iter()
             .zip(self.chunks.counts())
@@ -232,7 +232,7 @@ impl<'g> ZarrArray<'g> {
             sides,
             part,
         };
-        Layout::new(view.state(), vec![Box::new(chunk)])
+        FileLayout::new(view.state(), vec![Box::new(chunk)])
     }
 }
 
@@ -567,7 +567,7 @@ mod tests {
                 }
                 next += if inside { cell as u8 } else { 0 };
             }
-            let layout = Layout::new(0, vec![Box::new(chunk)]).unwrap();
+            let layout = FileLayout::new(0, vec![Box::new(chunk)]).unwrap();
             assert_eq!(layout.len(), expected.len() as u64);
             let mut scratch = Vec::new();
             for start in 0..expected.len() {

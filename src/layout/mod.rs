@@ -89,7 +89,7 @@ impl Source for Arc<Pinned> {
 }
 
 /// A file: parts, one after the other.
-pub struct Layout {
+pub struct FileLayout {
     parts: Vec<Box<dyn Source>>,
     /// Where each part ends.
     ends: Vec<u64>,
@@ -97,17 +97,17 @@ pub struct Layout {
     sequence: SequentialDetector,
 }
 
-impl Layout {
+impl FileLayout {
     /// The file that `parts` make. `version` differs between two states of it. `LimitExceeded` for more than
     /// 2^64 bytes.
-    pub fn new(version: u64, parts: Vec<Box<dyn Source>>) -> Result<Layout> {
+    pub fn new(version: u64, parts: Vec<Box<dyn Source>>) -> Result<FileLayout> {
         let mut end = 0u64;
         let ends = parts.iter().map(|part| {
             end = end.checked_add(part.len())?;
             Some(end)
         });
         let ends = ends.collect::<Option<_>>();
-        Ok(Layout {
+        Ok(FileLayout {
             ends: ends.ok_or_else(|| Error::limit("the file would have more than 2^64 bytes").at(0))?,
             parts,
             version,
@@ -166,7 +166,7 @@ mod tests {
         let boxed = parts
             .iter()
             .map(|part| Box::new(part.to_vec()) as Box<dyn Source>);
-        let layout = Layout::new(7, boxed.collect()).unwrap();
+        let layout = FileLayout::new(7, boxed.collect()).unwrap();
         let whole = parts.concat();
         assert_eq!((layout.len(), layout.version()), (whole.len() as u64, 7));
         let mut scratch = Vec::new();
@@ -177,7 +177,7 @@ mod tests {
                 assert_eq!(*piece, *expected, "{start}..{end}");
             }
         }
-        assert!(Layout::new(0, Vec::new()).unwrap().is_empty());
+        assert!(FileLayout::new(0, Vec::new()).unwrap().is_empty());
     }
 
     #[test]
@@ -191,6 +191,6 @@ mod tests {
                 unreachable!("it is not read")
             }
         }
-        assert!(Layout::new(0, vec![Box::new(Endless), Box::new(vec![1])]).is_err());
+        assert!(FileLayout::new(0, vec![Box::new(Endless), Box::new(vec![1])]).is_err());
     }
 }

@@ -295,7 +295,7 @@ impl Source for Rendered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::Layout;
+    use crate::layout::FileLayout;
     use crate::stats::Stats;
     use crate::storage::MemoryStorage;
 
@@ -382,7 +382,7 @@ mod tests {
                 version: 0,
             });
             let rendered = Rendered::new(engine(cache), segments, lengths, 7);
-            let open = Layout::new(0, vec![Box::new(rendered)]).unwrap();
+            let open = FileLayout::new(0, vec![Box::new(rendered)]).unwrap();
             assert_eq!(open.len(), text.len() as u64);
             let mut scratch = Vec::new();
             let mut check = |offset: u64, size: usize| {

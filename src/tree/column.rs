@@ -12,7 +12,7 @@ use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::format::datatype::{CellValNum, Datatype};
-use crate::layout::Layout;
+use crate::layout::FileLayout;
 use crate::names;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -239,7 +239,7 @@ impl File for ColumnFile {
         let column = self.column.open(self.content, self.tile)?;
         let header = self.header(column.len());
         let version = column.version();
-        let layout = Layout::new(version, vec![Box::new(header), Box::new(column)])?;
+        let layout = FileLayout::new(version, vec![Box::new(header), Box::new(column)])?;
         Ok(Arc::new(layout))
     }
 }

@@ -11,7 +11,7 @@ use crate::array::engine::Engine;
 use crate::array::pinned::Pinned;
 use crate::error::Result;
 use crate::layout::segments::{Rendered, Segments, hash};
-use crate::layout::{Layout, Source};
+use crate::layout::{FileLayout, Source};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,7 +167,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<Content>> Made<S, R> {
                 Box::new(Rendered::new(engine.clone(), segments, lengths, number))
             }
         };
-        Ok(Arc::new(Layout::new(version, vec![part])?))
+        Ok(Arc::new(FileLayout::new(version, vec![part])?))
     }
 }
 

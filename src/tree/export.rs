@@ -7,7 +7,7 @@ use super::view::Shown;
 use super::zarr::ZarrGroupDirectory;
 use crate::error::{Error, Result};
 use crate::export::{Format, tiff, zarr};
-use crate::layout::{Layout, Stream};
+use crate::layout::{FileLayout, Stream};
 use crate::view::View;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl ExportFile {
         Node::File(Arc::new(ExportFile { shown, made }))
     }
 
-    fn layout(&self) -> Result<Layout> {
+    fn layout(&self) -> Result<FileLayout> {
         let view = self.shown.view()?;
         let layout = || match &self.made {
             Made::File(format) => format.layout(&view),
@@ -164,7 +164,7 @@ impl Stream for ExportStream {
 
 /// An open export, whose errors name the array.
 struct OpenExport {
-    layout: Layout,
+    layout: FileLayout,
     shown: Shown,
 }
 

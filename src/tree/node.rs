@@ -3,7 +3,7 @@
 use super::permissions::{Origin, Permissions};
 pub use crate::array::Piece;
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Layout, Stream};
+use crate::layout::{FileLayout, Stream};
 use crate::storage::Storage;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -189,17 +189,17 @@ pub trait OpenFile: Send + Sync {
     }
 }
 
-impl OpenFile for Layout {
+impl OpenFile for FileLayout {
     fn len(&self) -> u64 {
-        Layout::len(self)
+        FileLayout::len(self)
     }
 
     fn version(&self) -> u64 {
-        Layout::version(self)
+        FileLayout::version(self)
     }
 
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
-        Layout::read(self, clamp(self.len(), offset, size), scratch)
+        FileLayout::read(self, clamp(self.len(), offset, size), scratch)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::{self, field_names};
 use crate::format::datatype::CellValNum;
-use crate::layout::{Layout, Source};
+use crate::layout::{FileLayout, Source};
 use crate::view::{DimRange, Role, View};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -421,7 +421,7 @@ impl File for ColumnFile {
             len,
             place: self.shown.place(),
         };
-        Ok(Arc::new(Layout::new(
+        Ok(Arc::new(FileLayout::new(
             view.state(),
             vec![Box::new(header), Box::new(part)],
         )?))

@@ -21,7 +21,7 @@ use super::table::{Table, names};
 use crate::array::cache::{Entry, Keep, Key};
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Layout, Source, Stream};
+use crate::layout::{FileLayout, Source, Stream};
 use crate::view::View;
 use crate::view::parallel;
 use std::collections::VecDeque;
@@ -71,9 +71,9 @@ pub fn is_listed(view: &View, most: u64) -> Result<bool> {
 }
 
 /// The file. All of it is written once to know its length, unless that was done before.
-pub fn layout(view: &Arc<View>) -> Result<Layout> {
+pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let body = Body::new(view)?;
-    Layout::new(view.state(), vec![Box::new(header(view)), Box::new(body)])
+    FileLayout::new(view.state(), vec![Box::new(header(view)), Box::new(body)])
 }
 
 /// The bytes of the file in sequence, each written once. Its length is not computed.

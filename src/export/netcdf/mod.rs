@@ -19,7 +19,7 @@ use crate::array::pinned::Pinned;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
-use crate::layout::{Layout, Source};
+use crate::layout::{FileLayout, Source};
 use crate::view::{Role, View};
 use hdf5::{Messages, NOWHERE};
 use std::ops::Range;
@@ -83,7 +83,7 @@ fn too_large(view: &View, shape: &[u64]) -> Option<String> {
 
 /// The file of a view for which [`absent`] returns None. Its length is known from metadata; data is decoded
 /// when it is read.
-pub fn layout(view: &Arc<View>) -> Result<Layout> {
+pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let grid = Grid::of(view, Naming::NetCdf)?;
     let array = view.array();
     let engine = &array.engine;
@@ -104,7 +104,7 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
         let padding = len.next_multiple_of(8).saturating_sub(len);
         parts.push(Box::new(vec![0; padding as usize]));
     }
-    Layout::new(view.state(), parts)
+    FileLayout::new(view.state(), parts)
 }
 
 fn too_long() -> Error {

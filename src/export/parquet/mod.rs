@@ -28,7 +28,7 @@ use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::table::Table;
 use crate::format::datatype::CellValNum;
-use crate::layout::{Layout, Source};
+use crate::layout::{FileLayout, Source};
 use crate::view::{Role, View, ViewField};
 use leaf::Leaf;
 use page::Page;
@@ -59,7 +59,7 @@ pub fn is_listed(view: &View) -> Result<bool> {
 
 /// The file. Its length follows from metadata, or with var-sized cells from their offsets, read once for each
 /// state of the view.
-pub fn layout(view: &Arc<View>) -> Result<Layout> {
+pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let table = Table::new(view)?;
     let leaves = leaves(&table)?;
     let array = view.array();
@@ -86,7 +86,7 @@ pub fn layout(view: &Arc<View>) -> Result<Layout> {
     let mut end = Vec::with_capacity(8);
     end.extend_from_slice(&(file.plan.footer as u32).to_le_bytes());
     end.extend_from_slice(MAGIC);
-    Layout::new(
+    FileLayout::new(
         view.state(),
         vec![
             Box::new(MAGIC.to_vec()),

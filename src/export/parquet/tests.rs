@@ -14,7 +14,7 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
-fn whole(file: &Layout) -> Result<Vec<u8>> {
+fn whole(file: &FileLayout) -> Result<Vec<u8>> {
     Ok(file.read(0..u64::MAX, &mut Vec::new())?.to_vec())
 }
 

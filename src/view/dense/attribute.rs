@@ -1,6 +1,6 @@
 //! The cells of an attribute of a dense view.
 
-use super::copy::{Layout, Plan, Run, Target, read, scatter};
+use super::copy::{Plan, Run, Target, TileLayout, read, scatter};
 use super::overlay::Held;
 use super::points::Points;
 use super::space::{Area, boxes};
@@ -52,7 +52,7 @@ struct Source {
 }
 
 enum Shape {
-    Dense(Layout),
+    Dense(TileLayout),
     Points(Points),
 }
 
@@ -204,7 +204,7 @@ impl DenseRuns {
         let layer = self.stack.overlay.layers().get(layer);
         let shape = match layer {
             Some(layer) if layer.dense => {
-                Shape::Dense(Layout::new(&self.stack.space, &layer.area, &info.schema))
+                Shape::Dense(TileLayout::new(&self.stack.space, &layer.area, &info.schema))
             }
             _ => Shape::Points(Points::open(&self.stack, info)?),
         };

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// Where the cells of a dense fragment lie in its files.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
+pub(super) struct TileLayout {
     /// Along each dimension: the number in the array of its first tile, how many tiles it has, and cells of a
     /// tile.
     axes: Vec<(u64, u64, u64)>,
@@ -23,10 +23,10 @@ pub(super) struct Layout {
     column_tiles: bool,
 }
 
-impl Layout {
+impl TileLayout {
     /// The layout of a fragment that covers `area`, written with `schema`. The number of its cells has been
     /// checked.
-    pub(super) fn new(space: &Space, area: &Area, schema: &Schema) -> Layout {
+    pub(super) fn new(space: &Space, area: &Area, schema: &Schema) -> TileLayout {
         let axes: Vec<_> = space
             .axes
             .iter()
@@ -47,7 +47,7 @@ impl Layout {
             true => both.for_each(&mut place),
             false => both.rev().for_each(&mut place),
         }
-        Layout {
+        TileLayout {
             axes,
             strides,
             tile_cells,
@@ -354,8 +354,8 @@ mod tests {
         cells.zip(0..).collect()
     }
 
-    fn layout(column_tiles: bool, column_cells: bool) -> Layout {
-        Layout {
+    fn layout(column_tiles: bool, column_cells: bool) -> TileLayout {
+        TileLayout {
             axes: vec![(1, 2, 4), (2, 3, 5)],
             strides: if column_cells { vec![1, 4] } else { vec![5, 1] },
             tile_cells: 20,
