@@ -21,12 +21,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ViewCondition {
     root: Node,
-    fields: Vec<ViewField>,
+    fields: Vec<ConditionField>,
 }
 
 /// A field that a condition looks at.
 #[derive(Debug)]
-struct ViewField {
+struct ConditionField {
     name: Vec<u8>,
     is_attribute: bool,
     of: Type,
@@ -147,8 +147,8 @@ impl ViewCondition {
     }
 }
 
-impl ViewField {
-    fn new(name: &[u8], view: &Schema) -> Result<ViewField> {
+impl ConditionField {
+    fn new(name: &[u8], view: &Schema) -> Result<ConditionField> {
         let attribute = view.attribute(name).map(|a| Type {
             datatype: a.datatype,
             cells: a.cell_val_num,
@@ -161,7 +161,7 @@ impl ViewField {
                 nullable: false,
             })
         };
-        Ok(ViewField {
+        Ok(ConditionField {
             name: name.to_vec(),
             is_attribute: attribute.is_some(),
             of: attribute
@@ -380,7 +380,7 @@ impl Type {
 }
 
 /// The node of a stored condition. Adds to the fields that are looked at.
-fn node(condition: &Condition, view: &Schema, fields: &mut Vec<ViewField>) -> Result<Node> {
+fn node(condition: &Condition, view: &Schema, fields: &mut Vec<ConditionField>) -> Result<Node> {
     match condition {
         Condition::Expression {
             combination,
@@ -412,12 +412,12 @@ fn comparison(
     value: &[u8],
     offsets: &[u64],
     view: &Schema,
-    fields: &mut Vec<ViewField>,
+    fields: &mut Vec<ConditionField>,
 ) -> Result<Node> {
     let field = match fields.iter().position(|field| field.name == name) {
         Some(field) => field,
         None => {
-            fields.push(ViewField::new(name, view)?);
+            fields.push(ConditionField::new(name, view)?);
             fields.len() - 1
         }
     };
