@@ -3,7 +3,7 @@
 use super::at::{self, AtDirectory};
 use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
-use super::document::{Content, Document, state_of_file};
+use super::document::{Document, DocumentContent, state_of_file};
 use super::fragment::fragment;
 use super::json::{self, render};
 use super::metadata::metadata;
@@ -64,7 +64,7 @@ impl ArrayDirectory {
         name: &'static str,
         mtime: u64,
         state: fn(&Moment) -> Option<u64>,
-        content: fn(&Moment) -> Result<Content>,
+        content: fn(&Moment) -> Result<DocumentContent>,
     ) -> Node {
         let document = Document {
             engine: self.array().engine.clone(),
@@ -237,13 +237,13 @@ fn state(moment: &Moment) -> Option<u64> {
     moment.array.state(&*moment.snapshot().ok()?)
 }
 
-fn schema_json(moment: &Moment) -> Result<Content> {
+fn schema_json(moment: &Moment) -> Result<DocumentContent> {
     schema_of(&moment.array, &moment.schema_file()?.name)
 }
 
-fn schema_of(array: &Array, name: &str) -> Result<Content> {
+fn schema_of(array: &Array, name: &str) -> Result<DocumentContent> {
     let value = json::schema::schema_json(&*array.schemas.get(name)?, name);
-    Ok(Content::text(render(&value)))
+    Ok(DocumentContent::text(render(&value)))
 }
 
 /// `schemas/`: every schema ever written.
@@ -339,7 +339,7 @@ impl Names for Enumerations {
                         .in_part("enumeration")
                         .in_file(array.engine.storage.display(&path))
                 })?;
-                Content::of(segments)
+                DocumentContent::of(segments)
             },
         )))
     }
@@ -479,7 +479,7 @@ impl Directory for FragmentsDirectory {
     }
 }
 
-fn fragments_json(moment: &Moment) -> Result<Content> {
+fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
     let array = &moment.array;
     let errors: Arc<AtomicBool> = Arc::default();
     let snapshot = moment.snapshot()?;
@@ -495,7 +495,7 @@ fn fragments_json(moment: &Moment) -> Result<Content> {
         let entry = fragment_entry(entry, hidden.as_ref(), &consolidated, &errors);
         json::fragments::members(&entry)
     });
-    Ok(Content::text(text).with_errors(errors))
+    Ok(DocumentContent::text(text).with_errors(errors))
 }
 
 fn fragment_entry(

@@ -1,6 +1,6 @@
 //! `commits.json`: every commit file of an array, decoded.
 
-use super::document::Content;
+use super::document::DocumentContent;
 use super::json::commits::{CommitContent, CommitEntry, ConsolidatedCommit, ListedPath, entry_json};
 use super::json::condition::schema_lookup;
 use super::json::render_objects;
@@ -20,7 +20,7 @@ const MAX_CONDITION: u64 = 2 << 20;
 
 /// The document, made one entry after the other on each core. A file that cannot be decoded is in it with the
 /// reason.
-pub fn commits_json(array: &Array) -> Result<Content> {
+pub fn commits_json(array: &Array) -> Result<DocumentContent> {
     let errors: Arc<AtomicBool> = Arc::default();
     let listing = array.listing()?;
     // Constants of conditions are shown in the types of the current schema's fields; without a schema, as
@@ -37,7 +37,7 @@ pub fn commits_json(array: &Array) -> Result<Content> {
             None => entry_json(&entry, &|_| None),
         }
     });
-    Ok(Content::text(text).with_errors(errors))
+    Ok(DocumentContent::text(text).with_errors(errors))
 }
 
 fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {

@@ -4,7 +4,7 @@
 //! Such a file saves readers from opening each fragment. Of a local source nothing else uses it, so one that
 //! is wrong does no harm; it is shown as it is.
 
-use super::document::Content;
+use super::document::DocumentContent;
 use super::json::consolidated_metadata::{
     ConsolidatedMetadata, RepeatedFooter, RepeatedFooters, consolidated_metadata_segments, difference,
 };
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The document. A file that cannot be decoded is in it with the reason.
-pub fn consolidated_metadata(array: &Arc<Array>) -> Result<Content> {
+pub fn consolidated_metadata(array: &Arc<Array>) -> Result<DocumentContent> {
     let listing = array.listing()?;
     let errors: Arc<AtomicBool> = Arc::default();
     let mut files = Vec::new();
@@ -49,7 +49,7 @@ pub fn consolidated_metadata(array: &Arc<Array>) -> Result<Content> {
         files: read,
         errors: errors.clone(),
     };
-    let content = Content::of(consolidated_metadata_segments(files, footers)?)?;
+    let content = DocumentContent::of(consolidated_metadata_segments(files, footers)?)?;
     Ok(content.with_errors(errors))
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a document holds.
-pub struct Content {
+pub struct DocumentContent {
     form: Form,
     errors: Arc<AtomicBool>,
 }
@@ -29,20 +29,20 @@ enum Form {
     Segments(Segments),
 }
 
-impl Content {
+impl DocumentContent {
     /// This text.
-    pub fn text(text: Vec<u8>) -> Content {
-        Content {
+    pub fn text(text: Vec<u8>) -> DocumentContent {
+        DocumentContent {
             form: Form::Text(Arc::new(text)),
             errors: Arc::default(),
         }
     }
 
     /// What `segments` have: as text where there is only one of them.
-    pub fn of(segments: Segments) -> Result<Content> {
+    pub fn of(segments: Segments) -> Result<DocumentContent> {
         match segments.count() {
-            1 => segments.render().map(Content::text),
-            _ => Ok(Content {
+            1 => segments.render().map(DocumentContent::text),
+            _ => Ok(DocumentContent {
                 form: Form::Segments(segments),
                 errors: Arc::default(),
             }),
@@ -52,8 +52,8 @@ impl Content {
     /// The same; `errors` tells, once all of it was made, whether it shows errors, which may pass although
     /// the state stays the same.
     #[must_use]
-    pub fn with_errors(self, errors: Arc<AtomicBool>) -> Content {
-        Content { errors, ..self }
+    pub fn with_errors(self, errors: Arc<AtomicBool>) -> DocumentContent {
+        DocumentContent { errors, ..self }
     }
 }
 
@@ -79,7 +79,7 @@ impl Document {
     pub fn node<S, R>(self, state: S, render: R) -> Node
     where
         S: Fn() -> Option<u64> + Send + Sync + 'static,
-        R: Fn() -> Result<Content> + Send + Sync + 'static,
+        R: Fn() -> Result<DocumentContent> + Send + Sync + 'static,
     {
         Node::File(Arc::new(Made {
             document: self,
@@ -101,7 +101,7 @@ struct Made<S, R> {
     render: R,
 }
 
-impl<S: Fn() -> Option<u64>, R: Fn() -> Result<Content>> Made<S, R> {
+impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
     /// The number of the document in a state or, told apart by `what`, of its text in a version.
     fn number(&self, what: &str, state: u64) -> u64 {
         let document = &self.document;
@@ -122,7 +122,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<Content>> Made<S, R> {
     fn make(&self, known: Option<Arc<Lengths>>) -> Result<(Form, Arc<Lengths>)> {
         let engine = &self.document.engine;
         let state = (self.state)();
-        let Content { form, errors } = (self.render)()?;
+        let DocumentContent { form, errors } = (self.render)()?;
         let lengths = match &form {
             Form::Text(text) => Arc::new(Lengths {
                 ends: vec![text.len() as u64],
@@ -174,7 +174,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<Content>> Made<S, R> {
 impl<S, R> File for Made<S, R>
 where
     S: Fn() -> Option<u64> + Send + Sync,
-    R: Fn() -> Result<Content> + Send + Sync,
+    R: Fn() -> Result<DocumentContent> + Send + Sync,
 {
     fn stat(&self) -> Result<Stat> {
         let lengths = match self.known() {

@@ -2,7 +2,7 @@
 
 use super::column::columns;
 use super::directory::FixedDirectory;
-use super::document::{Content, Document, state_of_file};
+use super::document::{Document, DocumentContent, state_of_file};
 use super::json::fields::{StoredField, stored_fields};
 use super::json::tiles::{TileList, TileLists};
 use super::json::{self, render};
@@ -41,19 +41,21 @@ fn child(fragment: &Arc<Fragment>, name: &'static str) -> Node {
     let large = |content: fn(&Arc<FragmentInfo>) -> Result<Segments>| {
         document(fragment, name, move |fragment| {
             let info = fragment.open()?;
-            content(&info).and_then(Content::of).map_err(|e| info.place(e))
+            content(&info)
+                .and_then(DocumentContent::of)
+                .map_err(|e| info.place(e))
         })
     };
     let small = |content: fn(&FragmentInfo) -> Result<Value>| {
         document(fragment, name, move |fragment| {
             let info = fragment.open()?;
             let value = content(&info).map_err(|e| info.place(e))?;
-            Ok(Content::text(render(&value)))
+            Ok(DocumentContent::text(render(&value)))
         })
     };
     match name {
         "footer.json" => document(fragment, name, |fragment| {
-            Ok(Content::text(render(&footer_or_front(fragment)?)))
+            Ok(DocumentContent::text(render(&footer_or_front(fragment)?)))
         }),
         "rtree.json" => large(rtree),
         "tiles.json" => large(tiles),
@@ -67,7 +69,7 @@ fn child(fragment: &Arc<Fragment>, name: &'static str) -> Node {
 fn document(
     fragment: &Arc<Fragment>,
     name: &'static str,
-    content: impl Fn(&Fragment) -> Result<Content> + Send + Sync + 'static,
+    content: impl Fn(&Fragment) -> Result<DocumentContent> + Send + Sync + 'static,
 ) -> Node {
     let document = Document {
         engine: fragment.engine().clone(),

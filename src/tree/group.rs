@@ -2,7 +2,7 @@
 
 use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, unreadable};
-use super::document::{Content, Document};
+use super::document::{Document, DocumentContent};
 use super::json::{self, render};
 use super::metadata::metadata;
 use super::node::{Freshness, Node, NodeType};
@@ -90,7 +90,7 @@ impl GroupDirectory {
                 let members = group.members()?;
                 let group = members.group.as_ref().map_err(Clone::clone)?;
                 let value = json::group::group_json(group.version, &group.members);
-                Ok(Content::text(render(&value)))
+                Ok(DocumentContent::text(render(&value)))
             },
         )
     }

@@ -1,6 +1,6 @@
 //! `metadata.json`: the metadata files of an array or group, merged.
 
-use super::document::Content;
+use super::document::DocumentContent;
 use super::json::metadata::Pairs;
 use crate::array::engine::Engine;
 use crate::array::generic_body::GenericFile;
@@ -15,7 +15,11 @@ use std::sync::Arc;
 const HELD: usize = 256;
 
 /// The document that the files at `paths`, oldest first, make together.
-pub fn metadata(engine: &Arc<Engine>, paths: &[PathBuf], key: Option<&EncryptionKey>) -> Result<Content> {
+pub fn metadata(
+    engine: &Arc<Engine>,
+    paths: &[PathBuf],
+    key: Option<&EncryptionKey>,
+) -> Result<DocumentContent> {
     let mut pairs = Pairs::new();
     let mut bodies: Vec<Box<dyn Body>> = Vec::with_capacity(paths.len());
     let mut large = 0;
@@ -29,5 +33,5 @@ pub fn metadata(engine: &Arc<Engine>, paths: &[PathBuf], key: Option<&Encryption
             .map_err(|e| e.at(0).in_part("metadata").in_file(engine.storage.display(path)))?;
         bodies.push(Box::new(file));
     }
-    Content::of(pairs.document(bodies)?)
+    DocumentContent::of(pairs.document(bodies)?)
 }

@@ -2,7 +2,7 @@
 
 use super::context::{Ancestors, Context};
 use super::directory::FixedDirectory;
-use super::document::{Content, Document};
+use super::document::{Document, DocumentContent};
 use super::errors::ErrorLog;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
@@ -349,23 +349,23 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
             "version" => {
                 let (version, newest) = (env!("CARGO_PKG_VERSION"), MAX_VERSION);
                 let text = format!("tiledbfs {version}\nformat versions 1 to {newest}\n");
-                let render = move || Ok(Content::text(text.clone().into()));
+                let render = move || Ok(DocumentContent::text(text.clone().into()));
                 document(Freshness::Immutable).node(|| Some(0), render)
             }
             "stats.json" => {
                 let stats = engine.stats.clone();
-                document(Freshness::Live).node(|| None, move || Ok(Content::text(stats_json(&stats))))
+                document(Freshness::Live).node(|| None, move || Ok(DocumentContent::text(stats_json(&stats))))
             }
             "work.json" => {
                 let engine = engine.clone();
-                let render = move || Ok(Content::text(work_json(&engine.work)));
+                let render = move || Ok(DocumentContent::text(work_json(&engine.work)));
                 document(Freshness::Live).node(|| None, render)
             }
             _ => {
                 let (of_state, errors) = (errors.clone(), errors.clone());
                 document(Freshness::Live).node(
                     move || Some(of_state.snapshot().1),
-                    move || Ok(Content::text(errors.snapshot().0)),
+                    move || Ok(DocumentContent::text(errors.snapshot().0)),
                 )
             }
         }

@@ -2,7 +2,7 @@
 
 use super::column::file_names;
 use super::directory::fixed_listing;
-use super::document::{Content as Text, Document};
+use super::document::{Document, DocumentContent};
 use super::export::{find, listed};
 use super::json::view::view_json;
 use super::moment::Moment;
@@ -160,7 +160,7 @@ fn document(shown: Shown) -> Node {
     };
     document.node(
         || None,
-        move || Ok(Text::text(view_json(&*shown.view()?, &shown.exports))),
+        move || Ok(DocumentContent::text(view_json(&*shown.view()?, &shown.exports))),
     )
 }
 

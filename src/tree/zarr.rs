@@ -1,7 +1,7 @@
 //! `array.zarr/`: a dense view as a Zarr group. The names of chunks are computed from the grid of chunks, one
 //! directory a dimension.
 
-use super::document::{Content, Document};
+use super::document::{Document, DocumentContent};
 use super::export::{ExportFile, Made};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
@@ -85,7 +85,7 @@ where
         move || of_state.view().ok().map(|view| view.state()),
         move || {
             let group = group(&made)?;
-            made.placed(text(&group)).map(Content::text)
+            made.placed(text(&group)).map(DocumentContent::text)
         },
     )
 }
