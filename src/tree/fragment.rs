@@ -4,7 +4,7 @@ use super::column::columns;
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent, state_of_file};
 use super::json::fields::{StoredField, stored_fields};
-use super::json::tiles::{TileList, TileLists};
+use super::json::tiles::{TileListKey, TileLists};
 use super::json::{self, render};
 use super::node::{Freshness, Node, NodeType};
 use super::permissions::Origin;
@@ -169,7 +169,7 @@ struct Lists {
 
 impl Lists {
     /// Where the list of a field is: the offset of its generic tile, and that tile's body.
-    fn generic_body(&self, field: &StoredField, list: TileList) -> Option<(u64, GenericBody)> {
+    fn generic_body(&self, field: &StoredField, list: TileListKey) -> Option<(u64, GenericBody)> {
         let FragmentMetadata::Footer(footer, _) = &self.info.metadata else {
             return None;
         };
@@ -182,27 +182,27 @@ impl Lists {
         // Those of the global order are by dimension, not by slot.
         let dimension = || (0..info.slots.dimensions).find(|&i| info.slots.dimension(i) == slot);
         match list {
-            TileList::TileOffsets => body(&o.tile_offsets, slot),
-            TileList::TileVarOffsets => body(&o.tile_var_offsets, slot),
-            TileList::TileVarSizes => body(&o.tile_var_sizes, slot),
-            TileList::TileValidityOffsets => body(&o.tile_validity_offsets, slot),
-            TileList::Mins => body(&o.tile_mins, slot),
-            TileList::Maxs => body(&o.tile_maxs, slot),
-            TileList::Sums => body(&o.tile_sums, slot),
-            TileList::NullCounts => body(&o.tile_null_counts, slot),
-            TileList::GlobalOrderMins => body(&o.global_order_mins, dimension()),
-            TileList::GlobalOrderMaxs => body(&o.global_order_maxs, dimension()),
+            TileListKey::TileOffsets => body(&o.tile_offsets, slot),
+            TileListKey::TileVarOffsets => body(&o.tile_var_offsets, slot),
+            TileListKey::TileVarSizes => body(&o.tile_var_sizes, slot),
+            TileListKey::TileValidityOffsets => body(&o.tile_validity_offsets, slot),
+            TileListKey::Mins => body(&o.tile_mins, slot),
+            TileListKey::Maxs => body(&o.tile_maxs, slot),
+            TileListKey::Sums => body(&o.tile_sums, slot),
+            TileListKey::NullCounts => body(&o.tile_null_counts, slot),
+            TileListKey::GlobalOrderMins => body(&o.global_order_mins, dimension()),
+            TileListKey::GlobalOrderMaxs => body(&o.global_order_maxs, dimension()),
         }
     }
 }
 
 impl TileLists for Lists {
-    fn body(&self, field: &StoredField, list: TileList) -> Option<Box<dyn Body + '_>> {
+    fn body(&self, field: &StoredField, list: TileListKey) -> Option<Box<dyn Body + '_>> {
         if let FragmentMetadata::Legacy(legacy) = &self.info.metadata {
             let lists = match list {
-                TileList::TileOffsets => &legacy.tile_offsets,
-                TileList::TileVarOffsets => &legacy.tile_var_offsets,
-                TileList::TileVarSizes => &legacy.tile_var_sizes,
+                TileListKey::TileOffsets => &legacy.tile_offsets,
+                TileListKey::TileVarOffsets => &legacy.tile_var_offsets,
+                TileListKey::TileVarSizes => &legacy.tile_var_sizes,
                 _ => return None,
             };
             return Some(Box::new(Numbers(lists.get(field.slot)?)));
@@ -211,18 +211,18 @@ impl TileLists for Lists {
         Some(Box::new(body.held(self.blob.clone())))
     }
 
-    fn place(&self, field: &StoredField, list: TileList, error: Error) -> Error {
+    fn place(&self, field: &StoredField, list: TileListKey, error: Error) -> Error {
         let part = match list {
-            TileList::TileOffsets => "tile offsets",
-            TileList::TileVarOffsets => "tile var offsets",
-            TileList::TileVarSizes => "tile var sizes",
-            TileList::TileValidityOffsets => "tile validity offsets",
-            TileList::Mins => "tile mins",
-            TileList::Maxs => "tile maxs",
-            TileList::Sums => "tile sums",
-            TileList::NullCounts => "tile null counts",
-            TileList::GlobalOrderMins => "global-order minima",
-            TileList::GlobalOrderMaxs => "global-order maxima",
+            TileListKey::TileOffsets => "tile offsets",
+            TileListKey::TileVarOffsets => "tile var offsets",
+            TileListKey::TileVarSizes => "tile var sizes",
+            TileListKey::TileValidityOffsets => "tile validity offsets",
+            TileListKey::Mins => "tile mins",
+            TileListKey::Maxs => "tile maxs",
+            TileListKey::Sums => "tile sums",
+            TileListKey::NullCounts => "tile null counts",
+            TileListKey::GlobalOrderMins => "global-order minima",
+            TileListKey::GlobalOrderMaxs => "global-order maxima",
         };
         let offset = self.generic_body(field, list).map_or(0, |(offset, _)| offset);
         error

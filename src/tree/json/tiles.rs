@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// The lists of a field, in the order of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TileList {
+pub enum TileListKey {
     /// Where each tile starts in the file of the data, or of the offsets of a var-sized field.
     TileOffsets,
     /// Where each tile starts in the file of the var data.
@@ -38,42 +38,42 @@ pub enum TileList {
     GlobalOrderMaxs,
 }
 
-impl TileList {
+impl TileListKey {
     /// All of them.
-    pub const ALL: [TileList; 10] = [
-        TileList::TileOffsets,
-        TileList::TileVarOffsets,
-        TileList::TileVarSizes,
-        TileList::TileValidityOffsets,
-        TileList::Mins,
-        TileList::Maxs,
-        TileList::Sums,
-        TileList::NullCounts,
-        TileList::GlobalOrderMins,
-        TileList::GlobalOrderMaxs,
+    pub const ALL: [TileListKey; 10] = [
+        TileListKey::TileOffsets,
+        TileListKey::TileVarOffsets,
+        TileListKey::TileVarSizes,
+        TileListKey::TileValidityOffsets,
+        TileListKey::Mins,
+        TileListKey::Maxs,
+        TileListKey::Sums,
+        TileListKey::NullCounts,
+        TileListKey::GlobalOrderMins,
+        TileListKey::GlobalOrderMaxs,
     ];
 
     /// Its key.
     fn key(self) -> &'static str {
         match self {
-            TileList::TileOffsets => "tile_offsets",
-            TileList::TileVarOffsets => "tile_var_offsets",
-            TileList::TileVarSizes => "tile_var_sizes",
-            TileList::TileValidityOffsets => "tile_validity_offsets",
-            TileList::Mins => "mins",
-            TileList::Maxs => "maxs",
-            TileList::Sums => "sums",
-            TileList::NullCounts => "null_counts",
-            TileList::GlobalOrderMins => "global_order_mins",
-            TileList::GlobalOrderMaxs => "global_order_maxs",
+            TileListKey::TileOffsets => "tile_offsets",
+            TileListKey::TileVarOffsets => "tile_var_offsets",
+            TileListKey::TileVarSizes => "tile_var_sizes",
+            TileListKey::TileValidityOffsets => "tile_validity_offsets",
+            TileListKey::Mins => "mins",
+            TileListKey::Maxs => "maxs",
+            TileListKey::Sums => "sums",
+            TileListKey::NullCounts => "null_counts",
+            TileListKey::GlobalOrderMins => "global_order_mins",
+            TileListKey::GlobalOrderMaxs => "global_order_maxs",
         }
     }
 
     /// Whether a field has the list, in a version that has it.
     pub fn is_of(self, field: &StoredField) -> bool {
         match self {
-            TileList::TileVarOffsets | TileList::TileVarSizes => field.cell_val_num.is_var(),
-            TileList::TileValidityOffsets | TileList::NullCounts => field.nullable,
+            TileListKey::TileVarOffsets | TileListKey::TileVarSizes => field.cell_val_num.is_var(),
+            TileListKey::TileValidityOffsets | TileListKey::NullCounts => field.nullable,
             _ => true,
         }
     }
@@ -81,10 +81,11 @@ impl TileList {
     /// How it is shown, given the body that it is stored in; None where it is null.
     fn find(self, field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>> {
         match self {
-            TileList::Mins | TileList::Maxs | TileList::GlobalOrderMins | TileList::GlobalOrderMaxs => {
-                find_bounds(field, body)
-            }
-            TileList::Sums => match sum_type(field.datatype, field.cell_val_num) {
+            TileListKey::Mins
+            | TileListKey::Maxs
+            | TileListKey::GlobalOrderMins
+            | TileListKey::GlobalOrderMaxs => find_bounds(field, body),
+            TileListKey::Sums => match sum_type(field.datatype, field.cell_val_num) {
                 Some(datatype) => Ok(Some(find_numbers(datatype, body)?).filter(|list| list.count() > 0)),
                 None => find_numbers(Datatype::Uint64, body).map(|_| None),
             },
@@ -96,18 +97,23 @@ impl TileList {
 /// Where the lists of a fragment are stored.
 pub trait TileLists: Send + Sync {
     /// The body of the list of a field, one that it has; None where the fragment's version lacks it.
-    fn body(&self, field: &StoredField, list: TileList) -> Option<Box<dyn Body + '_>>;
+    fn body(&self, field: &StoredField, list: TileListKey) -> Option<Box<dyn Body + '_>>;
 
     /// The error with its place: what is wrong with the list of the field.
-    fn place(&self, field: &StoredField, list: TileList, error: crate::error::Error) -> crate::error::Error;
+    fn place(
+        &self,
+        field: &StoredField,
+        list: TileListKey,
+        error: crate::error::Error,
+    ) -> crate::error::Error;
 }
 
 /// The document of the lists of `fields`.
 pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static) -> Result<Segments> {
     let mut cutter = Cutter::new();
-    let mut found = Vec::with_capacity(fields.len().saturating_mul(TileList::ALL.len()));
+    let mut found = Vec::with_capacity(fields.len().saturating_mul(TileListKey::ALL.len()));
     for field in &fields {
-        for list in TileList::ALL {
+        for list in TileListKey::ALL {
             cutter.part();
             let shown = match lists.body(field, list).filter(|_| list.is_of(field)) {
                 None => None,
@@ -137,14 +143,14 @@ pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static)
 struct TileParts {
     fields: Vec<StoredField>,
     lists: Box<dyn TileLists>,
-    /// Those of [`TileList::ALL`] of the first field, then of the next.
+    /// Those of [`TileListKey::ALL`] of the first field, then of the next.
     found: Vec<Option<Box<ValueList>>>,
 }
 
 impl Parts for TileParts {
     fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let (number, of_field) = (part / TileList::ALL.len(), part % TileList::ALL.len());
-        let (Some(field), Some(&list)) = (self.fields.get(number), TileList::ALL.get(of_field)) else {
+        let (number, of_field) = (part / TileListKey::ALL.len(), part % TileListKey::ALL.len());
+        let (Some(field), Some(&list)) = (self.fields.get(number), TileListKey::ALL.get(of_field)) else {
             out.extend_from_slice(b"{}\n");
             return Ok(());
         };
@@ -164,7 +170,7 @@ impl Parts for TileParts {
                 .write(&*body, items.clone(), 2, out)
                 .map_err(|e| self.lists.place(field, list, e))?,
         }
-        if items.end >= count && of_field.saturating_add(1) == TileList::ALL.len() {
+        if items.end >= count && of_field.saturating_add(1) == TileListKey::ALL.len() {
             out.extend_from_slice(b"\n  }");
             if number.saturating_add(1) == self.fields.len() {
                 out.extend_from_slice(b"\n}\n");
@@ -244,20 +250,20 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Lists(HashMap<(String, TileList), Vec<u8>>);
+    struct Lists(HashMap<(String, TileListKey), Vec<u8>>);
 
     impl TileLists for Lists {
-        fn body(&self, field: &StoredField, list: TileList) -> Option<Box<dyn Body + '_>> {
+        fn body(&self, field: &StoredField, list: TileListKey) -> Option<Box<dyn Body + '_>> {
             let body = self.0.get(&(field.key.clone(), list))?;
             Some(Box::new(body.clone()))
         }
-        fn place(&self, field: &StoredField, list: TileList, error: Error) -> Error {
+        fn place(&self, field: &StoredField, list: TileListKey, error: Error) -> Error {
             error.in_part(format!("{} of {}", list.key(), field.key))
         }
     }
 
     impl Lists {
-        fn with(mut self, key: &str, list: TileList, body: Vec<u8>) -> Self {
+        fn with(mut self, key: &str, list: TileListKey, body: Vec<u8>) -> Self {
             self.0.insert((key.to_owned(), list), body);
             self
         }
@@ -282,7 +288,7 @@ mod tests {
 
     #[test]
     fn lists_are_typed_and_null_where_there_are_none() {
-        use TileList::*;
+        use TileListKey::*;
         let a = field("a", Datatype::Int16, CellValNum::Fixed(1), false);
         let s = field("s", Datatype::StringAscii, CellValNum::Var, true);
         let x = field("x", Datatype::Float64, CellValNum::Fixed(1), false);
@@ -337,7 +343,7 @@ mod tests {
     /// Many tiles make many segments, and cells of several values a line each.
     #[test]
     fn long_lists_are_the_same_text_as_short_ones() {
-        use TileList::*;
+        use TileListKey::*;
         let fields = [
             field("a", Datatype::Int32, CellValNum::Fixed(1), false),
             field("pairs", Datatype::Int16, CellValNum::Fixed(2), false),
@@ -369,7 +375,7 @@ mod tests {
                 CellValNum::Var => value::var_cells(f.datatype, &at, &texts),
                 CellValNum::Fixed(n) => value::fixed_cells(f.datatype, n, &mins),
             };
-            let lists = TileList::ALL.map(|list| {
+            let lists = TileListKey::ALL.map(|list| {
                 let value = match list {
                     TileOffsets => Value::from(offsets.clone()),
                     Mins => mins.clone(),
@@ -405,7 +411,7 @@ mod tests {
         let a = field("a", Datatype::Int16, CellValNum::Fixed(1), false);
         let s = field("s", Datatype::StringAscii, CellValNum::Var, false);
         let mins = |field: &StoredField, body: Vec<u8>| -> Value {
-            let lists = Lists::default().with(&field.key, TileList::Mins, body);
+            let lists = Lists::default().with(&field.key, TileListKey::Mins, body);
             let text = tiles_segments(vec![field.clone()], lists)
                 .unwrap()
                 .render()
@@ -419,7 +425,7 @@ mod tests {
             mins(&s, bounds(&starts(&[0, 9, 1]), b"abc")),
             json!([null, null, "bc"])
         );
-        let cut = Lists::default().with("a", TileList::Sums, vec![2, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let cut = Lists::default().with("a", TileListKey::Sums, vec![2, 0, 0, 0, 0, 0, 0, 0, 1]);
         let error = tiles_segments(vec![a], cut).err().unwrap();
         assert_eq!(error.part(), Some("sums of a, `values`"));
     }
