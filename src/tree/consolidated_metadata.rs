@@ -6,7 +6,7 @@
 
 use super::document::DocumentContent;
 use super::json::consolidated_metadata::{
-    ConsolidatedMetadata, RepeatedFooter, RepeatedFooters, consolidated_metadata_segments, difference,
+    ConsolidatedMetadata, FooterSource, RepeatedFooter, consolidated_metadata_segments, difference,
 };
 use super::json::footer::footer_json;
 use crate::array::Array;
@@ -94,7 +94,7 @@ struct Footers {
     errors: Arc<AtomicBool>,
 }
 
-impl RepeatedFooters for Footers {
+impl FooterSource for Footers {
     fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter> {
         let gone = || Error::new(ErrorKind::Internal, format!("footer {index} of file {file}"));
         let (body, footers) = self.files.get(file).and_then(Option::as_ref).ok_or_else(gone)?;

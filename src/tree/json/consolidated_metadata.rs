@@ -37,8 +37,8 @@ pub struct RepeatedFooter {
     pub difference: Option<String>,
 }
 
-/// Where the fragments of the files are.
-pub trait RepeatedFooters: Send + Sync {
+/// Gives the footers that the files repeat.
+pub trait FooterSource: Send + Sync {
     /// The fragment `index` of the file `file`.
     fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter, Error>;
 }
@@ -46,7 +46,7 @@ pub trait RepeatedFooters: Send + Sync {
 /// The document, in the order of `files`, with the fragments in that of each file.
 pub fn consolidated_metadata_segments(
     files: Vec<ConsolidatedMetadata>,
-    footers: impl RepeatedFooters + 'static,
+    footers: impl FooterSource + 'static,
 ) -> Result<Segments, Error> {
     /// Bytes of a footer as text, about.
     const FOOTER: u64 = 3000;
@@ -70,7 +70,7 @@ fn count(file: &ConsolidatedMetadata) -> u64 {
 
 struct Document {
     files: Vec<ConsolidatedMetadata>,
-    footers: Box<dyn RepeatedFooters>,
+    footers: Box<dyn FooterSource>,
 }
 
 impl Parts for Document {
@@ -164,7 +164,7 @@ mod tests {
             fragments: Ok(1),
         };
         struct One;
-        impl RepeatedFooters for One {
+        impl FooterSource for One {
             fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter, Error> {
                 assert_eq!((file, index), (0, 0));
                 Ok(RepeatedFooter {
