@@ -503,9 +503,9 @@ fn fragment_entry(
     hidden: Option<&Hidden>,
     consolidated: &HashSet<Vec<u8>>,
     errors: &AtomicBool,
-) -> json::fragments::FragmentEntry {
+) -> json::fragments::FragmentSummary {
     let name = &entry.fragment.name;
-    let mut out = json::fragments::FragmentEntry {
+    let mut out = json::fragments::FragmentSummary {
         name: entry.name.clone().into_bytes(),
         format_version: name.version,
         timestamp_range: Some(name.timestamps),

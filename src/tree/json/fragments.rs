@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// What the list says of one fragment. None is what the version lacks or what could not be read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FragmentEntry {
+pub struct FragmentSummary {
     /// Name of its directory.
     pub name: Vec<u8>,
     /// Format version of its metadata.
@@ -33,7 +33,7 @@ pub struct FragmentEntry {
 }
 
 /// The members of one object of the document, an array that is oldest first.
-pub fn members(entry: &FragmentEntry) -> [(&'static str, Value); 12] {
+pub fn members(entry: &FragmentSummary) -> [(&'static str, Value); 12] {
     let timestamps = entry.timestamp_range.map(|(start, end)| vec![start, end]);
     let schema_name = entry.schema_name.as_ref().map(|name| value::name(name));
     [
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn an_entry_has_all_keys_in_order_and_null_for_what_is_not_known() {
-        let whole = FragmentEntry {
+        let whole = FragmentSummary {
             name: b"__1_2_ab_22".to_vec(),
             format_version: Some(22),
             timestamp_range: Some((1, 2)),
@@ -76,7 +76,7 @@ mod tests {
             visible: true,
             reason: None,
         };
-        let damaged = FragmentEntry {
+        let damaged = FragmentSummary {
             name: b"__\xFF".to_vec(),
             format_version: None,
             timestamp_range: None,
