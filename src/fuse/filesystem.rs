@@ -316,7 +316,7 @@ impl FileSystem {
     }
 
     /// The extended attributes of an inode.
-    pub(super) fn do_attributes(&self, number: INodeNo) -> Result<tree::Attributes, Errno> {
+    pub(super) fn do_attributes(&self, number: INodeNo) -> Result<tree::ExtendedAttributes, Errno> {
         let inode = self.inode(number)?;
         let attributes = self.node(&inode)?.attributes();
         attributes.map_err(|error| self.reporter.inside(&inode.path(), &error))

@@ -3,7 +3,7 @@
 
 use super::directory::{NamedDirectory, Names, fixed_listing};
 use super::json::schema::pipeline_json;
-use super::node::{Attributes, Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
+use super::node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
 use super::npy;
 use super::permissions::Origin;
 use crate::array::column::{Column, Content};
@@ -138,7 +138,7 @@ impl Directory for ColumnDirectory {
     }
 
     /// Those of its values, of as many cells as the column has, and the names of all its files.
-    fn attributes(&self) -> Result<Attributes> {
+    fn attributes(&self) -> Result<ExtendedAttributes> {
         let cells = vec![self.column.info().geometry.cell_num];
         Ok(attributes(
             &self.column,
@@ -153,7 +153,7 @@ impl Directory for ColumnDirectory {
 const TILES: &str = "tiles";
 
 /// What is told of a column, or of one content of it.
-fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<PathBuf>) -> Attributes {
+fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<PathBuf>) -> ExtendedAttributes {
     let field = column.field();
     let (datatype, cell_val_num) = match content {
         Content::Data => (field.datatype, field.cell_val_num),
@@ -229,7 +229,7 @@ impl File for ColumnFile {
         Origin::Column(self.fragment.clone(), self.column.clone())
     }
 
-    fn attributes(&self) -> Result<Attributes> {
+    fn attributes(&self) -> Result<ExtendedAttributes> {
         let (_, shape) = self.data_type(self.column.len(self.content, self.tile)?);
         let files = self.column.files_of(self.content)?;
         Ok(attributes(&self.column, self.content, shape, files))

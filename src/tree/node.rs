@@ -52,7 +52,7 @@ pub enum Freshness {
 }
 
 /// Extended attributes: name and value, which is UTF-8.
-pub type Attributes = Vec<(&'static str, String)>;
+pub type ExtendedAttributes = Vec<(&'static str, String)>;
 
 /// A directory. Cheap to make: it does its work when asked.
 pub trait Directory: Send + Sync {
@@ -74,8 +74,8 @@ pub trait Directory: Send + Sync {
     }
 
     /// Its extended attributes, as [`File::attributes`].
-    fn attributes(&self) -> Result<Attributes> {
-        Ok(Attributes::new())
+    fn attributes(&self) -> Result<ExtendedAttributes> {
+        Ok(ExtendedAttributes::new())
     }
 
     /// What it comes from. Asked for only where others than the user who mounts it may enter the mount.
@@ -124,8 +124,8 @@ pub trait File: Send + Sync {
     fn freshness(&self) -> Freshness;
 
     /// Its extended attributes: what is known of it besides its content, by names that begin with `user.`.
-    fn attributes(&self) -> Result<Attributes> {
-        Ok(Attributes::new())
+    fn attributes(&self) -> Result<ExtendedAttributes> {
+        Ok(ExtendedAttributes::new())
     }
 
     /// What it comes from, as [`Directory::origin`].
@@ -239,11 +239,11 @@ impl Node {
     }
 
     /// Its attributes, as [`File::attributes`].
-    pub fn attributes(&self) -> Result<Attributes> {
+    pub fn attributes(&self) -> Result<ExtendedAttributes> {
         match self {
             Node::Directory(directory) => directory.attributes(),
             Node::File(file) => file.attributes(),
-            Node::Link(_) => Ok(Attributes::new()),
+            Node::Link(_) => Ok(ExtendedAttributes::new()),
         }
     }
 

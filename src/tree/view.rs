@@ -6,7 +6,9 @@ use super::document::{Document, DocumentContent};
 use super::export::{find, listed};
 use super::json::view::view_json;
 use super::moment::Moment;
-use super::node::{Attributes, Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
+use super::node::{
+    Directory, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, OpenFile, Stat,
+};
 use super::permissions::Origin;
 use super::{npy, ranges};
 use crate::array::cells::Cells;
@@ -274,9 +276,9 @@ impl ColumnDirectory {
 }
 
 /// What is told of the cells of field `index`.
-fn attributes(view: &View, index: usize) -> Result<Attributes> {
+fn attributes(view: &View, index: usize) -> Result<ExtendedAttributes> {
     let Some(field) = view.fields().get(index) else {
-        return Ok(Attributes::new());
+        return Ok(ExtendedAttributes::new());
     };
     let shape = match field.role {
         Role::Attribute(_) => view.shape()?,
@@ -335,7 +337,7 @@ impl Directory for ColumnDirectory {
     }
 
     /// Type, shape and values a cell of what it holds, and the fragments that it is made of.
-    fn attributes(&self) -> Result<Attributes> {
+    fn attributes(&self) -> Result<ExtendedAttributes> {
         attributes(&*self.shown.view()?, self.index)
     }
 }
