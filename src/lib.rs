@@ -62,10 +62,10 @@
 //!
 //! **An object store is one more storage.** Everything above [`storage`] is synchronous and knows paths and
 //! byte ranges; requests run on a runtime of their own below it, and whoever asks waits in their own thread,
-//! and gives up when a signal waits for them (`src/storage/flight.rs`, [`requester`]). No question about a name,
+//! and gives up when a signal waits for them (`src/storage/remote/flight.rs`, [`requester`]). No question about a name,
 //! a length or a time is a request: they are answered from listings, which hold for a while and are made when
-//! somebody looks (`src/storage/listing_cache.rs`). A file is one state of an object, by its ETag; each
-//! request for bytes says which (`src/storage/remote_blob.rs`). Reads are free on a disk and cost a round
+//! somebody looks (`src/storage/remote/listing_cache.rs`). A file is one state of an object, by its ETag; each
+//! request for bytes says which (`src/storage/remote/blob.rs`). Reads are free on a disk and cost a round
 //! trip here, so layers above say what they are about to read, which a local storage passes over: a tile
 //! before its chunk headers are walked ([`array::tile_file`]), the ends of many metadata files
 //! ([`array::tail_prefetch`]), directories. Consolidated footers stand in for those of fragments where each of these

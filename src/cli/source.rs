@@ -10,10 +10,12 @@ use crate::storage::location::Location;
 #[cfg(feature = "remote")]
 use crate::storage::{
     Storage,
-    disk_cache::DiskCache,
-    following::FollowingStorage,
-    remote::{RemoteSettings, RemoteStorage, Store},
-    store::{self, StoreOptions},
+    remote::{
+        RemoteSettings, RemoteStorage, Store,
+        disk_cache::DiskCache,
+        following::FollowingStorage,
+        store::{self, StoreOptions},
+    },
 };
 #[cfg(feature = "remote")]
 use crate::tree::is_object_in;

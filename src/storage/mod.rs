@@ -4,38 +4,14 @@
 //! behind it. Paths are relative to the root of the source; the empty path is the root.
 
 pub mod audience;
-#[cfg(feature = "remote")]
-mod aws_profile;
-#[cfg(feature = "remote")]
-pub mod disk_cache;
-#[cfg(feature = "remote")]
-mod flight;
-#[cfg(feature = "remote")]
-pub mod following;
 mod kept;
-#[cfg(feature = "remote")]
-mod listing_cache;
 mod local;
 pub mod location;
 mod memory;
 mod permissions;
 #[cfg(feature = "remote")]
-mod piece_pool;
-#[cfg(feature = "remote")]
-mod pieces;
-#[cfg(feature = "remote")]
 pub mod remote;
-#[cfg(feature = "remote")]
-mod remote_blob;
-#[cfg(feature = "remote")]
-pub mod remote_http;
-#[cfg(feature = "remote")]
-mod runtime;
-#[cfg(feature = "remote")]
-pub mod store;
 mod tail;
-#[cfg(all(test, feature = "remote"))]
-pub(crate) mod testing;
 pub use audience::{Audience, Want};
 pub use kept::KeptFiles;
 pub use local::LocalStorage;

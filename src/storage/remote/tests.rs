@@ -1,4 +1,4 @@
-use super::super::testing::{Request, TestStore};
+use super::testing::{Request, TestStore};
 use super::*;
 use crate::array::Array;
 use crate::array::engine::Engine;

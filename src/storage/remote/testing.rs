@@ -1,6 +1,6 @@
 //! For tests: a store in memory that counts, waits and fails.
 
-use super::remote::Store;
+use super::Store;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};

@@ -5,11 +5,11 @@
 //! each directory in it when it is asked for. A directory with few keys for each of its names is listed flat
 //! to its end nevertheless, to have the lengths.
 
+use super::Pages;
 use super::flight::Flight;
-use super::remote::Pages;
-use super::{EntryType, Metadata};
 use crate::error::{Error, ErrorKind, Result};
 use crate::requester::is_of_others;
+use crate::storage::{EntryType, Metadata};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -3,11 +3,11 @@
 //! Such a member is shown as if it were in the source: its paths begin with [`ELSEWHERE`] and a number, which
 //! stands for its URL. It is opened at first use.
 
-use super::location::Location;
-use super::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
 use crate::error::{Error, Result};
 use crate::requester::on_another_thread;
 use crate::single_flight::SingleFlight;
+use crate::storage::location::Location;
+use crate::storage::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -5,9 +5,9 @@
 //! most a second), none. For the other stores `object_store` finds them in their environment.
 
 use super::aws_profile::{self, Profile};
-use super::remote::{Store, chain, client_options, retries};
-use super::remote_http::{Counting, Failures};
+use super::http::{Counting, Failures};
 use super::runtime::runtime;
+use super::{Store, chain, client_options, retries};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as S3Key, AwsCredential, resolve_bucket_region};
@@ -50,7 +50,7 @@ const REGION: Duration = Duration::from_secs(4);
 /// How long to wait for credentials from another service.
 const CREDENTIALS: Duration = Duration::from_secs(4);
 
-/// What `url` leads to, as [`super::location::Location`] has it. Reads no object and no listing.
+/// What `url` leads to, as [`crate::storage::location::Location`] has it. Reads no object and no listing.
 pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Store> {
     let open_until = Instant::now() + OPENING;
     settle_tls();

@@ -1,7 +1,7 @@
 //! Objects of a store as a source.
 //!
-//! Questions about names, lengths and times are answered from listings ([`super::listing_cache`]); bytes are
-//! fetched by ranges ([`super::remote_blob`]). Requests are tasks of one runtime; the caller waits for them
+//! Questions about names, lengths and times are answered from listings ([`listing_cache`]); bytes are
+//! fetched by ranges ([`blob`]). Requests are tasks of one runtime; the caller waits for them
 //! in its own thread.
 //!
 //! | the store says | error |
@@ -12,17 +12,34 @@
 //! | 408, 429, 5xx, connection lost, body cut | tried again for 30 s ([`retries`]), then `Io(EIO)` |
 //! | another range than asked for, 301, all else | `Io(EIO)` |
 
-use super::disk_cache::DiskCache;
-use super::listing_cache::{Child, File, ListingCache, Object, Page, join};
-use super::remote_blob::{Fetcher, RemoteBlob, RemoteFile};
-use super::remote_http::Failures;
-use super::runtime::runtime;
+pub mod disk_cache;
+pub mod following;
+pub mod store;
+
+mod aws_profile;
+mod blob;
+mod flight;
+pub mod http;
+mod listing_cache;
+mod piece_pool;
+mod pieces;
+mod runtime;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
 use super::{Audience, Blob, Budget, DirEntry, EntryType, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
+use blob::{Fetcher, RemoteBlob, RemoteFile};
+use disk_cache::DiskCache;
+use http::Failures;
+use listing_cache::{Child, File, ListingCache, Object, Page, join};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::{Error as KeyError, Path as Key};
 use object_store::{ClientOptions, ListResult, ObjectMeta, ObjectStore, RetryConfig};
+use runtime::runtime;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -86,7 +103,7 @@ const REFUSED: &str =
     "the store refuses these credentials (403): give others, or none (`-o anonymous`) if it is public";
 
 /// Our error for an error of the store, without its description of the request.
-pub(super) fn convert(error: object_store::Error) -> Error {
+fn convert(error: object_store::Error) -> Error {
     use object_store::Error as E;
     const OVER: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "InvalidToken"];
     const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
@@ -118,12 +135,12 @@ fn is_without_webdav(error: &object_store::Error) -> bool {
 }
 
 /// What has changed since it was opened.
-pub(super) fn changed() -> Error {
+fn changed() -> Error {
     Error::corrupt("the file has changed since it was opened")
 }
 
 /// An error and its causes, each said once.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -142,7 +159,7 @@ fn milliseconds(object: &ObjectMeta) -> u64 {
 }
 
 /// The listings of a store, page by page.
-pub(super) struct Pages {
+struct Pages {
     objects: Arc<dyn ObjectStore>,
     pages: Option<Arc<dyn PaginatedListStore>>,
     prefix: Key,
@@ -159,7 +176,7 @@ const MOST_KEYS: usize = 125;
 const MOST_LITTLE: usize = 64;
 
 impl Pages {
-    pub(super) fn new(store: &Store) -> Self {
+    fn new(store: &Store) -> Self {
         Pages {
             objects: store.objects.clone(),
             pages: store.pages.clone(),
@@ -176,7 +193,7 @@ impl Pages {
     }
 
     /// Those names, once.
-    pub(super) fn expected(&self, path: &str) -> Vec<String> {
+    fn expected(&self, path: &str) -> Vec<String> {
         let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected.remove(path).unwrap_or_default()
     }
@@ -188,7 +205,7 @@ impl Pages {
 
     /// A page of all that is below the directory `path` (empty: of everything), however deep, in byte order.
     /// None where the store has no such listing.
-    pub(super) async fn flat(&self, path: &str, next: Option<String>) -> Result<Option<Page>> {
+    async fn flat(&self, path: &str, next: Option<String>) -> Result<Option<Page>> {
         match &self.pages {
             Some(pages) => self.page(&**pages, path, next, None, false).await.map(Some),
             None => Ok(None),
@@ -197,12 +214,7 @@ impl Pages {
 
     /// The pages of all that is below the directory `path`, behind `after` up to `end` (paths too) or a
     /// little more. None where the store cannot begin there.
-    pub(super) async fn flat_between(
-        &self,
-        path: &str,
-        after: &str,
-        end: Option<&str>,
-    ) -> Result<Option<Vec<Page>>> {
+    async fn flat_between(&self, path: &str, after: &str, end: Option<&str>) -> Result<Option<Vec<Page>>> {
         let Some(store) = &self.pages else {
             return Ok(None);
         };
@@ -224,7 +236,7 @@ impl Pages {
     }
 
     /// A page of the names in the directory `path`.
-    pub(super) async fn names(&self, path: &str, next: Option<String>) -> Result<Page> {
+    async fn names(&self, path: &str, next: Option<String>) -> Result<Page> {
         if let Some(pages) = &self.pages {
             return self.page(&**pages, path, next, None, true).await;
         }
@@ -544,6 +556,3 @@ impl Storage for RemoteStorage {
         self.fetcher.share(budget);
     }
 }
-
-#[cfg(test)]
-mod tests;

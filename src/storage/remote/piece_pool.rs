@@ -1,8 +1,8 @@
 //! The memory of what was fetched of all files.
 
-use super::Budget;
+use super::blob::RemoteFile;
 use super::pieces::LEAST;
-use super::remote_blob::RemoteFile;
+use crate::storage::Budget;
 use lru::LruCache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
