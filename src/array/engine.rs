@@ -8,7 +8,7 @@ use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
 use crate::stats::Stats;
-use crate::storage::{Blob, KeptFiles, Storage};
+use crate::storage::{Blob, OpenFileCache, Storage};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub struct Engine {
     /// The time as of which everything is looked at, in milliseconds; None: now.
     at: Option<u64>,
     /// The same as `storage`.
-    files: Arc<KeptFiles>,
+    files: Arc<OpenFileCache>,
     fragments: Mutex<KeptFragments>,
     objects: RandomState,
     /// When directories were last listed again because something was missing.
@@ -62,7 +62,7 @@ impl Engine {
         keys: Vec<(PathBuf, EncryptionKey)>,
         stats: Arc<Stats>,
     ) -> Self {
-        let files = Arc::new(KeptFiles::new(storage, stats.clone()));
+        let files = Arc::new(OpenFileCache::new(storage, stats.clone()));
         let cache = Arc::new(ChunkCache::new(cache_size, stats.clone()));
         files.share(cache.clone());
         Engine {
@@ -108,7 +108,7 @@ impl Engine {
     /// Opens a file that never changes once it exists, or finds it still open. One that has changed
     /// nevertheless is opened anew.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        self.files.open_kept(path)
+        self.files.open_cached(path)
     }
 
     /// Decodes the generic tile at `offset` whole. `LimitExceeded` for more than the cache allows to be

@@ -4,7 +4,7 @@
 //! SIGBUS. A file that is written to is an error as well, so that old and new bytes are never mixed. A file
 //! that is replaced or deleted stays readable through the handle.
 
-use super::kept::is_out_of_descriptors;
+use super::open_file_cache::is_out_of_descriptors;
 use super::permissions::PermissionCache;
 use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want, join, local_inside};
 use crate::error::{Error, ErrorKind, Result};

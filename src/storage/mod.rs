@@ -4,18 +4,18 @@
 //! behind it. Paths are relative to the root of the source; the empty path is the root.
 
 pub mod audience;
-mod kept;
 mod local;
 pub mod location;
 mod memory;
+mod open_file_cache;
 mod permissions;
 #[cfg(feature = "remote")]
 pub mod remote;
 mod tail;
 pub use audience::{Audience, Want};
-pub use kept::KeptFiles;
 pub use local::LocalStorage;
 pub use memory::{MemoryBlob, MemoryStorage};
+pub use open_file_cache::OpenFileCache;
 pub use tail::Tail;
 
 use crate::error::{Error, Result};

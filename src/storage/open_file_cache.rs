@@ -21,18 +21,18 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// A [`Storage`] that keeps files open that never change once they exist. If the process runs out of
 /// descriptors, it closes them and tries again.
-pub struct KeptFiles {
+pub struct OpenFileCache {
     inner: Arc<dyn Storage>,
     files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
     stats: Arc<Stats>,
 }
 
-impl KeptFiles {
+impl OpenFileCache {
     /// Keeps files of `inner`: as many as fit into the limit of this process.
     pub fn new(inner: Arc<dyn Storage>, stats: Arc<Stats>) -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         let most = usize::try_from(limit / SHARE).unwrap_or(MOST).clamp(1, MOST);
-        KeptFiles {
+        OpenFileCache {
             inner,
             files: Mutex::new(LruCache::new(
                 NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN),
@@ -43,7 +43,7 @@ impl KeptFiles {
 
     /// Opens a file that never changes once it exists, or finds it still open. If it did change, it is opened
     /// again.
-    pub fn open_kept(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+    pub fn open_cached(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         let known = self.files().get(path).cloned();
         if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {
             return Ok(blob);
@@ -97,7 +97,7 @@ pub(super) fn is_out_of_descriptors(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io(libc::EMFILE | libc::ENFILE))
 }
 
-impl Storage for KeptFiles {
+impl Storage for OpenFileCache {
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
         self.with_descriptors(|| self.inner.list(path))
     }
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    fn scarce(limit: usize) -> (KeptFiles, Arc<Scarce>) {
+    fn scarce(limit: usize) -> (OpenFileCache, Arc<Scarce>) {
         let mut inner = MemoryStorage::new();
         for file in 0..20 {
             inner.insert(Path::new(&format!("f{file}")), *b"x");
@@ -216,14 +216,14 @@ mod tests {
             held: Mutex::default(),
             refused: AtomicUsize::new(0),
         });
-        (KeptFiles::new(scarce.clone(), Arc::default()), scarce)
+        (OpenFileCache::new(scarce.clone(), Arc::default()), scarce)
     }
 
     #[test]
     fn kept_files_are_let_go_where_there_are_no_more_descriptors() {
         let (kept, scarce) = scarce(5);
         for file in 0..20 {
-            kept.open_kept(Path::new(&format!("f{file}"))).unwrap();
+            kept.open_cached(Path::new(&format!("f{file}"))).unwrap();
         }
         assert_eq!(scarce.refused.load(Ordering::Relaxed), 3);
         assert_eq!(kept.stats.kept_files.get(), 5);
@@ -231,7 +231,7 @@ mod tests {
         kept.list(Path::new("")).unwrap();
         assert_eq!(kept.stats.kept_files.get(), 0);
         for file in 0..5 {
-            kept.open_kept(Path::new(&format!("f{file}"))).unwrap();
+            kept.open_cached(Path::new(&format!("f{file}"))).unwrap();
         }
         kept.metadata(Path::new("f1")).unwrap();
     }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn what_readers_hold_is_theirs() {
         let (kept, scarce) = scarce(5);
-        let open = |file: usize| kept.open_kept(Path::new(&format!("f{file}")));
+        let open = |file: usize| kept.open_cached(Path::new(&format!("f{file}")));
         let held: Vec<_> = (0..5).map(|file| open(file).unwrap()).collect();
         let error = open(5).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Io(libc::EMFILE));
