@@ -1,5 +1,11 @@
-//! A source opened: its schemas and fragments, where a tile lies and how many cells it has, the cache of
+//! An array, opened: its schemas and fragments, where a tile lies and how many cells it has, the cache of
 //! decoded chunks, and columns as seekable sequences of bytes.
+//!
+//! A [`fragment::Fragment`] is a fragment's directory, kept from listing to listing. What is read of it comes
+//! in two sizes: its [`fragment::Outline`] is small, is remembered, and decides whether the fragment matters
+//! to a reader; its [`fragment_info::FragmentInfo`], held for the fragments that were used last, has what is
+//! needed to read cells: fields, tiles, and the decoded metadata. That metadata is a
+//! [`fragment_info::FragmentMetadata`]: a footer, or below version 3 the whole metadata file.
 
 pub mod cache;
 pub mod cell_slice;
@@ -17,7 +23,6 @@ pub(crate) mod grid;
 pub mod group;
 pub(crate) mod hilbert;
 pub mod listing;
-pub mod open;
 pub mod order;
 pub mod piece;
 pub mod pinned;
@@ -36,5 +41,257 @@ pub mod tile_list;
 pub mod time;
 pub mod work;
 pub(crate) mod written_order;
-pub use open::Array;
 pub use piece::Piece;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::format::enumeration::Enumeration;
+use crate::format::enums::ArrayType;
+use crate::format::schema::Schema;
+use crate::single_flight::SingleFlight;
+use crate::storage::{Blob, join};
+use engine::Engine;
+use fragment::Fragment;
+use generic_body::GenericFile;
+use listing::{ArrayListing, DIRECTORIES, SchemaFile};
+use repeated_footers::RepeatedFooters;
+use revalidated::Revalidated;
+use schemas::{SCHEMA_DIRECTORY, Schemas};
+use snapshot::Snapshot;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use time::{TimeRange, now};
+
+/// An array.
+pub struct Array {
+    /// Shared state.
+    pub engine: Arc<Engine>,
+    /// Its directory, relative to the source.
+    pub path: PathBuf,
+    /// Its schemas.
+    pub schemas: Arc<Schemas>,
+    /// Its key, where one was given.
+    pub key: Option<EncryptionKey>,
+    listing: Revalidated<ArrayListing>,
+    repeated_footers: Arc<RepeatedFooters>,
+    latest: Mutex<Option<Arc<Snapshot>>>,
+    making_latest: SingleFlight,
+}
+
+impl Drop for Array {
+    /// It is no longer used, so its files need not be kept open.
+    fn drop(&mut self) {
+        self.engine.close_below(&self.path);
+    }
+}
+
+impl Array {
+    /// The array at `path`. Reads nothing.
+    pub fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
+        let key = engine.key_for(&path).cloned();
+        let directories = DIRECTORIES
+            .iter()
+            .map(|directory| join(&path, Path::new(directory)));
+        let listing = Revalidated::new(directories.collect());
+        let schemas = Arc::new(Schemas::new(engine.clone(), path.clone(), key.clone()));
+        let repeated_footers = RepeatedFooters::new(engine.clone(), key.clone());
+        Array {
+            engine,
+            path,
+            schemas,
+            key,
+            listing,
+            repeated_footers: Arc::new(repeated_footers),
+            latest: Mutex::default(),
+            making_latest: SingleFlight::default(),
+        }
+    }
+
+    /// What its directory holds; at most a tenth of a second old.
+    pub fn listing(&self) -> Result<Arc<ArrayListing>> {
+        let names = || ArrayListing::committed(&self.engine, &self.path);
+        let fragments = self.path.join("__fragments");
+        let prepare = || self.engine.storage.will_list_named(&fragments, &names);
+        let listing = self
+            .listing
+            .get(&self.engine, prepare, |before| self.read_listing(before))?;
+        if !listing.missing.is_empty() {
+            let now = now();
+            let mut missing = listing.missing.iter();
+            if missing.any(|missing| missing.expected_until >= now) {
+                self.engine.list_anew(&fragments);
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Makes the next listing look at the directories, however recent the last one is.
+    pub fn look_again(&self) {
+        self.listing.look_again();
+    }
+
+    /// A number for the state of the array that `snapshot` shows; None if it may have changed since.
+    pub fn state(&self, snapshot: &Snapshot) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.listing.state(&snapshot.listing)?.hash(&mut hasher);
+        for hidden in &snapshot.hidden {
+            hidden.is_some().hash(&mut hasher);
+        }
+        Some(hasher.finish())
+    }
+
+    /// Reads what its directory holds. Where directories were listed one after the other, a fragment may have
+    /// come or gone in between, and a file may be gone that an older listing had: then they are listed once
+    /// more.
+    fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+        let listing = self.list_once(before)?;
+        let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
+        let torn = !listing.missing.is_empty() || listing.damage.as_ref().is_some_and(gone);
+        if !torn || !self.engine.storage.is_remote() {
+            return Ok(listing);
+        }
+        for directory in DIRECTORIES {
+            self.engine.storage.forget(&self.path.join(directory));
+        }
+        self.list_once(before)
+    }
+
+    /// Fragments are those of the listing `before`, so that what was read of one is read once.
+    fn list_once(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+        let listing = ArrayListing::read(&self.engine, &self.path, |path, name, parsed| {
+            let known = before.and_then(|listing| listing.fragment(name));
+            match known.filter(|known| known.fragment.path == path) {
+                Some(known) => known.fragment.clone(),
+                None => Arc::new(Fragment::new(
+                    self.engine.clone(),
+                    self.schemas.clone(),
+                    self.repeated_footers.clone(),
+                    path,
+                    parsed,
+                    self.key.clone(),
+                )),
+            }
+        })?;
+        self.repeated_footers.set_files(&listing.consolidated_metadata);
+        Ok(listing)
+    }
+
+    /// What a reader of a range of time sees. A range without end, or None, ends now; what "now" gives is
+    /// remembered, and returned until something changes.
+    pub fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
+        let (listing, times) = (self.listing()?, times.unwrap_or(TimeRange::ALL));
+        if times.end != u64::MAX {
+            return Ok(self.snapshot_of(listing, times).0);
+        }
+        let times = TimeRange {
+            end: self.engine.now(),
+            ..times
+        };
+        let find = || {
+            let latest = self.latest().clone()?;
+            let same = Arc::ptr_eq(&latest.listing, &listing)
+                && latest.times.start == times.start
+                && latest.times.end <= times.end
+                && latest.next.is_none_or(|next| times.end < next);
+            same.then_some(latest)
+        };
+        self.making_latest.find_or_make(find, || {
+            let (snapshot, lasting) = self.snapshot_of(listing.clone(), times);
+            if lasting {
+                *self.latest() = Some(snapshot.clone());
+            }
+            Ok(snapshot)
+        })
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The snapshot, and whether it may be remembered: not if the schema could not be read this time and was
+    /// taken for that of a dense array.
+    fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
+        let schema = listing.schema_at(times.end);
+        let schema = schema.map(|file| self.schemas.get(&file.name));
+        let (sparse, lasting) = match schema {
+            Some(Ok(schema)) => (schema.array_type == ArrayType::Sparse, true),
+            Some(Err(e)) => (
+                false,
+                !matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned),
+            ),
+            None => (false, true),
+        };
+        (Arc::new(Snapshot::new(listing, times, sparse)), lasting)
+    }
+
+    /// The file of the schema in force in a snapshot.
+    pub fn schema_file(&self, snapshot: &Snapshot) -> Result<SchemaFile> {
+        snapshot.schema_file().cloned().ok_or_else(|| {
+            Error::corrupt("the array has no schema")
+                .at(0)
+                .in_file(self.engine.storage.display(&self.path))
+        })
+    }
+
+    /// The schema in force in a snapshot.
+    pub fn schema(&self, snapshot: &Snapshot) -> Result<Arc<Schema>> {
+        self.schemas.get(&self.schema_file(snapshot)?.name)
+    }
+
+    /// The file of the schema that a reader opening the array now would get.
+    pub fn latest_schema_file(&self) -> Result<SchemaFile> {
+        self.schema_file(&*self.snapshot(None)?)
+    }
+
+    /// That schema.
+    pub fn latest_schema(&self) -> Result<Arc<Schema>> {
+        self.schemas.get(&self.latest_schema_file()?.name)
+    }
+
+    /// The enumeration stored in `file`, one of those that the schema names.
+    pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+        let path = self.enumeration_path(file)?;
+        let (blob, body) = self.generic_file(&path).map_err(missing)?;
+        Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
+    }
+
+    /// The same, to be read by ranges.
+    pub fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
+        let path = self.enumeration_path(file)?;
+        GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(missing)
+    }
+
+    /// The path of the enumeration stored in `file`, relative to the source.
+    pub fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
+        let directory = self.path.join(SCHEMA_DIRECTORY).join("__enumerations");
+        let name = std::str::from_utf8(file)
+            .ok()
+            .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")
+            .ok_or_else(|| {
+                Error::corrupt(format!(
+                    "an enumeration's file is called {:?}, which is not a plain file name",
+                    file.escape_ascii().to_string()
+                ))
+                .at(0)
+                .in_file(self.engine.storage.display(&directory))
+            })?;
+        Ok(directory.join(name))
+    }
+
+    /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache
+    /// allows to be decoded at once.
+    pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
+        let blob = self.engine.storage.open(path)?;
+        let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;
+        Ok((blob, body))
+    }
+}
+
+/// A missing enumeration, which the schema names: it is the array that is incomplete.
+fn missing(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => error.with_kind(ErrorKind::Missing).at(0),
+        _ => error,
+    }
+}
