@@ -1,7 +1,8 @@
 //! A field of a fragment as seekable sequences of bytes: values, offsets, validity; of all tiles, or of one.
 
 use super::cache::Keep;
-use super::field::{Field, Role};
+use super::field::Field;
+use super::field_files::{FieldFiles, Tile, missing, overflow};
 use super::fragment_info::{FragmentInfo, ListKind, incomplete};
 use super::piece::Piece;
 use super::reopened::Reopened;
@@ -37,10 +38,6 @@ pub struct Column {
 
 /// The cache key of the tiles of a data file; generic tiles are numbered by their offsets.
 const TILES: u64 = u64::MAX;
-
-fn overflow() -> Error {
-    Error::limit("the column has more than 2^64 bytes").at(0)
-}
 
 impl Column {
     /// The column of `field`, one of `info.fields`.
@@ -181,23 +178,18 @@ impl Column {
             Content::Data | Content::Offsets if var => Some(self.info.var_sizes(self.field.slot, self.hold)?),
             _ => None,
         };
+        let (sums, list) = var_sizes.unzip();
         let open = |part, wanted: bool| wanted.then(|| self.part(part)).transpose();
-        let values = open(Part::Var, needs_var)?;
+        let var = open(Part::Var, needs_var)?;
+        let fixed = open(Part::Fixed, needs_fixed)?;
+        let validity = open(Part::Validity, content == Content::Validity && stored)?;
         Ok(OpenColumn {
             len,
             content,
             tile,
-            fixed: open(Part::Fixed, needs_fixed)?,
-            embedding: values
-                .as_ref()
-                .filter(|_| embeds)
-                .map(TileFile::embedding_offsets),
-            var: values,
-            validity: open(Part::Validity, content == Content::Validity && stored)?,
-            var_sizes,
-            zipped: self.zipped(),
+            files: FieldFiles::new(self.clone(), fixed, var, validity, list),
+            sums,
             sequence: SequentialDetector::default(),
-            column: self.clone(),
         })
     }
 
@@ -233,53 +225,21 @@ impl Column {
             generic: false,
         })
     }
-
-    /// How to find this dimension in zipped coordinates.
-    fn zipped(&self) -> Option<Zipped> {
-        let Role::ZippedDimension(dimension) = self.field.role else {
-            return None;
-        };
-        Some(Zipped {
-            dimension: dimension as u64,
-            dimensions: self.info.schema.dimensions.len() as u64,
-            // Only version 1 stored tuples, and only where it did not compress them.
-            split: self.info.version() > 1 || self.info.schema.coords_filters.has_compressor(),
-        })
-    }
-}
-
-/// Where a dimension lies in a tile of zipped coordinates.
-#[derive(Debug, Clone, Copy)]
-struct Zipped {
-    dimension: u64,
-    dimensions: u64,
-    /// Whether a tile holds all values of the first dimension, then all of the second, and so on; otherwise
-    /// tuples.
-    split: bool,
 }
 
 fn var_size(list: &TileList, tile_num: u64, tile: u64) -> Result<u64> {
-    list.get(tile_num, tile)?.ok_or_else(|| {
-        Error::new(
-            ErrorKind::Internal,
-            format!("no tile {tile}: there are {tile_num}"),
-        )
-    })
+    list.get(tile_num, tile)?
+        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
 }
 
 /// A column whose files are open.
 pub struct OpenColumn {
-    column: Column,
+    files: FieldFiles,
     content: Content,
     tile: Option<u64>,
     len: u64,
-    fixed: Option<TileFile>,
-    var: Option<TileFile>,
-    /// The same with a codec that rebuilds offsets; None where they cannot be embedded.
-    embedding: Option<TileFile>,
-    validity: Option<TileFile>,
-    var_sizes: Option<(Arc<PrefixSums>, TileList)>,
-    zipped: Option<Zipped>,
+    /// The running sums of the lengths of tiles of var-sized cells.
+    sums: Option<Arc<PrefixSums>>,
     sequence: SequentialDetector,
 }
 
@@ -291,7 +251,7 @@ impl OpenColumn {
 
     /// Differs between two states of its files.
     pub fn version(&self) -> u64 {
-        [&self.fixed, &self.var, &self.validity]
+        [&self.files.fixed, &self.files.var, &self.files.validity]
             .into_iter()
             .flatten()
             .fold(0, |version: u64, part| version.rotate_left(1) ^ part.object)
@@ -328,20 +288,17 @@ impl OpenColumn {
     }
 
     fn starts_in(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
-        let geometry = &self.column.info.geometry;
-        let tile_cells = geometry.cells_of(tile);
+        let tile_cells = self.column().info.geometry.cells_of(tile);
         let last = cells.end.saturating_add(1).min(tile_cells);
         let before = out.len();
         let mut bytes = Vec::new();
-        let entries = cells.start.saturating_mul(8)..last.saturating_mul(8);
-        self.read_offsets_tile(tile, tile_cells, entries, keep, &mut bytes)?;
+        self.read_offsets_tile(tile, cells.start..last, keep, &mut bytes)?;
         let entries = bytes.as_chunks::<8>().0.iter();
         out.extend(entries.map(|bytes| u64::from_le_bytes(*bytes)));
         if last == cells.end {
-            let (sums, list) = opened(&self.var_sizes)?;
-            let tile_num = geometry.tile_num;
-            let size = var_size(list, tile_num, tile)?;
-            out.push(sums.before(list, tile_num, tile)?.saturating_add(size));
+            let (sums, list) = self.var_sizes()?;
+            let before = sums.before(list, self.column().tile_num(), tile)?;
+            out.push(before.saturating_add(self.files.var_size(tile)?));
         }
         let found = out.len().saturating_sub(before) as u64;
         if found.checked_sub(1) != cells.end.checked_sub(cells.start) {
@@ -354,11 +311,11 @@ impl OpenColumn {
 
     /// Names the file and the field in an error.
     fn place(&self, error: Error) -> Error {
-        let info = &self.column.info;
+        let info = &self.column().info;
         let error = info.place(incomplete(&info.engine, &info.path, error));
         error.in_part(format_args!(
             "field `{}`",
-            String::from_utf8_lossy(&self.column.field.name)
+            String::from_utf8_lossy(&self.column().field.name)
         ))
     }
 
@@ -366,25 +323,33 @@ impl OpenColumn {
         if range.is_empty() {
             return Ok(());
         }
-        match (self.content, self.column.field.cell_size()) {
-            (Content::Data, Some(size)) => self.read_fixed(range, size, sink),
+        match (self.content, self.column().field.cell_size()) {
+            (Content::Data, Some(size)) => self.by_tile(range, size, |tile, bytes| {
+                self.files.read_fixed(tile, bytes, sink)
+            }),
             (Content::Data, None) => self.read_var(range, sink),
             (Content::Offsets, _) => self.read_offsets(range, sink),
-            (Content::Validity, _) => self.read_validity(range, sink),
+            (Content::Validity, _) => self.by_tile(range, 1, |tile, cells| {
+                self.files.read_validity(tile, cells, sink)
+            }),
         }
     }
 
-    /// Splits `range` of a column of `cell_size` bytes a cell by tiles: tile, its cells, and the bytes of it
-    /// that are wanted.
+    fn column(&self) -> &Column {
+        &self.files.column
+    }
+
+    /// Splits `range` of a column of `cell_size` bytes a cell by tiles: tile, and the bytes of it that are
+    /// wanted.
     fn by_tile(
         &self,
         range: Range<u64>,
         cell_size: u64,
-        mut read: impl FnMut(u64, u64, Range<u64>) -> Result<()>,
+        mut read: impl FnMut(u64, Range<u64>) -> Result<()>,
     ) -> Result<()> {
-        let geometry = &self.column.info.geometry;
+        let geometry = &self.column().info.geometry;
         if let Some(tile) = self.tile {
-            return read(tile, geometry.cells_of(tile), range);
+            return read(tile, range);
         }
         // Cannot overflow: the length of the whole column did not, and no tile is longer than the first.
         let tile_size = geometry.cells_of(0).max(1).saturating_mul(cell_size).max(1);
@@ -402,70 +367,53 @@ impl OpenColumn {
                     format!("tile {tile} ends before byte {position}"),
                 ));
             }
-            read(tile, cells, position - start..end - start)?;
+            read(tile, position - start..end - start)?;
             position = end;
         }
         Ok(())
-    }
-
-    fn read_fixed(&self, range: Range<u64>, cell_size: u64, sink: &mut Sink<'_>) -> Result<()> {
-        let part = opened(&self.fixed)?;
-        self.by_tile(range, cell_size, |tile, cells, wanted| match self.zipped {
-            None => part.read(
-                tile,
-                cells.checked_mul(cell_size).ok_or_else(overflow)?,
-                wanted,
-                sink,
-            ),
-            Some(zipped) => read_zipped(part, zipped, tile, cells, cell_size, wanted, sink),
-        })
-    }
-
-    fn read_validity(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let part = opened(&self.validity)?;
-        self.by_tile(range, 1, |tile, cells, wanted| {
-            part.read(tile, cells, wanted, sink)
-        })
     }
 
     fn read_var(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let tile_num = self.column.info.geometry.tile_num;
-        let (sums, list) = opened(&self.var_sizes)?;
-        if let Some(tile) = self.tile {
-            return self.read_var_tile(tile, var_size(list, tile_num, tile)?, range, sink);
+        if let Some(number) = self.tile {
+            return self.files.read_var(&self.tile_of(number)?, range, sink);
         }
+        let (sums, list) = self.var_sizes()?;
         let mut position = range.start;
         while position < range.end {
-            let (tile, start, size) = sums
-                .find(list, tile_num, position)?
+            let (number, start, var_size) = sums
+                .find(list, self.column().tile_num(), position)?
                 .ok_or_else(|| Error::new(ErrorKind::Internal, format!("byte {position} is in no tile")))?;
-            let end = range.end.min(start.saturating_add(size));
-            self.read_var_tile(tile, size, position - start..end - start, sink)?;
+            let end = range.end.min(start.saturating_add(var_size));
+            let tile = Tile {
+                number,
+                cells: self.column().info.geometry.cells_of(number),
+                var_size,
+                embedded: self.files.embeds(number)?,
+            };
+            self.files.read_var(&tile, position - start..end - start, sink)?;
             position = end;
         }
         Ok(())
     }
 
-    fn read_var_tile(&self, tile: u64, size: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let part = match self.embedding(tile)? {
-            Some(part) => part,
-            None => opened(&self.var)?,
-        };
-        part.read(tile, size, range, sink)
+    /// Tile `number` of var-sized cells.
+    fn tile_of(&self, number: u64) -> Result<Tile> {
+        Ok(Tile {
+            number,
+            cells: self.column().info.geometry.cells_of(number),
+            var_size: self.files.var_size(number)?,
+            embedded: self.files.embeds(number)?,
+        })
     }
 
-    /// The file of values whose codec rebuilds the offsets of tile `tile`, if they are embedded: then the
-    /// tile of offsets has no chunks.
-    fn embedding(&self, tile: u64) -> Result<Option<&TileFile>> {
-        match &self.embedding {
-            Some(part) if opened(&self.fixed)?.stored_chunks(tile)? == 0 => Ok(Some(part)),
-            _ => Ok(None),
-        }
+    fn var_sizes(&self) -> Result<(&PrefixSums, &TileList)> {
+        let known = self.sums.as_deref().zip(self.files.var_sizes.as_ref());
+        known.ok_or_else(missing)
     }
 
     fn read_offsets(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let cell_num = self.column.info.geometry.cell_num;
-        let (sums, _) = opened(&self.var_sizes)?;
+        let cell_num = self.column().info.geometry.cell_num;
+        let (sums, _) = self.var_sizes()?;
         // Whole entries are read; what was not asked for of the first and the last is cut off at the end.
         let entries = range.start / 8..range.end.div_ceil(8);
         let skip = (range.start % 8) as usize;
@@ -479,8 +427,9 @@ impl OpenColumn {
         sink.write(|out| {
             let start = out.len();
             if entries.start < last {
-                self.by_tile(entries.start * 8..last * 8, 8, |tile, cells, bytes| {
-                    self.read_offsets_tile(tile, cells, bytes, keep, out)
+                // An entry for each cell.
+                self.by_tile(entries.start..last, 1, |tile, cells| {
+                    self.read_offsets_tile(tile, cells, keep, out)
                 })?;
             }
             if last < entries.end {
@@ -492,103 +441,18 @@ impl OpenColumn {
         })
     }
 
-    /// Appends the offsets in `bytes` (whole entries) of a tile, rebased unless the tile is shown on its own.
-    fn read_offsets_tile(
-        &self,
-        tile: u64,
-        cells: u64,
-        bytes: Range<u64>,
-        keep: Keep,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let tile_num = self.column.info.geometry.tile_num;
-        let part = opened(&self.fixed)?;
-        let (sums, list) = opened(&self.var_sizes)?;
-        let size = var_size(list, tile_num, tile)?;
-        let base = if self.tile.is_some() {
-            0
-        } else {
-            sums.before(list, tile_num, tile)?
+    /// Appends where some cells of a tile begin: in the tile where it is shown on its own, else in the column.
+    fn read_offsets_tile(&self, number: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
+        let (sums, list) = self.var_sizes()?;
+        let tile = self.tile_of(number)?;
+        let base = match self.tile {
+            Some(_) => 0,
+            None => sums.before(list, self.column().tile_num(), number)?,
         };
-        let start = out.len();
-        let length = (bytes.end - bytes.start) as usize;
-        if let Some(values) = self.embedding(tile)?.filter(|_| cells > 0) {
-            match values.embedded_offsets(tile, size, cells, keep)? {
-                Some(offsets) => out.extend_from_slice(
-                    offsets
-                        .get(bytes.start as usize..bytes.end as usize)
-                        .unwrap_or(&[]),
-                ),
-                None => out.resize(start + length, 0),
-            }
-        } else {
-            let expected = cells.checked_mul(8).ok_or_else(overflow)?;
-            let mut sink = Sink::behind(out, keep);
-            part.read(tile, expected, bytes.clone(), &mut sink)?;
-            sink.append();
-        }
-        let mut previous = 0;
-        for (i, entry) in out
-            .get_mut(start..)
-            .unwrap_or_default()
-            .as_chunks_mut::<8>()
-            .0
-            .iter_mut()
-            .enumerate()
-        {
-            let offset = u64::from_le_bytes(*entry);
-            let first = i == 0 && bytes.start == 0;
-            if offset < previous || offset > size || first && offset != 0 {
-                return Err(Error::corrupt(format!(
-                    "the offset of cell {} is {offset}, but the one before it is {previous} and the tile has \
-                     {size} bytes",
-                    bytes.start / 8 + i as u64
-                ))
-                .at(part.start(tile).unwrap_or(0))
-                .in_part(format_args!("tile {tile}"))
-                .in_file(part.blob.display()));
-            }
-            previous = offset;
-            *entry = base.saturating_add(offset).to_le_bytes();
-        }
-        Ok(())
+        let read = self.files.read_offsets(&tile, cells, base, keep, out);
+        read.map_err(|e| {
+            let part = self.files.fixed.as_ref();
+            e.at(part.and_then(|part| part.start(number).ok()).unwrap_or(0))
+        })
     }
-}
-
-fn opened<T>(part: &Option<T>) -> Result<&T> {
-    part.as_ref()
-        .ok_or_else(|| Error::new(ErrorKind::Internal, "a file of the column was not opened"))
-}
-
-/// Reads the bytes in `range` of one dimension's values out of a tile of zipped coordinates.
-fn read_zipped(
-    part: &TileFile,
-    zipped: Zipped,
-    tile: u64,
-    cells: u64,
-    cell_size: u64,
-    range: Range<u64>,
-    sink: &mut Sink<'_>,
-) -> Result<()> {
-    let column = cells.checked_mul(cell_size).ok_or_else(overflow)?;
-    let size = column.checked_mul(zipped.dimensions).ok_or_else(overflow)?;
-    if zipped.split {
-        let start = zipped.dimension * column;
-        return part.read(tile, size, start + range.start..start + range.end, sink);
-    }
-    let tuple = cell_size * zipped.dimensions;
-    let first = range.start / cell_size;
-    let last = range.end.div_ceil(cell_size);
-    let mut scratch = Vec::new();
-    let mut tuples = Sink::new(&mut scratch, sink.keep);
-    part.read(tile, size, first * tuple..last * tuple, &mut tuples)?;
-    let tuples = tuples.finish();
-    let skip = (range.start - first * cell_size) as usize;
-    let from = (zipped.dimension * cell_size) as usize;
-    let values = tuples
-        .chunks_exact(tuple as usize)
-        .flat_map(|t| t.get(from..from + cell_size as usize).unwrap_or(&[]));
-    let wanted = values.skip(skip).take((range.end - range.start) as usize);
-    sink.write(|out| out.extend(wanted));
-    Ok(())
 }

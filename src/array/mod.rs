@@ -15,6 +15,7 @@ pub mod condition;
 pub mod deletes;
 pub mod engine;
 pub mod field;
+pub mod field_files;
 pub mod fragment;
 pub mod fragment_info;
 pub mod generic_body;

@@ -1,8 +1,9 @@
 //! The cells of a tile, some thousands at a time.
 
-use super::files::{Files, Tile};
+use super::files::Files;
 use super::{Kind, Problem};
-use crate::error::{Error, Result};
+use crate::array::field_files::Tile;
+use crate::error::Result;
 use std::ops::Range;
 
 /// Most cells of a piece.
@@ -102,7 +103,6 @@ impl Piece {
         if offsets.len() == self.count {
             offsets.push(tile.var_size);
         }
-        check_offsets(&offsets, self.first, tile.var_size).map_err(|e| files.in_offsets(tile, e))?;
         let start = offsets.first().copied().unwrap_or(0);
         let fitting = offsets.partition_point(|&offset| offset - start <= BYTES);
         self.count = self.count.min(fitting.saturating_sub(1).max(1));
@@ -137,23 +137,6 @@ impl Piece {
     }
 }
 
-/// Offsets of cells from `first` on: the first of a tile is 0, none is below the one before it, none is
-/// beyond the data.
-fn check_offsets(offsets: &[u64], first: u64, size: u64) -> Result<()> {
-    let mut previous = 0;
-    for (i, &offset) in offsets.iter().enumerate() {
-        let cell = first.saturating_add(i as u64);
-        if offset < previous || offset > size || cell == 0 && offset != 0 {
-            return Err(Error::corrupt(format!(
-                "the offset of cell {cell} is {offset}, but the one before it is {previous} and the tile has \
-                 {size} bytes"
-            )));
-        }
-        previous = offset;
-    }
-    Ok(())
-}
-
 /// Notes a validity byte that is neither 0 nor 1: readers take it for 1.
 pub(super) fn odd_validity(files: &Files, tile: &Tile, piece: &Piece) -> Option<Problem> {
     let odd = piece.validity.iter().position(|&byte| byte > 1)?;
@@ -167,18 +150,4 @@ pub(super) fn odd_validity(files: &Files, tile: &Tile, piece: &Piece) -> Option<
             .in_part(format_args!("field `{name}`, tile {}", tile.number))
             .noted(),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn offsets_ascend_from_zero_to_the_end() {
-        assert!(check_offsets(&[0, 0, 3, 5], 0, 5).is_ok());
-        assert!(check_offsets(&[2, 3], 7, 5).is_ok());
-        assert!(check_offsets(&[1, 3], 0, 5).is_err());
-        assert!(check_offsets(&[0, 3, 2], 0, 5).is_err());
-        assert!(check_offsets(&[0, 6], 0, 5).is_err());
-    }
 }

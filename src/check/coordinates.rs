@@ -3,13 +3,14 @@
 
 use super::cells::{CELLS, Piece};
 use super::field::tile_runs;
-use super::files::{Files, Tile};
+use super::files::Files;
 use super::fragment::Shared;
 use super::queue::Job;
 use super::statistics::{Class, Summary};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::array::field::Role;
+use crate::array::field_files::Tile;
 use crate::array::written_order::WrittenOrder;
 use crate::error::Error;
 use crate::format::range::{Range as Bounds, compare};

@@ -1,13 +1,14 @@
 //! A field that is not a dimension: its tiles decoded and summed up.
 
 use super::cells::{CELLS, Piece, odd_validity};
-use super::files::{Files, Tile};
+use super::files::Files;
 use super::fragment::Shared;
 use super::queue::Job;
 use super::statistics::{Class, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
+use crate::array::field_files::Tile;
 use crate::array::grid::{Grid, Window};
 use crate::error::Result;
 use std::ops::Range;

@@ -1,15 +1,14 @@
-//! The files of a field: their lengths, and the tiles in them.
+//! The lengths of the files of a field, and the chunks of its tiles.
 
 use super::{Checker, Kind, Problem};
-use crate::array::Piece;
 use crate::array::cache::Keep;
-use crate::array::column::{Column, Content, OpenColumn};
+use crate::array::column::Column;
 use crate::array::field::{Field, Role};
+use crate::array::field_files::{FieldFiles, Tile};
 use crate::array::fragment_info::{FragmentInfo, ListKind};
 use crate::array::sink::Sink;
 use crate::array::tile_file::TileFile;
-use crate::array::tile_list::TileList;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::name::Part;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,27 +18,10 @@ pub(super) struct Files {
     /// The field.
     pub field: Field,
     info: Arc<FragmentInfo>,
-    fixed: Option<TileFile>,
-    var: Option<TileFile>,
-    /// The same with a codec that rebuilds offsets; None where they cannot be embedded.
-    embedding: Option<TileFile>,
-    validity: Option<TileFile>,
-    var_sizes: Option<TileList>,
-    /// A dimension inside zipped coordinates, whose file is that of the coordinates.
-    zipped: Option<OpenColumn>,
-}
-
-/// One tile of a field.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Tile {
-    /// Its number.
-    pub number: u64,
-    /// Its cells.
-    pub cells: u64,
-    /// Bytes of its var data; 0 where the field is fixed-size.
-    pub var_size: u64,
-    /// Whether its offsets are embedded in its values.
-    pub embedded: bool,
+    files: FieldFiles,
+    /// Whether it is a dimension inside zipped coordinates: what is wrong with their file is found where the
+    /// coordinates are checked.
+    inside: bool,
 }
 
 fn overflow() -> Error {
@@ -67,48 +49,52 @@ impl Files {
             }
             Some(opened)
         };
-        let var_file = part(Part::Var, var);
-        let embeds = field.may_embed_offsets(&info.schema);
+        let values = part(Part::Var, var);
+        let fixed = match inside {
+            true => column.part(Part::Fixed).ok(),
+            false => part(Part::Fixed, true),
+        };
+        let validity = part(Part::Validity, field.nullable);
         let sizes = || info.list(field.slot, ListKind::VarSizes, true);
+        let sizes = checker.take(var.then(sizes).transpose(), &info.metadata_path());
         Files {
-            fixed: part(Part::Fixed, true),
-            embedding: var_file
-                .as_ref()
-                .filter(|_| embeds)
-                .map(TileFile::embedding_offsets),
-            var: var_file,
-            validity: part(Part::Validity, field.nullable),
-            var_sizes: checker
-                .take(var.then(sizes).transpose(), &info.metadata_path())
-                .flatten(),
-            // That the file cannot be opened is found where the coordinates are.
-            zipped: inside.then(|| column.open(Content::Data, None).ok()).flatten(),
+            files: FieldFiles::new(column, fixed, values, validity, sizes.flatten()),
             field: field.clone(),
             info: info.clone(),
+            inside,
         }
     }
 
     /// Whether everything is open that it takes to read values.
     pub(super) fn is_complete(&self) -> bool {
-        let var = self.field.cell_val_num.is_var();
-        (self.fixed.is_some() || self.zipped.is_some())
-            && (!var || self.var.is_some() && self.var_sizes.is_some())
-            && (!self.field.nullable || self.validity.is_some())
+        let (files, var) = (&self.files, self.field.cell_val_num.is_var());
+        files.fixed.is_some()
+            && (!var || files.var.is_some() && files.var_sizes.is_some())
+            && (!self.field.nullable || files.validity.is_some())
+    }
+
+    /// Its own file of values, or offsets.
+    fn fixed(&self) -> Option<&TileFile> {
+        self.files.fixed.as_ref().filter(|_| !self.inside)
     }
 
     /// How many tiles its file has room for, each taking eight bytes at least: what the metadata says is
     /// believed no further.
     pub(super) fn tiles(&self) -> u64 {
-        let room = self.fixed.as_ref().map_or(0, |part| part.blob.len() / 8);
+        let room = self.fixed().map_or(0, |part| part.blob.len() / 8);
         room.min(self.info.geometry.tile_num)
     }
 
     /// Bytes of a tile of values as stored, on average over all tiles and files; at least 1.
     pub(super) fn average_tile(&self) -> u64 {
-        let files = [&self.fixed, &self.var, &self.validity];
+        let files = [
+            self.fixed(),
+            self.files.var.as_ref(),
+            self.files.validity.as_ref(),
+        ];
         let bytes = files
-            .iter()
-            .filter_map(|part| part.as_ref())
+            .into_iter()
+            .flatten()
             .fold(0u64, |sum, part| sum.saturating_add(part.file_size));
         (bytes / self.info.geometry.tile_num.max(1)).max(1)
     }
@@ -116,7 +102,7 @@ impl Files {
     /// Finds the chunks of tile `number` as [`Files::find`] does, counting the tile and reporting what is
     /// wrong.
     pub(super) fn tile(&self, checker: &Checker, number: u64) -> Option<Tile> {
-        if self.zipped.is_none() {
+        if !self.inside {
             checker.tally.tiles.add(1);
         }
         self.find(number, |part| match part {
@@ -140,28 +126,27 @@ impl Files {
             var_size: 0,
             embedded: false,
         };
-        if let Some(list) = &self.var_sizes {
+        if let Some(list) = &self.files.var_sizes {
             let entry = list.get(self.info.geometry.tile_num, number);
             keep(entry.map(|size| {
                 tile.var_size = size.unwrap_or(0);
                 0
             }));
         }
-        if let Some(part) = &self.fixed {
+        if let Some(part) = self.fixed() {
             keep(self.check_fixed(part, &mut tile));
         }
-        let values = if tile.embedded { &self.embedding } else { &self.var };
-        if let Some(part) = values {
+        if let Some(part) = self.files.values(tile.embedded) {
             keep(check_part(part, number, tile.var_size));
         }
-        if let Some(part) = &self.validity {
+        if let Some(part) = &self.files.validity {
             keep(check_part(part, number, cells));
         }
         (sound && self.is_complete()).then_some(tile)
     }
 
     fn check_fixed(&self, part: &TileFile, tile: &mut Tile) -> Result<u64> {
-        if self.embedding.is_some() && tile.cells > 0 && part.stored_chunks(tile.number)? == 0 {
+        if tile.cells > 0 && self.files.embeds(tile.number)? {
             tile.embedded = true;
             let extent = part.extent(tile.number)?;
             let length = extent.end - extent.start;
@@ -191,75 +176,32 @@ impl Files {
 
     /// The path of its file of values (or offsets), as findings show it.
     pub(super) fn path(&self) -> String {
-        match &self.fixed {
+        match self.fixed() {
             Some(part) => part.blob.display().to_owned(),
             None => self.info.engine.storage.display(&self.info.path),
         }
     }
 
-    /// Names an error's file: that of the offsets.
-    pub(super) fn in_offsets(&self, tile: &Tile, error: Error) -> Error {
-        error
-            .in_part(format_args!("tile {}", tile.number))
-            .in_file(self.path())
-    }
-
     /// The bytes in `range` of the fixed-size values of a tile.
     pub(super) fn read_fixed(&self, tile: &Tile, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let size = self.field.cell_size().unwrap_or(8);
-        if let Some(column) = &self.zipped {
-            // The length of the whole column was computed without overflow.
-            let before = tile.number.saturating_mul(self.info.geometry.tile_cells);
-            let start = before.saturating_mul(size);
-            let piece = column.read(
-                start.saturating_add(range.start)..start.saturating_add(range.end),
-                out,
-            )?;
-            if let Piece::Shared(bytes, range) = piece {
-                out.clear();
-                out.extend_from_slice(bytes.get(range).unwrap_or(&[]));
-            }
-            return Ok(());
-        }
-        let size = tile.cells.checked_mul(size).ok_or_else(overflow)?;
-        read(&self.fixed, tile.number, size, range, out)
+        collect(out, |sink| self.files.read_fixed(tile.number, range, sink))
     }
 
     /// The bytes in `range` of the var data of a tile.
     pub(super) fn read_var(&self, tile: &Tile, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let part = if tile.embedded { &self.embedding } else { &self.var };
-        read(part, tile.number, tile.var_size, range, out)
+        collect(out, |sink| self.files.read_var(tile, range, sink))
     }
 
     /// The validity bytes of the `cells` of a tile.
     pub(super) fn read_validity(&self, tile: &Tile, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        read(&self.validity, tile.number, tile.cells, cells, out)
+        collect(out, |sink| self.files.read_validity(tile.number, cells, sink))
     }
 
     /// Where the `cells` of a tile begin in its var data, as little-endian u64.
     pub(super) fn read_offsets(&self, tile: &Tile, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let bytes = cells.start.saturating_mul(8)..cells.end.saturating_mul(8);
-        if !tile.embedded {
-            return self.read_fixed(tile, bytes, out);
-        }
-        let part = self.embedding.as_ref().ok_or_else(missing)?;
-        let offsets = part.embedded_offsets(tile.number, tile.var_size, tile.cells, Keep::Passing)?;
-        let length = (bytes.end - bytes.start) as usize;
         out.clear();
-        match offsets {
-            Some(offsets) => out.extend_from_slice(
-                offsets
-                    .get(bytes.start as usize..bytes.end as usize)
-                    .unwrap_or(&[]),
-            ),
-            None => out.resize(length, 0),
-        }
-        Ok(())
+        self.files.read_offsets(tile, cells, 0, Keep::Passing, out)
     }
-}
-
-fn missing() -> Error {
-    Error::new(ErrorKind::Internal, "a file of the field was not opened")
 }
 
 /// Finds the chunks of a tile, which must add up to `size` bytes; gives the bytes that it takes in the file.
@@ -275,10 +217,9 @@ fn check_part(part: &TileFile, tile: u64, size: u64) -> Result<u64> {
     Ok(extent.end - extent.start)
 }
 
-fn read(part: &Option<TileFile>, tile: u64, size: u64, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-    let part = part.as_ref().ok_or_else(missing)?;
+fn collect(out: &mut Vec<u8>, read: impl FnOnce(&mut Sink<'_>) -> Result<()>) -> Result<()> {
     let mut sink = Sink::new(out, Keep::Passing);
-    part.read(tile, size, range, &mut sink)?;
+    read(&mut sink)?;
     sink.append();
     Ok(())
 }

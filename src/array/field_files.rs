@@ -1,0 +1,247 @@
+//! The files of a field of a fragment, open, and the tiles in them.
+
+use super::cache::Keep;
+use super::column::Column;
+use super::field::Role;
+use super::sink::Sink;
+use super::tile_file::TileFile;
+use super::tile_list::TileList;
+use crate::error::{Error, ErrorKind, Result};
+use std::ops::Range;
+
+/// The files of a field that were opened; to read from one that was not is an error.
+pub struct FieldFiles {
+    /// The field.
+    pub column: Column,
+    /// The values of cells of a fixed size, those of all dimensions where they are zipped; of var-sized
+    /// cells where each begins.
+    pub fixed: Option<TileFile>,
+    /// The values of var-sized cells.
+    pub var: Option<TileFile>,
+    /// The same with a codec that rebuilds offsets; None where they cannot be embedded.
+    embedding: Option<TileFile>,
+    /// Validity.
+    pub validity: Option<TileFile>,
+    /// How many bytes of values each tile of var-sized cells has.
+    pub var_sizes: Option<TileList>,
+    zipped: Option<Zipped>,
+}
+
+/// One tile of a field.
+#[derive(Debug, Clone, Copy)]
+pub struct Tile {
+    /// Its number.
+    pub number: u64,
+    /// Its cells.
+    pub cells: u64,
+    /// Bytes of the values of var-sized cells; 0 for those of a fixed size.
+    pub var_size: u64,
+    /// Whether its offsets are embedded in its values.
+    pub embedded: bool,
+}
+
+/// Where a dimension lies in a tile of zipped coordinates.
+#[derive(Debug, Clone, Copy)]
+struct Zipped {
+    dimension: u64,
+    dimensions: u64,
+    /// Whether a tile holds all values of the first dimension, then all of the second, and so on; otherwise
+    /// tuples.
+    split: bool,
+}
+
+impl FieldFiles {
+    /// These files of `column`.
+    pub fn new(
+        column: Column,
+        fixed: Option<TileFile>,
+        var: Option<TileFile>,
+        validity: Option<TileFile>,
+        var_sizes: Option<TileList>,
+    ) -> Self {
+        let (info, field) = (column.info(), column.field());
+        let embeds = field.may_embed_offsets(&info.schema);
+        let zipped = match field.role {
+            Role::ZippedDimension(dimension) => Some(Zipped {
+                dimension: dimension as u64,
+                dimensions: info.schema.dimensions.len() as u64,
+                // Only version 1 stored tuples, and only where it did not compress them.
+                split: info.version() > 1 || info.schema.coords_filters.has_compressor(),
+            }),
+            _ => None,
+        };
+        FieldFiles {
+            embedding: var.as_ref().filter(|_| embeds).map(TileFile::embedding_offsets),
+            fixed,
+            var,
+            validity,
+            var_sizes,
+            zipped,
+            column,
+        }
+    }
+
+    /// Bytes of the values of tile `tile` of var-sized cells.
+    pub fn var_size(&self, tile: u64) -> Result<u64> {
+        let tile_num = self.column.tile_num();
+        opened(&self.var_sizes)?
+            .get(tile_num, tile)?
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
+    }
+
+    /// Whether the offsets of tile `tile` are embedded in its values: then the tile of offsets has no chunks.
+    pub fn embeds(&self, tile: u64) -> Result<bool> {
+        Ok(self.embedding.is_some() && opened(&self.fixed)?.stored_chunks(tile)? == 0)
+    }
+
+    /// The file of the values of var-sized cells, as it is to be read for a tile whose offsets are embedded
+    /// or not.
+    pub fn values(&self, embedded: bool) -> Option<&TileFile> {
+        match embedded {
+            true => self.embedding.as_ref(),
+            false => self.var.as_ref(),
+        }
+    }
+
+    /// Hands the bytes in `range` of the values of tile `tile` of fixed-size cells to `sink`, or of its
+    /// offsets as stored.
+    pub fn read_fixed(&self, tile: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let part = opened(&self.fixed)?;
+        let cell_size = self.column.field().cell_size().unwrap_or(8);
+        let cells = self.column.info().geometry.cells_of(tile);
+        let size = cells.checked_mul(cell_size).ok_or_else(overflow)?;
+        match self.zipped {
+            None => part.read(tile, size, range, sink),
+            Some(zipped) => read_zipped(part, zipped, tile, size, cell_size, range, sink),
+        }
+    }
+
+    /// Hands the bytes in `range` of the values of var-sized cells to `sink`.
+    pub fn read_var(&self, tile: &Tile, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let part = self.values(tile.embedded).ok_or_else(missing)?;
+        part.read(tile.number, tile.var_size, range, sink)
+    }
+
+    /// Hands the validity of some cells of tile `tile` to `sink`.
+    pub fn read_validity(&self, tile: u64, cells: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let size = self.column.info().geometry.cells_of(tile);
+        opened(&self.validity)?.read(tile, size, cells, sink)
+    }
+
+    /// Appends where some of the var-sized cells begin, as little-endian u64, in bytes from `base` bytes
+    /// before the tile. The first of a tile begins at 0, none before the one in front of it, and none behind
+    /// the values.
+    pub fn read_offsets(
+        &self,
+        tile: &Tile,
+        cells: Range<u64>,
+        base: u64,
+        keep: Keep,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let bytes = cells.start.saturating_mul(8)..cells.end.saturating_mul(8);
+        let start = out.len();
+        if tile.embedded && tile.cells > 0 {
+            let values = opened(&self.embedding)?;
+            match values.embedded_offsets(tile.number, tile.var_size, tile.cells, keep)? {
+                Some(offsets) => {
+                    let wanted = bytes.start as usize..bytes.end as usize;
+                    out.extend_from_slice(offsets.get(wanted).unwrap_or(&[]));
+                }
+                None => out.resize(start.saturating_add((bytes.end - bytes.start) as usize), 0),
+            }
+        } else {
+            let mut sink = Sink::behind(out, keep);
+            self.read_fixed(tile.number, bytes, &mut sink)?;
+            sink.append();
+        }
+        let entries = out.get_mut(start..).unwrap_or_default().as_chunks_mut().0;
+        check_offsets(entries, cells.start, tile.var_size, base).map_err(|e| {
+            let path = self.fixed.as_ref().map_or("", |part| part.blob.display());
+            e.in_part(format_args!("tile {}", tile.number)).in_file(path)
+        })
+    }
+}
+
+/// Checks offsets of cells from `first` on in a tile of `size` bytes, and adds `base` to each.
+fn check_offsets(entries: &mut [[u8; 8]], first: u64, size: u64, base: u64) -> Result<()> {
+    let mut previous = 0;
+    for (cell, entry) in (first..).zip(entries) {
+        let offset = u64::from_le_bytes(*entry);
+        if offset < previous || offset > size || cell == 0 && offset != 0 {
+            return Err(Error::corrupt(format!(
+                "the offset of cell {cell} is {offset}, but the one before it is {previous} and the tile has \
+                     {size} bytes"
+            )));
+        }
+        previous = offset;
+        *entry = base.saturating_add(offset).to_le_bytes();
+    }
+    Ok(())
+}
+
+fn opened<T>(part: &Option<T>) -> Result<&T> {
+    part.as_ref().ok_or_else(missing)
+}
+
+/// To read from a file that was not opened.
+pub(super) fn missing() -> Error {
+    Error::new(ErrorKind::Internal, "a file of the column was not opened")
+}
+
+/// More bytes than can be counted.
+pub(super) fn overflow() -> Error {
+    Error::limit("the column has more than 2^64 bytes").at(0)
+}
+
+/// Reads the bytes in `range` of the `column` bytes of one dimension's values out of a tile of zipped
+/// coordinates.
+fn read_zipped(
+    part: &TileFile,
+    zipped: Zipped,
+    tile: u64,
+    column: u64,
+    cell_size: u64,
+    range: Range<u64>,
+    sink: &mut Sink<'_>,
+) -> Result<()> {
+    let size = column.checked_mul(zipped.dimensions).ok_or_else(overflow)?;
+    if zipped.split {
+        let start = zipped.dimension * column;
+        return part.read(tile, size, start + range.start..start + range.end, sink);
+    }
+    let tuple = cell_size * zipped.dimensions;
+    let first = range.start / cell_size;
+    let last = range.end.div_ceil(cell_size);
+    let mut scratch = Vec::new();
+    let mut tuples = Sink::new(&mut scratch, sink.keep);
+    part.read(tile, size, first * tuple..last * tuple, &mut tuples)?;
+    let tuples = tuples.finish();
+    let skip = (range.start - first * cell_size) as usize;
+    let from = (zipped.dimension * cell_size) as usize;
+    let values = tuples
+        .chunks_exact(tuple as usize)
+        .flat_map(|t| t.get(from..from + cell_size as usize).unwrap_or(&[]));
+    let wanted = values.skip(skip).take((range.end - range.start) as usize);
+    sink.write(|out| out.extend(wanted));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_ascend_from_zero_to_the_end() {
+        let check = |offsets: &[u64], first| {
+            let mut entries: Vec<_> = offsets.iter().map(|offset| offset.to_le_bytes()).collect();
+            let result = check_offsets(&mut entries, first, 5, 100);
+            result.map(|()| entries.into_iter().map(u64::from_le_bytes).collect::<Vec<_>>())
+        };
+        assert_eq!(check(&[0, 0, 3, 5], 0).unwrap(), [100, 100, 103, 105]);
+        assert_eq!(check(&[2, 3], 7).unwrap(), [102, 103]);
+        assert!(check(&[1, 3], 0).is_err());
+        assert!(check(&[0, 3, 2], 0).is_err());
+        assert!(check(&[0, 6], 0).is_err());
+    }
+}
