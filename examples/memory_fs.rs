@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tiledbfs::error::Result;
 use tiledbfs::fuse::{FileSystem, MountOptions, mount};
 use tiledbfs::tree::node::clamp;
-use tiledbfs::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat, Tree};
+use tiledbfs::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree};
 
 struct Folder {
     nodes: HashMap<OsString, Node>,
@@ -81,9 +81,9 @@ impl OpenFile for Bytes {
         self.0.len() as u64
     }
 
-    fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let range = clamp(self.0.len() as u64, offset, size);
-        Ok(Piece::Shared(
+        Ok(ReadBytes::Shared(
             self.0.clone(),
             range.start as usize..range.end as usize,
         ))

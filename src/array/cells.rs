@@ -4,7 +4,7 @@ use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
 use super::field::Field;
 use super::fragment_info::FragmentInfo;
-use super::piece::Piece;
+use super::read_bytes::ReadBytes;
 use super::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -24,18 +24,23 @@ pub trait Cells: Send + Sync {
     fn len(&self, content: Content) -> Result<u64>;
 
     /// The bytes in `range` of `content`, cut at its end.
-    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>>;
+    fn read<'s>(
+        &self,
+        content: Content,
+        range: Range<u64>,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<ReadBytes<'s>>;
 }
 
 impl dyn Cells + '_ {
     /// The values of fixed-size cells.
-    pub fn values<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    pub fn values<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let size = self.cell_size().unwrap_or(1);
         self.read_whole(Content::Data, cells, size, scratch)
     }
 
     /// The validity of cells, a byte each: 0 = null.
-    pub fn validity<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    pub fn validity<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         self.read_whole(Content::Validity, cells, 1, scratch)
     }
 
@@ -69,7 +74,7 @@ impl dyn Cells + '_ {
         entries: Range<u64>,
         size: u64,
         scratch: &'s mut Vec<u8>,
-    ) -> Result<Piece<'s>> {
+    ) -> Result<ReadBytes<'s>> {
         let bytes = entries.start.saturating_mul(size)..entries.end.saturating_mul(size);
         let wanted = bytes.end.saturating_sub(bytes.start);
         let piece = self.read(content, bytes, scratch)?;
@@ -190,7 +195,12 @@ impl Cells for FragmentCells {
         self.column.len(content, None)
     }
 
-    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(
+        &self,
+        content: Content,
+        range: Range<u64>,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<ReadBytes<'s>> {
         let open = self.opened(content)?;
         let range = range.start.min(open.len())..range.end.min(open.len());
         let mut sink = Sink::new(scratch, self.keep(open, content, &range));

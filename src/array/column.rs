@@ -4,7 +4,7 @@ use super::cache::Keep;
 use super::field::Field;
 use super::field_files::{FieldFiles, Tile, missing, overflow};
 use super::fragment_info::{FragmentInfo, ListKind, incomplete};
-use super::piece::Piece;
+use super::read_bytes::ReadBytes;
 use super::reopened::Reopened;
 use super::sequential::SequentialDetector;
 use super::sink::Sink;
@@ -263,7 +263,7 @@ impl OpenColumn {
     }
 
     /// The bytes in `range`, cut at the end of the column.
-    pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let mut sink = Sink::new(scratch, self.keep(&range));
         self.append(range, &mut sink)?;

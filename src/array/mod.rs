@@ -25,8 +25,8 @@ pub mod group;
 pub(crate) mod hilbert;
 pub mod listing;
 pub mod order;
-pub mod piece;
 pub mod pinned;
+pub mod read_bytes;
 mod reopened;
 pub mod repeated_footers;
 pub mod revalidated;
@@ -42,7 +42,7 @@ pub mod tile_list;
 pub mod time;
 pub mod work;
 pub(crate) mod written_order;
-pub use piece::Piece;
+pub use read_bytes::ReadBytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;

@@ -1,7 +1,7 @@
 //! Where reads put their answers.
 
 use super::cache::Keep;
-use super::piece::Piece;
+use super::read_bytes::ReadBytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::Blob;
 use std::ops::Range;
@@ -100,10 +100,10 @@ impl<'s> Sink<'s> {
     }
 
     /// The answer.
-    pub fn finish(self) -> Piece<'s> {
+    pub fn finish(self) -> ReadBytes<'s> {
         match self.single {
-            Some((data, range)) => Piece::Shared(data, range),
-            None => Piece::Scratch(self.scratch.get(..self.filled).unwrap_or_default()),
+            Some((data, range)) => ReadBytes::Shared(data, range),
+            None => ReadBytes::Scratch(self.scratch.get(..self.filled).unwrap_or_default()),
         }
     }
 }

@@ -480,7 +480,7 @@ mod tests {
     use super::*;
     use crate::error::{Error, ErrorKind, Result};
     use crate::tree::node::Stat;
-    use crate::tree::{Freshness, Piece};
+    use crate::tree::{Freshness, ReadBytes};
 
     /// A file of which what is behind `good` cannot be read.
     struct Partial {
@@ -515,14 +515,14 @@ mod tests {
         fn len(&self) -> u64 {
             self.len
         }
-        fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
             let end = self.len.min(offset + size as u64);
             if end > self.good && !self.short {
                 return Err(Error::new(ErrorKind::Corrupt, "a broken chunk"));
             }
             scratch.clear();
             scratch.extend((offset..end.min(self.good)).map(byte));
-            Ok(Piece::Scratch(scratch))
+            Ok(ReadBytes::Scratch(scratch))
         }
     }
 

@@ -485,7 +485,7 @@ fn encoded(datatype: Datatype, value: &[u8]) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::piece::Piece;
+    use crate::array::read_bytes::ReadBytes;
 
     #[test]
     fn extents_are_put_together_or_halved() {
@@ -524,10 +524,10 @@ mod tests {
             Ok(self.0.len() as u64)
         }
 
-        fn read<'s>(&self, _: Content, range: Range<u64>, out: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+        fn read<'s>(&self, _: Content, range: Range<u64>, out: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
             out.clear();
             out.extend_from_slice(&self.0[range.start as usize..range.end as usize]);
-            Ok(Piece::Scratch(out))
+            Ok(ReadBytes::Scratch(out))
         }
     }
 

@@ -384,11 +384,11 @@ impl FileSystem {
         offset: u64,
         size: u32,
         scratch: &'s mut Vec<u8>,
-    ) -> Result<crate::tree::Piece<'s>, Errno> {
+    ) -> Result<crate::tree::ReadBytes<'s>, Errno> {
         let range = clamp(handle.open.len(), offset, size as usize);
         let wanted = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| Errno::EINVAL)?;
         if wanted == 0 {
-            return Ok(crate::tree::Piece::Scratch(&[]));
+            return Ok(crate::tree::ReadBytes::Scratch(&[]));
         }
         let piece = handle
             .open

@@ -7,7 +7,9 @@ use super::inodes::ROOT;
 use crate::error::{Error, Result};
 use crate::layout::segments::hash;
 use crate::tree::node::clamp;
-use crate::tree::{Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat, Tree};
+use crate::tree::{
+    Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree,
+};
 use fuser::{Errno, FileHandle as FuseHandle, FileType, FopenFlags, INodeNo, OpenFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -137,9 +139,9 @@ impl OpenFile for Open {
         hash(&self.0)
     }
 
-    fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let range = clamp(self.len(), offset, size);
-        Ok(Piece::Shared(
+        Ok(ReadBytes::Shared(
             self.0.clone(),
             range.start as usize..range.end as usize,
         ))

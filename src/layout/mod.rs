@@ -6,7 +6,7 @@
 
 pub mod segments;
 
-use crate::array::Piece;
+use crate::array::ReadBytes;
 use crate::array::cells::Cells;
 use crate::array::column::{Content, OpenColumn};
 use crate::array::pinned::Pinned;
@@ -131,7 +131,7 @@ impl FileLayout {
     }
 
     /// The bytes in `range`, cut at the end of the file. `scratch` may be overwritten to assemble the answer.
-    pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let len = self.len();
         let range = range.start.min(len)..range.end.min(len);
         let mut sink = Sink::new(scratch, self.sequence.next(&range));

@@ -1,6 +1,6 @@
 //! The exports of a view that are files, and which exports are listed: see [`crate::export`].
 
-use super::node::{File, Freshness, Node, NodeType, OpenFile, Piece, Stat, clamp};
+use super::node::{File, Freshness, Node, NodeType, OpenFile, ReadBytes, Stat, clamp};
 use super::permissions::Origin;
 use super::raster::RasterDirectory;
 use super::view::Shown;
@@ -177,7 +177,7 @@ impl OpenFile for OpenExport {
         self.layout.version()
     }
 
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let range = clamp(self.len(), offset, size);
         self.shown.placed(self.layout.read(range, scratch))
     }

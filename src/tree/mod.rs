@@ -27,8 +27,8 @@ pub mod walk;
 mod zarr;
 pub use errors::ErrorLog;
 pub use node::{
-    Directory, Entry, ExtendedAttributes, File, Freshness, Link, Listing, Node, NodeType, OpenFile, Piece,
-    Stat,
+    Directory, Entry, ExtendedAttributes, File, Freshness, Link, Listing, Node, NodeType, OpenFile,
+    ReadBytes, Stat,
 };
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};

@@ -1,7 +1,7 @@
 //! The two kinds of node and the small traits behind which everything that can be shown hides.
 
 use super::permissions::{Origin, Permissions};
-pub use crate::array::Piece;
+pub use crate::array::ReadBytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Stream};
 use crate::storage::Storage;
@@ -181,7 +181,7 @@ pub trait OpenFile: Send + Sync {
 
     /// The bytes from `offset` on: exactly `size` of them, or those up to the end of the file. `scratch` is
     /// memory that the answer may be put together in; what it held is lost.
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>>;
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>>;
 
     /// Whether it holds nothing.
     fn is_empty(&self) -> bool {
@@ -198,7 +198,7 @@ impl OpenFile for FileLayout {
         FileLayout::version(self)
     }
 
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         FileLayout::read(self, clamp(self.len(), offset, size), scratch)
     }
 }

@@ -11,7 +11,7 @@ use crate::array::cache::{Keep, Key};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::engine::Engine;
-use crate::array::piece::Piece;
+use crate::array::read_bytes::ReadBytes;
 use crate::array::sequential::SequentialDetector;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -409,12 +409,17 @@ impl<R: Runs> Cells for RunCells<R> {
         }
     }
 
-    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(
+        &self,
+        content: Content,
+        range: Range<u64>,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<ReadBytes<'s>> {
         let len = self.len(content)?;
         let range = range.start.min(len)..range.end.min(len);
         scratch.clear();
         if range.is_empty() {
-            return Ok(Piece::Scratch(&[]));
+            return Ok(ReadBytes::Scratch(&[]));
         }
         match (content, self.cell_size) {
             (Content::Data, Some(size)) => self.read_fixed(range, size, scratch)?,
@@ -434,7 +439,7 @@ impl<R: Runs> Cells for RunCells<R> {
                 cut(scratch, 0, &range)?;
             }
         }
-        Ok(Piece::Scratch(scratch))
+        Ok(ReadBytes::Scratch(scratch))
     }
 }
 

@@ -24,7 +24,7 @@ use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
 use tiledbfs::stats::Stats;
 use tiledbfs::tree::node::clamp;
 use tiledbfs::tree::{
-    Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat, Tree,
+    Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree,
 };
 
 /// 2023-11-14T22:13:20.123Z
@@ -158,16 +158,16 @@ impl OpenFile for OpenMem {
     fn version(&self) -> u64 {
         self.0
     }
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let range = clamp(self.len(), offset, size);
         let range = range.start as usize..range.end as usize;
         // Both kinds of answer.
         if offset.is_multiple_of(3) {
-            Ok(Piece::Shared(self.1.clone(), range))
+            Ok(ReadBytes::Shared(self.1.clone(), range))
         } else {
             scratch.clear();
             scratch.extend_from_slice(&self.1[range]);
-            Ok(Piece::Scratch(scratch))
+            Ok(ReadBytes::Scratch(scratch))
         }
     }
 }
@@ -221,7 +221,7 @@ impl OpenFile for OpenBroken {
     fn len(&self) -> u64 {
         10_000
     }
-    fn read<'s>(&self, _: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(&self, _: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         fail(self.0, "read")?;
         scratch.clear();
         scratch.resize(
@@ -232,7 +232,7 @@ impl OpenFile for OpenBroken {
             },
             1,
         );
-        Ok(Piece::Scratch(scratch))
+        Ok(ReadBytes::Scratch(scratch))
     }
 }
 

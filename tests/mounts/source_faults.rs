@@ -16,7 +16,7 @@ use tiledbfs::error::{Error, ErrorKind, Result};
 use tiledbfs::fuse::{mountinfo, unmount_path};
 use tiledbfs::tree::node::clamp;
 use tiledbfs::tree::{
-    Directory, Entry, File as TreeFile, Freshness, Listing, Node, NodeType, OpenFile, Piece, Stat,
+    Directory, Entry, File as TreeFile, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat,
 };
 
 /// How the source answers.
@@ -119,12 +119,12 @@ impl OpenFile for OpenMoody {
         self.1.len() as u64
     }
 
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         self.0.ask()?;
         let range = clamp(self.len(), offset, size);
         scratch.clear();
         scratch.extend_from_slice(&self.1[range.start as usize..range.end as usize]);
-        Ok(Piece::Scratch(scratch))
+        Ok(ReadBytes::Scratch(scratch))
     }
 }
 

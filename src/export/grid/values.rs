@@ -3,7 +3,7 @@
 use super::{Of, Variable};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::piece::Piece;
+use crate::array::read_bytes::ReadBytes;
 use crate::calendar::days_from_date;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{Datatype, Kind};
@@ -78,7 +78,12 @@ impl Cells for GridCells {
         }
     }
 
-    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(
+        &self,
+        content: Content,
+        range: Range<u64>,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<ReadBytes<'s>> {
         let variable = &self.variable;
         match (content, variable.of) {
             (Content::Data, Of::Validity) => return self.cells.read(Content::Validity, range, scratch),
@@ -101,7 +106,7 @@ impl Cells for GridCells {
         scratch.clear();
         scratch.extend_from_slice(values.get(wanted).unwrap_or_default());
         scratch.truncate(range.end.saturating_sub(range.start) as usize);
-        Ok(Piece::Scratch(scratch))
+        Ok(ReadBytes::Scratch(scratch))
     }
 }
 

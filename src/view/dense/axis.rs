@@ -3,7 +3,7 @@
 use super::space::Axis;
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::piece::Piece;
+use crate::array::read_bytes::ReadBytes;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 
@@ -39,7 +39,12 @@ impl Cells for AxisCells {
         }
     }
 
-    fn read<'s>(&self, content: Content, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<Piece<'s>> {
+    fn read<'s>(
+        &self,
+        content: Content,
+        range: Range<u64>,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<ReadBytes<'s>> {
         let len = self.len(content)?;
         let range = range.start.min(len)..range.end.min(len);
         let size = self.axis.size() as u64;
@@ -50,6 +55,6 @@ impl Cells for AxisCells {
         }
         scratch.drain(..((range.start % size) as usize).min(scratch.len()));
         scratch.truncate(range.end.saturating_sub(range.start) as usize);
-        Ok(Piece::Scratch(scratch))
+        Ok(ReadBytes::Scratch(scratch))
     }
 }

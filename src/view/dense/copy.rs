@@ -4,7 +4,7 @@
 use super::space::{Area, Space};
 use crate::array::cache::Keep;
 use crate::array::column::OpenColumn;
-use crate::array::piece::Piece;
+use crate::array::read_bytes::ReadBytes;
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::Layout as Order;
@@ -279,7 +279,7 @@ pub(super) fn read<'s>(
     range: Range<u64>,
     keep: Keep,
     scratch: &'s mut Vec<u8>,
-) -> Result<Piece<'s>> {
+) -> Result<ReadBytes<'s>> {
     let mut sink = Sink::new(scratch, keep);
     column.append(range.clone(), &mut sink)?;
     let piece = sink.finish();
