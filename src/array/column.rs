@@ -3,13 +3,13 @@
 use super::cache::Keep;
 use super::field::Field;
 use super::field_files::{FieldFiles, Tile, missing, overflow};
-use super::fragment_info::{FragmentInfo, ListKind, incomplete};
+use super::fragment_info::{FragmentInfo, incomplete};
 use super::read_bytes::ReadBytes;
 use super::reopened::Reopened;
 use super::sequential::SequentialDetector;
 use super::sink::Sink;
 use super::tile_file::TileFile;
-use super::tile_list::{PrefixSums, TileList};
+use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::Part;
 use crate::storage::Blob;
@@ -197,9 +197,9 @@ impl Column {
     pub fn part(&self, part: Part) -> Result<TileFile> {
         let (info, field) = (&self.info, &self.field);
         let list = match part {
-            Part::Fixed => ListKind::TileOffsets,
-            Part::Var => ListKind::VarOffsets,
-            Part::Validity => ListKind::ValidityOffsets,
+            Part::Fixed => TileListKey::TileOffsets,
+            Part::Var => TileListKey::TileVarOffsets,
+            Part::Validity => TileListKey::TileValidityOffsets,
         };
         let path = info.file_path(field, part)?;
         let codec = field.codec(&info.schema, part, &info.writer).ok_or_else(|| {

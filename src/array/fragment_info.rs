@@ -4,10 +4,9 @@ use super::engine::Engine;
 use super::field::{Field, Role, Writer};
 use super::generic_body::GenericBody;
 use super::geometry::Geometry;
-use super::tile_list::{PrefixSums, StoredList, TileList};
+use super::tile_list::{PrefixSums, StoredList, TileList, TileListKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::sections::parse_processed_conditions;
 use crate::format::fragment::{Footer, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
@@ -62,16 +61,6 @@ impl FragmentMetadata {
             .chain(validity)
             .try_fold(0u64, |sum, size| sum.checked_add(*size))
     }
-}
-
-/// Which list of tiles; the number distinguishes them in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum ListKind {
-    TileOffsets = 0,
-    VarOffsets = 1,
-    VarSizes = 2,
-    ValidityOffsets = 3,
 }
 
 /// An opened fragment.
@@ -208,45 +197,25 @@ impl FragmentInfo {
         Ok(self.path.join(OsString::from_vec(name)))
     }
 
-    /// One of the lists of tiles of a slot. Its file stays open if `hold` says so.
-    pub fn list(&self, slot: usize, kind: ListKind, hold: bool) -> Result<TileList> {
-        let missing = || {
-            Error::corrupt(format!(
-                "the fragment's metadata has no {kind:?} list for slot {slot}"
-            ))
-            .at(0)
-            .in_file(self.engine.storage.display(&self.metadata_path()))
-        };
-        match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => {
-                let lists = match kind {
-                    ListKind::TileOffsets => &legacy.tile_offsets,
-                    ListKind::VarOffsets => &legacy.tile_var_offsets,
-                    ListKind::VarSizes => &legacy.tile_var_sizes,
-                    ListKind::ValidityOffsets => return Err(missing()),
-                };
-                Ok(TileList::Memory(lists.get(slot).ok_or_else(missing)?.clone()))
-            }
-            FragmentMetadata::Footer(footer, _) => {
-                let lists = match kind {
-                    ListKind::TileOffsets => &footer.offsets.tile_offsets,
-                    ListKind::VarOffsets => &footer.offsets.tile_var_offsets,
-                    ListKind::VarSizes => &footer.offsets.tile_var_sizes,
-                    ListKind::ValidityOffsets => &footer.offsets.tile_validity_offsets,
-                };
-                let offset = *lists.get(slot).ok_or_else(missing)?;
-                let mut body = self.generic_body(offset);
-                if hold {
-                    body = body.hold().map_err(|e| incomplete(&self.engine, &self.path, e))?;
-                }
-                Ok(TileList::Stored(Box::new(StoredList::new(body))))
-            }
+    /// One of the lists of numbers of a slot. Its file stays open if `hold` says so.
+    pub fn list(&self, slot: usize, list: TileListKey, hold: bool) -> Result<TileList> {
+        if let Some(numbers) = self.legacy_list(list, slot) {
+            return Ok(TileList::Memory(numbers.clone()));
         }
+        let offset = self.list_offset(list, slot).ok_or_else(|| {
+            let what = list.name();
+            self.place(Error::corrupt(format!("the fragment's metadata has no {what} for slot {slot}")).at(0))
+        })?;
+        let mut body = self.generic_body(offset);
+        if hold {
+            body = body.hold().map_err(|e| incomplete(&self.engine, &self.path, e))?;
+        }
+        Ok(TileList::Stored(Box::new(StoredList::new(body))))
     }
 
     /// Running sums of the var sizes of a slot, with the list itself.
     pub fn var_sizes(&self, slot: usize, hold: bool) -> Result<(Arc<PrefixSums>, TileList)> {
-        let list = self.list(slot, ListKind::VarSizes, hold)?;
+        let list = self.list(slot, TileListKey::TileVarSizes, hold)?;
         let cell = self
             .var_sums
             .get(slot)
@@ -299,30 +268,6 @@ impl FragmentInfo {
             self.writer.key.clone(),
             self.metadata_version,
         )
-    }
-
-    /// Paths of the delete and update files that a consolidation has carried out on its cells already,
-    /// relative to the array, as stored. None below version 16.
-    pub fn processed_conditions(&self) -> Result<Option<Vec<Vec<u8>>>> {
-        let FragmentMetadata::Footer(footer, _) = &self.metadata else {
-            return Ok(None);
-        };
-        let offset = footer.offsets.processed_conditions;
-        self.section(offset)?
-            .map(|body| parse_processed_conditions(&body))
-            .transpose()
-            .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))
-    }
-
-    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for
-    /// more than the cache allows to be decoded at once.
-    pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
-        let Some(offset) = offset else { return Ok(None) };
-        let blob = self.engine.open_immutable(&self.metadata_path())?;
-        let (_, body) = self
-            .engine
-            .generic_tile(&*blob, offset, self.writer.key.as_ref())?;
-        Ok(Some(body))
     }
 }
 

@@ -18,6 +18,7 @@ pub mod field;
 pub mod field_files;
 pub mod fragment;
 pub mod fragment_info;
+mod fragment_sections;
 pub mod generic_body;
 pub mod geometry;
 pub(crate) mod grid;

@@ -9,6 +9,49 @@ use crate::format::body::Body;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+/// The lists of tiles that the metadata of a fragment has of each field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TileListKey {
+    /// Where each tile starts in the file of the data, or of the offsets of a var-sized field.
+    TileOffsets,
+    /// Where each tile starts in the file of the var data.
+    TileVarOffsets,
+    /// Unfiltered bytes of each tile of the var data.
+    TileVarSizes,
+    /// Where each tile starts in the file of the validity bytes.
+    TileValidityOffsets,
+    /// Least values.
+    Mins,
+    /// Greatest values.
+    Maxs,
+    /// Sums, eight bytes each.
+    Sums,
+    /// Numbers of null cells.
+    NullCounts,
+    /// The coordinates of the first cells in global order, of dimensions; from version 23.
+    GlobalOrderMins,
+    /// The coordinates of the last cells.
+    GlobalOrderMaxs,
+}
+
+impl TileListKey {
+    /// What it is called in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            TileListKey::TileOffsets => "tile offsets",
+            TileListKey::TileVarOffsets => "tile var offsets",
+            TileListKey::TileVarSizes => "tile var sizes",
+            TileListKey::TileValidityOffsets => "tile validity offsets",
+            TileListKey::Mins => "tile mins",
+            TileListKey::Maxs => "tile maxs",
+            TileListKey::Sums => "tile sums",
+            TileListKey::NullCounts => "tile null counts",
+            TileListKey::GlobalOrderMins => "global-order minima",
+            TileListKey::GlobalOrderMaxs => "global-order maxima",
+        }
+    }
+}
+
 /// A list with one u64 for each tile.
 pub enum TileList {
     /// In memory: fragments of versions 1 and 2, whose metadata is one generic tile.

@@ -2,7 +2,6 @@
 
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
-use crate::array::fragment_info::FragmentMetadata;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};
@@ -42,11 +41,11 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
         let Ok(info) = entry.fragment.look() else {
             continue;
         };
-        let FragmentMetadata::Footer(own, _) = &info.metadata else {
+        let Some(own) = info.footer() else {
             continue;
         };
         let found = match parse(&body, footer, end, &info.schema) {
-            Ok(copy) if copy == **own => continue,
+            Ok(copy) if copy == *own => continue,
             Ok(_) => "the footer differs from the fragment's own".to_owned(),
             Err(e) => e.to_string(),
         };

@@ -5,9 +5,10 @@ use crate::array::cache::Keep;
 use crate::array::column::Column;
 use crate::array::field::{Field, Role};
 use crate::array::field_files::{FieldFiles, Tile};
-use crate::array::fragment_info::{FragmentInfo, ListKind};
+use crate::array::fragment_info::FragmentInfo;
 use crate::array::sink::Sink;
 use crate::array::tile_file::TileFile;
+use crate::array::tile_list::TileListKey;
 use crate::error::{Error, Result};
 use crate::format::name::Part;
 use std::ops::Range;
@@ -55,7 +56,7 @@ impl Files {
             false => part(Part::Fixed, true),
         };
         let validity = part(Part::Validity, field.nullable);
-        let sizes = || info.list(field.slot, ListKind::VarSizes, true);
+        let sizes = || info.list(field.slot, TileListKey::TileVarSizes, true);
         let sizes = checker.take(var.then(sizes).transpose(), &info.metadata_path());
         Files {
             files: FieldFiles::new(column, fixed, values, validity, sizes.flatten()),

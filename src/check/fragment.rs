@@ -6,7 +6,7 @@ use super::{Checker, Kind, Problem, coordinates, field};
 use crate::array::Array;
 use crate::array::field::Role;
 use crate::array::fragment::{Fragment, file_name};
-use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use crate::array::fragment_info::FragmentInfo;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::format::fragment::sections::{
@@ -69,11 +69,9 @@ fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
         array,
         info: info.clone(),
     };
-    match &info.metadata {
-        FragmentMetadata::Legacy(legacy) => {
-            shared.boxes = Boxes::of_legacy(checker, &info, &legacy.mbrs);
-        }
-        FragmentMetadata::Footer(footer, _) => {
+    match info.footer() {
+        None => shared.boxes = Boxes::of_legacy(checker, &info),
+        Some(footer) => {
             let sections = Sections {
                 checker,
                 info: &info,

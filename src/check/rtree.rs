@@ -15,10 +15,8 @@ pub(super) struct Boxes(StoredBoxes);
 
 impl Boxes {
     /// Those of versions 1 and 2, which have no tree.
-    pub(super) fn of_legacy(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) -> Option<Boxes> {
-        if info.dense {
-            return None;
-        }
+    pub(super) fn of_legacy(checker: &Checker, info: &FragmentInfo) -> Option<Boxes> {
+        let boxes = info.legacy_boxes().filter(|_| !info.dense)?;
         check_domain(checker, info, boxes);
         Some(Boxes(boxes.clone()))
     }

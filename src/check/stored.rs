@@ -4,7 +4,8 @@ use super::fragment::Shared;
 use super::statistics::{Class, Summaries};
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
-use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use crate::array::fragment_info::FragmentInfo;
+use crate::array::tile_list::TileListKey;
 use crate::error::Result;
 use crate::format::datatype::Datatype;
 use crate::format::fragment::MinMax;
@@ -34,39 +35,32 @@ impl Stored {
             sums: None,
             null_counts: None,
         };
-        let FragmentMetadata::Footer(footer, _) = &info.metadata else {
-            return stored;
-        };
         let class = Class::of(field.datatype, field.cell_val_num);
         // Statistics are those of the values that were written.
         let lossy = field.is_lossy(&info.schema);
         let attribute = matches!(field.role, Role::Attribute(_));
-        let reads = Reads {
-            info,
-            slot: field.slot,
-        };
         // Writers of dense fragments look for var-sized values in memory that they have let go of, and count
         // other cells' nulls, also those of text.
         let text = field.nullable && class == Class::Text;
         let garbage = info.dense && (field.cell_val_num.is_var() || text);
         if attribute && class != Class::Opaque && !garbage && !lossy {
-            let read = |offsets: &[u64]| {
-                let section = reads.section(offsets, MinMax::parse)?;
+            let read = |list| {
+                let section = section(info, list, field.slot, MinMax::parse)?;
                 let empty = section.content.fixed.is_empty();
                 (!empty).then_some(section)
             };
-            stored.bounds = read(&footer.offsets.tile_mins).zip(read(&footer.offsets.tile_maxs));
+            stored.bounds = read(TileListKey::Mins).zip(read(TileListKey::Maxs));
         }
-        let numbers = |offsets: &[u64]| {
-            let section = reads.section(offsets, parse_u64_list)?;
+        let numbers = |list| {
+            let section = section(info, list, field.slot, parse_u64_list)?;
             let empty = section.content.is_empty();
             (!empty).then_some(section)
         };
         if matches!(class, Class::Signed | Class::Unsigned | Class::Float) && !lossy {
-            stored.sums = numbers(&footer.offsets.tile_sums);
+            stored.sums = numbers(TileListKey::Sums);
         }
         if field.nullable && class != Class::Opaque && !garbage {
-            stored.null_counts = numbers(&footer.offsets.tile_null_counts);
+            stored.null_counts = numbers(TileListKey::NullCounts);
         }
         stored
     }
@@ -144,16 +138,12 @@ impl Stored {
     }
 }
 
-struct Reads<'a> {
-    info: &'a FragmentInfo,
+fn section<T>(
+    info: &FragmentInfo,
+    list: TileListKey,
     slot: usize,
-}
-
-impl Reads<'_> {
-    fn section<T>(&self, offsets: &[u64], parse: impl FnOnce(&[u8]) -> Result<T>) -> Option<Section<T>> {
-        let offset = *offsets.get(self.slot)?;
-        let body = self.info.section(Some(offset)).ok()??;
-        let content = parse(&body).ok()?;
-        Some(Section { offset, content })
-    }
+    parse: impl FnOnce(&[u8]) -> Result<T>,
+) -> Option<Section<T>> {
+    let (offset, content) = info.parsed_list(list, slot, parse).ok()??;
+    Some(Section { offset, content })
 }

@@ -10,7 +10,7 @@ use super::json::consolidated_metadata::{
 };
 use super::json::footer::footer_json;
 use crate::array::Array;
-use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use crate::array::fragment_info::FragmentInfo;
 use crate::array::generic_body::GenericFile;
 use crate::array::geometry::Geometry;
 use crate::array::listing::ArrayListing;
@@ -206,13 +206,12 @@ fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>,
         .and_then(|name| listing.fragment(name))
         .ok_or_else(|| Error::corrupt("there is no such fragment"))?;
     let info = entry.fragment.look()?;
-    let FragmentMetadata::Footer(footer, position) = &info.metadata else {
+    let Some(position) = info.footer_position() else {
         return Err(Error::corrupt("a fragment of this version has no footer"));
     };
     let blob = info.engine.open_immutable(&info.metadata_path())?;
     let bytes = blob.read(position.offset, position.size)?;
-    let geometry = &info.geometry;
-    let shown = footer_json(footer, &info.schema, *position, geometry);
+    let shown = super::fragment::footer(&info);
     Ok((info, bytes, shown))
 }
 

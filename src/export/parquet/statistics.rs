@@ -15,7 +15,8 @@ use super::leaf::{Encoding, Leaf, Logical, Physical, Shape, strip};
 use super::plan::Plan;
 use crate::array::field::{Field, Role as Stored};
 use crate::array::fragment::Fragment;
-use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use crate::array::fragment_info::FragmentInfo;
+use crate::array::tile_list::TileListKey;
 use crate::error::Result;
 use crate::export::table::{Column, Table};
 use crate::format::datatype::{Datatype, Kind};
@@ -179,27 +180,24 @@ struct Lists {
 impl Lists {
     /// None where there is nothing, or nothing to be believed.
     fn read(info: &FragmentInfo, field: &Field, leaf: &Leaf) -> Option<Lists> {
-        let FragmentMetadata::Footer(footer, _) = &info.metadata else {
-            return None;
-        };
         let text = leaf.physical == Physical::ByteArray;
         // Writers of dense fragments read these from memory that they had freed.
         let garbage = info.dense && (field.cell_val_num.is_var() || field.nullable && text);
         if garbage || field.is_lossy(&info.schema) {
             return None;
         }
-        let bounds = |offsets: &[u64]| section(info, field.slot, offsets, MinMax::parse);
-        let numbers = |offsets: &[u64]| section(info, field.slot, offsets, parse_u64_list);
+        let bounds = |list| parsed(info, list, field.slot, MinMax::parse);
+        let numbers = |list| parsed(info, list, field.slot, parse_u64_list);
         let float = leaf.stored.kind() == Kind::Float;
         Some(Lists {
-            mins: bounds(&footer.offsets.tile_mins)?,
-            maxs: bounds(&footer.offsets.tile_maxs)?,
+            mins: bounds(TileListKey::Mins)?,
+            maxs: bounds(TileListKey::Maxs)?,
             sums: match float {
-                true => Some(numbers(&footer.offsets.tile_sums)?),
+                true => Some(numbers(TileListKey::Sums)?),
                 false => None,
             },
             nulls: match field.nullable {
-                true => Some(numbers(&footer.offsets.tile_null_counts)?),
+                true => Some(numbers(TileListKey::NullCounts)?),
                 false => None,
             },
             cell_size: field.cell_size(),
@@ -242,18 +240,15 @@ fn is_ordinary(value: &Value, sums: Option<&[u64]>, tile: usize) -> bool {
 }
 
 /// A list of the tiles of a slot; None if there is none, or if it cannot be read.
-fn section<T>(
+fn parsed<T>(
     info: &FragmentInfo,
+    list: TileListKey,
     slot: usize,
-    offsets: &[u64],
     parse: impl FnOnce(&[u8]) -> Result<T>,
 ) -> Option<T> {
-    let offset = *offsets.get(slot)?;
-    let body = info.section(Some(offset)).and_then(|body| match body {
-        Some(body) => parse(&body).map(Some),
-        None => Ok(None),
-    });
-    body.unwrap_or_else(|error| {
+    let parsed = info.parsed_list(list, slot, parse);
+    let parsed = parsed.map(|parsed| parsed.map(|(_, content)| content));
+    parsed.unwrap_or_else(|error| {
         log::warn!(
             "{}: its statistics are left out of table.parquet: {error}",
             info.path.display()
@@ -446,14 +441,11 @@ impl Boxes {
         if !info.has_sound_boxes() || field.is_lossy(&info.schema) {
             return Ok(Said::Nothing);
         }
-        let sums = match (&info.metadata, leaf.stored.kind()) {
-            (FragmentMetadata::Footer(footer, _), Kind::Float) => {
-                match section(info, field.slot, &footer.offsets.tile_sums, parse_u64_list) {
-                    Some(sums) => Some(sums),
-                    None => return Ok(Said::Nothing),
-                }
-            }
-            (_, Kind::Float) => return Ok(Said::Nothing),
+        let sums = match leaf.stored.kind() {
+            Kind::Float => match parsed(info, TileListKey::Sums, field.slot, parse_u64_list) {
+                Some(sums) => Some(sums),
+                None => return Ok(Said::Nothing),
+            },
             _ => None,
         };
         if self.0.is_none() {

@@ -6,6 +6,7 @@
 use super::fields::StoredField;
 use super::list::ValueList;
 use super::{render, value};
+use crate::array::tile_list::TileListKey;
 use crate::error::Result;
 use crate::format::body::{Body, BodyCursor};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
@@ -13,33 +14,8 @@ use crate::layout::segments::{Cutter, Parts, Segments};
 use serde_json::Value;
 use std::ops::Range;
 
-/// The lists of a field, in the order of the document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TileListKey {
-    /// Where each tile starts in the file of the data, or of the offsets of a var-sized field.
-    TileOffsets,
-    /// Where each tile starts in the file of the var data.
-    TileVarOffsets,
-    /// Unfiltered bytes of each tile of the var data.
-    TileVarSizes,
-    /// Where each tile starts in the file of the validity bytes.
-    TileValidityOffsets,
-    /// Least values.
-    Mins,
-    /// Greatest values.
-    Maxs,
-    /// Sums, eight bytes each.
-    Sums,
-    /// Numbers of null cells.
-    NullCounts,
-    /// The coordinates of the first cells in global order, of dimensions; from version 23.
-    GlobalOrderMins,
-    /// The coordinates of the last cells.
-    GlobalOrderMaxs,
-}
-
 impl TileListKey {
-    /// All of them.
+    /// All of them, in the order of the document.
     pub const ALL: [TileListKey; 10] = [
         TileListKey::TileOffsets,
         TileListKey::TileVarOffsets,

@@ -1,0 +1,214 @@
+//! What the sections of a fragment's metadata say, in whatever form its version has them.
+
+use super::fragment_info::{FragmentInfo, FragmentMetadata};
+use super::tile_list::TileListKey;
+use crate::error::{Error, Result};
+use crate::format::body::Body;
+use crate::format::fragment::footer::FooterPosition;
+use crate::format::fragment::sections::{parse_fragment_statistics, parse_processed_conditions};
+use crate::format::fragment::{Boxes, Footer, FragmentStatistics, RTree, StoredBoxes};
+use crate::storage::Blob;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The bounding boxes of tiles, and of boxes.
+pub struct StoredRTree {
+    /// Children of a node; None in versions 1 and 2, which have the boxes of tiles alone.
+    pub fanout: Option<u32>,
+    /// Root first, leaves last; none in a dense fragment.
+    pub levels: Vec<Boxes>,
+    /// What the boxes lie in.
+    pub body: Arc<dyn Body>,
+}
+
+impl FragmentInfo {
+    /// The footer; None in versions 1 and 2.
+    pub fn footer(&self) -> Option<&Footer> {
+        match &self.metadata {
+            FragmentMetadata::Footer(footer, _) => Some(footer),
+            FragmentMetadata::Legacy(_) => None,
+        }
+    }
+
+    /// Where the footer lies in the metadata file; None in versions 1 and 2.
+    pub fn footer_position(&self) -> Option<FooterPosition> {
+        match &self.metadata {
+            FragmentMetadata::Footer(_, position) => Some(*position),
+            FragmentMetadata::Legacy(_) => None,
+        }
+    }
+
+    /// The boxes of the tiles of versions 1 and 2; None in later ones.
+    pub fn legacy_boxes(&self) -> Option<&StoredBoxes> {
+        match &self.metadata {
+            FragmentMetadata::Footer(..) => None,
+            FragmentMetadata::Legacy(legacy) => Some(&legacy.mbrs),
+        }
+    }
+
+    /// A list of a slot in versions 1 and 2; None where the version has it elsewhere or not at all.
+    pub(super) fn legacy_list(&self, list: TileListKey, slot: usize) -> Option<&Vec<u64>> {
+        let FragmentMetadata::Legacy(legacy) = &self.metadata else {
+            return None;
+        };
+        let lists = match list {
+            TileListKey::TileOffsets => &legacy.tile_offsets,
+            TileListKey::TileVarOffsets => &legacy.tile_var_offsets,
+            TileListKey::TileVarSizes => &legacy.tile_var_sizes,
+            _ => return None,
+        };
+        lists.get(slot)
+    }
+
+    /// The byte of the metadata file at which the generic tile of a list of a slot begins; None where the
+    /// version has no such tile.
+    pub fn list_offset(&self, list: TileListKey, slot: usize) -> Option<u64> {
+        let o = &self.footer()?.offsets;
+        // Those of the global order are by dimension, not by slot.
+        let dimension = || (0..self.slots.dimensions).find(|&i| self.slots.dimension(i) == Some(slot));
+        let (offsets, index) = match list {
+            TileListKey::TileOffsets => (&o.tile_offsets, slot),
+            TileListKey::TileVarOffsets => (&o.tile_var_offsets, slot),
+            TileListKey::TileVarSizes => (&o.tile_var_sizes, slot),
+            TileListKey::TileValidityOffsets => (&o.tile_validity_offsets, slot),
+            TileListKey::Mins => (&o.tile_mins, slot),
+            TileListKey::Maxs => (&o.tile_maxs, slot),
+            TileListKey::Sums => (&o.tile_sums, slot),
+            TileListKey::NullCounts => (&o.tile_null_counts, slot),
+            TileListKey::GlobalOrderMins => (&o.global_order_mins, dimension()?),
+            TileListKey::GlobalOrderMaxs => (&o.global_order_maxs, dimension()?),
+        };
+        offsets.get(index).copied()
+    }
+
+    /// A list of a slot as version 3 and later store it, read from the metadata file `blob`; None where the
+    /// version lacks it.
+    pub fn list_body(
+        &self,
+        blob: &Arc<dyn Blob>,
+        list: TileListKey,
+        slot: usize,
+    ) -> Option<Box<dyn Body + '_>> {
+        if let Some(numbers) = self.legacy_list(list, slot) {
+            return Some(Box::new(Numbers(numbers)));
+        }
+        let body = self.generic_body(self.list_offset(list, slot)?);
+        Some(Box::new(body.held(blob.clone())))
+    }
+
+    /// A list of a slot as `parse` makes it of its body, and the byte of the metadata file at which it
+    /// begins; None where the version lacks it.
+    pub fn parsed_list<T>(
+        &self,
+        list: TileListKey,
+        slot: usize,
+        parse: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<Option<(u64, T)>> {
+        let Some(offset) = self.list_offset(list, slot) else {
+            return Ok(None);
+        };
+        let body = self.section(Some(offset))?.unwrap_or_default();
+        Ok(Some((offset, parse(&body)?)))
+    }
+
+    /// The bounding boxes as stored.
+    pub fn rtree(self: &Arc<Self>) -> Result<StoredRTree> {
+        let Some(footer) = self.footer() else {
+            let level = self.legacy_boxes().filter(|boxes| !boxes.is_empty());
+            return Ok(StoredRTree {
+                fanout: None,
+                levels: level.map(|level| level.boxes.clone()).into_iter().collect(),
+                body: Arc::new(LegacyBoxes(self.clone())),
+            });
+        };
+        let offset = footer.offsets.rtree;
+        let body = self.generic_body(offset).hold()?;
+        let rtree =
+            RTree::parse(&body, footer.version, &self.schema).map_err(|e| e.in_part("R-tree").at(offset))?;
+        Ok(StoredRTree {
+            fanout: Some(rtree.fanout),
+            levels: rtree.levels,
+            body: Arc::new(body),
+        })
+    }
+
+    /// The statistics of each slot; None below version 12.
+    pub fn statistics(&self) -> Result<Option<Vec<FragmentStatistics>>> {
+        // A newer library that writes into an array of version 11 leaves an offset in the footer, but that
+        // version has no statistics.
+        let footer = self.footer().filter(|footer| footer.version >= 12);
+        let offset = footer.and_then(|footer| footer.offsets.fragment_statistics);
+        self.section(offset)?
+            .map(|body| parse_fragment_statistics(&body, self.slots.fixed()))
+            .transpose()
+            .map_err(|e| e.in_part("fragment statistics").at(offset.unwrap_or(0)))
+    }
+
+    /// Paths of the delete and update files that a consolidation has carried out on its cells already,
+    /// relative to the array, as stored. None below version 16.
+    pub fn processed_conditions(&self) -> Result<Option<Vec<Vec<u8>>>> {
+        let offset = self
+            .footer()
+            .and_then(|footer| footer.offsets.processed_conditions);
+        self.section(offset)?
+            .map(|body| parse_processed_conditions(&body))
+            .transpose()
+            .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))
+    }
+
+    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for
+    /// more than the cache allows to be decoded at once.
+    pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
+        let Some(offset) = offset else { return Ok(None) };
+        let blob = self.engine.open_immutable(&self.metadata_path())?;
+        let (_, body) = self
+            .engine
+            .generic_tile(&*blob, offset, self.writer.key.as_ref())?;
+        Ok(Some(body))
+    }
+}
+
+/// The boxes of versions 1 and 2.
+struct LegacyBoxes(Arc<FragmentInfo>);
+
+impl Body for LegacyBoxes {
+    fn size(&self) -> Result<u64> {
+        self.bytes().size()
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        self.bytes().read(range, out)
+    }
+}
+
+impl LegacyBoxes {
+    fn bytes(&self) -> &[u8] {
+        self.0.legacy_boxes().map_or(&[], |boxes| &boxes.body)
+    }
+}
+
+/// A list of numbers in memory in the form of one that is stored: its count, then the numbers.
+struct Numbers<'a>(&'a [u64]);
+
+impl Body for Numbers<'_> {
+    fn size(&self) -> Result<u64> {
+        Ok((self.0.len() as u64).saturating_mul(8).saturating_add(8))
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        if range.end > self.size()? {
+            return Err(Error::truncated("the list ends early").at(range.start));
+        }
+        let first = range.start / 8;
+        let words = std::iter::once(self.0.len() as u64).chain(self.0.iter().copied());
+        let wanted = range.end.div_ceil(8).saturating_sub(first) as usize;
+        let bytes = words.skip(first as usize).take(wanted).flat_map(u64::to_le_bytes);
+        let skipped = (range.start % 8) as usize;
+        out.extend(
+            bytes
+                .skip(skipped)
+                .take(range.end.saturating_sub(range.start) as usize),
+        );
+        Ok(())
+    }
+}
