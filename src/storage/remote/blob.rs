@@ -4,9 +4,10 @@
 //! the pieces that are there or on their way, and has the rest fetched, so nothing is fetched twice at the
 //! same time. A sequential reader has a window ahead of it fetched, which grows as it goes on.
 
+use super::directories::File;
 use super::disk_cache::{DiskCache, PART, PartKey};
 use super::flight::Flight;
-use super::listing_cache::{File, ListingCache};
+use super::listing_cache::ListingCache;
 use super::piece_pool::{Pool, lock};
 use super::pieces::{LEAST, MOST_WINDOW, Piece, Pieces};
 use super::{changed, convert};

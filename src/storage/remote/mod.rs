@@ -18,6 +18,7 @@ pub mod store;
 
 mod aws_profile;
 mod blob;
+mod directories;
 mod flight;
 pub mod http;
 mod listing_cache;
@@ -33,9 +34,10 @@ use super::{Audience, Blob, Budget, DirEntry, EntryType, Metadata, Storage, Want
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use blob::{Fetcher, RemoteBlob, RemoteFile};
+use directories::{Child, File, Object, Page, join};
 use disk_cache::DiskCache;
 use http::Failures;
-use listing_cache::{Child, File, ListingCache, Object, Page, join};
+use listing_cache::ListingCache;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::{Error as KeyError, Path as Key};
 use object_store::{ClientOptions, ListResult, ObjectMeta, ObjectStore, RetryConfig};

@@ -1,0 +1,236 @@
+//! Directories of an object store, made of the keys in its listings.
+
+use crate::storage::{EntryType, Metadata};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// An object, as a listing has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Object {
+    /// Its path below the source, with slashes.
+    pub(super) path: String,
+    pub(super) len: u64,
+    /// Milliseconds since the Unix epoch.
+    pub(super) mtime: u64,
+    pub(super) etag: Option<String>,
+}
+
+/// What a page of a listing has.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) objects: Vec<Object>,
+    /// Paths of the directories, where these are listed.
+    pub(super) directories: Vec<String>,
+    /// Asks for the next page, where there is one.
+    pub(super) next: Option<String>,
+}
+
+/// What a name in a directory is.
+#[derive(Debug, Clone)]
+pub(super) enum Child {
+    File(Arc<File>),
+    Directory,
+}
+
+/// A file of the source.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) len: u64,
+    pub(super) mtime: u64,
+    pub(super) etag: Option<String>,
+    /// Path, length, and ETag or time.
+    pub(super) version: (u64, u64, u64),
+}
+
+impl File {
+    pub(super) fn metadata(&self) -> Metadata {
+        Metadata {
+            entry_type: EntryType::File,
+            len: self.len,
+            mtime: self.mtime,
+            identity: self.version.0,
+            version: self.version,
+        }
+    }
+}
+
+/// The names in a directory.
+pub(super) struct Directory {
+    /// In byte order.
+    pub(super) children: BTreeMap<Box<str>, Child>,
+    identity: u64,
+    /// A hash over names, lengths and ETags.
+    version: u64,
+    mtime: u64,
+    /// By which listing they are known.
+    pub(super) listing: Arc<Listing>,
+}
+
+impl Directory {
+    pub(super) fn metadata(&self) -> Metadata {
+        Metadata {
+            entry_type: EntryType::Directory,
+            len: 0,
+            mtime: self.mtime,
+            identity: self.identity,
+            version: (self.identity, self.version, 0),
+        }
+    }
+
+    /// Whether it has become empty: a store has no empty directories.
+    pub(super) fn is_gone(&self) -> bool {
+        self.children.is_empty()
+    }
+}
+
+/// A listing that was made.
+pub(super) struct Listing {
+    /// Of what directory.
+    pub(super) path: String,
+    /// Whether it went on below that.
+    pub(super) depth: Depth,
+    pub(super) made: Instant,
+    /// It is known to be out of date.
+    pub(super) forgotten: AtomicBool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Not known yet: whatever a first page says.
+    Unknown,
+    /// All that is below.
+    Flat,
+    /// Only the names in the directory.
+    Names,
+}
+
+pub(super) fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A directory whose names arrive one after the other.
+#[derive(Default)]
+pub(super) struct Growing {
+    pub(super) children: BTreeMap<Box<str>, Child>,
+    /// The newest of all objects below it.
+    mtime: u64,
+}
+
+/// Directories made of the keys of a flat listing.
+pub(super) struct Tree {
+    /// Without a slash at its end.
+    pub(super) root: String,
+    pub(super) directories: HashMap<String, Growing>,
+}
+
+/// `path` as parent and last component.
+pub(super) fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// `name` in the directory `path`.
+pub(super) fn join(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        _ => format!("{path}/{name}"),
+    }
+}
+
+/// Whether `path` is `above` or lies below it.
+pub(super) fn is_within(path: &str, above: &str) -> bool {
+    above.is_empty()
+        || path
+            .strip_prefix(above)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Tree {
+    pub(super) fn new(root: &str) -> Tree {
+        Tree {
+            root: root.to_owned(),
+            directories: HashMap::from([(root.to_owned(), Growing::default())]),
+        }
+    }
+
+    pub(super) fn directory(&mut self, path: &str) -> &mut Growing {
+        if !self.directories.contains_key(path) {
+            let (parent, name) = split(path);
+            // A directory wins over a file of its name, which is a marker of no bytes.
+            self.directory(parent)
+                .children
+                .insert(name.into(), Child::Directory);
+        }
+        self.directories.entry(path.to_owned()).or_default()
+    }
+
+    pub(super) fn add(&mut self, page: Page) {
+        for object in page.objects {
+            // The marker of the directory itself comes as an object of its name.
+            if object.path == self.root || !is_within(&object.path, &self.root) {
+                continue;
+            }
+            let (parent, name) = split(&object.path);
+            let version = (
+                hash(&object.path),
+                object.len,
+                object.etag.as_ref().map_or(object.mtime, hash),
+            );
+            let file = Child::File(Arc::new(File {
+                len: object.len,
+                mtime: object.mtime,
+                etag: object.etag,
+                version,
+            }));
+            let directory = self.directory(parent);
+            directory.mtime = directory.mtime.max(object.mtime);
+            directory.children.entry(name.into()).or_insert(file);
+        }
+        for path in page.directories {
+            if path != self.root && is_within(&path, &self.root) {
+                let (parent, name) = split(&path);
+                self.directory(parent)
+                    .children
+                    .insert(name.into(), Child::Directory);
+            }
+        }
+    }
+
+    /// Those within `root` as of `listing`.
+    pub(super) fn finish(self, listing: &Arc<Listing>) -> impl Iterator<Item = (String, Arc<Directory>)> {
+        let mut mtimes: HashMap<String, u64> = HashMap::new();
+        for (path, directory) in &self.directories {
+            let mut above = path.as_str();
+            loop {
+                let newest = mtimes.entry(above.to_owned()).or_default();
+                *newest = (*newest).max(directory.mtime);
+                if above == self.root || above.is_empty() {
+                    break;
+                }
+                above = split(above).0;
+            }
+        }
+        self.directories.into_iter().map(move |(path, directory)| {
+            let mut hasher = DefaultHasher::new();
+            for (name, child) in &directory.children {
+                name.hash(&mut hasher);
+                match child {
+                    Child::File(file) => file.version.hash(&mut hasher),
+                    Child::Directory => 0_u8.hash(&mut hasher),
+                }
+            }
+            let made = Directory {
+                identity: hash(&path),
+                version: hasher.finish(),
+                mtime: mtimes.get(&path).copied().unwrap_or(0),
+                children: directory.children,
+                listing: listing.clone(),
+            };
+            (path, Arc::new(made))
+        })
+    }
+}
