@@ -1,10 +1,11 @@
 //! The deletes of an array: finding them, decoding them, and binding them to a fragment.
 
+use super::commits::{CommitFile, CommitKind};
 use super::condition::{BoundCondition, ViewCondition};
 use super::engine::Engine;
 use super::field::Role;
 use super::fragment_info::FragmentInfo;
-use super::listing::{ArrayListing, CommitFile, CommitKind};
+use super::listing::ArrayListing;
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;

@@ -1,7 +1,8 @@
 //! Groups: their members, replayed from the details files, and the paths that these lead to.
 
+use super::commits::read_text;
 use super::engine::Engine;
-use super::listing::{MetadataFiles, list_or_empty, read_text, whole_name};
+use super::listing::{MetadataFiles, list_or_empty, whole_name};
 use super::revalidated::Revalidated;
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use super::time::TimeRange;

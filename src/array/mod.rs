@@ -11,6 +11,7 @@ pub mod cache;
 pub mod cell_slice;
 pub mod cells;
 pub mod column;
+pub mod commits;
 pub mod condition;
 pub mod deletes;
 pub mod engine;

@@ -1,8 +1,9 @@
 //! What a reader sees in an array in a range of time.
 
+use super::commits::Vacuum;
 use super::deletes::DeleteFile;
 use super::fragment::Fragment;
-use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile, Vacuum};
+use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile};
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::TimestampedName;

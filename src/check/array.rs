@@ -3,8 +3,9 @@
 use super::queue::Job;
 use super::{Checker, Kind, Level, Problem, commits, consolidated, fragment, walk};
 use crate::array::Array;
+use crate::array::commits::read_text;
 use crate::array::generic_body::GenericFile;
-use crate::array::listing::{list_or_empty, read_text};
+use crate::array::listing::list_or_empty;
 use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::ErrorKind;
 use crate::filter::EncryptionKey;

@@ -3,9 +3,10 @@
 use super::array::check_paths;
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
+use crate::array::commits::{CommitFile, CommitKind, read_text};
 use crate::array::deletes;
 use crate::array::fragment_info::METADATA_FILE;
-use crate::array::listing::{ArrayListing, CommitFile, CommitKind, read_text};
+use crate::array::listing::ArrayListing;
 use crate::error::Result;
 use crate::filter::generic::read_generic_tile;
 use crate::format::MAX_VERSION;

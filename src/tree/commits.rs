@@ -5,8 +5,8 @@ use super::json::commits::{CommitContent, CommitEntry, ConsolidatedCommit, Liste
 use super::json::condition::schema_lookup;
 use super::json::render_objects;
 use crate::array::Array;
+use crate::array::commits::{CommitFile, CommitKind, read_text};
 use crate::array::deletes::{self, StoredCondition};
-use crate::array::listing::{CommitFile, CommitKind, read_text};
 use crate::error::{Error, Result};
 use crate::filter::generic::read_generic_tile_within;
 use crate::format::commits::{normalise_path, parse_consolidated, parse_lines};

@@ -4,10 +4,11 @@
 use super::moment::Moment;
 use crate::array::Array;
 use crate::array::column::Column;
+use crate::array::commits::{CommitFile, CommitKind};
 use crate::array::engine::Engine;
 use crate::array::fragment::Fragment;
 use crate::array::group::OpenGroup;
-use crate::array::listing::{CommitFile, CommitKind, list_or_empty};
+use crate::array::listing::list_or_empty;
 use crate::array::schemas::SCHEMA_DIRECTORY;
 use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;

@@ -2,8 +2,8 @@
 
 use super::condition::{FieldLookup, condition_json, condition_text, constant};
 use super::value;
+use crate::array::commits::CommitKind;
 use crate::array::deletes::StoredCondition;
-use crate::array::listing::CommitKind;
 use crate::format::condition::{Condition, UpdateValue};
 use serde_json::{Value, json};
 
