@@ -1,0 +1,154 @@
+use super::*;
+use crate::error::{Error, ErrorKind, Result};
+use crate::tree::node::Stat;
+use crate::tree::{Freshness, ReadBytes};
+
+/// A file of which what is behind `good` cannot be read.
+struct Partial {
+    len: u64,
+    good: u64,
+    short: bool,
+}
+
+fn byte(offset: u64) -> u8 {
+    (offset ^ offset >> 8 ^ offset >> 16) as u8
+}
+
+impl TreeFile for Partial {
+    fn stat(&self) -> Result<Stat> {
+        Ok(Stat {
+            len: self.len,
+            version: 0,
+        })
+    }
+    fn mtime(&self) -> u64 {
+        0
+    }
+    fn freshness(&self) -> Freshness {
+        Freshness::Immutable
+    }
+    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+        Ok(Arc::new(Partial { ..*self }))
+    }
+}
+
+impl OpenFile for Partial {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
+        let end = self.len.min(offset + size as u64);
+        if end > self.good && !self.short {
+            return Err(Error::new(ErrorKind::Corrupt, "a broken chunk"));
+        }
+        scratch.clear();
+        scratch.extend((offset..end.min(self.good)).map(byte));
+        Ok(ReadBytes::Scratch(scratch))
+    }
+}
+
+/// Names and contents of the files in a directory.
+type Files = Vec<(OsString, Vec<u8>)>;
+
+/// Copies a file into an empty directory: what came of it, and what is in the directory then.
+fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, Files) {
+    let place = tempfile::tempdir().unwrap();
+    let args = CopyArgs {
+        source: OsString::new(),
+        paths: Vec::new(),
+        dest: place.path().to_owned(),
+        recursive: false,
+        skip_existing: false,
+        no_target_directory: false,
+        quiet: true,
+        source_args: TreeArgs {
+            source: crate::cli::SourceArgs {
+                cache_size: 1,
+                key_file: Vec::new(),
+                follow_symlinks: false,
+                #[cfg(feature = "remote")]
+                remote: Default::default(),
+            },
+            at: None,
+        },
+    };
+    let mut copier = Copier {
+        args: &args,
+        bar: ProgressBar::hidden(),
+        threads: 3,
+        interrupted: Arc::new(AtomicBool::new(interrupted)),
+        copied: 0,
+        bytes: 0,
+        skipped: 0,
+    };
+    let result = copier.file(file, &place.path().join("copy"), OsStr::new("file"));
+    let entries = fs::read_dir(place.path()).unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        (entry.file_name(), fs::read(entry.path()).unwrap())
+    });
+    (result, entries.collect())
+}
+
+#[test]
+fn a_file_is_copied_in_pieces() {
+    for len in [0, 1, PIECE, 3 * PIECE + 7] {
+        let whole = Partial {
+            len,
+            good: len,
+            short: false,
+        };
+        let (result, entries) = copied(&whole, false);
+        assert!(result.is_ok());
+        let bytes: Vec<u8> = (0..len).map(byte).collect();
+        assert!(entries == [("copy".into(), bytes)], "{len}");
+    }
+}
+
+#[test]
+fn what_fails_leaves_nothing() {
+    for (short, part) in [
+        (false, "file: a broken chunk"),
+        (true, "bytes at byte 8388608, expected 4194304"),
+    ] {
+        let broken = Partial {
+            len: 4 * PIECE,
+            good: 2 * PIECE + 100,
+            short,
+        };
+        let (result, entries) = copied(&broken, false);
+        let Err(Stop::Failed(failure)) = result else {
+            panic!("it was copied")
+        };
+        assert!(failure.message.contains(part), "{}", failure.message);
+        assert!(entries.is_empty(), "{:?}", entries[0].0);
+    }
+    let whole = Partial {
+        len: 2 * PIECE,
+        good: 2 * PIECE,
+        short: false,
+    };
+    let (result, entries) = copied(&whole, true);
+    assert!(matches!(result, Err(Stop::Closed)) && entries.is_empty());
+}
+
+#[test]
+fn two_copies_do_not_write_to_one_file() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join(PART);
+    let first = part_file(&path).unwrap();
+    assert_eq!(
+        part_file(&path).unwrap_err().to_string(),
+        "another process is copying to this directory"
+    );
+    // What is left of a copy that was killed is taken over, and begun anew.
+    first.write_all_at(b"half", 0).unwrap();
+    drop(first);
+    assert_eq!(part_file(&path).unwrap().metadata().unwrap().len(), 0);
+    // A link that somebody laid there is not followed.
+    let other = place.path().join("other");
+    fs::write(&other, b"kept").unwrap();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    assert!(part_file(&path).is_err());
+    assert_eq!(fs::read(&other).unwrap(), b"kept");
+}

@@ -1,0 +1,170 @@
+use super::*;
+
+fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
+    Image {
+        width: shape[1],
+        height: shape[0],
+        samples,
+        planar,
+        bits: 16,
+        format: 1,
+        rgb: false,
+        nodata: None,
+    }
+}
+
+fn bytes(parts: Vec<Box<dyn Source>>) -> Vec<u8> {
+    let layout = FileLayout::new(0, parts).unwrap();
+    let whole = layout.read(0..layout.len(), &mut Vec::new()).unwrap().to_vec();
+    assert_eq!(whole.len() as u64, layout.len());
+    let mut scratch = Vec::new();
+    for start in 0..whole.len().min(600) {
+        let end = (start + 1 + start % 13).min(whole.len());
+        let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+        assert_eq!(*piece, whole[start..end]);
+    }
+    whole
+}
+
+#[test]
+fn the_example_is_as_it_is_documented() {
+    let lines = include_str!("../tiff.rs").lines();
+    let lines = lines.take_while(|line| !line.starts_with("use "));
+    let mut documented = vec![0; 192];
+    for line in lines.filter_map(|line| line.strip_prefix("//! ")) {
+        let Some((place, rest)) = line.get(..3).zip(line.get(3..)) else {
+            continue;
+        };
+        let Ok(place) = place.trim().parse::<usize>() else {
+            continue;
+        };
+        let words = rest.split_whitespace().take(12);
+        let hex = words.map_while(|word| u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2));
+        let hex: Vec<u8> = hex.collect();
+        documented.resize(documented.len().max(place + hex.len()), 0);
+        documented[place..place + hex.len()].copy_from_slice(&hex);
+    }
+    let mut whole = bytes(image([2, 3], 1, false).head());
+    whole.extend((1u16..=6).flat_map(u16::to_le_bytes));
+    assert_eq!(whole.len(), 204);
+    assert_eq!(whole, documented);
+}
+
+/// The values of a tag of a file that is read the way that TIFF's specification says.
+fn tag(file: &[u8], wanted: u64) -> Option<Vec<u64>> {
+    let number = |at: u64, size: u64| {
+        let bytes = file[at as usize..][..size as usize].iter().rev();
+        bytes.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let big = number(2, 2) == 43;
+    let (address, count, entry) = if big { (8, 8, 20) } else { (4, 2, 12) };
+    let directory = number(address, address);
+    let mut before = 0;
+    let mut found = None;
+    for i in 0..number(directory, count) {
+        let at = directory + count + entry * i;
+        let size = [0, 1, 1, 2, 4, 8]
+            .get(number(at + 2, 2) as usize)
+            .copied()
+            .unwrap_or(8);
+        assert!(number(at, 2) > before, "tags ascend");
+        before = number(at, 2);
+        let values = number(at + 4, address);
+        let inside = values * size <= address;
+        let place = if inside {
+            at + 4 + address
+        } else {
+            number(at + 4 + address, address)
+        };
+        assert!(inside || place % 8 == 0);
+        if before == wanted {
+            found = Some((0..values).map(|i| number(place + i * size, size)).collect());
+        }
+    }
+    found
+}
+
+#[test]
+fn bands_strips_and_colours_are_told() {
+    let head = bytes(image([300, 511], 4, true).head());
+    let strips = 300u64.div_ceil((256 << 10) / 1022);
+    let (offsets, lengths) = (tag(&head, 273).unwrap(), tag(&head, 279).unwrap());
+    assert_eq!(
+        (offsets.len() as u64, lengths.len() as u64),
+        (4 * strips, 4 * strips)
+    );
+    assert_eq!(offsets[0], head.len() as u64);
+    assert!(offsets[0].is_multiple_of(ALIGNMENT));
+    for (i, pair) in offsets.windows(2).enumerate() {
+        assert_eq!(pair[0] + lengths[i], pair[1]);
+    }
+    assert_eq!(lengths.iter().sum::<u64>(), 4 * 300 * 1022);
+    assert_eq!(tag(&head, 284), Some(vec![2]));
+    assert_eq!(tag(&head, 338), Some(vec![0; 3]));
+    assert_eq!(tag(&head, 258), Some(vec![16; 4]));
+
+    let colours = Image {
+        rgb: true,
+        nodata: Some("7".to_owned()),
+        ..image([5, 7], 4, false)
+    };
+    let head = bytes(colours.head());
+    assert_eq!(tag(&head, 262), Some(vec![2]));
+    assert_eq!(tag(&head, 338), Some(vec![2]));
+    assert_eq!(tag(&head, 42113), Some(vec![55, 0]));
+    assert_eq!(tag(&head, 279), Some(vec![5 * 7 * 8]));
+}
+
+#[test]
+fn a_plane_has_few_strips() {
+    let tall = image([1 << 30, 1], 1, false);
+    assert_eq!((tall.rows(), tall.strips()), (1 << 17, 1 << 13));
+    let wide = image([1 << 20, 1 << 20], 1, false);
+    assert_eq!((wide.rows(), wide.strips()), (16, 1 << 16));
+    assert_eq!(image([1, 1], 1, false).strips(), 1);
+}
+
+#[test]
+fn a_file_of_2_to_the_32_bytes_is_a_big_one() {
+    // Rows of 64 KiB, so that the last one below the limit leaves room for the head, or not.
+    for rows in [(1 << 16) - 9, (1 << 16) - 2, (1 << 16) - 1, 1 << 16, 1 << 20] {
+        let image = image([rows, 1 << 15], 1, false);
+        let classic = image.head_as(false).1 + image.plane() < 1 << 32;
+        let head = bytes(image.head());
+        assert_eq!(head[2], if classic { 42 } else { 43 }, "{rows}");
+        let (offsets, lengths) = (tag(&head, 273).unwrap(), tag(&head, 279).unwrap());
+        assert_eq!(offsets[0], head.len() as u64);
+        let end = head.len() as u64 + image.plane();
+        assert_eq!(offsets.last().unwrap() + lengths.last().unwrap(), end);
+    }
+    let is_big = |rows| bytes(image([rows, 1 << 15], 1, false).head())[2] == 43;
+    assert!(!is_big((1 << 16) - 9) && is_big(1 << 16));
+}
+
+#[test]
+fn the_tables_of_very_many_strips_are_made_when_they_are_read() {
+    let many = image([1 << 20, 1 << 18], SAMPLES, true);
+    let layout = FileLayout::new(0, many.head()).unwrap();
+    // 65,535 planes of 65,536 strips, an offset and a length of 8 bytes each.
+    assert!(layout.len() > 16 * (SAMPLES << 16));
+    let end = layout.len();
+    assert_eq!(
+        layout.read(end - (1 << 17)..end, &mut Vec::new()).unwrap().len(),
+        1 << 17
+    );
+}
+
+#[test]
+fn no_data_is_told_in_digits() {
+    let of = |kind, value: &[u8]| digits(kind, value).unwrap();
+    assert_eq!(of(Kind::Signed, &i64::MIN.to_le_bytes()), "-9223372036854775808");
+    assert_eq!(of(Kind::Signed, &[0x80]), "-128");
+    assert_eq!(
+        of(Kind::Unsigned, &u64::MAX.to_le_bytes()),
+        "18446744073709551615"
+    );
+    assert_eq!(of(Kind::Float, &f32::NAN.to_le_bytes()), "nan");
+    assert_eq!(of(Kind::Float, &(-1.5f64).to_le_bytes()), "-1.5e0");
+    assert_eq!(of(Kind::Float, &f64::NEG_INFINITY.to_le_bytes()), "-inf");
+    assert_eq!(of(Kind::Float, &0.1f32.to_le_bytes()), "1e-1");
+}
