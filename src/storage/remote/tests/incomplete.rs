@@ -1,0 +1,108 @@
+//! Arrays whose commits are listed before their files.
+
+use super::*;
+
+const COLUMN: &str = "weather/data/columns/temperature/data.bin";
+
+/// A store with the sample but for what of its last fragment `without` says, by the path below the fragments;
+/// and that, and what is in [`COLUMN`] when all of it is there.
+fn incomplete(page: usize, without: impl Fn(&str) -> bool) -> (Arc<TestStore>, Vec<String>, Vec<u8>) {
+    let store = TestStore::new(page);
+    store.put_folder(&sample(), "p");
+    let fragments = std::fs::read_dir(sample().join("weather/__fragments")).unwrap();
+    let last = fragments.map(|entry| entry.unwrap().file_name()).max().unwrap();
+    let last = last.into_string().unwrap();
+    let mut files = vec![format!("weather/__commits/{last}.wrt")];
+    for file in std::fs::read_dir(sample().join("weather/__fragments").join(&last)).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        files.push(format!("weather/__fragments/{last}/{name}"));
+    }
+    files.retain(|file| without(file));
+    for file in &files {
+        store.delete(&format!("p/{file}"));
+    }
+    let tree = Tree::open(&sample(), &Options::default()).unwrap();
+    (store, files, read(&tree, COLUMN).unwrap())
+}
+
+/// Bytes of a file of `tree`.
+fn read(tree: &Tree, path: &str) -> Result<Vec<u8>> {
+    let Some(Node::File(file)) = tree.root.find(path)? else {
+        panic!("{path} is no file");
+    };
+    let (open, mut scratch) = (file.open()?, Vec::new());
+    Ok(open
+        .read(0, usize::try_from(open.len()).unwrap(), &mut scratch)?
+        .to_vec())
+}
+
+#[test]
+fn a_commit_that_is_listed_before_its_files_is_not_there_yet() {
+    let (store, files, wanted) = incomplete(1000, |file| !file.ends_with(".wrt"));
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let tree = Tree::over(storage, &Options::default(), Arc::default()).unwrap();
+    let before = read(&tree, COLUMN).unwrap();
+    assert!(before != wanted);
+    for file in &files {
+        store.put(&format!("p/{file}"), &std::fs::read(sample().join(file)).unwrap());
+    }
+    // In time, although what is listed holds for a minute.
+    let end = Instant::now() + Duration::from_secs(4);
+    while read(&tree, COLUMN).unwrap() != wanted {
+        assert!(Instant::now() < end, "the fragment is not seen");
+        thread::sleep(Duration::from_millis(200));
+    }
+    // After a while it is damage.
+    let engine = Arc::new(Engine::new(
+        RemoteStorage::open(
+            incomplete(1000, |file| !file.ends_with(".wrt")).0.store("p"),
+            settings(),
+        )
+        .unwrap(),
+        1 << 20,
+        Vec::new(),
+        Arc::default(),
+    ));
+    let snapshot = Array::new(engine, "weather".into()).snapshot(None).unwrap();
+    let now = crate::array::time::now();
+    assert!(snapshot.check_complete(now).is_ok());
+    let error = snapshot.check_complete(now + 20_000).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Missing);
+}
+
+#[test]
+fn files_that_were_not_listed_are_looked_for_again() {
+    let without =
+        |file: &str| file.ends_with(".wrt") || file.ends_with("metadata.tdb") || file.ends_with("a1.tdb");
+    let (store, files, wanted) = incomplete(12, without);
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let tree = Tree::over(storage.clone(), &Options::default(), Arc::default()).unwrap();
+    assert!(read(&tree, COLUMN).unwrap() != wanted);
+    for file in &files {
+        store.put(&format!("p/{file}"), &std::fs::read(sample().join(file)).unwrap());
+    }
+    // The commit is listed anew, and the fragments are not.
+    storage.forget(Path::new("weather/__commits"));
+    thread::sleep(Duration::from_millis(150));
+    assert!(read(&tree, COLUMN).unwrap() == wanted);
+}
+
+#[test]
+fn a_schema_that_cannot_be_read_now_is_read_by_the_next() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample().join("weather"), "a");
+    let storage = RemoteStorage::open(store.store("a"), settings()).unwrap();
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    let array = Array::new(engine, PathBuf::new());
+    *store.fault.lock().unwrap() = Some(Box::new(|_| {
+        Some(object_store::Error::Generic {
+            store: "S3",
+            source: "503".into(),
+        })
+    }));
+    let unread = array.snapshot(None).unwrap();
+    *store.fault.lock().unwrap() = None;
+    let read = array.snapshot(None).unwrap();
+    assert!(!Arc::ptr_eq(&unread, &read), "what was not known is remembered");
+    assert!(Arc::ptr_eq(&read, &array.snapshot(None).unwrap()));
+}

@@ -1,0 +1,248 @@
+//! Listings: what is asked for, when, and how it is split.
+
+use super::*;
+
+#[test]
+fn listings_are_taken_as_they_are_for_a_while_and_asked_for_by_a_look_alone() {
+    let store = TestStore::new(1000);
+    store.put("p/a/x", b"1");
+    let refresh = Duration::from_millis(300);
+    let settings = RemoteSettings {
+        refresh: Some(refresh),
+        ..settings()
+    };
+    let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+    let version = || storage.metadata(Path::new("a")).unwrap().version;
+    let before = version();
+    store.put("p/a/y", b"2");
+    assert_eq!(names(&*storage, "a"), ["x"]);
+    assert_eq!((version(), store.asked().len()), (before, 1));
+    thread::sleep(refresh * 2);
+    assert_eq!(store.asked().len(), 0);
+    assert_eq!(names(&*storage, "a"), ["x", "y"]);
+    assert!(version() != before);
+    // What is replaced shows as well.
+    let before = version();
+    store.put("p/a/x", b"3");
+    storage.forget(Path::new("a/x"));
+    assert!(version() != before);
+    assert_eq!(store.asked().len(), 2);
+}
+
+#[test]
+fn keys_that_are_no_paths_are_passed_over() {
+    for odd in ["p/./c", "p/a//b", "p/a/../z", "p/a/x\u{1}"] {
+        for page in [1000, 3] {
+            let store = TestStore::new(page);
+            for name in ["a/x", "a/y", "b", "c/d/e", "c/d/f", "x", "y/z"] {
+                store.put(&format!("p/{name}"), b"1");
+            }
+            *store.odd.lock().unwrap() = Some(odd);
+            let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+            assert_eq!(names(&*storage, "a"), ["x", "y"], "{odd} {page}");
+            assert_eq!(names(&*storage, "c/d"), ["e", "f"]);
+            let top = names(&*storage, "");
+            assert_eq!(top[..5], ["a", "b", "c", "x", "y"], "{odd} {page}");
+        }
+    }
+}
+
+#[test]
+fn a_listing_may_take_longer_than_it_holds() {
+    let store = TestStore::new(2);
+    for name in ["a/b/1", "a/b/2", "a/b/3", "a/c"] {
+        store.put(&format!("p/{name}"), b"1");
+    }
+    *store.latency.lock().unwrap() = Duration::from_millis(30);
+    let settings = RemoteSettings {
+        refresh: Some(Duration::from_millis(5)),
+        ..settings()
+    };
+    let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+    assert_eq!(names(&*storage, "a/b"), ["1", "2", "3"]);
+    assert!(store.asked().len() < 20);
+}
+
+#[test]
+fn all_who_ask_for_one_prefix_wait_for_one_request() {
+    let store = TestStore::new(1000);
+    store.put("p/a/x", b"1");
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    store.asked();
+    storage.forget(Path::new(""));
+    *store.latency.lock().unwrap() = Duration::from_millis(200);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(names(&*storage, "a"), ["x"]));
+        }
+    });
+    assert_eq!(store.asked(), [Request::List("p/".to_owned())]);
+}
+
+#[test]
+fn a_slow_listing_keeps_nobody_from_what_is_known() {
+    let store = TestStore::new(1000);
+    store.put("p/a/x", b"1");
+    let settings = RemoteSettings {
+        refresh: Some(Duration::from_millis(100)),
+        ..settings()
+    };
+    let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+    assert_eq!(names(&*storage, "a"), ["x"]);
+    store.put("p/a/y", b"2");
+    thread::sleep(Duration::from_millis(200));
+    store.asked();
+    *store.latency.lock().unwrap() = Duration::from_millis(2500);
+    let started = Instant::now();
+    // A listing that is over does for a little longer; what is waited for is waited for once.
+    for _ in 0..3 {
+        assert_eq!(names(&*storage, "a"), ["x"]);
+        let missing = storage.metadata(Path::new("a/y")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        assert!(started.elapsed() < Duration::from_secs(2));
+    }
+    assert_eq!(store.asked().len(), 1);
+    // One that is known to be wrong does not, and who waits may give up.
+    storage.forget(Path::new("a"));
+    let started = Instant::now();
+    let ended = ended();
+    let error = crate::requester::on_behalf_of(ended, || storage.list(Path::new("a")).unwrap_err());
+    assert_eq!(error.errno(), libc::EINTR);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    *store.latency.lock().unwrap() = Duration::ZERO;
+    assert_eq!(names(&*storage, "a"), ["x", "y"]);
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "the request of nobody was waited for"
+    );
+}
+
+#[test]
+fn who_waits_for_the_names_in_an_array_may_give_up() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample().join("weather"), "a");
+    let storage = RemoteStorage::open(store.store("a"), settings()).unwrap();
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    let array = Array::new(engine.clone(), PathBuf::new());
+    array.listing().unwrap();
+    engine.storage.forget(Path::new(""));
+    array.look_again();
+    *store.latency.lock().unwrap() = Duration::from_millis(1500);
+    let ended = ended();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| array.listing());
+        thread::sleep(Duration::from_millis(100));
+        let started = Instant::now();
+        let error = crate::requester::on_behalf_of(ended, || array.listing().err().unwrap());
+        assert_eq!(error.errno(), libc::EINTR);
+        assert!(started.elapsed() < Duration::from_secs(1));
+        first.join().unwrap().unwrap();
+    });
+    // Who waited for one that failed does not wait for another.
+    engine.storage.forget(Path::new(""));
+    array.look_again();
+    *store.fault.lock().unwrap() = Some(Box::new(|_| {
+        Some(object_store::Error::Generic {
+            store: "S3",
+            source: "503".into(),
+        })
+    }));
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(array.listing().err().unwrap().errno(), libc::EIO));
+        }
+    });
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[test]
+fn large_prefixes_are_listed_as_far_as_it_takes() {
+    let store = TestStore::new(20);
+    for array in 0..3 {
+        for fragment in 0..30 {
+            store.put(&format!("p/a{array}/__fragments/f{fragment:02}/m"), b"m");
+        }
+        store.put(&format!("p/a{array}/__schema/s"), b"s");
+        store.put(&format!("p/a{array}/wide/w/deep"), b"d");
+        for file in 0..30 {
+            store.put(&format!("p/a{array}/wide/x/{file:02}"), b"w");
+        }
+    }
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let asked = || store.asked().len();
+    // A page that ends in the first array, and the names.
+    assert_eq!(names(&*storage, ""), ["a0", "a1", "a2"]);
+    assert_eq!(asked(), 2);
+    assert_eq!(names(&*storage, "a1"), ["__fragments", "__schema", "wide"]);
+    assert_eq!(asked(), 2);
+    // Few keys for each name: with the lengths of all.
+    assert_eq!(names(&*storage, "a1/__fragments").len(), 30);
+    assert_eq!(asked(), 2);
+    assert_eq!(
+        storage.metadata(Path::new("a1/__fragments/f07/m")).unwrap().len,
+        1
+    );
+    assert_eq!(asked(), 0);
+    assert_eq!(names(&*storage, "a1/__schema"), ["s"]);
+    assert_eq!(asked(), 1);
+    // Many: only the names. The first page has one of them whole.
+    assert_eq!(names(&*storage, "a1/wide"), ["w", "x"]);
+    assert_eq!(names(&*storage, "a1/wide/w"), ["deep"]);
+    assert_eq!(asked(), 2);
+    assert_eq!(names(&*storage, "a1/wide/x").len(), 30);
+    assert_eq!(asked(), 2);
+    let missing = storage.metadata(Path::new("a1/none/x")).unwrap_err();
+    assert_eq!((missing.kind(), asked()), (ErrorKind::NotFound, 0));
+}
+
+#[test]
+fn where_names_are_expected_many_pages_are_listed_at_once() {
+    const LATENCY: Duration = Duration::from_millis(100);
+    let all: Vec<String> = (0..100).map(|number| format!("f{number:02}")).collect();
+    let some = |step: usize| all.iter().step_by(step).cloned().collect::<Vec<_>>();
+    let mut more = all.clone();
+    more.extend((0..40).map(|number| format!("f50{number:02}")));
+    more.sort();
+    for (expected, pages) in [
+        (some(1), 10),
+        (some(3), 12),
+        (more, 15),
+        (vec!["g".to_owned()], 10),
+    ] {
+        let store = TestStore::new(20);
+        for name in &all {
+            // Another number of keys in one of them.
+            let files = if name == "f33" {
+                ["a", "b", "m"].as_slice()
+            } else {
+                ["a", "m"].as_slice()
+            };
+            for file in files {
+                store.put(&format!("p/__fragments/{name}/{file}"), b"m");
+            }
+        }
+        let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+        store.asked();
+        let directory = Path::new("__fragments");
+        storage
+            .will_list_named(directory, &|| Ok(expected.clone()))
+            .unwrap();
+        *store.latency.lock().unwrap() = LATENCY;
+        let begun = Instant::now();
+        assert_eq!(names(&*storage, "__fragments"), all);
+        assert_eq!(names(&*storage, "__fragments/f33"), ["a", "b", "m"]);
+        let asked = store.asked().len();
+        assert!((10..=pages + 1).contains(&asked), "{asked} of {pages}");
+        if expected.len() >= all.len() {
+            assert!(begun.elapsed() < 7 * LATENCY, "{:?}", begun.elapsed());
+        }
+        storage
+            .will_list_named(directory, &|| panic!("it is known"))
+            .unwrap();
+    }
+}

@@ -1,0 +1,217 @@
+//! Bytes of objects: how they are fetched, and what fails.
+
+use super::*;
+
+/// The bytes of an object, no two the same for a long way.
+fn bytes(len: u64) -> Vec<u8> {
+    (0..len).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
+}
+
+fn one_object(len: u64) -> (Arc<TestStore>, Arc<dyn Storage>) {
+    let store = TestStore::new(1000);
+    store.put("p/f", &bytes(len));
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    store.asked();
+    (store, storage)
+}
+
+fn fetched(requests: &[Request]) -> u64 {
+    let bytes = requests.iter().map(|request| match request {
+        Request::Get(_, range) => range.end - range.start,
+        Request::List(_) => 0,
+    });
+    bytes.sum()
+}
+
+#[test]
+fn readers_in_sequence_get_large_parts_and_share_them() {
+    const LEN: u64 = 40 << 20;
+    let (store, storage) = one_object(LEN);
+    let all = bytes(LEN);
+    let read = |start: u64| {
+        let blob = storage.open(Path::new("f")).unwrap();
+        let mut at = start;
+        while at < LEN {
+            let size = (LEN - at).min(100_000);
+            blob.will_read(at..at + size);
+            let found = blob.read(at, size).unwrap();
+            assert!(found == all[at as usize..(at + size) as usize], "{at}");
+            at += size;
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| read(0));
+        }
+    });
+    let asked = store.asked();
+    assert!(asked.len() <= 16, "{asked:?}");
+    assert_eq!(fetched(&asked), LEN);
+}
+
+#[test]
+fn requests_of_one_reader_that_arrive_out_of_order_are_a_sequence() {
+    const LEN: u64 = 16 << 20;
+    const TILE: u64 = 64 << 10;
+    let (store, storage) = one_object(LEN);
+    *store.latency.lock().unwrap() = Duration::from_millis(5);
+    let blob = storage.open(Path::new("f")).unwrap();
+    let next = std::sync::atomic::AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let request = next.fetch_add(2 * TILE, std::sync::atomic::Ordering::Relaxed);
+                    if request >= LEN {
+                        break;
+                    }
+                    for tile in [request, request + TILE] {
+                        blob.will_read(tile..tile + TILE);
+                        blob.read(tile, TILE).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let asked = store.asked();
+    assert!(asked.len() <= 12, "{} {asked:?}", asked.len());
+    assert_eq!(fetched(&asked), LEN);
+}
+
+#[test]
+fn a_second_mount_with_a_disk_cache_asks_for_a_listing_alone() {
+    const LEN: u64 = 5 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let store = TestStore::new(1000);
+    store.put("p/f", &bytes(LEN));
+    store.put("p/small", b"few");
+    for mount in 0..2 {
+        let disk = DiskCache::open(folder.path(), 100 << 20).unwrap();
+        let settings = RemoteSettings {
+            disk_cache: Some(Arc::new(disk)),
+            ..settings()
+        };
+        let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+        let blob = storage.open(Path::new("f")).unwrap();
+        for place in [4 << 20, (2 << 20) - 5, LEN - 10] {
+            let found = blob.read(place, 10).unwrap();
+            assert_eq!(found, bytes(LEN)[place as usize..place as usize + 10]);
+        }
+        let small = storage.open(Path::new("small")).unwrap();
+        assert_eq!(small.read(0, 3).unwrap(), b"few");
+        let asked = store.asked();
+        match mount {
+            0 => assert!(asked.len() > 3, "{asked:?}"),
+            _ => assert_eq!(asked, [Request::List("p/".to_owned())]),
+        }
+        // Parts are written by others than those who wait for them.
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn random_reads_fetch_what_was_said_and_nothing_else() {
+    let (store, storage) = one_object(64 << 20);
+    let blob = storage.open(Path::new("f")).unwrap();
+    for place in [30 << 20, 5 << 20, 50 << 20, 20 << 20] {
+        blob.will_read(place..place + 400_000);
+        for step in 0..40 {
+            blob.read(place + step * 10_000, 512).unwrap();
+        }
+        let asked = store.asked();
+        assert_eq!(asked, [Request::Get("p/f".to_owned(), place..place + 400_000)]);
+    }
+}
+
+#[test]
+fn what_changes_under_a_reader_is_an_error_and_new_for_the_next() {
+    let (store, storage) = one_object(1 << 20);
+    let old = storage.open(Path::new("f")).unwrap();
+    old.read(0, 10).unwrap();
+    store.put("p/f", &[9; 1 << 20]);
+    let error = old.read(900_000, 10).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(
+        error.to_string().contains("has changed since it was opened"),
+        "{error}"
+    );
+    // Nor is what was fetched before mixed with it.
+    assert!(old.read(0, 10).is_err() && !old.is_unchanged());
+    let new = storage.open(Path::new("f")).unwrap();
+    assert!(new.version() != old.version());
+    assert_eq!(new.read(900_000, 10).unwrap(), [9; 10]);
+}
+
+#[test]
+fn what_vanishes_is_missing_and_so_it_is_in_the_next_listing() {
+    let (store, storage) = one_object(100);
+    store.put("p/other", b"x");
+    let blob = storage.open(Path::new("f")).unwrap();
+    store.delete("p/f");
+    assert_eq!(blob.read(0, 10).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(names(&*storage, ""), ["other"]);
+}
+
+#[test]
+fn errors_are_told_apart_and_not_remembered() {
+    use object_store::Error as E;
+    let (store, storage) = one_object(1 << 20);
+    let blob = storage.open(Path::new("f")).unwrap();
+    let faults: [(fn() -> E, i32); 4] = [
+        (
+            || E::PermissionDenied {
+                path: String::new(),
+                source: "403".into(),
+            },
+            libc::EACCES,
+        ),
+        (
+            || E::Unauthenticated {
+                path: String::new(),
+                source: "401".into(),
+            },
+            libc::EACCES,
+        ),
+        (
+            || E::Generic {
+                store: "S3",
+                source: "400: <Code>ExpiredToken</Code>".into(),
+            },
+            libc::EACCES,
+        ),
+        (
+            || E::Generic {
+                store: "S3",
+                source: "503".into(),
+            },
+            libc::EIO,
+        ),
+    ];
+    for (fault, errno) in faults {
+        *store.fault.lock().unwrap() = Some(Box::new(move |_| Some(fault())));
+        let error = blob.read(500_000, 10).unwrap_err();
+        assert_eq!((error.errno(), error.file()), (errno, Some("f")), "{error}");
+    }
+    *store.fault.lock().unwrap() = None;
+    assert_eq!(blob.read(500_000, 10).unwrap(), bytes(1 << 20)[500_000..500_010]);
+}
+
+#[test]
+fn who_is_interrupted_gets_eintr_and_the_others_their_bytes() {
+    let (store, storage) = one_object(1 << 20);
+    *store.latency.lock().unwrap() = Duration::from_millis(1500);
+    let blob = storage.open(Path::new("f")).unwrap();
+    let ended = ended();
+    let started = Instant::now();
+    let gone = || crate::requester::on_behalf_of(ended, || blob.read(0, 10).unwrap_err());
+    assert_eq!(gone().errno(), libc::EINTR);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    thread::scope(|scope| {
+        let other = scope.spawn(|| blob.read(0, 10));
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(gone().errno(), libc::EINTR);
+        assert_eq!(other.join().unwrap().unwrap(), bytes(10));
+    });
+    // The first was dropped, and the second not fetched twice.
+    assert_eq!(store.asked().len(), 2);
+}
