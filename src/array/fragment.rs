@@ -51,29 +51,24 @@ pub struct Outline {
 }
 
 impl Outline {
-    fn new(
-        metadata: &FragmentMetadata,
-        metadata_size: u64,
-        (dense, geometry): (bool, Geometry),
-        schema: Arc<Schema>,
-        schema_name: String,
-    ) -> Outline {
-        let files = metadata.files_size();
+    /// Of a fragment whose metadata is in memory.
+    fn of_info(info: &FragmentInfo) -> Outline {
         Outline {
-            domain: metadata.non_empty_domain().cloned(),
-            dense,
-            cells: geometry.cell_num,
-            timed: match metadata {
-                FragmentMetadata::Footer(footer, _) => {
-                    footer.slots.has_timestamps || footer.slots.has_delete_metadata
-                }
+            domain: info.metadata.non_empty_domain().cloned(),
+            dense: info.dense,
+            cells: info.geometry.cell_num,
+            timed: match &info.metadata {
+                FragmentMetadata::Footer(footer, _) => footer.slots.are_timed(),
                 FragmentMetadata::Legacy(_) => false,
             },
-            tiles: geometry.tile_num,
-            size: files.and_then(|size| size.checked_add(metadata_size)),
-            version: metadata.version(),
-            schema,
-            schema_name,
+            tiles: info.geometry.tile_num,
+            size: info
+                .metadata
+                .files_size()
+                .and_then(|size| size.checked_add(info.metadata_size)),
+            version: info.metadata.version(),
+            schema: info.schema.clone(),
+            schema_name: info.schema_name.clone(),
         }
     }
 }
@@ -180,13 +175,7 @@ impl Fragment {
             return self.reading(|| self.read_outline()).map(Arc::new);
         }
         let info = known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)?;
-        Ok(Arc::new(Outline::new(
-            &info.metadata,
-            info.metadata_size,
-            (info.dense, info.geometry),
-            info.schema.clone(),
-            info.schema_name.clone(),
-        )))
+        Ok(Arc::new(Outline::of_info(&info)))
     }
 
     /// The outline, made of the footer alone: with very many fragments, decoding the other metadata would
@@ -213,16 +202,18 @@ impl Fragment {
         size: u64,
     ) -> Result<Outline> {
         let (schema, schema_name, footer) = self.parse_footer(bytes, position, schema)?;
-        let dense = footer.dense;
         let geometry = geometry_of(&schema, &footer, position)?;
-        let metadata = FragmentMetadata::Footer(Box::new(footer), position);
-        Ok(Outline::new(
-            &metadata,
-            size,
-            (dense, geometry),
+        Ok(Outline {
+            dense: footer.dense,
+            cells: geometry.cell_num,
+            timed: footer.slots.are_timed(),
+            tiles: geometry.tile_num,
+            size: footer.files_size().and_then(|files| files.checked_add(size)),
+            version: footer.version,
+            domain: footer.non_empty_domain,
             schema,
             schema_name,
-        ))
+        })
     }
 
     /// Whether its outline is known without reading its own metadata file.
@@ -323,20 +314,24 @@ impl Fragment {
         position: FooterPosition,
         schema: Option<Arc<Schema>>,
     ) -> Result<(Arc<Schema>, String, Footer)> {
-        let front = Footer::peek(&mut Cursor::with_base(bytes, position.offset))?;
-        let schema_name = match front.schema_name {
-            Some(name) => String::from_utf8(name).map_err(|_| {
-                Error::corrupt("the schema's name is not UTF-8")
-                    .at(position.offset)
-                    .in_part("footer")
-            })?,
+        let mut c = Cursor::with_base(bytes, position.offset);
+        let front = Footer::peek(&mut c)?;
+        let schema_name = match &front.schema_name {
+            Some(name) => std::str::from_utf8(name)
+                .map_err(|_| {
+                    Error::corrupt("the schema's name is not UTF-8")
+                        .at(position.offset)
+                        .in_part("footer")
+                })?
+                .to_owned(),
             None => super::schemas::LEGACY_SCHEMA.to_owned(),
         };
         let schema = match schema {
             Some(schema) => schema,
             None => self.schemas.get(&schema_name)?,
         };
-        let footer = Footer::parse(&mut Cursor::with_base(bytes, position.offset), &schema, true)
+        let footer = front
+            .parse_rest(&mut c, &schema, true)
             .and_then(|footer| footer.check_sections(position.offset).map(|()| footer))
             .map_err(|e| e.at(position.offset))?;
         Ok((schema, schema_name, footer))

@@ -47,19 +47,10 @@ impl FragmentMetadata {
 
     /// Bytes of all files of fields; None beyond 2^64.
     pub fn files_size(&self) -> Option<u64> {
-        let (fixed, var, validity): (&[u64], &[u64], &[u64]) = match self {
-            FragmentMetadata::Legacy(legacy) => (&legacy.file_sizes, &legacy.file_var_sizes, &[]),
-            FragmentMetadata::Footer(footer, _) => (
-                &footer.file_sizes,
-                &footer.file_var_sizes,
-                &footer.file_validity_sizes,
-            ),
-        };
-        fixed
-            .iter()
-            .chain(var)
-            .chain(validity)
-            .try_fold(0u64, |sum, size| sum.checked_add(*size))
+        match self {
+            FragmentMetadata::Legacy(legacy) => legacy.files_size(),
+            FragmentMetadata::Footer(footer, _) => footer.files_size(),
+        }
     }
 }
 

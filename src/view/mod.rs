@@ -277,10 +277,12 @@ impl View {
                 }
             }
             Merge::Sparse(_) => {
-                /// How many fragments are read at a time, before checking whether that is enough.
-                const BATCH: usize = 512;
-                let mut cells = 0u64;
-                for batch in self.snapshot.fragment_list().chunks(BATCH) {
+                // Some at a time, since few may be enough; more each time, since threads begin anew with each.
+                let fragments = self.snapshot.fragment_list();
+                let (mut cells, mut read, mut more) = (0u64, 0, 512);
+                while let Some(batch) = fragments.get(read..fragments.len().min(read + more))
+                    && !batch.is_empty()
+                {
                     let counts = parallel::each(batch.len() as u64, |i| {
                         batch.get(i as usize).map_or(Ok(0), |fragment| fragment.cells())
                     })?;
@@ -288,6 +290,7 @@ impl View {
                     if cells > most {
                         return Ok(false);
                     }
+                    (read, more) = (read + more, more * 2);
                 }
                 Ok(true)
             }

@@ -162,34 +162,12 @@ impl Footer {
     /// of bytes that are left; without `exact` the first reading that works is taken.
     /// [`Footer::check_sections`] checks where the section offsets point.
     pub fn parse(c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
-        Self::parse_body(c, schema, exact).map_err(|e| e.in_part("footer"))
+        Self::peek(c)?.parse_rest(c, schema, exact)
     }
 
-    fn parse_body(c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
-        let front = FooterFront::parse(c)?;
-        let dense = front.dense;
-        if dense && schema.array_type == ArrayType::Sparse {
-            return Err(c.corrupt("dense", "a dense fragment in a sparse array"));
-        }
-        if !c.bool("null_non_empty_domain")? {
-            let domain = schema.parse_rect(c, "non_empty_domain")?;
-            check_domain(&domain, dense, schema)
-                .map_err(|e| e.at(c.offset()).in_part("`non_empty_domain`"))?;
-            return front.parse_rest(c, Some(domain), schema, exact);
-        }
-        // Writers put zeros in place of a null domain; readers of version 5 and later do not expect them.
-        if let Some(dummy) = schema.coordinates_size().and_then(|size| size.checked_mul(2)) {
-            let mut attempt = c.clone();
-            if attempt
-                .bytes(dummy, "non_empty_domain")
-                .is_ok_and(|bytes| bytes.iter().all(|&b| b == 0))
-                && let Ok(footer) = front.clone().parse_rest(&mut attempt, None, schema, exact)
-            {
-                *c = attempt;
-                return Ok(footer);
-            }
-        }
-        front.parse_rest(c, None, schema, exact)
+    /// Bytes of all files of fields; None beyond 2^64.
+    pub fn files_size(&self) -> Option<u64> {
+        total([&self.file_sizes, &self.file_var_sizes, &self.file_validity_sizes])
     }
 
     /// Checks that every section lies before `end`, the offset of the footer in the metadata file. Offset 0
@@ -225,6 +203,12 @@ impl Footer {
         }
         Ok(())
     }
+}
+
+/// The sum of all numbers in some lists; None beyond 2^64.
+pub(super) fn total<const N: usize>(lists: [&[u64]; N]) -> Option<u64> {
+    let mut numbers = lists.into_iter().flatten();
+    numbers.try_fold(0u64, |sum, number| sum.checked_add(*number))
 }
 
 /// What stands before the non-empty domain.
@@ -267,8 +251,40 @@ impl FooterFront {
         })
     }
 
-    /// Parses what follows the non-empty domain.
-    fn parse_rest(
+    /// Parses what follows, see [`Footer::parse`].
+    pub fn parse_rest(self, c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
+        self.parse_body(c, schema, exact).map_err(|e| e.in_part("footer"))
+    }
+
+    fn parse_body(self, c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
+        let dense = self.dense;
+        if dense && schema.array_type == ArrayType::Sparse {
+            return Err(c.corrupt("dense", "a dense fragment in a sparse array"));
+        }
+        if !c.bool("null_non_empty_domain")? {
+            let domain = schema.parse_rect(c, "non_empty_domain")?;
+            check_domain(&domain, dense, schema)
+                .map_err(|e| e.at(c.offset()).in_part("`non_empty_domain`"))?;
+            return self.parse_behind_domain(c, Some(domain), schema, exact);
+        }
+        // Writers put zeros in place of a null domain; readers of version 5 and later do not expect them.
+        if let Some(dummy) = schema.coordinates_size().and_then(|size| size.checked_mul(2)) {
+            let mut attempt = c.clone();
+            if attempt
+                .bytes(dummy, "non_empty_domain")
+                .is_ok_and(|bytes| bytes.iter().all(|&b| b == 0))
+                && let Ok(footer) = self
+                    .clone()
+                    .parse_behind_domain(&mut attempt, None, schema, exact)
+            {
+                *c = attempt;
+                return Ok(footer);
+            }
+        }
+        self.parse_behind_domain(c, None, schema, exact)
+    }
+
+    fn parse_behind_domain(
         self,
         c: &mut Cursor<'_>,
         non_empty_domain: Option<Rect>,

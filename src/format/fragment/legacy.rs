@@ -1,6 +1,7 @@
 //! The fragment metadata of versions 1 and 2: one generic tile without a footer.
 
 use super::boxes::StoredBoxes;
+use super::footer::total;
 use super::slots::Slots;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
@@ -34,6 +35,11 @@ pub struct LegacyMetadata {
 }
 
 impl LegacyMetadata {
+    /// Bytes of all files of fields; None beyond 2^64.
+    pub fn files_size(&self) -> Option<u64> {
+        total([&self.file_sizes, &self.file_var_sizes])
+    }
+
     /// The numbering of its lists; `schema` is the one that it was parsed with.
     pub fn slots(&self, schema: &Schema) -> Slots {
         legacy_slots(self.version, schema)

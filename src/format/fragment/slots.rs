@@ -38,6 +38,11 @@ impl Slots {
         }
     }
 
+    /// Whether cells have timestamps of their own, of writes or deletes.
+    pub fn are_timed(&self) -> bool {
+        self.has_timestamps || self.has_delete_metadata
+    }
+
     /// Slot of attribute `i`.
     pub fn attribute(&self, i: usize) -> usize {
         i
