@@ -207,39 +207,48 @@ impl GlobalOrder {
         self.words
     }
 
-    /// The least and the greatest key that a cell in a box can have. None if unknown: in Hilbert order, if
-    /// the numbers of tiles overflow, and for a box with NaN or of other dimensions.
+    /// The least and the greatest key that a cell in a box can have. None where that cannot be told: in
+    /// Hilbert order, where the numbers of tiles overflow, and for a box with NaN or of other dimensions.
     pub fn interval<K: Key>(&self, rect: &Rect) -> Option<(K, K)> {
-        if self.curve.is_some() || self.axes.iter().any(Axis::overflows) || rect.len() != self.axes.len() {
+        self.intervals(&[rect])?.pop()
+    }
+
+    /// The same of several boxes; None where it cannot be told of all.
+    pub fn intervals<K: Key>(&self, rects: &[&Rect]) -> Option<Vec<(K, K)>> {
+        if self.curve.is_some() || self.axes.iter().any(Axis::overflows) {
             return None;
         }
-        // Both corners, one behind the other.
-        let corners: Vec<Vec<u8>> = rect
-            .iter()
-            .map(|range| [&*range.lo, &*range.hi].concat())
-            .collect();
-        let starts = rect.iter().map(|range| [0, range.lo.len() as u64]);
-        let starts: Vec<[u64; 3]> = starts
-            .zip(&corners)
-            .map(|([first, second], both)| [first, second, both.len() as u64])
-            .collect();
-        let columns: Vec<CellSlice> = self
+        // By dimension both corners of each box, one behind the other, and where they begin.
+        let mut corners: Vec<(Vec<u8>, Vec<u64>)> = vec![(Vec::new(), vec![0]); self.axes.len()];
+        for rect in rects {
+            if rect.len() != self.axes.len() {
+                return None;
+            }
+            for ((axis, range), (values, starts)) in self.axes.iter().zip(*rect).zip(&mut corners) {
+                for bound in [&*range.lo, &*range.hi] {
+                    if axis
+                        .size
+                        .is_some_and(|size| bound.len() != size || axis.is_nan(bound))
+                    {
+                        return None;
+                    }
+                    values.extend_from_slice(bound);
+                    starts.push(values.len() as u64);
+                }
+            }
+        }
+        let columns = self
             .axes
             .iter()
-            .zip(rect)
-            .zip(corners.iter().zip(&starts))
-            .map(|((axis, range), (both, starts))| match axis.size {
-                Some(size) => {
-                    let sound = |bound: &[u8]| bound.len() == size && !axis.is_nan(bound);
-                    (sound(&range.lo) && sound(&range.hi)).then(|| CellSlice::fixed(both, size))
-                }
-                None => Some(CellSlice::var(both, starts)),
-            })
-            .collect::<Option<_>>()?;
-        let mut keys = Vec::with_capacity(2);
-        K::append(self, &columns, &mut keys);
-        let high = keys.pop()?;
-        Some((keys.pop()?, high))
+            .zip(&corners)
+            .map(|(axis, (values, starts))| match axis.size {
+                Some(size) => CellSlice::fixed(values, size),
+                None => CellSlice::var(values, starts),
+            });
+        let mut keys = Vec::with_capacity(2 * rects.len());
+        K::append(self, &columns.collect::<Vec<_>>(), &mut keys);
+        let mut keys = keys.into_iter();
+        Some(std::iter::from_fn(|| keys.next().zip(keys.next())).collect())
     }
 
     fn block(&self) -> Block {

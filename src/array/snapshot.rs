@@ -8,7 +8,8 @@ use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::TimestampedName;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
 
 /// Why a reader does not see a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +73,7 @@ pub struct Snapshot {
     pub hidden: Vec<Option<Hidden>>,
     /// The first time after the end of the range at which a reader may see something else.
     pub next: Option<u64>,
+    digest: OnceLock<u64>,
 }
 
 impl Snapshot {
@@ -96,7 +98,25 @@ impl Snapshot {
             times,
             hidden,
             next,
+            digest: OnceLock::new(),
         }
+    }
+
+    /// A hash of what is seen: fragments, commits and metadata by their names.
+    pub fn digest(&self) -> u64 {
+        *self.digest.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            for entry in self.fragments() {
+                entry.name.hash(&mut hasher);
+            }
+            for commit in &self.listing.commits {
+                (&commit.name, commit.kind.extension()).hash(&mut hasher);
+            }
+            for file in self.metadata() {
+                file.path.hash(&mut hasher);
+            }
+            hasher.finish()
+        })
     }
 
     /// The file of the schema in force. `t0` of the range does not restrict schemas.

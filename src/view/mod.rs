@@ -347,15 +347,7 @@ fn state(
 ) -> u64 {
     let mut hasher = DefaultHasher::new();
     schema.name.hash(&mut hasher);
-    for entry in snapshot.fragments() {
-        entry.name.hash(&mut hasher);
-    }
-    for commit in &snapshot.listing.commits {
-        (&commit.name, commit.kind.extension()).hash(&mut hasher);
-    }
-    for file in snapshot.metadata() {
-        file.path.hash(&mut hasher);
-    }
+    snapshot.digest().hash(&mut hasher);
     // A snapshot of now stays valid until the clock reaches the next stamp.
     match (times, snapshot.next) {
         (None, None) => {}

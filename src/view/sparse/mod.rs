@@ -27,7 +27,7 @@ use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::deletes::in_force as deletes_in_force;
 use crate::array::engine::Engine;
-use crate::array::fragment::{Fragment, Outline};
+use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::order::{ByteKey, GlobalOrder, Key};
 use crate::array::snapshot::Snapshot;
@@ -166,12 +166,12 @@ impl Sparse {
         }
         if !self.schema.allows_duplicates {
             let order = GlobalOrder::new(&self.schema)?;
-            let interval = |outline: &Arc<Outline>| {
+            let domains = outlines().map(|outline| {
                 let sound = outline.schema.all_dimensions_fixed();
-                let domain = outline.domain.as_ref().filter(|_| sound)?;
-                order.interval::<ByteKey>(domain)
-            };
-            let Some(mut intervals) = outlines().map(interval).collect::<Option<Vec<_>>>() else {
+                outline.domain.as_ref().filter(|_| sound)
+            });
+            let domains: Option<Vec<&Rect>> = domains.collect();
+            let Some(mut intervals) = domains.and_then(|domains| order.intervals::<ByteKey>(&domains)) else {
                 return Ok(None);
             };
             intervals.sort_unstable();
