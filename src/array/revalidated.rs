@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::time::now;
 use crate::error::{ErrorKind, Result};
 use crate::single_flight::SingleFlight;
-use crate::storage::TRUSTED;
+use crate::storage::{RACY, TRUSTED};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,10 +90,8 @@ impl<T> Revalidated<T> {
         let known = Known {
             value: value.clone(),
             stamp,
-            settled: engine.storage.racy_for().is_none_or(|racy| {
-                let racy = u64::try_from(racy.as_millis()).unwrap_or(u64::MAX);
-                newest.saturating_add(racy) < read_at
-            }),
+            settled: engine.storage.local().is_none()
+                || newest.saturating_add(RACY.as_millis() as u64) < read_at,
             checked,
         };
         // What is freed by that is freed without the lock.

@@ -139,7 +139,7 @@ impl FileSystem {
         if top.is_some_and(|top| top == OWN_DIRECTORY) {
             return Ok(());
         }
-        let result = self.storage.check_root();
+        let result = self.storage.local().map_or(Ok(()), |local| local.check_root());
         result.map_err(|error| self.reporter.inside(&path(), &error))
     }
 

@@ -6,7 +6,7 @@
 
 use super::open_file_cache::is_out_of_descriptors;
 use super::permissions::PermissionCache;
-use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want, join, local_inside};
+use super::{Audience, Blob, DirEntry, EntryType, LocalFiles, Metadata, Storage, Want, join, local_inside};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use nix::errno::Errno;
@@ -145,21 +145,6 @@ impl Storage for LocalStorage {
         Ok(entries)
     }
 
-    fn check_root(&self) -> Result<()> {
-        let gone =
-            |cause: String| Error::new(ErrorKind::Io(libc::EIO), cause).in_file(self.display(Path::new("")));
-        // Through `.` in it, so that the check fails if this process may not enter.
-        let metadata = fs::metadata(join(&self.root, Path::new(".")))
-            .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
-        if (metadata.dev(), metadata.ino()) == self.identity {
-            Ok(())
-        } else {
-            Err(gone(
-                "the source was replaced by another directory: unmount and mount it again".to_owned(),
-            ))
-        }
-    }
-
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         let file = self.open_inside(path, OFlag::O_PATH)?;
         let metadata = file.metadata().map_err(|e| self.error(&e, path))?;
@@ -181,10 +166,6 @@ impl Storage for LocalStorage {
             identity: version(&metadata).0,
             version: version(&metadata),
         })
-    }
-
-    fn is_link(&self, path: &Path) -> bool {
-        fs::symlink_metadata(join(&self.root, path)).is_ok_and(|metadata| metadata.is_symlink())
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
@@ -216,6 +197,31 @@ impl Storage for LocalStorage {
 
     fn audience(&self, path: &Path, want: Want) -> Audience {
         self.permissions.audience(&join(&self.root, path), want)
+    }
+
+    fn local(&self) -> Option<&dyn LocalFiles> {
+        Some(self)
+    }
+}
+
+impl LocalFiles for LocalStorage {
+    fn check_root(&self) -> Result<()> {
+        let gone =
+            |cause: String| Error::new(ErrorKind::Io(libc::EIO), cause).in_file(self.display(Path::new("")));
+        // Through `.` in it, so that the check fails if this process may not enter.
+        let metadata = fs::metadata(join(&self.root, Path::new(".")))
+            .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
+        if (metadata.dev(), metadata.ino()) == self.identity {
+            Ok(())
+        } else {
+            Err(gone(
+                "the source was replaced by another directory: unmount and mount it again".to_owned(),
+            ))
+        }
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        fs::symlink_metadata(join(&self.root, path)).is_ok_and(|metadata| metadata.is_symlink())
     }
 }
 

@@ -64,6 +64,10 @@ pub struct Metadata {
 /// what it knows.
 pub const TRUSTED: Duration = Duration::from_millis(100);
 
+/// For how long after its modification time a directory of this machine may change again without its version
+/// showing it.
+pub const RACY: Duration = Duration::from_secs(2);
+
 /// Memory with a bound, in which a storage counts what it holds.
 pub trait Budget: Send + Sync {
     /// The bound in bytes.
@@ -82,20 +86,8 @@ pub trait Storage: Send + Sync {
     /// may not be followed, are left out.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
 
-    /// Fails while the root is missing, or is another directory than the one that was opened. Then other
-    /// answers that something is missing must not be believed.
-    fn check_root(&self) -> Result<()> {
-        Ok(())
-    }
-
     /// What is at `path`; `NotFound` when there is nothing.
     fn metadata(&self, path: &Path) -> Result<Metadata>;
-
-    /// Whether the last component of `path` is a symbolic link.
-    fn is_link(&self, path: &Path) -> bool {
-        let _ = path;
-        false
-    }
 
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>>;
@@ -117,10 +109,9 @@ pub trait Storage: Send + Sync {
         Audience::nobody()
     }
 
-    /// For how long after its modification time a directory may change again without its version showing it;
-    /// None where every change shows.
-    fn racy_for(&self) -> Option<Duration> {
-        Some(Duration::from_secs(2))
+    /// What only files of this machine have; None where the source is something else.
+    fn local(&self) -> Option<&dyn LocalFiles> {
+        None
     }
 
     /// Whether what is read comes from far away: each file that is opened is a request.
@@ -153,6 +144,23 @@ pub trait Storage: Send + Sync {
     /// Has bytes that are held for later reads count in `budget`.
     fn share(&self, budget: Arc<dyn Budget>) {
         let _ = budget;
+    }
+}
+
+/// What only files of this machine have.
+pub trait LocalFiles: Send + Sync {
+    /// Fails while the root is missing, or is another directory than the one that was opened. Then other
+    /// answers that something is missing must not be believed.
+    fn check_root(&self) -> Result<()>;
+
+    /// Whether the last component of `path` is a symbolic link.
+    fn is_link(&self, path: &Path) -> bool;
+}
+
+impl dyn Storage + '_ {
+    /// Whether the last component of `path` is a symbolic link.
+    pub fn is_link(&self, path: &Path) -> bool {
+        self.local().is_some_and(|local| local.is_link(path))
     }
 }
 

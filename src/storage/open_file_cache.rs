@@ -1,6 +1,6 @@
 //! A source some of whose files are kept open.
 
-use super::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
+use super::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
 use lru::LruCache;
@@ -102,16 +102,8 @@ impl Storage for OpenFileCache {
         self.with_descriptors(|| self.inner.list(path))
     }
 
-    fn check_root(&self) -> Result<()> {
-        self.inner.check_root()
-    }
-
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         self.with_descriptors(|| self.inner.metadata(path))
-    }
-
-    fn is_link(&self, path: &Path) -> bool {
-        self.inner.is_link(path)
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
@@ -130,8 +122,8 @@ impl Storage for OpenFileCache {
         self.inner.inside(uri)
     }
 
-    fn racy_for(&self) -> Option<Duration> {
-        self.inner.racy_for()
+    fn local(&self) -> Option<&dyn LocalFiles> {
+        self.inner.local()
     }
 
     fn is_remote(&self) -> bool {

@@ -41,11 +41,6 @@ impl<S: Storage> Storage for Counted<S> {
         self.inner.metadata(path)
     }
 
-    fn is_link(&self, path: &Path) -> bool {
-        self.counts.looked_at.fetch_add(1, Ordering::Relaxed);
-        self.inner.is_link(path)
-    }
-
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         self.counts.opened.fetch_add(1, Ordering::Relaxed);
         self.inner.open(path)

@@ -7,13 +7,12 @@ use crate::error::{Error, Result};
 use crate::requester::on_another_thread;
 use crate::single_flight::SingleFlight;
 use crate::storage::location::Location;
-use crate::storage::{Audience, Blob, Budget, DirEntry, Metadata, Storage, Want};
+use crate::storage::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Storage, Want};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 /// What no key is called.
 const ELSEWHERE: &str = "\0elsewhere";
@@ -103,10 +102,6 @@ impl Storage for FollowingStorage {
         storage.list(path)
     }
 
-    fn check_root(&self) -> Result<()> {
-        self.source.check_root()
-    }
-
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         let (storage, below) = self.place(path)?;
         let metadata = storage.metadata(below)?;
@@ -116,11 +111,6 @@ impl Storage for FollowingStorage {
             identity: metadata.identity ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             ..metadata
         })
-    }
-
-    fn is_link(&self, path: &Path) -> bool {
-        self.place(path)
-            .is_ok_and(|(storage, path)| storage.is_link(path))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
@@ -164,8 +154,9 @@ impl Storage for FollowingStorage {
         }
     }
 
-    fn racy_for(&self) -> Option<Duration> {
-        self.source.racy_for()
+    /// Of what lies elsewhere it knows no path.
+    fn local(&self) -> Option<&dyn LocalFiles> {
+        self.source.local()
     }
 
     fn is_remote(&self) -> bool {
@@ -225,6 +216,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::storage::MemoryStorage;
+    use std::time::Duration;
 
     fn memory(files: &[(&str, &str)]) -> Arc<dyn Storage> {
         let mut storage = MemoryStorage::new();

@@ -510,10 +510,6 @@ impl Storage for RemoteStorage {
         }
     }
 
-    fn racy_for(&self) -> Option<Duration> {
-        None
-    }
-
     fn is_remote(&self) -> bool {
         true
     }
