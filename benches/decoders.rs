@@ -11,13 +11,14 @@ use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tiledbfs::array::cache::{ChunkCache, Keep, Key};
-use tiledbfs::filter::chunk::ChunkIndex;
-use tiledbfs::filter::{Decoded, EncryptionKey, TileCodec};
-use tiledbfs::format::datatype::Datatype;
-use tiledbfs::format::enums::WebpFormat;
-use tiledbfs::format::pipeline::{Codec, Filter, Pipeline};
-use tiledbfs::storage::{Blob, MemoryBlob};
+use tiledbfs::internals::array::cache::{ChunkCache, Keep, Key};
+use tiledbfs::internals::filter::chunk::ChunkIndex;
+use tiledbfs::internals::filter::codec::Decoded;
+use tiledbfs::internals::filter::{EncryptionKey, TileCodec};
+use tiledbfs::internals::format::datatype::Datatype;
+use tiledbfs::internals::format::enums::WebpFormat;
+use tiledbfs::internals::format::pipeline::{Codec, Filter, Pipeline};
+use tiledbfs::internals::storage::{Blob, MemoryBlob};
 
 /// Bytes of a chunk, and its values of eight bytes.
 const CHUNK: usize = 65_536;

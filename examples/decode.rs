@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use tiledbfs::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Options, Tree};
 
 /// Bytes of a piece: one chunk, unless the array says otherwise.
 const PIECE: u64 = 65_536;

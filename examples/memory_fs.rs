@@ -11,10 +11,12 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use tiledbfs::error::Result;
-use tiledbfs::fuse::{FileSystem, MountOptions, mount};
-use tiledbfs::tree::node::clamp;
-use tiledbfs::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree};
+use tiledbfs::Result;
+use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount};
+use tiledbfs::internals::tree::node::clamp;
+use tiledbfs::internals::tree::{
+    Directory, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree,
+};
 
 struct Folder {
     nodes: HashMap<OsString, Node>,

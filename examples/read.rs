@@ -2,8 +2,8 @@
 //! ARRAY FIELD`.
 
 use std::error::Error;
-use tiledbfs::array::{Array, time::TimeRange};
-use tiledbfs::format::datatype::Datatype;
+use tiledbfs::schema::{Datatype, Kind};
+use tiledbfs::{Array, TimeRange};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(Datatype::Uint8) => println!("{:?}", view.read::<u8>(field, cells)?),
         Some(Datatype::Uint16) => println!("{:?}", view.read::<u16>(field, cells)?),
         // Dates and times are counts of their unit since 1970.
-        Some(other) if other.is_temporal() || other == Datatype::Int64 => {
+        Some(other) if matches!(other.kind(), Kind::Datetime | Kind::Time) || other == Datatype::Int64 => {
             println!("{:?}", view.read::<i64>(field, cells)?);
         }
         other => return Err(format!("{other:?} is not printed by this example").into()),

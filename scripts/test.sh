@@ -66,6 +66,7 @@ stage="install"
 install_all
 run "cargo fmt" cargo fmt --check
 run "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings
+run "no code without use" cargo clippy --quiet -- -D warnings
 run "library alone" cargo clippy --quiet --lib --example read --no-default-features -- -D warnings
 run "without object stores" cargo clippy --quiet --bins --no-default-features --features mount -- -D warnings
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then

@@ -87,16 +87,12 @@ impl<'a> Cursor<'a> {
         u8: u8, from_le_bytes;
         /// Two bytes, little-endian.
         u16: u16, from_le_bytes;
-        /// Two bytes, big-endian.
-        u16_be: u16, from_be_bytes;
         /// Four bytes, little-endian.
         u32: u32, from_le_bytes;
         /// Four bytes, little-endian two's complement.
         i32: i32, from_le_bytes;
         /// Eight bytes, little-endian.
         u64: u64, from_le_bytes;
-        /// Eight bytes, little-endian two's complement.
-        i64: i64, from_le_bytes;
         /// Four bytes, IEEE 754.
         f32: f32, from_le_bytes;
         /// Eight bytes, IEEE 754.

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tiledbfs::filter::EncryptionKey;
-use tiledbfs::tree::{Node, Options, Tree};
+use tiledbfs::internals::filter::EncryptionKey;
+use tiledbfs::internals::tree::{Node, Options, Tree};
 
 const THREADS: u64 = 64;
 

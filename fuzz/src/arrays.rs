@@ -3,9 +3,9 @@
 use super::bare::bare_tile;
 use std::cmp::Ordering;
 use std::path::Path;
-use tiledbfs::format::datatype::{Datatype, Kind};
-use tiledbfs::storage::MemoryStorage;
-use tiledbfs::view::DimRange;
+use tiledbfs::internals::format::datatype::{Datatype, Kind};
+use tiledbfs::internals::storage::MemoryStorage;
+use tiledbfs::internals::view::DimRange;
 
 const UUID: &str = "0123456789abcdef0123456789abcdef";
 const VAR: u32 = u32::MAX;

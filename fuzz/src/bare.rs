@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use tiledbfs::array::fragment_info::METADATA_FILE;
-use tiledbfs::cursor::Cursor;
-use tiledbfs::filter::generic::{GenericTile, read_generic_tile};
-use tiledbfs::format::enums::Encryption;
-use tiledbfs::format::fragment::Footer;
-use tiledbfs::format::fragment::footer::FooterPosition;
-use tiledbfs::format::name::TimestampedName;
-use tiledbfs::format::schema::Schema;
-use tiledbfs::storage::{Blob, MemoryBlob, MemoryStorage};
+use tiledbfs::internals::array::fragment_info::METADATA_FILE;
+use tiledbfs::internals::cursor::Cursor;
+use tiledbfs::internals::filter::generic::{GenericTile, read_generic_tile};
+use tiledbfs::internals::format::enums::Encryption;
+use tiledbfs::internals::format::fragment::Footer;
+use tiledbfs::internals::format::fragment::footer::FooterPosition;
+use tiledbfs::internals::format::name::TimestampedName;
+use tiledbfs::internals::format::schema::Schema;
+use tiledbfs::internals::storage::{Blob, MemoryBlob, MemoryStorage};
 
 /// Bytes in front of the body of a tile that [`bare_tile`] makes.
 pub const FRONT: usize = 34 + 8 + 8 + 12;

@@ -4,14 +4,15 @@
 
 use super::seal::seal;
 use super::{key, render};
-use tiledbfs::cursor::Cursor;
-use tiledbfs::error::Result;
-use tiledbfs::filter::TileCodec;
-use tiledbfs::filter::chunk::ChunkIndex;
-use tiledbfs::format::datatype::Datatype;
-use tiledbfs::format::pipeline::Pipeline;
-use tiledbfs::storage::{Blob, MemoryBlob};
-use tiledbfs::tree::json;
+use tiledbfs::Result;
+use tiledbfs::internals::cursor::Cursor;
+use tiledbfs::internals::filter::TileCodec;
+use tiledbfs::internals::filter::chunk::ChunkIndex;
+use tiledbfs::internals::format::datatype::Datatype;
+use tiledbfs::internals::format::pipeline::Pipeline;
+use tiledbfs::internals::parse_pipeline;
+use tiledbfs::internals::storage::{Blob, MemoryBlob};
+use tiledbfs::internals::tree::json;
 
 /// Every filter that does something: its number, its compressor's number, the bytes of its options.
 pub const FILTERS: [(u8, u8, usize); 18] = [
@@ -99,7 +100,7 @@ fn read_pipeline(c: &mut Cursor<'_>, count: u8) -> Result<(Pipeline, u8)> {
     for _ in 0..count {
         last = read_filter(c, &mut stored)?;
     }
-    let pipeline = Pipeline::parse(&mut Cursor::new(&stored))?;
+    let pipeline = parse_pipeline(&stored)?;
     render(&json::schema::pipeline_json(&pipeline));
     Ok((pipeline, last))
 }

@@ -1,16 +1,13 @@
 //! The exports of small arrays of every shape: as long as they say, and the same however they are read.
 
 use super::arrays::{Design, Dice};
-use std::path::PathBuf;
 use std::sync::Arc;
-use tiledbfs::Result;
-use tiledbfs::array::Array;
-use tiledbfs::array::engine::Engine;
-use tiledbfs::array::time::TimeRange;
-use tiledbfs::export::{Export, Options, tiff, zarr};
-use tiledbfs::layout::FileLayout;
-use tiledbfs::storage::MemoryStorage;
-use tiledbfs::view::{DimRange, View};
+use tiledbfs::internals::array::engine::Engine;
+use tiledbfs::internals::export::{Export, Options, tiff, zarr};
+use tiledbfs::internals::layout::FileLayout;
+use tiledbfs::internals::open_array;
+use tiledbfs::internals::storage::MemoryStorage;
+use tiledbfs::{DimRange, Result, TimeRange, View};
 
 /// Ranges of a file that are read before the whole.
 const RANGES: u64 = 8;
@@ -23,8 +20,8 @@ pub fn exports(data: &[u8]) {
     let mut dice = Dice::new(data);
     let design = Design::new(&mut dice);
     let times = match dice.below(3) {
-        0 => Some(TimeRange::until(9 + dice.below(4) as u64)),
-        _ => None,
+        0 => TimeRange::until(9 + dice.below(4) as u64),
+        _ => TimeRange::ALL,
     };
     let subarray = design.subarray(&mut dice);
     let storage = design.write(&mut dice);
@@ -61,10 +58,13 @@ pub fn exports(data: &[u8]) {
     }
 }
 
-fn view(storage: &MemoryStorage, times: Option<TimeRange>, subarray: Option<Vec<DimRange>>) -> Arc<View> {
+fn view(storage: &MemoryStorage, times: TimeRange, subarray: Option<Vec<DimRange>>) -> Arc<View> {
     let engine = Engine::new(Arc::new(storage.clone()), 8 << 20, Vec::new(), Arc::default());
-    let array = Arc::new(Array::new(Arc::new(engine), PathBuf::new()));
-    Arc::new(View::new(array, times, subarray).unwrap())
+    let view = open_array(Arc::new(engine), "").at(times);
+    Arc::new(match subarray {
+        Some(ranges) => view.subarray(ranges).open().unwrap(),
+        None => view.open().unwrap(),
+    })
 }
 
 /// Chunks of all arrays of a Zarr: the first, the last, and one in between.
@@ -78,10 +78,11 @@ fn zarrs(views: [&Arc<View>; 2], dice: &mut Dice<'_>) {
         assert!(counts.iter().all(|count| *count > 0));
         let last: Vec<u64> = counts.iter().map(|count| count - 1).collect();
         let between = counts.iter().map(|count| dice.random() % count).collect();
-        for chunk in [vec![0; counts.len()], last, between] {
+        let first_chunk = vec![0; counts.len()];
+        for chunk in [first_chunk.clone(), last, between] {
             let layout = |view: &Arc<View>| zarr::ZarrGroup::of(view.clone())?.array(name)?.chunk(&chunk);
             let length = same(&Export::Zarr, layout, views, dice);
-            assert_eq!(length, array.chunk_len());
+            assert_eq!(length, array.chunk(&first_chunk).unwrap().len());
         }
         assert!(array.chunk(&counts).is_err());
     }

@@ -1,13 +1,13 @@
 //! Names of directories in `at/` and `subarray/`.
 
 use std::fmt::Write;
-use tiledbfs::array::time::TimeRange;
-use tiledbfs::cursor::Cursor;
-use tiledbfs::format::datatype::Kind;
-use tiledbfs::format::range::compare;
-use tiledbfs::format::schema::{Dimension, Schema};
-use tiledbfs::tree::{ranges, times};
-use tiledbfs::view::DimRange;
+use tiledbfs::internals::array::time::TimeRange;
+use tiledbfs::internals::cursor::Cursor;
+use tiledbfs::internals::format::datatype::Kind;
+use tiledbfs::internals::format::range::compare;
+use tiledbfs::internals::format::schema::{Dimension, Schema};
+use tiledbfs::internals::tree::{ranges, times};
+use tiledbfs::internals::view::DimRange;
 
 /// The length of a schema's body u16, that body, and a name. What a name stands for lies in the domain, and
 /// written as numbers it is the same.

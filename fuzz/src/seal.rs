@@ -4,7 +4,7 @@ use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce};
 use md5::Md5;
 use sha2::{Digest, Sha256};
-use tiledbfs::format::pipeline::{Filter, Pipeline};
+use tiledbfs::internals::format::pipeline::{Filter, Pipeline};
 
 fn is_seal(filter: &Filter) -> bool {
     matches!(

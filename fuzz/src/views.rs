@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tiledbfs::ErrorKind;
-use tiledbfs::array::Array;
-use tiledbfs::array::column::Content;
-use tiledbfs::array::engine::Engine;
-use tiledbfs::array::time::TimeRange;
-use tiledbfs::storage::MemoryStorage;
-use tiledbfs::view::View;
+use tiledbfs::internals::array::engine::Engine;
+use tiledbfs::internals::open_array;
+use tiledbfs::internals::storage::MemoryStorage;
+use tiledbfs::{Content, ErrorKind, TimeRange, View};
 
 /// Arrays of an input that are looked at.
 const ARRAYS: usize = 4;
@@ -39,17 +36,13 @@ pub fn views(storage: &MemoryStorage) {
 fn array(storage: &MemoryStorage, path: &Path) {
     let keys = vec![(PathBuf::new(), super::key())];
     let engine = Engine::new(Arc::new(storage.clone()), 16 << 20, keys, Arc::default());
-    let array = Arc::new(Array::new(Arc::new(engine), path.to_path_buf()));
-    let Some(now) = checked(View::new(array.clone(), None, None)) else {
+    let array = open_array(Arc::new(engine), path);
+    let Some(now) = checked(array.at(TimeRange::ALL).open()) else {
         return;
     };
     columns(&now);
-    let first = now
-        .snapshot()
-        .fragments()
-        .next()
-        .map(|entry| entry.fragment.name.timestamps.1);
-    let earlier = first.map(|end| View::new(array, Some(TimeRange::until(end)), None));
+    let first = now.fragments().first().map(|fragment| fragment.name.timestamps.1);
+    let earlier = first.map(|end| array.at(TimeRange::until(end)).open());
     if let Some(earlier) = earlier.and_then(checked) {
         columns(&earlier);
     }

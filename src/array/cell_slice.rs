@@ -45,12 +45,6 @@ impl<'a> CellSlice<'a> {
         let place = |at: u64| usize::try_from(at.wrapping_sub(base)).unwrap_or(usize::MAX);
         self.values.get(place(start)..place(end)).unwrap_or(&[])
     }
-
-    /// Whether cell `i` is not null.
-    pub fn is_valid(&self, i: usize) -> bool {
-        self.validity
-            .is_none_or(|validity| validity.get(i).is_some_and(|&byte| byte != 0))
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use super::cache::Keep;
 use super::field::Field;
 use super::field_files::{FieldFiles, Tile, missing, overflow};
 use super::fragment_info::{FragmentInfo, incomplete};
-use super::read_bytes::ReadBytes;
 use super::reopened::Reopened;
 use super::sequential::SequentialDetector;
 use super::sink::Sink;
@@ -255,19 +254,6 @@ impl OpenColumn {
             .into_iter()
             .flatten()
             .fold(0, |version: u64, part| version.rotate_left(1) ^ part.object)
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The bytes in `range`, cut at the end of the column.
-    pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let range = range.start.min(self.len)..range.end.min(self.len);
-        let mut sink = Sink::new(scratch, self.keep(&range));
-        self.append(range, &mut sink)?;
-        Ok(sink.finish())
     }
 
     /// How the chunks of a read of `range` are cached, as it follows on those before.

@@ -82,7 +82,7 @@ impl Engine {
 
     /// The same, for looking at everything as of a time, in milliseconds since the Unix epoch.
     #[must_use]
-    pub fn as_of(self, at: Option<u64>) -> Self {
+    pub fn fixed_at(self, at: Option<u64>) -> Self {
         Engine { at, ..self }
     }
 

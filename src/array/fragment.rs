@@ -1,6 +1,6 @@
 //! A fragment, and the opening of it: finding its footer and its schema and reading both.
 
-use super::engine::{Engine, FragmentCell};
+use super::engine::Engine;
 use super::field::{Field, Writer};
 use super::fragment_info::{FragmentInfo, FragmentMetadata, METADATA_FILE, incomplete};
 use super::geometry::Geometry;
@@ -19,7 +19,7 @@ use crate::format::schema::Schema;
 use crate::storage::{Blob, Tail, join};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The most bytes of a footer. With thousands of fields it takes some hundred KiB.
 const MAX_FOOTER: u64 = 16 << 20;
@@ -83,13 +83,13 @@ pub struct Fragment {
     /// Its directory's name, parsed.
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
-    opened: Arc<FragmentCell>,
+    opened: Arc<Mutex<Option<Arc<FragmentInfo>>>>,
     outline: OnceLock<Arc<Outline>>,
 }
 
 impl Fragment {
     /// A fragment directory at `path`. Reads nothing.
-    pub fn new(
+    pub(crate) fn new(
         engine: Arc<Engine>,
         schemas: Arc<Schemas>,
         repeated_footers: Arc<RepeatedFooters>,
@@ -110,27 +110,27 @@ impl Fragment {
     }
 
     /// Shared state.
-    pub fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
     /// Its array's key, where one was given.
-    pub fn key(&self) -> Option<&EncryptionKey> {
+    pub(crate) fn key(&self) -> Option<&EncryptionKey> {
         self.key.as_ref()
     }
 
     /// The path of the metadata file, relative to the source.
-    pub fn metadata_path(&self) -> PathBuf {
+    pub(crate) fn metadata_path(&self) -> PathBuf {
         join(&self.path, Path::new(METADATA_FILE))
     }
 
     /// The path of the schema that it was written with, relative to the source.
-    pub fn schema_path(&self, info: &FragmentInfo) -> PathBuf {
+    pub(crate) fn schema_path(&self, info: &FragmentInfo) -> PathBuf {
         self.schemas.path(&info.schema_name)
     }
 
     /// Reads the metadata, or finds it still in memory; a failure is not remembered.
-    pub fn open(&self) -> Result<Arc<FragmentInfo>> {
+    pub(crate) fn open(&self) -> Result<Arc<FragmentInfo>> {
         if let Some(info) = &*self.opened() {
             return Ok(info.clone());
         }
@@ -147,7 +147,7 @@ impl Fragment {
 
     /// The same, but not counted as use, so that very many fragments can be looked at without holding their
     /// metadata in memory.
-    pub fn look(&self) -> Result<Arc<FragmentInfo>> {
+    pub(crate) fn look(&self) -> Result<Arc<FragmentInfo>> {
         let known = self.opened().clone();
         known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
     }
@@ -160,7 +160,7 @@ impl Fragment {
 
     /// The same without remembering it, so that very many fragments can be looked at without holding outlines
     /// in memory.
-    pub fn look_at_outline(&self) -> Result<Arc<Outline>> {
+    pub(crate) fn look_at_outline(&self) -> Result<Arc<Outline>> {
         if let Some(outline) = self.outline.get() {
             return Ok(outline.clone());
         }
@@ -217,13 +217,13 @@ impl Fragment {
     }
 
     /// Whether its outline is known without reading its own metadata file.
-    pub fn has_outline(&self) -> bool {
+    pub(crate) fn has_outline(&self) -> bool {
         let name = std::str::from_utf8(file_name(&self.path)).unwrap_or_default();
         self.outline.get().is_some() || self.is_open() || self.repeated_footers.has(name)
     }
 
     /// Whether its metadata is in memory.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.opened().is_some()
     }
 
@@ -369,7 +369,7 @@ impl Fragment {
     /// The part of the footer that can be decoded without the schema, so without the key of an encrypted
     /// array: footers are not encrypted. None below version 10, where the schema is needed to find the
     /// footer.
-    pub fn clear_footer(&self) -> Result<Option<(FooterFront, FooterPosition)>> {
+    pub(crate) fn clear_footer(&self) -> Result<Option<(FooterFront, FooterPosition)>> {
         if self.name.name_version < 10 {
             return Ok(None);
         }

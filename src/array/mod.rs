@@ -69,13 +69,13 @@ use time::{TimeRange, now};
 /// An array.
 pub struct Array {
     /// Shared state.
-    pub engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     /// Its directory, relative to the source.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its schemas.
-    pub schemas: Arc<Schemas>,
+    pub(crate) schemas: Arc<Schemas>,
     /// Its key, where one was given.
-    pub key: Option<EncryptionKey>,
+    pub(crate) key: Option<EncryptionKey>,
     listing: Revalidated<ArrayListing>,
     repeated_footers: Arc<RepeatedFooters>,
     latest: Mutex<Option<Arc<Snapshot>>>,
@@ -91,7 +91,7 @@ impl Drop for Array {
 
 impl Array {
     /// The array at `path`. Reads nothing.
-    pub fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
         let key = engine.key_for(&path).cloned();
         let directories = DIRECTORIES
             .iter()
@@ -112,7 +112,7 @@ impl Array {
     }
 
     /// What its directory holds; at most a tenth of a second old.
-    pub fn listing(&self) -> Result<Arc<ArrayListing>> {
+    pub(crate) fn listing(&self) -> Result<Arc<ArrayListing>> {
         let names = || ArrayListing::committed(&self.engine, &self.path);
         let fragments = self.path.join("__fragments");
         let prepare = || self.engine.storage.will_list_named(&fragments, &names);
@@ -130,12 +130,12 @@ impl Array {
     }
 
     /// Makes the next listing look at the directories, however recent the last one is.
-    pub fn look_again(&self) {
+    pub(crate) fn look_again(&self) {
         self.listing.look_again();
     }
 
     /// A number for the state of the array that `snapshot` shows; None if it may have changed since.
-    pub fn state(&self, snapshot: &Snapshot) -> Option<u64> {
+    pub(crate) fn state(&self, snapshot: &Snapshot) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         self.listing.state(&snapshot.listing)?.hash(&mut hasher);
         for hidden in &snapshot.hidden {
@@ -182,7 +182,7 @@ impl Array {
 
     /// What a reader of a range of time sees. A range without end, or None, ends now; what "now" gives is
     /// remembered, and returned until something changes.
-    pub fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
+    pub(crate) fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
         let (listing, times) = (self.listing()?, times.unwrap_or(TimeRange::ALL));
         if times.end != u64::MAX {
             return Ok(self.snapshot_of(listing, times).0);
@@ -229,7 +229,7 @@ impl Array {
     }
 
     /// The file of the schema in force in a snapshot.
-    pub fn schema_file(&self, snapshot: &Snapshot) -> Result<SchemaFile> {
+    pub(crate) fn schema_file(&self, snapshot: &Snapshot) -> Result<SchemaFile> {
         snapshot.schema_file().cloned().ok_or_else(|| {
             Error::corrupt("the array has no schema")
                 .at(0)
@@ -238,12 +238,12 @@ impl Array {
     }
 
     /// The schema in force in a snapshot.
-    pub fn schema(&self, snapshot: &Snapshot) -> Result<Arc<Schema>> {
+    pub(crate) fn schema(&self, snapshot: &Snapshot) -> Result<Arc<Schema>> {
         self.schemas.get(&self.schema_file(snapshot)?.name)
     }
 
     /// The file of the schema that a reader opening the array now would get.
-    pub fn latest_schema_file(&self) -> Result<SchemaFile> {
+    pub(crate) fn latest_schema_file(&self) -> Result<SchemaFile> {
         self.schema_file(&*self.snapshot(None)?)
     }
 
@@ -260,13 +260,13 @@ impl Array {
     }
 
     /// The same, to be read by ranges.
-    pub fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
+    pub(crate) fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
         let path = self.enumeration_path(file)?;
         GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(missing)
     }
 
     /// The path of the enumeration stored in `file`, relative to the source.
-    pub fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
+    pub(crate) fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
         let directory = self.path.join(SCHEMA_DIRECTORY).join("__enumerations");
         let name = std::str::from_utf8(file)
             .ok()
@@ -284,7 +284,7 @@ impl Array {
 
     /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache
     /// allows to be decoded at once.
-    pub fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
+    pub(crate) fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
         let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;
         Ok((blob, body))

@@ -1,10 +1,98 @@
-//! What a directory of the source is.
+//! Opening a source from a program, and what a directory of one is.
 
+use super::Array;
 use super::engine::Engine;
 use super::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::{ErrorKind, Result};
-use crate::storage::EntryType;
-use std::path::Path;
+use crate::filter::EncryptionKey;
+use crate::stats::Stats;
+use crate::storage::location::Location;
+#[cfg(feature = "remote")]
+use crate::storage::remote::{
+    RemoteSettings, RemoteStorage,
+    store::{self, StoreOptions},
+};
+use crate::storage::{EntryType, LocalStorage, Storage};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+#[cfg(feature = "remote")]
+use std::time::Duration;
+
+/// How a source is opened.
+#[derive(Debug, Clone)]
+pub struct SourceOptions {
+    /// Bound of the cache of decoded data, in bytes; 256 MiB by default.
+    pub cache_size: u64,
+    /// Keys of encrypted arrays. A key counts for the array at its path (relative to the source, empty for
+    /// the source itself) and for all below; where several do, the longest path wins.
+    pub keys: Vec<(PathBuf, EncryptionKey)>,
+    /// Whether symbolic links that lead out of a local source are followed.
+    pub follow_symlinks: bool,
+    /// How an object store is opened.
+    #[cfg(feature = "remote")]
+    pub store: StoreOptions,
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        SourceOptions {
+            cache_size: 256 << 20,
+            keys: Vec::new(),
+            follow_symlinks: false,
+            #[cfg(feature = "remote")]
+            store: StoreOptions::default(),
+        }
+    }
+}
+
+/// A directory, or a prefix of an object store, that arrays are in. They share a cache.
+pub struct Source(Arc<Engine>);
+
+impl Source {
+    /// Opens a path of this machine, or a URL such as `s3://bucket/prefix` with the feature `remote`, whose
+    /// listings are taken as they are for a minute. Reads no array. `NotFound` where nothing is there,
+    /// `Unsupported` for a URL without that feature.
+    pub fn open(location: impl AsRef<OsStr>, options: &SourceOptions) -> Result<Source> {
+        let stats: Arc<Stats> = Arc::default();
+        let storage: Arc<dyn Storage> = match Location::parse(location.as_ref())? {
+            Location::Local(path) => {
+                Arc::new(LocalStorage::new(&path, options.follow_symlinks, stats.clone())?)
+            }
+            #[cfg(feature = "remote")]
+            Location::Remote(url) => {
+                let settings = RemoteSettings {
+                    refresh: Some(Duration::from_secs(60)),
+                    disk_cache: None,
+                    stats: stats.clone(),
+                };
+                RemoteStorage::open(store::open(&url, &options.store, stats.clone())?, settings)?
+            }
+            #[cfg(not(feature = "remote"))]
+            Location::Remote(_) => return Err(crate::storage::location::without_stores()),
+        };
+        let keys = options.keys.clone();
+        Ok(Source(Arc::new(Engine::new(
+            storage,
+            options.cache_size,
+            keys,
+            stats,
+        ))))
+    }
+
+    /// The array at `path`, relative to the source; empty for the source itself. Reads nothing of it yet:
+    /// where there is none, opening a view of it fails.
+    pub fn array(&self, path: impl Into<PathBuf>) -> Arc<Array> {
+        Arc::new(Array::new(self.0.clone(), path.into()))
+    }
+}
+
+impl Array {
+    /// The array at a path of this machine, or at a URL, as [`Source::open`] opens it without options.
+    pub fn open(location: impl AsRef<OsStr>) -> Result<Arc<Array>> {
+        Ok(Source::open(location, &SourceOptions::default())?.array(""))
+    }
+}
 
 /// The directory of a group's details.
 pub const GROUP_DIRECTORY: &str = "__group";

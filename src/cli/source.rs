@@ -7,6 +7,8 @@ use crate::format::MAX_VERSION;
 #[cfg(feature = "remote")]
 use crate::stats::Stats;
 use crate::storage::location::Location;
+#[cfg(not(feature = "remote"))]
+use crate::storage::location::without_stores;
 #[cfg(feature = "remote")]
 use crate::storage::{
     Storage,
@@ -185,12 +187,6 @@ fn refused(source: &Path, error: &Error) -> Failure {
         }
         _ => format!("{place}{error}"),
     })
-}
-
-/// Why nothing is read from object stores.
-#[cfg(not(feature = "remote"))]
-fn without_stores() -> Error {
-    Error::unsupported("this program was built without support for object stores (feature `remote`)")
 }
 
 #[cfg(not(feature = "remote"))]

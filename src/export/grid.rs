@@ -20,7 +20,6 @@ mod naming;
 mod tests;
 mod values;
 
-pub use attributes::MAX_METADATA;
 pub use naming::Naming;
 pub(super) use values::Unit;
 
@@ -114,7 +113,7 @@ pub struct Grid {
     /// each with its validity behind it.
     pub variables: Vec<Variable>,
     /// The array's metadata: text, and numbers by their type. Keys that begin with `_` are left out, and
-    /// values above [`MAX_METADATA`] bytes.
+    /// values above [`attributes::MAX_METADATA`] bytes.
     pub attributes: Attributes,
 }
 

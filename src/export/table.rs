@@ -138,13 +138,6 @@ impl Column {
         self.view.is_dense() && matches!(self.stored.role, Role::Dimension(_))
     }
 
-    /// Whether a row of it may be null: if it has validity or labels, or is a DATETIME. Coordinates of dense
-    /// views are never null.
-    pub fn may_be_null(&self) -> bool {
-        !self.is_axis()
-            && (self.stored.nullable || self.labels.is_some() || self.datatype.kind() == Kind::Datetime)
-    }
-
     /// The cells of the field, which rows repeat if it [is an axis](Column::is_axis). Opens fragments when it
     /// is first asked.
     pub fn cells(&self) -> Result<&Arc<dyn Cells>> {
@@ -200,7 +193,6 @@ impl Column {
         };
         Ok(Rows {
             column: self,
-            count: rows.end.saturating_sub(rows.start) as usize,
             size: self.stored.cell_size().unwrap_or(0) as usize,
             values,
             starts,
@@ -262,7 +254,6 @@ impl Column {
 /// Some rows of a column.
 pub struct Rows<'a> {
     column: &'a Column,
-    count: usize,
     size: usize,
     values: Vec<u8>,
     /// Where var-sized values begin, and where the last one ends.
@@ -271,11 +262,6 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// How many.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
     /// The stored values one after the other.
     pub fn stored_values(&self) -> &[u8] {
         &self.values
@@ -317,11 +303,6 @@ impl Rows<'_> {
             && self.column.cell_val_num == CellValNum::Fixed(1)
             && *value == NOT_A_TIME.to_le_bytes();
         (!no_time).then_some(value)
-    }
-
-    /// Whether row `row` is null.
-    pub fn is_null(&self, row: usize) -> bool {
-        self.value(row).is_none()
     }
 }
 

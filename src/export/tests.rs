@@ -99,10 +99,15 @@ fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
                             *known,
                             serde_json::from_slice::<serde_json::Value>(&array.json()).unwrap()
                         );
+                        let shape = known["chunk_grid"]["configuration"]["chunk_shape"].as_array();
+                        let sides = shape.unwrap().iter().map(|side| side.as_u64().unwrap());
+                        let chunk_cells: u64 = sides.product();
                         let counts = array.counts();
                         let last: Vec<u64> = counts.iter().map(|count| count - 1).collect();
                         for chunk in [vec![0; counts.len()], last] {
-                            assert_eq!(array.chunk(&chunk).unwrap().len(), array.chunk_len());
+                            let values = array.chunk(&chunk).unwrap().len() / chunk_cells;
+                            assert_eq!(values * chunk_cells, array.chunk(&chunk).unwrap().len());
+                            assert!([1, 2, 4, 8].contains(&values), "bytes of a value");
                             files[2] += check(&what, || array.chunk(&chunk), &mut numbers);
                         }
                         assert!(array.chunk(&counts).is_err() && array.chunk(&[]).is_err());

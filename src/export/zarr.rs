@@ -197,12 +197,6 @@ impl<'g> ZarrArray<'g> {
         self.chunks.counts().collect()
     }
 
-    /// The bytes of each of its chunks.
-    pub fn chunk_len(&self) -> u64 {
-        let values = self.chunks.sides.iter().copied().fold(1, u64::saturating_mul);
-        values.saturating_mul(self.variable.datatype.size() as u64)
-    }
-
     /// The chunk of that number along each axis; `NotFound` where there is none. No data is decoded before it
     /// is read.
     pub fn chunk(&self, numbers: &[u64]) -> Result<FileLayout> {

@@ -49,7 +49,6 @@ impl ChunkPosition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkIndex {
     chunks: Vec<ChunkPosition>,
-    stored_chunks: u64,
     original_length: u64,
 }
 
@@ -80,7 +79,6 @@ impl ChunkIndex {
         }
         let mut index = ChunkIndex {
             chunks: Vec::new(),
-            stored_chunks,
             original_length: 0,
         };
         for chunk in 0..stored_chunks {
@@ -149,17 +147,6 @@ impl ChunkIndex {
     /// The chunks that are not empty.
     pub fn chunks(&self) -> &[ChunkPosition] {
         &self.chunks
-    }
-
-    /// The count that the tile states, empty chunks included. 0 marks an offsets tile whose offsets are
-    /// embedded in the data tile.
-    pub fn stored_chunks(&self) -> u64 {
-        self.stored_chunks
-    }
-
-    /// Bytes of the unfiltered tile.
-    pub fn original_length(&self) -> u64 {
-        self.original_length
     }
 
     /// Index of the chunk that holds byte `offset` of the unfiltered tile; None past its end.
@@ -260,14 +247,7 @@ mod tests {
         let big = vec![9; 2000];
         let bytes = tile(&[(3, b"mm", b"abc"), (0, b"", b""), (5, b"", &big), (1, b"x", b"d")]);
         let index = read(&bytes, 9).unwrap();
-        assert_eq!(
-            (
-                index.stored_chunks(),
-                index.chunks().len(),
-                index.original_length()
-            ),
-            (4, 3, 9)
-        );
+        assert_eq!((index.chunks().len(), index.original_length), (3, 9));
         let found: Vec<_> = (0..10).map(|offset| index.find(offset)).collect();
         let expected = [0, 0, 0, 1, 1, 1, 1, 1, 2].map(Some);
         assert_eq!(found[..9], expected);
@@ -279,7 +259,7 @@ mod tests {
     #[test]
     fn a_tile_of_no_chunks_is_empty() {
         let index = read(&[0; 8], 0).unwrap();
-        assert_eq!((index.stored_chunks(), index.find(0)), (0, None));
+        assert_eq!((index.chunks().len(), index.find(0)), (0, None));
         assert_eq!(read(&[0; 8], 4).unwrap_err().kind(), ErrorKind::Corrupt);
     }
 

@@ -37,4 +37,4 @@ mod webp;
 mod xor;
 mod zstd;
 
-pub use codec::{Decoded, EncryptionKey, TileCodec};
+pub use codec::{EncryptionKey, TileCodec};

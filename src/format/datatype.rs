@@ -151,11 +151,6 @@ impl Datatype {
             _ => std::str::from_utf8(bytes).ok().map(str::to_owned),
         }
     }
-
-    /// Whether it is one of the DATETIME or TIME types.
-    pub fn is_temporal(self) -> bool {
-        matches!(self.kind(), Kind::Datetime | Kind::Time)
-    }
 }
 
 /// How many values a cell holds, as stored in a schema's `cell_val_num`.

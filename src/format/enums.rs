@@ -4,6 +4,16 @@ use crate::error::{Error, Result};
 
 macro_rules! byte_enum {
     ($(#[$doc:meta])* $type:ident, $what:literal { $($variant:ident = $id:literal, $name:literal;)* }) => {
+        byte_enum! { $(#[$doc])* $type, $what { $($variant = $id;)* } }
+
+        impl $type {
+            /// The string that TileDB's C API prints for it.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant => $name),* }
+            }
+        }
+    };
+    ($(#[$doc:meta])* $type:ident, $what:literal { $($variant:ident = $id:literal;)* }) => {
         $(#[$doc])*
         #[allow(missing_docs)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,11 +27,6 @@ macro_rules! byte_enum {
                     $($id => Ok($type::$variant),)*
                     _ => Err(Error::corrupt(format!(concat!("{} is not ", $what), id))),
                 }
-            }
-
-            /// The string that TileDB's C API prints for it.
-            pub fn name(self) -> &'static str {
-                match self { $($type::$variant => $name),* }
             }
         }
     };
@@ -58,8 +63,8 @@ byte_enum! {
 byte_enum! {
     /// How generic tiles and data tiles are encrypted.
     Encryption, "an encryption type" {
-        None = 0, "NO_ENCRYPTION";
-        Aes256Gcm = 1, "AES_256_GCM";
+        None = 0;
+        Aes256Gcm = 1;
     }
 }
 

@@ -114,7 +114,7 @@ impl Pipeline {
     /// A filter that is not known, or whose options are not of a known form, becomes [`Filter::Unknown`].
     /// `Corrupt` when a compressor's options name another compressor, `LimitExceeded` for more filters than
     /// could be meant.
-    pub fn parse(c: &mut Cursor<'_>) -> Result<Pipeline> {
+    pub(crate) fn parse(c: &mut Cursor<'_>) -> Result<Pipeline> {
         let max_chunk_size = c.u32("max_chunk_size")?;
         let count = c.u32("filter_num")?;
         if count > MAX_FILTERS {

@@ -21,7 +21,12 @@ pub type Rect = Vec<Range>;
 impl Range {
     /// Reads a stored range: `lo, hi` for a fixed-size dimension; total length u64, length of `lo` u64 and
     /// the bytes of both for a var-sized one (R-tree and footer, version 5 and later).
-    pub fn parse(c: &mut Cursor<'_>, datatype: Datatype, cells: CellValNum, field: &str) -> Result<Range> {
+    pub(crate) fn parse(
+        c: &mut Cursor<'_>,
+        datatype: Datatype,
+        cells: CellValNum,
+        field: &str,
+    ) -> Result<Range> {
         match cells.cell_size(datatype) {
             Some(size) => {
                 let lo = c.bytes(size, field)?.to_vec();

@@ -78,6 +78,7 @@ impl FileSystem {
     }
 
     /// Calls `probe` before each operation.
+    #[cfg(any(test, feature = "internals"))]
     #[must_use]
     pub fn with_probe(mut self, probe: Probe) -> Self {
         self.probe = Some(probe);

@@ -30,6 +30,6 @@ pub mod mountinfo;
 mod requests;
 mod scheduling;
 
-pub use filesystem::{FileSystem, Probe};
+pub use filesystem::FileSystem;
 pub(crate) use guard::message as panic_message;
 pub use mount::{Access, MountOptions, Mounted, SUBTYPE, is_dead, mount, unmount_path};

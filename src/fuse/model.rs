@@ -6,10 +6,9 @@ use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
 use crate::layout::segments::hash;
+use crate::tree::node::Entry;
 use crate::tree::node::clamp;
-use crate::tree::{
-    Directory, Entry, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree,
-};
+use crate::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree};
 use fuser::{Errno, FileHandle as FuseHandle, FileType, FopenFlags, INodeNo, OpenFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;

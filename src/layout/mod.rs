@@ -23,11 +23,6 @@ pub trait Source: Send + Sync {
 
     /// Appends the bytes in `range`, which ends within them.
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()>;
-
-    /// Whether there are none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// A sequence of bytes of unknown length.
@@ -120,11 +115,6 @@ impl FileLayout {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Differs between two states of it.
     pub fn version(&self) -> u64 {
         self.version
@@ -177,7 +167,7 @@ mod tests {
                 assert_eq!(*piece, *expected, "{start}..{end}");
             }
         }
-        assert!(FileLayout::new(0, Vec::new()).unwrap().is_empty());
+        assert!(FileLayout::new(0, Vec::new()).unwrap().len() == 0);
     }
 
     #[test]

@@ -45,11 +45,6 @@ impl LocalStorage {
         })
     }
 
-    /// Its root: absolute, without symbolic links.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// The real path, links resolved; `NotFound` where it leads out of the tree.
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
         let full = join(&self.root, path);

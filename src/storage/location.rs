@@ -94,6 +94,12 @@ impl Location {
     }
 }
 
+/// Why nothing is read from object stores.
+#[cfg(not(feature = "remote"))]
+pub fn without_stores() -> Error {
+    Error::unsupported("this program was built without support for object stores (feature `remote`)")
+}
+
 /// The scheme of a URL, in lower case, and what stands behind the two slashes.
 fn split_scheme(bytes: &[u8]) -> Option<(String, &[u8])> {
     let at = bytes.windows(3).position(|window| window == b"://")?;

@@ -6,6 +6,7 @@
 pub mod audience;
 mod local;
 pub mod location;
+#[cfg(any(test, feature = "internals"))]
 mod memory;
 mod open_file_cache;
 mod permissions;
@@ -14,6 +15,7 @@ pub mod remote;
 mod tail;
 pub use audience::{Audience, Want};
 pub use local::LocalStorage;
+#[cfg(any(test, feature = "internals"))]
 pub use memory::{MemoryBlob, MemoryStorage};
 pub use open_file_cache::OpenFileCache;
 pub use tail::Tail;
@@ -189,11 +191,6 @@ pub trait Blob: Send + Sync {
     /// Whether it still is as it was when it was opened.
     fn is_unchanged(&self) -> bool {
         true
-    }
-
-    /// Whether it has no bytes.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// `size` bytes at `offset` in new memory, allocated only after the length has been checked against the

@@ -23,12 +23,10 @@ mod raster;
 mod root;
 pub mod times;
 mod view;
-pub mod walk;
 mod zarr;
 pub use errors::ErrorLog;
 pub use node::{
-    Directory, Entry, ExtendedAttributes, File, Freshness, Link, Listing, Node, NodeType, OpenFile,
-    ReadBytes, Stat,
+    Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat,
 };
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};

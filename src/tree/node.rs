@@ -91,11 +91,6 @@ pub trait Listing: Send + Sync {
 
     /// The entry at `index`, None from [`Listing::len`] on.
     fn get(&self, index: u64) -> Option<(Cow<'_, OsStr>, NodeType)>;
-
-    /// Whether there are none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// One name of a listing that is held in memory.
@@ -152,11 +147,6 @@ pub trait File: Send + Sync {
     fn len(&self) -> Result<u64> {
         Ok(self.stat()?.len)
     }
-
-    /// Whether it holds nothing.
-    fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
 }
 
 /// What is known of a file without opening it.
@@ -182,11 +172,6 @@ pub trait OpenFile: Send + Sync {
     /// The bytes from `offset` on: exactly `size` of them, or those up to the end of the file. `scratch` is
     /// memory that the answer may be put together in; what it held is lost.
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>>;
-
-    /// Whether it holds nothing.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 impl OpenFile for FileLayout {
@@ -249,6 +234,7 @@ impl Node {
 
     /// Walks down `path` (components separated by `/`), following links; None where a component does not
     /// exist.
+    #[cfg(any(test, feature = "internals"))]
     pub fn find(&self, path: &str) -> Result<Option<Node>> {
         let mut node = self.clone();
         for name in path.split('/').filter(|name| !name.is_empty()) {

@@ -14,7 +14,7 @@ use crate::export;
 use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
 use crate::stats::Stats;
-use crate::storage::{LocalStorage, MemoryStorage, Storage};
+use crate::storage::{LocalStorage, Storage};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,12 +65,13 @@ pub struct Tree {
 
 impl Tree {
     /// A tree of nodes that come from no source.
+    #[cfg(any(test, feature = "internals"))]
     pub fn of_nodes(root: Node) -> Tree {
         Tree {
             root,
             errors: Arc::default(),
             stats: Arc::default(),
-            storage: Arc::new(MemoryStorage::new()),
+            storage: Arc::new(crate::storage::MemoryStorage::new()),
         }
     }
 
@@ -99,7 +100,7 @@ impl Tree {
             options.keys.clone(),
             stats.clone(),
         );
-        let engine = Arc::new(engine.as_of(options.at));
+        let engine = Arc::new(engine.fixed_at(options.at));
         let context = Arc::new(Context::new(engine.clone(), options.show_at, options.exports));
         let top = Path::new("");
         // Held until its node holds it, so that its directories are read once.

@@ -4,29 +4,6 @@
 //! A program begins with [`Array::open`] and [`Array::at`] (`reading`). A [`View`] says which cells there are
 //! and in which order; [`View::open`] gives the cells of one field. Dense views (`dense`) are row-major
 //! boxes; sparse ones (`sparse`) are in the array's global order.
-//!
-//! ```
-//! use tiledbfs::array::{Array, time::TimeRange};
-//! use tiledbfs::view::DimRange;
-//!
-//! let array = Array::open("tests/data/sample/weather")?;
-//! let all = array.at(TimeRange::ALL).open()?;
-//! assert_eq!(all.shape()?, [365, 6]);
-//!
-//! // Days 32 to 59 at all stations, row by row.
-//! let february = array.at(TimeRange::ALL).subarray([DimRange::from(32_i32..=59), DimRange::default()]).open()?;
-//! let temperatures: Vec<f32> = february.read("temperature", 0..february.count()?)?;
-//! assert_eq!(temperatures.len(), 28 * 6);
-//!
-//! // Cells of a length of their own: where each begins, and the bytes of all.
-//! let (starts, text) = february.cells("note")?.var_values(0..6)?;
-//! assert_eq!(starts.last(), Some(&(text.len() as u64)));
-//!
-//! // As it was at the end of 2024.
-//! let before = array.at(TimeRange::until(1_735_689_599_999)).open()?;
-//! assert_eq!(before.count()?, 0);
-//! # Ok::<(), tiledbfs::Error>(())
-//! ```
 
 mod column;
 mod dense;
@@ -91,7 +68,7 @@ pub struct ViewField {
 
 impl ViewField {
     /// The fields of a schema: dimensions first, in its order.
-    pub fn all(schema: &Schema) -> Vec<ViewField> {
+    pub(crate) fn all(schema: &Schema) -> Vec<ViewField> {
         let dimensions = schema
             .dimensions
             .iter()
@@ -147,7 +124,11 @@ impl View {
     /// What a reader sees in `array` at `times` (None: up to now), in `subarray` (None: all of it).
     /// `subarray` has one range for each dimension, in the schema's order, which the caller has checked
     /// against the domain. Reads only names and the schema.
-    pub fn new(array: Arc<Array>, times: Option<TimeRange>, subarray: Option<Vec<DimRange>>) -> Result<View> {
+    pub(crate) fn new(
+        array: Arc<Array>,
+        times: Option<TimeRange>,
+        subarray: Option<Vec<DimRange>>,
+    ) -> Result<View> {
         let snapshot = array.snapshot(times)?;
         let schema_file = array.schema_file(&snapshot)?;
         let schema = array.schemas.get(&schema_file.name)?;
@@ -183,12 +164,12 @@ impl View {
     }
 
     /// The array.
-    pub fn array(&self) -> &Arc<Array> {
+    pub(crate) fn array(&self) -> &Arc<Array> {
         &self.array
     }
 
     /// Fragments and more, as seen in its range of time.
-    pub fn snapshot(&self) -> &Snapshot {
+    pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
@@ -198,7 +179,7 @@ impl View {
     }
 
     /// The file of the schema in force.
-    pub fn schema_file(&self) -> &SchemaFile {
+    pub(crate) fn schema_file(&self) -> &SchemaFile {
         &self.schema_file
     }
 
@@ -224,7 +205,7 @@ impl View {
     }
 
     /// A hash of what it shows: equal for two views of an array that show the same.
-    pub fn state(&self) -> u64 {
+    pub(crate) fn state(&self) -> u64 {
         self.state
     }
 
@@ -247,7 +228,7 @@ impl View {
 
     /// An upper bound of the shape: no axis is shorter than the view's, and an axis has length 0 only if one
     /// of the view's has. Reads only as many fragments as it takes to know that there are cells.
-    pub fn shape_at_most(&self) -> Result<Vec<u64>> {
+    pub(crate) fn shape_at_most(&self) -> Result<Vec<u64>> {
         match &self.merge {
             Merge::Dense(dense) => dense.shape_at_most(),
             Merge::Sparse(_) => self.shape(),
@@ -264,7 +245,7 @@ impl View {
 
     /// Whether footers alone prove that it has at most `most` cells. For a sparse view the cells of its
     /// fragments are counted, of which it may show fewer.
-    pub fn has_at_most(&self, most: u64) -> Result<bool> {
+    pub(crate) fn has_at_most(&self, most: u64) -> Result<bool> {
         match &self.merge {
             Merge::Dense(dense) => {
                 if dense.domain_cells().is_some_and(|cells| cells <= most) {
@@ -299,7 +280,7 @@ impl View {
 
     /// Whether it is a dense view of more than 2^26 cells, and of more than 64 times as many as its fragments
     /// store. Reads fragments only if the domain has so many.
-    pub fn is_mostly_empty(&self) -> Result<bool> {
+    pub(crate) fn is_mostly_empty(&self) -> Result<bool> {
         const MANY: u64 = 1 << 26;
         let Merge::Dense(dense) = &self.merge else {
             return Ok(false);
@@ -312,7 +293,7 @@ impl View {
 
     /// For each field, whether a single fragment wrote all of its cells, so that no cell is unwritten. True
     /// for all fields of sparse views. Reads the fragments' metadata.
-    pub fn written(&self) -> Result<Vec<bool>> {
+    pub(crate) fn written(&self) -> Result<Vec<bool>> {
         match &self.merge {
             Merge::Dense(dense) => dense.written().map(<[bool]>::to_vec),
             Merge::Sparse(_) => Ok(vec![true; self.fields.len()]),
@@ -331,7 +312,7 @@ impl View {
     /// The cells of attribute `field` of a dense view in a box of its region, in row-major order: from index
     /// `first` on (0 is the region's lower end), of lengths `shape` along each dimension. `NotFound` if it is
     /// not an attribute of a dense view.
-    pub fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
+    pub(crate) fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
         match &self.merge {
             Merge::Dense(dense) => dense.open_box(field, first, shape),
             Merge::Sparse(_) => Err(Error::not_found("a sparse view has no boxes")),

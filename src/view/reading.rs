@@ -2,34 +2,18 @@
 
 use super::{DimRange, View};
 use crate::array::Array;
-use crate::array::cells::Cells;
-use crate::array::engine::Engine;
+use crate::array::cells::{Cells, FragmentCells};
+use crate::array::fragment::Fragment;
 use crate::array::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::range::compare;
 use crate::format::schema::Dimension;
-use crate::stats::Stats;
-use crate::storage::LocalStorage;
 use std::cmp::Ordering;
 use std::ops::{Range, RangeFrom, RangeInclusive, RangeToInclusive};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of decoded data that an array opened by [`Array::open`] keeps.
-const CACHE: u64 = 256 << 20;
-
 impl Array {
-    /// The array in a local directory, not encrypted, with a cache of 256 MiB. For another cache, storage or
-    /// a key, make an [`Engine`] and call [`Array::new`]. Reads nothing of the array yet; `NotFound` where
-    /// there is no such directory.
-    pub fn open(path: impl AsRef<Path>) -> Result<Arc<Array>> {
-        let stats = Arc::new(Stats::default());
-        let storage = LocalStorage::new(path.as_ref(), false, stats.clone())?;
-        let engine = Engine::new(Arc::new(storage), CACHE, Vec::new(), stats);
-        Ok(Arc::new(Array::new(Arc::new(engine), PathBuf::new())))
-    }
-
     /// The array as a reader of `times` sees it. A range without an end ends now.
     pub fn at(self: &Arc<Self>, times: TimeRange) -> ViewBuilder {
         ViewBuilder {
@@ -105,6 +89,11 @@ fn check(range: &DimRange, dimension: &Dimension) -> Result<()> {
 }
 
 impl View {
+    /// The fragments that are merged in it, oldest first.
+    pub fn fragments(&self) -> Vec<Arc<Fragment>> {
+        self.snapshot().fragment_list()
+    }
+
     /// The cells of the field of this name. `NotFound` where there is none.
     pub fn cells(&self, field: &str) -> Result<Arc<dyn Cells>> {
         self.open(self.index(field)?)
@@ -137,6 +126,19 @@ impl View {
         let mut fields = self.fields().iter();
         let found = fields.position(|known| known.name == field.as_bytes());
         found.ok_or_else(|| Error::not_found(format!("the array has no field {field:?}")))
+    }
+}
+
+impl Fragment {
+    /// The cells that it stores of the field of this name, in the order on disk; `__timestamps`,
+    /// `__delete_timestamps` and `__delete_condition_index` are fields too. `NotFound` if it stores none of
+    /// it.
+    pub fn field(&self, name: &str) -> Result<Arc<dyn Cells>> {
+        let info = self.open()?;
+        let mut fields = info.fields.iter();
+        let found = fields.find(|field| field.name == name.as_bytes() && info.stores(field));
+        let field = found.ok_or_else(|| Error::not_found(format!("the fragment has no field {name:?}")))?;
+        Ok(Arc::new(FragmentCells::new(info.clone(), field.clone())))
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Origin {
 impl View {
     /// Where each of some runs of cells is from; None if metadata does not say. For merged fragments whose
     /// cells are not counted by merging, that is all tiles that take part. Always the same in one state.
-    pub fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
+    pub(crate) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
         match &self.merge {
             Merge::Dense(dense) => dense.origins(runs),
             Merge::Sparse(sparse) => sparse.origins(runs),

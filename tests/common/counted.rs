@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tiledbfs::error::Result;
-use tiledbfs::storage::{Audience, Blob, DirEntry, Metadata, Storage, Want};
+use tiledbfs::Result;
+use tiledbfs::internals::storage::{Audience, Blob, DirEntry, Metadata, Storage, Want};
 
 /// How often each was asked.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use tempfile::TempDir;
-use tiledbfs::fuse::unmount_path;
+use tiledbfs::internals::fuse::unmount_path;
 
 /// The process and its mount, both gone when it is dropped.
 pub struct Daemon {

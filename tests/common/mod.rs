@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tiledbfs::error::{Error, ErrorKind, Result};
-use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
-use tiledbfs::stats::Stats;
-use tiledbfs::tree::node::clamp;
-use tiledbfs::tree::{
+use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
+use tiledbfs::internals::stats::Stats;
+use tiledbfs::internals::tree::node::clamp;
+use tiledbfs::internals::tree::{
     Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree,
 };
+use tiledbfs::{Error, ErrorKind, Result};
 
 /// 2023-11-14T22:13:20.123Z
 pub const MTIME: u64 = 1_700_000_000_123;

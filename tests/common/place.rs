@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
-use tiledbfs::fuse::{mountinfo, unmount_path};
+use tiledbfs::internals::fuse::{mountinfo, unmount_path};
 
 /// A folder with an empty group (`group`), a directory to mount on (`mnt`) and one for temporary files
 /// (`tmp`). What is mounted is taken away when it is dropped.

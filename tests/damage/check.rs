@@ -5,12 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use tiledbfs::array::Array;
-use tiledbfs::array::engine::Engine;
-use tiledbfs::array::fragment_info::{FragmentInfo, FragmentMetadata};
-use tiledbfs::check::{Level, Options, Problem, Tally, check};
-use tiledbfs::format::fragment::Footer;
-use tiledbfs::storage::LocalStorage;
+use tiledbfs::Array;
+use tiledbfs::internals::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use tiledbfs::internals::check::{Level, Options, Problem, Tally, check};
+use tiledbfs::internals::format::fragment::Footer;
+use tiledbfs::internals::{fragment_info, listing};
 
 /// A copy of the sample group that may be damaged.
 struct Sample(TempDir);
@@ -85,11 +84,9 @@ impl Sample {
 
     /// The opened older fragment of `array`.
     fn info(&self, array: &str) -> Arc<FragmentInfo> {
-        let storage = LocalStorage::new(self.0.path(), false, Arc::default()).unwrap();
-        let engine = Engine::new(Arc::new(storage), 1 << 20, Vec::new(), Arc::default());
-        let array = Array::new(Arc::new(engine), array.into());
-        let listing = array.listing().unwrap();
-        listing.fragments[0].fragment.open().unwrap()
+        let array = Array::open(self.0.path().join(array)).unwrap();
+        let listing = listing(&array).unwrap();
+        fragment_info(&listing.fragments[0].fragment).unwrap()
     }
 
     /// Replaces the section of the older fragment of `array` that `which` picks by what `change` makes of its

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tiledbfs::storage::MemoryStorage;
+use tiledbfs::internals::storage::MemoryStorage;
 
 const CACHE_MIB: u64 = 32;
 

@@ -4,21 +4,19 @@
 //! looked at; `TILEDBFS_MUTANTS` is the number of mutants of each, `TILEDBFS_SEED` the seed.
 
 use crate::mutate::{Files, Random, files, mutate};
+use crate::targets::walk::{Limits, Report, walk};
 use std::collections::BTreeMap;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tiledbfs::Result;
-use tiledbfs::array::Array;
-use tiledbfs::array::engine::Engine;
-use tiledbfs::filter::EncryptionKey;
-use tiledbfs::storage::MemoryStorage;
-use tiledbfs::tree::node::Node;
-use tiledbfs::tree::walk::{Limits, Report, walk};
-use tiledbfs::tree::{Options, Tree, times};
-use tiledbfs::view::{DimRange, View};
+use tiledbfs::internals::array::engine::Engine;
+use tiledbfs::internals::open_array;
+use tiledbfs::internals::storage::MemoryStorage;
+use tiledbfs::internals::tree::node::Node;
+use tiledbfs::internals::tree::{Options, Tree, times};
+use tiledbfs::{DimRange, EncryptionKey, Result, TimeRange};
 
 /// The key of the arrays whose names begin with `enc`.
 const KEY: &[u8; 32] = b"0123456789abcdeF0123456789abcdeF";
@@ -148,10 +146,10 @@ fn nothing_that_files_hold_makes_it_panic_hang_or_contradict_itself() {
 /// there, and the part of it that its last fragment covers. None where it has no fragments.
 fn views(storage: &MemoryStorage) -> Option<[String; 3]> {
     let engine = Engine::new(Arc::new(storage.clone()), 16 << 20, Vec::new(), Arc::default());
-    let array = Arc::new(Array::new(Arc::new(engine), PathBuf::new()));
-    let view = View::new(array, None, None).ok()?;
-    let first = view.snapshot().fragments().next()?.fragment.name.timestamps.1;
-    let last = view.snapshot().fragments().last()?.fragment.outline().ok()?;
+    let view = open_array(Arc::new(engine), "").at(TimeRange::ALL).open().ok()?;
+    let fragments = view.fragments();
+    let first = fragments.first()?.name.timestamps.1;
+    let last = fragments.last()?.outline().ok()?;
     let ranges = last.domain.as_ref()?.iter().map(|range| DimRange {
         lo: Some(range.lo.clone()),
         hi: Some(range.hi.clone()),

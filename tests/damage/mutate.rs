@@ -8,7 +8,7 @@ pub use crate::common::Random;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tiledbfs::storage::MemoryStorage;
+use tiledbfs::internals::storage::MemoryStorage;
 
 /// Files of a source with content, in the order of their paths.
 pub type Files = Vec<(PathBuf, Arc<[u8]>)>;

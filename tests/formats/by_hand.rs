@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use tiledbfs::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Options, Tree};
 
 mod directories;
 

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tiledbfs::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Options, Tree};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/corners")

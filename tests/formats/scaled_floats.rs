@@ -3,7 +3,7 @@
 //! that the filter before it put out. libtiledb 2.30 misreads or refuses the former (`wrong.json`).
 
 use std::path::Path;
-use tiledbfs::tree::{Options, Tree};
+use tiledbfs::internals::tree::{Options, Tree};
 
 fn columns(array: &str) -> Vec<(String, Vec<u8>)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -17,7 +17,7 @@ fn columns(array: &str) -> Vec<(String, Vec<u8>)> {
     };
     let root = Tree::open(&source, &options).unwrap().root;
     let names = |path: &str| {
-        let Some(tiledbfs::tree::Node::Directory(directory)) = root.find(path).unwrap() else {
+        let Some(tiledbfs::internals::tree::Node::Directory(directory)) = root.find(path).unwrap() else {
             panic!("{path}")
         };
         let listing = directory.list().unwrap();

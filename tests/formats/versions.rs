@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tiledbfs::array::engine::Engine;
-use tiledbfs::array::time::TimeRange;
-use tiledbfs::array::{Array, deletes};
-use tiledbfs::error::ErrorKind;
-use tiledbfs::filter::EncryptionKey;
-use tiledbfs::storage::MemoryStorage;
-use tiledbfs::tree::{Node, Options, Tree};
+use tiledbfs::internals::array::deletes;
+use tiledbfs::internals::array::engine::Engine;
+use tiledbfs::internals::filter::EncryptionKey;
+use tiledbfs::internals::storage::MemoryStorage;
+use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::{fragment_info, listing, open_array};
+use tiledbfs::{ErrorKind, TimeRange};
 
 mod report;
 
@@ -360,11 +360,11 @@ fn deletes_of(path: &str, end: u64) -> Vec<((u64, u64), usize)> {
         Vec::new(),
         Arc::default(),
     ));
-    let array = Array::new(engine.clone(), PathBuf::new());
-    let (listing, view) = (array.listing().unwrap(), array.latest_schema().unwrap());
+    let array = open_array(engine.clone(), "");
+    let (listing, view) = (listing(&array).unwrap(), array.latest_schema().unwrap());
     let deletes = deletes::in_force(&engine, None, &listing, TimeRange::until(end), &view).unwrap();
     let fragments = listing.fragments.iter().map(|entry| {
-        let info = entry.fragment.open().unwrap();
+        let info = fragment_info(&entry.fragment).unwrap();
         (
             info.name.timestamps,
             deletes::bind(&deletes, &info).unwrap().len(),

@@ -4,21 +4,22 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
-use tiledbfs::array::Array;
-use tiledbfs::array::cache::Keep;
-use tiledbfs::array::column::Column;
-use tiledbfs::array::engine::Engine;
-use tiledbfs::array::geometry::Geometry;
-use tiledbfs::array::sequential::SequentialDetector;
-use tiledbfs::array::sink::Sink;
-use tiledbfs::array::tile_file::TileFile;
-use tiledbfs::array::tile_list::TileList;
-use tiledbfs::error::Result;
-use tiledbfs::filter::TileCodec;
-use tiledbfs::format::datatype::Datatype;
-use tiledbfs::format::pipeline::{Filter, Pipeline};
-use tiledbfs::stats::Stats;
-use tiledbfs::storage::{Blob, LocalStorage};
+use tiledbfs::internals::array::cache::Keep;
+use tiledbfs::internals::array::cells::FragmentCells;
+use tiledbfs::internals::array::column::Column;
+use tiledbfs::internals::array::engine::Engine;
+use tiledbfs::internals::array::geometry::Geometry;
+use tiledbfs::internals::array::sequential::SequentialDetector;
+use tiledbfs::internals::array::sink::Sink;
+use tiledbfs::internals::array::tile_file::TileFile;
+use tiledbfs::internals::array::tile_list::TileList;
+use tiledbfs::internals::filter::TileCodec;
+use tiledbfs::internals::format::datatype::Datatype;
+use tiledbfs::internals::format::pipeline::{Filter, Pipeline};
+use tiledbfs::internals::stats::Stats;
+use tiledbfs::internals::storage::{Blob, LocalStorage};
+use tiledbfs::internals::{fragment_info, open_array};
+use tiledbfs::{Cells, Result, TimeRange};
 
 struct Memory(Vec<u8>);
 
@@ -207,20 +208,25 @@ fn sixteen_readers_of_one_column_decode_each_chunk_once() {
 #[test]
 fn a_read_asks_the_cache_twice_a_tile() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample/weather");
-    let array = Array::open(path).unwrap();
-    let stats = &array.engine.stats;
-    let snapshot = array.snapshot(None).unwrap();
+    let stats: Arc<Stats> = Arc::default();
+    let storage = LocalStorage::new(&path, false, stats.clone()).unwrap();
+    let engine = Engine::new(Arc::new(storage), 256 << 20, Vec::new(), stats.clone());
+    let view = open_array(Arc::new(engine), "")
+        .at(TimeRange::ALL)
+        .open()
+        .unwrap();
     let mut read = 0;
-    for entry in snapshot.fragments() {
-        let info = entry.fragment.open().unwrap();
+    for fragment in view.fragments() {
+        let info = fragment_info(&fragment).unwrap();
         for field in &info.fields {
             let column = Column::new(info.clone(), field.clone());
             for content in column.contents() {
-                let open = column.open(content, None).unwrap();
+                let cells: &dyn Cells = &FragmentCells::new(info.clone(), field.clone());
+                let len = cells.len(content).unwrap();
                 let mut scratch = Vec::new();
                 let mut lookups = || {
                     let before = stats.cache_hits.get() + stats.cache_misses.get();
-                    open.read(0..open.len(), &mut scratch).unwrap();
+                    cells.read(content, 0..len, &mut scratch).unwrap();
                     stats.cache_hits.get() + stats.cache_misses.get() - before
                 };
                 let tiles = column.tile_num();

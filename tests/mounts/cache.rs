@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
-use tiledbfs::tree::{Freshness, Node};
+use tiledbfs::internals::tree::{Freshness, Node};
 
 /// Longer than what changes may be kept.
 const A_SECOND: Duration = Duration::from_millis(1000);

@@ -6,8 +6,8 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Arc;
-use tiledbfs::error::{Error, ErrorKind, Result};
-use tiledbfs::tree::{Directory, Freshness, Listing, Node};
+use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node};
+use tiledbfs::{Error, ErrorKind, Result};
 
 fn broken(len: Option<Fault>, open: Option<Fault>, read: Option<Fault>) -> Node {
     Node::File(Arc::new(BrokenFile { len, open, read }))

@@ -14,11 +14,11 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Duration;
-use tiledbfs::array::cache::{ChunkCache, Keep, Key};
-use tiledbfs::error::{ErrorKind, Result};
-use tiledbfs::fuse::{FileSystem, MountOptions, mount};
-use tiledbfs::stats::Stats;
-use tiledbfs::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
+use tiledbfs::internals::array::cache::{ChunkCache, Keep, Key};
+use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount};
+use tiledbfs::internals::stats::Stats;
+use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
+use tiledbfs::{ErrorKind, Result};
 
 /// The file that answers the kernel, for a test that no operation is left out.
 const REQUESTS: &str = include_str!("../../src/fuse/requests.rs");
@@ -389,7 +389,7 @@ fn those_who_wait_for_a_load_that_panics_are_let_go() {
 fn a_panic_in_another_thread_comes_to_the_one_that_asked() {
     let items: Vec<u32> = (0..1000).collect();
     let rendered = std::panic::catch_unwind(|| {
-        tiledbfs::tree::json::render_objects(&items, |item| {
+        tiledbfs::internals::tree::json::render_objects(&items, |item| {
             assert!(*item != 999, "in the last thread");
             [("item", serde_json::json!(item))]
         })

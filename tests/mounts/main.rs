@@ -14,3 +14,6 @@ mod permissions;
 mod read;
 mod source_changes;
 mod source_faults;
+#[path = "../common/walk.rs"]
+#[allow(dead_code)]
+mod walk;

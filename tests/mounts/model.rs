@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Mutex;
-use tiledbfs::tree::{Freshness, Node};
+use tiledbfs::internals::tree::{Freshness, Node};
 
 /// By path: the bytes of a file, or the names in a directory.
 #[derive(Default)]

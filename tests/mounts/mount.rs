@@ -4,10 +4,10 @@ use crate::common::{TestMount, dir, file};
 use std::fs::{self, File};
 use std::io::Read;
 use std::time::Duration;
-use tiledbfs::fuse::{FileSystem, MountOptions, mount, mountinfo, unmount_path};
-use tiledbfs::tree::Tree;
+use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount, mountinfo, unmount_path};
+use tiledbfs::internals::tree::Tree;
 
-fn tree() -> tiledbfs::tree::Node {
+fn tree() -> tiledbfs::internals::tree::Node {
     dir([("f", file(*b"fine"))])
 }
 

@@ -1,6 +1,7 @@
 //! Names that make trouble: of fields, of members of groups, and groups within themselves.
 
 use crate::common::counted::{Counted, Counts};
+use crate::walk::{Limits, Report, walk};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt, symlink};
@@ -9,11 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;
-use tiledbfs::filter::generic::read_generic_tile;
-use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount};
-use tiledbfs::storage::{MemoryBlob, MemoryStorage};
-use tiledbfs::tree::walk::{Limits, Report, walk};
-use tiledbfs::tree::{Node, Options, Tree};
+use tiledbfs::internals::filter::generic::read_generic_tile;
+use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount};
+use tiledbfs::internals::storage::{MemoryBlob, MemoryStorage};
+use tiledbfs::internals::tree::{Node, Options, Tree};
 
 mod mounted;
 

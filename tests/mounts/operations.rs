@@ -159,8 +159,10 @@ fn a_long_listing_asks_for_labels_and_access_lists_once() {
     let nodes = (0..200)
         .map(|i| (format!("f{i}"), crate::common::file(*b"12")))
         .collect();
-    let mount =
-        crate::common::TestMount::new(crate::common::dir_of(tiledbfs::tree::Freshness::Immutable, nodes));
+    let mount = crate::common::TestMount::new(crate::common::dir_of(
+        tiledbfs::internals::tree::Freshness::Immutable,
+        nodes,
+    ));
     for _ in 0..3 {
         let output = Command::new("ls")
             .arg("-l")

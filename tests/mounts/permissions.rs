@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tiledbfs::filter::EncryptionKey;
-use tiledbfs::fuse::{Access, FileSystem, MountOptions, Mounted, mount};
-use tiledbfs::tree::{Options, Tree};
+use tiledbfs::internals::filter::EncryptionKey;
+use tiledbfs::internals::fuse::{Access, FileSystem, MountOptions, Mounted, mount};
+use tiledbfs::internals::tree::{Options, Tree};
 
 const NOBODY: (u32, u32) = (65534, 65534);
 

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use tiledbfs::tree::Freshness;
+use tiledbfs::internals::tree::Freshness;
 
 #[test]
 fn what_stat_says() {
@@ -128,7 +128,7 @@ fn files_can_be_mapped() {
     let live = crate::common::MemFile::new(Freshness::Live, model.clone());
     let mount = TestMount::new(dir([
         ("f", file(model.clone())),
-        ("live", tiledbfs::tree::Node::File(live)),
+        ("live", tiledbfs::internals::tree::Node::File(live)),
     ]));
     for name in ["f", "live"] {
         let script = "import mmap, sys\n\

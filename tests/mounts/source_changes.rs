@@ -13,9 +13,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tiledbfs::fuse::FileSystem;
-use tiledbfs::fuse::{MountOptions, Mounted, mount};
-use tiledbfs::tree::{ErrorLog, Options, Tree};
+use tiledbfs::internals::fuse::FileSystem;
+use tiledbfs::internals::fuse::{MountOptions, Mounted, mount};
+use tiledbfs::internals::tree::{ErrorLog, Options, Tree};
 
 mod gone;
 

@@ -12,12 +12,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tiledbfs::error::{Error, ErrorKind, Result};
-use tiledbfs::fuse::{mountinfo, unmount_path};
-use tiledbfs::tree::node::clamp;
-use tiledbfs::tree::{
-    Directory, Entry, File as TreeFile, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat,
+use tiledbfs::internals::fuse::{mountinfo, unmount_path};
+use tiledbfs::internals::tree::node::{Entry, clamp};
+use tiledbfs::internals::tree::{
+    Directory, File as TreeFile, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat,
 };
+use tiledbfs::{Error, ErrorKind, Result};
 
 /// How the source answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

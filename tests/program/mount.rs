@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tiledbfs::fuse::mountinfo;
+use tiledbfs::internals::fuse::mountinfo;
 
 impl Place {
     fn succeeds(&self, arguments: &[&str]) {

@@ -10,7 +10,7 @@ pub mod legacy;
 pub mod sections;
 pub mod slots;
 pub use boxes::{Boxes, RTree, StoredBoxes};
-pub use footer::{Footer, FooterFront, OptionalSection, SectionOffsets};
+pub use footer::{Footer, FooterFront, SectionOffsets};
 pub use legacy::LegacyMetadata;
 pub use sections::{FragmentStatistics, MinMax};
 pub use slots::Slots;

@@ -1,7 +1,7 @@
 //! The generic tiles that a footer points to, each parsed from its unfiltered body.
 
 use crate::cursor::Cursor;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::read;
 
 /// The minimum (or maximum) of each tile, for one field.
@@ -64,23 +64,6 @@ pub fn parse_u64_list(body: &[u8]) -> Result<Vec<u64>> {
         let count = c.u64("count")?;
         c.u64_list(count, "values")
     })
-}
-
-/// Checks the tile offsets of one file: as many as there are `tiles`, never decreasing, none beyond the
-/// `file_size` bytes of the file. An empty list is allowed: the field has no such file.
-pub fn check_tile_offsets(offsets: &[u64], tiles: u64, file_size: u64) -> Result<()> {
-    if !offsets.is_empty() && offsets.len() as u64 != tiles {
-        let message = format!("offsets of {} tiles, but the fragment has {tiles}", offsets.len());
-        return Err(Error::corrupt(message).in_part("tile offsets"));
-    }
-    let ascending = offsets.is_sorted() && offsets.last().is_none_or(|&last| last <= file_size);
-    match ascending {
-        true => Ok(()),
-        false => Err(Error::corrupt(format!(
-            "the offsets are not ascending, or exceed the file's {file_size} bytes"
-        ))
-        .in_part("tile offsets")),
-    }
 }
 
 /// Parses the statistics of all `slots` slots (version 12 and later).
@@ -153,16 +136,6 @@ mod tests {
         assert!(check_hostile(&Bytes::default().count64(0), parse_u64_list).is_empty());
         let error = parse_u64_list(&Bytes::default().u64(1).u32(0).bytes).unwrap_err();
         assert_eq!(error.part(), Some("list of tiles, `values`"));
-    }
-
-    #[test]
-    fn tile_offsets_ascend_within_their_file() {
-        assert!(check_tile_offsets(&[0, 10, 10, 30], 4, 30).is_ok());
-        assert!(check_tile_offsets(&[], 4, 0).is_ok());
-        assert!(check_tile_offsets(&[0; 3], 3, 0).is_ok(), "an unused slot");
-        assert!(check_tile_offsets(&[0, 10], 3, 30).is_err());
-        assert!(check_tile_offsets(&[0, 20, 10], 3, 30).is_err());
-        assert!(check_tile_offsets(&[0, 10, 31], 3, 30).is_err());
     }
 
     #[test]

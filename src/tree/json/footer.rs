@@ -149,9 +149,9 @@ mod tests {
     use super::*;
     use crate::cursor::Cursor;
     use crate::format::datatype::Datatype;
-    use crate::format::fragment::OptionalSection;
     use crate::format::fragment::Slots;
     use crate::format::fragment::StoredBoxes;
+    use crate::format::fragment::footer::OptionalSection;
     use crate::format::range::Range;
 
     fn compact(text: &str) -> String {

@@ -347,9 +347,14 @@ mod tests {
         let segments = tiles_segments(fields.to_vec(), lists).unwrap();
         assert!(segments.count() > 10);
         let expected = fields.iter().map(|f| {
-            let mins = match f.cell_val_num {
-                CellValNum::Var => value::var_cells(f.datatype, &at, &texts),
-                CellValNum::Fixed(n) => value::fixed_cells(f.datatype, n, &mins),
+            let mins: Value = match f.cell_val_num {
+                CellValNum::Var => value::split(&at, &texts)
+                    .map(|bytes| value::cell(f.datatype, f.cell_val_num, bytes.unwrap()))
+                    .collect(),
+                CellValNum::Fixed(n) => mins
+                    .chunks(n as usize * f.datatype.size())
+                    .map(|bytes| value::cell(f.datatype, f.cell_val_num, bytes))
+                    .collect(),
             };
             let lists = TileListKey::ALL.map(|list| {
                 let value = match list {

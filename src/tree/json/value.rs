@@ -306,25 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cells() {
-        assert_eq!(fixed_cells(Datatype::Uint8, 1, &[1, 2]), json!([1, 2]));
-        assert_eq!(
-            fixed_cells(Datatype::Uint8, 2, &[1, 2, 3]),
-            json!([[1, 2], {"hex": "03"}])
-        );
-        assert_eq!(
-            fixed_cells(Datatype::Float64, u32::MAX, &[1]),
-            json!([{"hex": "01"}])
-        );
-        assert_eq!(
-            var_cells(Datatype::StringUtf8, &[0, 3, 3], b"redblue"),
-            json!(["red", "", "blue"])
-        );
-        assert_eq!(
-            var_cells(Datatype::StringUtf8, &[0, 9, 1], b"abc"),
-            json!([null, null, "bc"])
-        );
-        assert_eq!(var_cells(Datatype::StringUtf8, &[], b"abc"), json!([]));
+    fn cells_begin_where_the_starts_say() {
+        let parts = |starts: &[u64], data| -> Value {
+            let cell = |bytes| cell(Datatype::StringUtf8, CellValNum::Var, bytes);
+            split(starts, data).map(|bytes| bytes.map(cell)).collect()
+        };
+        assert_eq!(parts(&[0, 3, 3], b"redblue"), json!(["red", "", "blue"]));
+        assert_eq!(parts(&[0, 9, 1], b"abc"), json!([null, null, "bc"]));
+        assert_eq!(parts(&[], b"abc"), json!([]));
     }
 
     #[test]

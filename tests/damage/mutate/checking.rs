@@ -3,8 +3,8 @@
 use super::places::KEYS;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use tiledbfs::check::{Level, Options, Problem, Tally, check};
-use tiledbfs::filter::EncryptionKey;
+use tiledbfs::internals::check::{Level, Options, Problem, Tally, check};
+use tiledbfs::internals::filter::EncryptionKey;
 
 /// The problems in the source at `path`, with the key of that place in [`KEYS`]; notes and what is unchecked
 /// left out.

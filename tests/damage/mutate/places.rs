@@ -2,11 +2,11 @@
 
 use super::{Files, Kind, Mutation};
 use std::path::Path;
-use tiledbfs::filter::EncryptionKey;
-use tiledbfs::filter::generic::{GenericTile, read_generic_tile};
-use tiledbfs::format::pipeline::{Codec, Filter, Pipeline};
-use tiledbfs::format::schema::Schema;
-use tiledbfs::storage::MemoryBlob;
+use tiledbfs::internals::filter::EncryptionKey;
+use tiledbfs::internals::filter::generic::{GenericTile, read_generic_tile};
+use tiledbfs::internals::format::pipeline::{Codec, Filter, Pipeline};
+use tiledbfs::internals::format::schema::Schema;
+use tiledbfs::internals::storage::MemoryBlob;
 
 /// The key of the encrypted array of `tests/data`, and that of others.
 pub const KEYS: [&[u8; 32]; 2] = [

@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
-use tiledbfs::fuse::{FileSystem, MountOptions, Mounted, mount};
-use tiledbfs::tree::{Options, Tree};
+use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount};
+use tiledbfs::internals::tree::{Options, Tree};
 
 const FRAGMENT: &str = "weather/fragments/__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22";
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::UNIX_EPOCH;
-use tiledbfs::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Options, Tree};
 
 /// A tree, and its node at `path`.
 fn node(source: &Path, path: &str) -> Node {

@@ -1,8 +1,8 @@
 //! Exports: files for other programs, with `cat` and `cp`, and which of them there are.
 
 use super::{fails, sample, text};
-use tiledbfs::export;
-use tiledbfs::tree::{Node, Options, Tree};
+use tiledbfs::internals::export;
+use tiledbfs::internals::tree::{Node, Options, Tree};
 
 fn tree(exports: export::Options) -> Tree {
     let options = Options {

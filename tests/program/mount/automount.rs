@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use tiledbfs::fuse::unmount_path;
+use tiledbfs::internals::fuse::unmount_path;
 
 /// The requests of autofs with which its daemon says that what was missing is mounted, or is not
 /// (linux/auto_fs.h).

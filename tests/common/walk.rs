@@ -1,17 +1,17 @@
 //! Looking at everything in a tree without a mount, within bounds, and checking what must hold whatever the
-//! source holds. For tests and fuzzing.
+//! source holds.
 //!
 //! Checked of directories: that names are plain components of paths and differ, that each leads to a node of
 //! the kind listed, that the listing ends where it says. Of files: that the length before opening, after
 //! opening and that of the bytes read are one, that reads at any offset are parts of the whole. Of errors:
 //! that they name a file and are not bugs ([`ErrorKind::Internal`]).
 
-use super::node::{Directory, File, Freshness, Node, OpenFile};
-use crate::error::{Error, ErrorKind, Result};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use tiledbfs::internals::tree::{Directory, File, Freshness, Node, OpenFile};
+use tiledbfs::{Error, ErrorKind, Result};
 
 /// How much of a tree is looked at.
 #[derive(Debug, Clone, Copy)]
