@@ -24,15 +24,15 @@ sums and null counts where the version makes them reliable, commits with
 fragments, and everything that refers to something else in the array.
 
 Output: one line for each finding on stdout, in no order, as
-`PATH: PART at byte N: CAUSE`; `note: ` stands in front of what is unusual and
-harmless, `unchecked: ` of what could not be read for want of a key or
-permission. PATH is relative to SOURCE, and behind it where there are several.
+`PATH: PART at byte N: CAUSE`. Lines with what is unusual but harmless begin with
+`note: `, those with what could not be read for lack of a key or permission with
+`unchecked: `. PATH is relative to SOURCE; with several, SOURCE is part of it.
 At the end one line on stderr says what was checked. With --json each line is an
 object with the keys source, level (problem, unchecked or note), kind, path,
 part, offset and message; part and offset may be null.
 
-Exit code: 0 without problems, 1 with problems, 2 when it could not run or,
-without problems, not check everything.
+Exit code: 0 without problems, 1 with problems, 2 when it could not run, or
+found no problems but could not check everything.
 
 Examples:
   tiledbfs check ~/arrays
@@ -58,16 +58,16 @@ pub(super) struct CheckArgs {
     source_args: SourceArgs,
 }
 
-/// Threads that decode where most of them wait for the network.
+/// Threads that decode if most of them wait for the network.
 const REMOTE_THREADS: usize = 16;
 
-/// Time between two pictures of the progress bar.
+/// Time between two updates of the progress bar.
 const FRAME: Duration = Duration::from_millis(100);
 
 /// What was found so far, and where it is written.
 struct Output {
     json: bool,
-    /// Whether findings begin with their SOURCE, for there are several.
+    /// Whether findings begin with their SOURCE, because there are several.
     several: bool,
     problems: AtomicU64,
     unchecked: AtomicU64,
@@ -77,8 +77,8 @@ struct Output {
     broken: Mutex<Option<io::Error>>,
 }
 
-/// Runs `tiledbfs check`; exit code 0 without problems, 1 with any, 2 where it could not run or could not
-/// check everything.
+/// Runs `tiledbfs check`; exit code 0 without problems, 1 with any, 2 if it could not run or could not check
+/// everything.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     logging::to_stderr();
     let could_not = |failure: Failure| Failure { code: 2, ..failure };

@@ -1,8 +1,8 @@
 //! `tiledbfs cp`: copies of files and directories of the tree.
 //!
-//! A file has its name only once it is whole: until then it is [`PART`], beside it. A directory that is not
-//! yet whole holds [`UNFINISHED`], which says of what it is the copy, so that the same command goes on with
-//! it.
+//! A file gets its name once it is complete; until then it is [`PART`] in the same directory. A directory
+//! that is not complete holds [`UNFINISHED`], which says what it is a copy of, so that the same command
+//! continues it.
 
 use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
@@ -26,16 +26,16 @@ use std::time::UNIX_EPOCH;
 use std::{iter, thread};
 
 pub(super) const HELP: &str = "\
-Where DEST is a directory, copies go into it; otherwise it is the name of the
-copy. Copies can be written to and deleted, as any new file. A file has its name
-only when it is whole; one that cannot be read has no copy, and the exit code is
-1. A directory that is not yet whole holds `.tiledbfs-unfinished`, and the same
-command goes on with it. .tiledbfs/ is not copied with the rest.
+If DEST is a directory, copies go into it; otherwise it is the name of the copy.
+Copies are writable, like any new file. A file gets its name when it is
+complete; one that cannot be read is not copied, and the exit code is 1. A
+directory that is not complete holds `.tiledbfs-unfinished`, and the same
+command continues it. .tiledbfs/ is not copied with the rest.
 
 Examples:
   tiledbfs cp my_array schema.json /tmp
   tiledbfs cp -r my_array/fragments ~/backup
-  tiledbfs cp -r --skip-existing my_array/fragments ~/backup    go on with it
+  tiledbfs cp -r --skip-existing my_array/fragments ~/backup    continue it
   tiledbfs cp -r ~/arrays . /mnt/copy      all in SOURCE, into /mnt/copy itself";
 
 #[derive(Debug, Args)]
@@ -50,13 +50,13 @@ pub(super) struct CopyArgs {
     /// A directory, or the name of the copy
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     dest: PathBuf,
-    /// Copy directories with all that is in them
+    /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
-    /// Leave files that DEST has already, of the same length and no older
+    /// Skip files that DEST already has, with the same length and no older
     #[arg(long)]
     skip_existing: bool,
-    /// Take DEST for the name of the copy, also where it is a directory
+    /// Treat DEST as the name of the copy, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
     /// No progress bar and no summary on stderr
@@ -78,7 +78,7 @@ const PIECE: u64 = 4 << 20;
 /// Threads that read one file.
 const MOST_THREADS: usize = 8;
 
-/// Runs `tiledbfs cp`. What cannot be copied does not keep the rest from being so.
+/// Runs `tiledbfs cp`. If something cannot be copied, the rest still is.
 pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     logging::to_stderr();
     let mut copier = Copier {
@@ -178,7 +178,7 @@ impl Copier<'_> {
         })
     }
 
-    /// Fails where a copy would become part of what is copied.
+    /// Fails if the copy would become part of what is copied.
     fn check_place(&self, found: &Found<'_>, target: &Path) -> Result<(), Failure> {
         let absolute = std::path::absolute(target).map_err(|error| cannot_write(target, error))?;
         let there = absolute.ancestors().find_map(|path| fs::canonicalize(path).ok());
@@ -192,7 +192,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Adds to the length of the bar what is to be copied, while the copying goes on.
+    /// Adds the bytes to be copied to the length of the bar, while the copying goes on.
     fn measure(&self, nodes: impl Iterator<Item = Node> + Send + 'static) {
         if self.bar.is_hidden() {
             return;
@@ -280,12 +280,12 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Notes a failure without the bar being in the way.
+    /// Reports a failure while the bar is hidden.
     fn note(&self, failures: &mut Failures, failure: Failure) {
         self.bar.suspend(|| failures.add(failure));
     }
 
-    /// Copies one file, which messages call `path`.
+    /// Copies one file, called `path` in messages.
     fn file(&mut self, file: &dyn TreeFile, target: &Path, path: &OsStr) -> Result<(), Stop> {
         let read = |error| failed(path, error);
         let write = |error| cannot_write(target, error);
@@ -329,8 +329,8 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies what comes one after the other, and gives how many bytes that were. The bar takes as much
-    /// longer as that will be, by what came so far.
+    /// Copies a stream and returns its number of bytes. The length of the bar is extrapolated from what came
+    /// so far.
     fn pour(
         &self,
         mut stream: Box<dyn Stream>,
@@ -424,7 +424,7 @@ fn cannot_write(target: &Path, error: io::Error) -> Failure {
     failed(target.as_os_str(), format!("cannot write: {error}"))
 }
 
-/// What stands in [`UNFINISHED`].
+/// The content of [`UNFINISHED`].
 fn unfinished(found: &Found<'_>) -> Vec<u8> {
     let (source, path) = (show_path(found.source), show_path(Path::new(found.path)));
     format!("This is not yet a whole copy of `{path}` in {source}.\n").into_bytes()
@@ -438,8 +438,8 @@ fn create_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a file is a copy of one of `len` bytes that was changed at `mtime`. Times to come, which the data
-/// may hold, say nothing.
+/// Whether a file is a copy of one of `len` bytes that was changed at `mtime`. A time in the future, which
+/// the data may have, proves nothing.
 fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
     let written = there
         .modified()

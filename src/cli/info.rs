@@ -1,4 +1,4 @@
-//! `tiledbfs info`: what an array is, on one screen; of a group or a directory, what is in it. It reads the
+//! `tiledbfs info`: describes an array on one screen, or lists what is in a group or directory. It reads the
 //! documents of the tree.
 
 use super::output::{Failures, Stop, stdout};
@@ -19,9 +19,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(super) const HELP: &str = "\
-Cells and bytes are those of the fragments that a reader sees, each counted as
-it is stored: cells that were written again or deleted, and in dense arrays the
-padding of tiles, count too. Unfiltered are the values, offsets and validities.
+Cells and bytes are those of the fragments that a reader sees, counted as they
+are stored: cells that were written again or deleted, and in dense arrays the
+padding of tiles, count too. Unfiltered bytes are values, offsets and validity.
 
 Examples:
   tiledbfs info my_array
@@ -37,7 +37,7 @@ pub(super) struct InfoArgs {
     source_args: TreeArgs,
 }
 
-/// Runs `tiledbfs info`. What cannot be read is told, and does not keep the rest from being shown.
+/// Runs `tiledbfs info`. What cannot be read is reported; the rest is still shown.
 pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
     logging::to_stderr();
     let mut out = stdout()?;
@@ -259,7 +259,7 @@ fn length((low, high): (&Value, &Value)) -> String {
     }
 }
 
-/// For each dimension the range that encloses those of all fragments.
+/// For each dimension the smallest range around those of all fragments.
 fn written<'a>(dimensions: &[Value], fragments: &[&'a Value]) -> Vec<Option<(&'a Value, &'a Value)>> {
     let mut all = vec![None; dimensions.len()];
     for fragment in fragments {
@@ -329,7 +329,7 @@ fn unfiltered<'a>(
 }
 
 fn add_columns(array: &dyn Directory, fragment: &str, sum: &mut u64) -> Result<()> {
-    /// Dimensions stored together, of which each has a column besides.
+    /// Dimensions that are stored together; each also has a column of its own.
     const TOGETHER: &str = "__coords";
     let below = |directory: &dyn Directory, name: &OsStr| match directory.lookup(name)? {
         Some(Node::Directory(directory)) => Ok(Some(directory)),
@@ -461,8 +461,7 @@ fn value(value: &Value, unit: Option<Unit>) -> String {
     }
 }
 
-/// Writes rows, the first of which is the heading, in columns. Columns in which there is nothing are left
-/// out.
+/// Writes rows in columns; the first row is the heading. Empty columns are left out.
 fn table<const N: usize>(out: &mut String, rows: &[[String; N]]) {
     let mut widths = [None; N];
     for row in rows.iter().skip(1) {
@@ -533,8 +532,7 @@ fn tree(
 
 type Children = Vec<(OsString, Arc<dyn Directory>)>;
 
-/// What a directory of the tree is, in a few words, and what is in it where it is a group or directory of
-/// these.
+/// What a directory of the tree is, in a few words, and what is in it if it is a group or directory.
 fn look(directory: &dyn Directory) -> Result<(String, Children)> {
     let kind = kind(directory)?;
     if kind == Kind::Array {

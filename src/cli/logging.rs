@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// How much is logged, and where.
 #[derive(Debug, Args)]
 pub(super) struct LogArgs {
-    /// Log what is passed over as well (info); -vv also each request (debug)
+    /// Also log what is ignored (info); -vv also each request (debug)
     #[arg(short, long, action = ArgAction::Count, overrides_with_all = ["quiet", "log_level"])]
     verbose: u8,
     /// Log errors only
@@ -34,8 +34,7 @@ pub(super) struct LogArgs {
     /// RUST_LOG says]
     #[arg(long, value_name = "LEVEL", hide_possible_values = true, value_parser = level_parser())]
     log_level: Option<LevelFilter>,
-    /// Append messages to FILE; SIGHUP opens it anew [default: in the background the log of the system, else
-    /// stderr]
+    /// Append messages to FILE; SIGHUP reopens it [default: in the background the system log, else stderr]
     #[arg(long, value_name = "FILE")]
     pub(super) log_file: Option<PathBuf>,
 }
@@ -47,7 +46,7 @@ fn level_parser() -> impl clap::builder::TypedValueParser<Value = LevelFilter> {
 }
 
 impl LogArgs {
-    /// The level that is asked for, None where nobody asks.
+    /// The level that is asked for, None if none is.
     fn level(&self) -> Option<LevelFilter> {
         match (self.quiet, self.verbose) {
             (true, _) => Some(LevelFilter::Error),

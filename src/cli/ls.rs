@@ -53,8 +53,7 @@ pub(super) struct LsArgs {
     source_args: TreeArgs,
 }
 
-/// Runs `tiledbfs ls`. What cannot be listed does not keep the rest from being so. Files come first, as
-/// elsewhere.
+/// Runs `tiledbfs ls`. If something cannot be listed, the rest still is. Files come first, as in ls(1).
 pub(super) fn run(args: &LsArgs) -> Result<(), Failure> {
     logging::to_stderr();
     let mut lister = Lister {
@@ -106,7 +105,7 @@ struct Lister<'a> {
 }
 
 impl Lister<'_> {
-    /// Lists a directory, and if so wanted all below it.
+    /// Lists a directory, and with `-R` everything below it.
     fn directory(
         &mut self,
         path: OsString,
@@ -161,7 +160,7 @@ impl Lister<'_> {
         Ok(())
     }
 
-    /// One line for `node`, which is at `path`. A length that cannot be told is a `?`.
+    /// One line for `node`, which is at `path`. An unknown length is a `?`.
     fn line(&mut self, name: &OsStr, node: &Node, path: &OsStr, failures: &mut Failures) -> Result<(), Stop> {
         if self.args.long {
             let (mode, size, mtime) = match node {

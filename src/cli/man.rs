@@ -1,4 +1,4 @@
-//! `tiledbfs man` and `tiledbfs completions`: what is made of the one definition of the arguments.
+//! `tiledbfs man` and `tiledbfs completions`: both are made of the one definition of the arguments.
 
 use super::output::{finish, stdout};
 use super::{Failure, show_path};
@@ -18,7 +18,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct CompletionsArgs {
-    /// The shell that is to complete
+    /// The shell
     shell: Shell,
 }
 

@@ -1,7 +1,7 @@
 //! Arguments, daemon, signals and messages.
 //!
-//! Everything that goes wrong is one line on stderr that begins with `tiledbfs: `; the exit code is 2 for
-//! arguments that cannot be understood and 1 for all else. `tiledbfs check` has exit codes of its own.
+//! Every failure is one line on stderr that begins with `tiledbfs: `; the exit code is 2 for invalid
+//! arguments and 1 for everything else. `tiledbfs check` has exit codes of its own.
 
 mod cat;
 mod check;
@@ -59,7 +59,7 @@ enum Command {
     /// Mount an array, a group, or a directory that holds any of these
     #[command(after_help = mount::HELP, args_override_self = true)]
     Mount(mount::MountArgs),
-    /// Unmount what `tiledbfs mount` has mounted, dead mounts too
+    /// Unmount what `tiledbfs mount` has mounted, including dead mounts
     #[command(alias = "umount")]
     Unmount(UnmountArgs),
     /// List directories of the tree without mounting it
@@ -71,7 +71,7 @@ enum Command {
     /// Copy files and directories of the tree without mounting it
     #[command(after_help = copy::HELP)]
     Cp(copy::CopyArgs),
-    /// Tell what an array is, or what is in a group or directory
+    /// Describe an array, or list what is in a group or directory
     #[command(after_help = info::HELP)]
     Info(info::InfoArgs),
     /// Decode everything without mounting it, and list what is wrong
@@ -87,7 +87,7 @@ enum Command {
 /// How SOURCE is opened.
 #[derive(Debug, Args)]
 struct SourceArgs {
-    /// Bound of the cache of decoded data, in bytes or with a suffix K, M, G or T (powers of 1024)
+    /// Limit of the cache of decoded data, in bytes or with a suffix K, M, G or T (powers of 1024)
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = options::parse_size)]
     cache_size: u64,
     /// The key of encrypted arrays: a file of 32 raw bytes or 64 hexadecimal digits
@@ -119,7 +119,7 @@ struct TreeArgs {
 struct UnmountArgs {
     /// Where it is mounted
     mountpoint: PathBuf,
-    /// Unmount even while it is in use; what is open stays readable until it is closed
+    /// Unmount even while it is in use; open files stay readable until they are closed
     #[arg(short, long)]
     lazy: bool,
 }
@@ -132,7 +132,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Something that went wrong. Exit code 1.
+    /// A failure. Exit code 1.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Failure {
             code: 1,
@@ -140,7 +140,7 @@ impl Failure {
         }
     }
 
-    /// Arguments that cannot be understood. Exit code 2.
+    /// Invalid arguments. Exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Failure {
             code: 2,
@@ -200,8 +200,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Parses a command line. The long options of `mount` that stand in a list of `-o` count like others; those
-/// that are given as themselves count more.
+/// Parses a command line. The long options of `mount` may also be given with `-o`; those given directly
+/// override these.
 fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure> {
     let from = |arguments: &[OsString]| {
         let matches = command.clone().try_get_matches_from(arguments)?;
@@ -236,9 +236,8 @@ fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Makes memory that is freed by one thread of use to the others: the cache is filled by some and emptied by
-/// others, and with a heap for each thread it would take up several times its size. Large pieces go back to
-/// the system.
+/// Makes all threads share one heap: the cache is filled by some and emptied by others, and with a heap for
+/// each thread it would take up several times its size. Large pieces go back to the system.
 fn settle_allocator() {
     #[cfg(target_env = "gnu")]
     for (setting, value) in [
@@ -253,7 +252,7 @@ fn settle_allocator() {
     }
 }
 
-/// Lets this process open as many files as it may: arrays are made of many.
+/// Raises the limit of open files as far as possible: arrays consist of many.
 fn raise_file_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -294,7 +293,7 @@ fn show_path(path: &Path) -> String {
     mountinfo::printable(path.as_os_str())
 }
 
-/// What is in the way when a path answers ENOTCONN: a mount whose daemon has died.
+/// The reason if a path answers ENOTCONN: a mount whose daemon has died.
 fn stale(path: &Path) -> String {
     let cause = format!(
         "{}: Transport endpoint is not connected: the process that served this mount is gone",

@@ -25,26 +25,25 @@ use std::thread;
 pub(super) const HELP: &str = "\
 Mount options (-o, separated by commas):
   cache_size=1G, key_file=FILE, log_file=FILE, verbose, ...
-                     every option above, with _ for -; when it is given as
-                     itself as well, that counts
+                     every option above, with _ for -; the option itself
+                     takes precedence
   allow_other        let all users in, each to read what they could read in
-                     SOURCE; what a key was needed for, only who may read its
-                     file (other users than root need user_allow_other in
-                     /etc/fuse.conf)
+                     SOURCE; arrays with a key only for those who may read the
+                     key's file (unless root mounts, needs user_allow_other
+                     in /etc/fuse.conf)
   allow_root         let root read the mount as well
-  auto_unmount       have fusermount3 unmount should the daemon be killed
+  auto_unmount       let fusermount3 unmount if the daemon is killed
   fsname=NAME        show NAME as the source in the table of mounts instead
                      of SOURCE's path
   subtype=NAME       show fuse.NAME as the type in the table of mounts
                      (`tiledbfs unmount` knows only fuse.tiledbfs)
   noexec, noatime    as for any file system
-  remount            set noexec and noatime of what is mounted anew
+  remount            change noexec and noatime of a mount
   ro, nosuid, nodev, default_permissions
-                     always on; rw is warned about
-  nofail             do nothing, with success, where a local SOURCE does not
-                     exist
+                     always on; rw gives a warning
+  nofail             do nothing, successfully, if a local SOURCE does not exist
   defaults, auto, noauto, user, _netdev, uid=, gid=, x-*, dev, suid
-                     and the like are passed over, for /etc/fstab
+                     and the like are ignored, for /etc/fstab
 In a value, a comma is written \\, or between double quotes.
 
 Examples:
@@ -61,8 +60,8 @@ In /etc/fstab:
 
 #[derive(Debug, Args)]
 pub(super) struct MountArgs {
-    /// An array, a group, or a directory that holds any of these at any depth; or a URL of such: s3://,
-    /// gs://, az://, abfss://, https://
+    /// An array, a group, or a directory that holds any of these at any depth; or a URL of one: s3://, gs://,
+    /// az://, abfss://, https://
     source: OsString,
     /// An empty directory
     mountpoint: PathBuf,
@@ -74,34 +73,33 @@ pub(super) struct MountArgs {
     pub(super) options: Vec<OsString>,
     #[command(flatten)]
     source_args: TreeArgs,
-    /// List `at`, the directory of all that was, in the directory of each array
+    /// List `at`, the directory of past states, in the directory of each array
     #[arg(long)]
     show_at: bool,
-    /// The most values (rows times columns) of a `table.csv`: its length is known only when all of it was
-    /// written once
+    /// The most values (rows times columns) of a `table.csv`: to know its length, all of it has to be written
+    /// once
     #[arg(long, value_name = "N", default_value_t = export::Options::default().csv_values)]
     csv_values: u64,
-    /// Leave exports (`table.csv` and other files that are made of columns) out of listings, for those who
-    /// copy trees
+    /// Leave exports (`table.csv` and other files made of columns) out of listings, for copying whole trees
     #[arg(long)]
     hide_exports: bool,
     /// Threads that answer requests [default: one for each core, 2 to 16; 32 for object stores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Which permissions all files lack when SOURCE is in an object store: with 022 other users may read with
+    /// Permissions that all files lack when SOURCE is in an object store: with 022, other users may read with
     /// the credentials of this mount (needs allow_other)
     #[cfg(feature = "remote")]
     #[arg(long, value_name = "MODE", value_parser = parse_umask)]
     umask: Option<u32>,
     #[command(flatten)]
     log_args: logging::LogArgs,
-    /// Do all but mount.
+    /// Do everything except mounting.
     #[arg(long, hide = true)]
     fake: bool,
-    /// Pass over mount options that are unknown.
+    /// Ignore unknown mount options.
     #[arg(long, hide = true)]
     pub(super) sloppy: bool,
-    /// This is the process that stays in the background; stdout is a socket to the one that was called.
+    /// This is the background process; stdout is a socket to the process that started it.
     #[arg(long = daemon::FLAG, hide = true)]
     in_background: bool,
     /// What `options` say.
@@ -119,7 +117,7 @@ fn parse_umask(text: &str) -> Result<u32, String> {
 /// Threads that answer requests where each may wait for the network.
 const REMOTE_THREADS: usize = 32;
 
-/// Runs the subcommand, given with the command line `arguments`; in the foreground until it is unmounted.
+/// Runs the subcommand, given with the command line `arguments`; in the foreground it returns once unmounted.
 pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
     #[cfg(feature = "remote")]
     check_umask(args)?;
@@ -168,7 +166,7 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
     }
 }
 
-/// Whether SOURCE is a path of this machine at which there is nothing.
+/// Whether SOURCE is a local path that does not exist.
 fn is_missing(source: &OsStr) -> bool {
     let Ok(Location::Local(path)) = Location::parse(source) else {
         return false;
@@ -176,7 +174,7 @@ fn is_missing(source: &OsStr) -> bool {
     fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Tells systemd, if it has started this process and waits to hear of it.
+/// Notifies systemd, if it has started this process and waits for that.
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         log::warn!("cannot notify the service manager: {error}");
@@ -189,8 +187,7 @@ enum Event {
     Ended(LibraryResult<()>),
 }
 
-/// Where a mount is to be, and what it is to show. No other process of this program mounts there as long as
-/// it lives.
+/// Where to mount, and what to show. While it lives, no other process of this program mounts there.
 struct Prepared {
     source: Location,
     mountpoint: PathBuf,
@@ -238,7 +235,7 @@ fn lets_others_read(umask: u32) -> bool {
     umask & 0o004 == 0
 }
 
-/// Fails where a umask is asked for that would do nothing.
+/// Fails if a umask is given that would have no effect.
 #[cfg(feature = "remote")]
 fn check_umask(args: &MountArgs) -> Result<(), Failure> {
     let Some(umask) = args.umask else { return Ok(()) };
@@ -297,7 +294,7 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
     Ok((mounted, events))
 }
 
-/// All signals that would end a process which does not watch them, but those that tell of its own faults.
+/// All signals whose default is to end the process, except those for its own faults.
 fn fatal_signals() -> impl Iterator<Item = i32> {
     [
         SIGHUP,
@@ -319,7 +316,7 @@ fn fatal_signals() -> impl Iterator<Item = i32> {
     .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
 }
 
-/// Sends what is to be done at each signal.
+/// Turns signals into events for the main thread.
 fn watch_signals(sender: Sender<Event>, foreground: bool) -> io::Result<()> {
     // When the terminal is gone, what runs in it ends; but not if it was started with `nohup`, nor a service,
     // which has none.
@@ -347,7 +344,7 @@ fn watch_signals(sender: Sender<Event>, foreground: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether whoever started this process had it ignore `signal`.
+/// Whether this process was started with `signal` ignored.
 fn ignores(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -377,7 +374,7 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
     }
 }
 
-/// Sets the kernel's options of what is mounted anew. The others stay as they are.
+/// Changes the kernel's options of a mount. All others stay.
 fn remount(args: &MountArgs) -> Result<(), Failure> {
     let flags = &args.flags;
     for warning in &flags.warnings {
@@ -400,8 +397,8 @@ fn remount(args: &MountArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot remount {name}: {}", io::Error::from(error))))
 }
 
-/// Keeps other processes of this program from mounting on MOUNTPOINT as long as the result lives. None where
-/// it cannot be locked, for reasons that are told elsewhere.
+/// Keeps other processes of this program from mounting on MOUNTPOINT while the result lives. None if it
+/// cannot be locked; why is reported elsewhere.
 fn lock_mountpoint(mountpoint: &Path) -> Result<Option<File>, Failure> {
     let Ok(directory) = File::open(mountpoint) else {
         return Ok(None);
@@ -455,7 +452,7 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// A mount in what it shows would show itself; one over what it shows would hide it from itself.
+/// A mount inside its source would show itself; one over its source would hide it from itself.
 fn check_nesting(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let (s, m) = (show_path(source), show_path(mountpoint));
     if source == mountpoint {

@@ -1,8 +1,8 @@
 //! The options of `-o`.
 //!
-//! There are three kinds: what tiledbfs, FUSE and the kernel do on being asked ([`MountFlags`]); what
-//! /etc/fstab and mount(8) have for themselves and any file system, which is passed over; and the long
-//! options of `tiledbfs mount`, each of which may be written here with `_` for `-` ([`take_long_options`]).
+//! There are three kinds: options for tiledbfs, FUSE and the kernel ([`MountFlags`]); options for /etc/fstab,
+//! mount(8) or any file system, which are ignored; and the long options of `tiledbfs mount`, written with `_`
+//! or `-` ([`take_long_options`]).
 
 use super::Failure;
 use crate::fuse::{Access, SUBTYPE};
@@ -10,7 +10,7 @@ use clap::Command;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// What `-o` may say beside the long options.
+/// The options of `-o` that are not long options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountFlags {
     /// `allow_other`, `allow_root` or neither.
@@ -29,7 +29,7 @@ pub struct MountFlags {
     pub no_fail: bool,
     /// `remount`.
     pub remount: bool,
-    /// What was asked for and is not done.
+    /// Warnings about options that have no effect.
     pub warnings: Vec<String>,
 }
 
@@ -49,8 +49,8 @@ impl Default for MountFlags {
     }
 }
 
-/// The options of all `-o`, each a list separated by commas. A comma between double quotes or behind a
-/// backslash separates nothing; the quotes are dropped, as is a backslash before a comma, a quote or another
+/// The options of all `-o`, each a list separated by commas. A comma between double quotes or after a
+/// backslash does not separate; the quotes are dropped, as is a backslash before a comma, a quote or another
 /// backslash.
 pub fn split_lists(lists: &[OsString]) -> Vec<OsString> {
     let mut options = Vec::new();
@@ -78,7 +78,7 @@ pub fn split_lists(lists: &[OsString]) -> Vec<OsString> {
         .collect()
 }
 
-/// Takes those `options` that are long options of `command` out, as arguments of it.
+/// Takes those `options` out that are long options of `command`, and returns them as its arguments.
 pub fn take_long_options(options: &mut Vec<OsString>, command: &Command) -> Result<Vec<OsString>, Failure> {
     let mut arguments = Vec::new();
     let mut rest = Vec::new();
@@ -120,8 +120,8 @@ fn split_value(option: &OsStr) -> (String, Option<&OsStr>) {
     (name, value.map(OsStr::from_bytes))
 }
 
-/// Parses the `options` that are no long ones. Later ones win. One that is unknown is an error, or if
-/// `sloppy` a warning.
+/// Parses the `options` that are not long ones. Later ones win. An unknown one is an error, or if `sloppy` a
+/// warning.
 pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFlags, Failure> {
     let mut flags = MountFlags::default();
     let mut read_write = false;

@@ -1,8 +1,8 @@
 //! How the SOURCE and the PATHs of a command line are understood.
 //!
 //! SOURCE is a directory of this machine or a URL, PATH one in its tree. Both may be given as one: then the
-//! part that exists on the machine, or that there are keys below, is SOURCE. `.` and `..` are resolved by
-//! name. A name with `*`, `?` or `[` that is not there stands for all that it matches.
+//! part that exists on the machine, or below which there are keys, is SOURCE. `.` and `..` are resolved by
+//! name. A name with `*`, `?` or `[` that does not exist literally is a pattern.
 
 use super::output::{Failures, Stop};
 use super::source::{OpenOptions, check_source, open_tree, open_within};
@@ -38,16 +38,16 @@ fn local_path(argument: &Path) -> &Path {
 struct Request {
     /// SOURCE.
     source: PathBuf,
-    /// Whether it is part of the paths where these are shown.
+    /// Whether shown paths include it.
     shown: bool,
     /// The names of each PATH, some of which may be patterns.
     paths: Vec<Vec<OsString>>,
-    /// Whether SOURCE is a URL that may be longer than what there is.
+    /// Whether SOURCE is a URL that may include names of the tree.
     beyond: bool,
 }
 
-/// What is asked for by SOURCE and PATHs: SOURCE itself where there are none. Where SOURCE holds a path, so
-/// does each of the others.
+/// What SOURCE and PATHs ask for; without PATHs it is SOURCE itself. If SOURCE includes a path, each of the
+/// others does too.
 fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure> {
     let is_url = |argument: &OsStr| Location::is_remote(argument);
     // What there is of a URL is found out when it is opened.
@@ -104,9 +104,9 @@ pub struct Found<'a> {
     pub node: Node,
 }
 
-/// Calls `each` with everything that SOURCE and PATHs ask for, as soon as it is found. What cannot be opened,
-/// is missing or cannot be looked at does not keep the rest from being visited. Ends early when nobody reads
-/// on.
+/// Calls `each` with everything that SOURCE and PATHs ask for, as soon as it is found. If something cannot be
+/// opened, is missing or cannot be read, the rest is still visited. Ends early when nobody reads the output
+/// any more.
 pub fn visit(
     source: &OsStr,
     paths: &[OsString],
@@ -162,7 +162,7 @@ pub fn visit(
     failures.result()
 }
 
-/// Opens what a request is about. Gives the path or URL of it, and the request with what was found out of it.
+/// Opens the source of a request. Returns its path or URL, and the request, completed.
 fn open(mut request: Request, options: &OpenOptions) -> Result<(PathBuf, Tree, Request), Failure> {
     match check_source(request.source.as_os_str())? {
         Location::Remote(url) if request.beyond => {
@@ -188,8 +188,8 @@ pub fn failed(path: &OsStr, what: impl Display) -> Failure {
     Failure::new(format!("{}: {what}", show_path(or_here(Path::new(path)))))
 }
 
-/// Splits an argument into the part that is on this machine, which `..` leads up from, and the names that can
-/// only be in a tree. No names where the whole is on this machine, or may be in no tree either.
+/// Splits an argument into the part that exists on this machine, and the names that can only be in a tree. No
+/// names if all of it exists on this machine, or if it can be in no tree either.
 fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
     let whole = local_path(Path::new(argument));
     let (mut on_machine, mut names) = (PathBuf::new(), Vec::<OsString>::new());
@@ -219,7 +219,7 @@ pub fn or_here(path: &Path) -> &Path {
     }
 }
 
-/// Whether there is something at a path, if only an error.
+/// Whether a path exists, even if looking at it fails.
 fn is_there(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Ok(_) => true,
@@ -258,7 +258,7 @@ fn pattern(name: &OsStr) -> Option<Pattern> {
     Pattern::new(text).ok()
 }
 
-/// What a found node, or what kept it from being looked at, is given to. `Err` ends the walk.
+/// The callback for a found node, or for the error in its place. `Err` ends the walk.
 type Each<'a> = dyn FnMut(&OsStr, Result<Node, Failure>) -> Result<(), ()> + 'a;
 
 /// Walks down `names` from `node`, which is at `path`.

@@ -43,31 +43,31 @@ pub(super) struct RemoteArgs {
     /// The profile of AWS whose keys, region and endpoint are used [default: AWS_PROFILE]
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Where the store answers, for stores that speak the language of S3, GCS or Azure
+    /// The URL of the store, for stores compatible with S3, GCS or Azure
     #[arg(long, value_name = "URL", value_parser = parse_endpoint)]
     endpoint_url: Option<String>,
     /// The region of an S3 bucket [default: AWS_REGION, the profile's, or asked for]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
-    /// Pay for what is read from an S3 bucket whose owner does not
+    /// Pay for requests to an S3 bucket whose owner does not
     #[arg(long)]
     requester_pays: bool,
     /// Ask for BUCKET.HOST/KEY instead of HOST/BUCKET/KEY
     #[arg(long)]
     virtual_hosted_style: bool,
-    /// Certificates in PEM that are trusted beside those of the system
+    /// Certificates in PEM to trust in addition to those of the system
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// For how long a listing is taken as it is; 0: for ever
+    /// For how long a listing is used before it is made again; 0: forever
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     refresh: u32,
-    /// Show members of groups that lie outside of SOURCE, in other prefixes and buckets, as well
+    /// Also show members of groups that lie outside of SOURCE, in other prefixes and buckets
     #[arg(long)]
     follow_members: bool,
-    /// Keep what was fetched in DIR, for other mounts and later ones
+    /// Keep what was fetched in DIR, for later mounts and for others at the same time
     #[arg(long, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
-    /// Bound of what is kept in DIR, with a suffix as for --cache-size
+    /// Limit of what is kept in DIR, with a suffix as for --cache-size
     #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = super::options::parse_size)]
     disk_cache_size: u64,
     /// Whether all users may use the credentials: a umask of the mount.
@@ -94,7 +94,7 @@ pub(super) struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// The same without a bound on exports, for who reads one from its first byte to its last.
+    /// The same without a limit for exports, for reading one from its first byte to its last.
     pub(super) fn without_bounds(mut self) -> Self {
         self.tree = self.tree.without_bounds();
         self
@@ -194,7 +194,7 @@ fn open_remote(url: &str, _: &OpenOptions) -> Result<Tree, Failure> {
     Err(refused(Path::new(url), &without_stores()))
 }
 
-/// What is refused as a whole has no part that is there.
+/// If access is refused, going up does not help.
 #[cfg(not(feature = "remote"))]
 pub(super) fn open_within(
     url: &str,
@@ -210,8 +210,9 @@ fn open_remote(url: &str, options: &OpenOptions) -> Result<Tree, Failure> {
     opened.map_err(|error| refused(Path::new(url), &error))
 }
 
-/// Opens the part of `url` that there are keys below. Gives that part, and the names behind it, which can
-/// only be in its tree; none where the whole is there, or what is there is no array or group either.
+/// Opens the longest part of `url` below which there are keys. Returns that part, and the names after it,
+/// which can only be in its tree. No names if all of `url` is there, or if what is there is neither array nor
+/// group.
 #[cfg(feature = "remote")]
 pub(super) fn open_within(
     url: &str,

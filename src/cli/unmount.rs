@@ -63,8 +63,8 @@ pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Unmounts; what is in use is tried again for a moment, because a program that has just let go of it may
-/// have children that are about to.
+/// Unmounts. If the mount is in use, tries again for a moment: a program that has just released it may have
+/// children that are about to.
 fn unmount_soon(path: &Path, lazy: bool) -> crate::error::Result<()> {
     const TRIES: u32 = 8;
     for _ in 1..TRIES {
@@ -76,8 +76,8 @@ fn unmount_soon(path: &Path, lazy: bool) -> crate::error::Result<()> {
     unmount_path(path, lazy)
 }
 
-/// The absolute path without symbolic links, even where a dead mount answers to nothing: then all but the
-/// last name is resolved.
+/// The absolute path without symbolic links. If a dead mount makes that fail, all but the last name are
+/// resolved.
 pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Ok(path) => Ok(path),

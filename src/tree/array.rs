@@ -98,7 +98,7 @@ impl ArrayDirectory {
         }
     }
 
-    /// Whether `data` is among the names that are listed: not that of a huge array of which little is stored.
+    /// Whether `data` is listed: not if the array is huge and little of it is stored.
     fn lists_data(&self) -> bool {
         let view = self.data().view();
         !view.and_then(|view| view.is_mostly_empty()).unwrap_or(false)
@@ -197,7 +197,7 @@ static CHILDREN: [(&str, NodeType); 10] = [
 impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let known = self.children().iter().find(|(known, _)| *known == name);
-        // A directory with all that ever was is not listed, so that nothing walks through it by chance.
+        // A directory of all past states is not listed, so that nothing walks through it by accident.
         if name == AT && self.moment.times.is_none() && self.array().engine.at().is_none() {
             let array = Arc::new(self.clone());
             return Ok(Some(Node::Directory(Arc::new(AtDirectory { array }))));
@@ -263,7 +263,7 @@ impl Names for SchemaFiles {
 
     fn node(&self, listing: &Arc<ArrayListing>, index: usize) -> Result<Option<Node>> {
         Ok(listing.schemas.get(index).map(|file| {
-            // An array of an old version that is deleted and created anew has another schema under the same
+            // An array of an old version that is deleted and created again has another schema under the same
             // name.
             let freshness = if file.name == LEGACY_SCHEMA {
                 Freshness::Listing
@@ -319,7 +319,7 @@ impl Names for Enumerations {
         };
         let mtime = self.0.schema_file()?.mtime;
         let (of_state, array, file) = (self.0.array.clone(), self.0.array.clone(), reference.file.clone());
-        // Where the name leads nowhere there is no such path, and making it says so.
+        // If the name leads nowhere there is no such path, and making the node reports it.
         let path = array.enumeration_path(&file).unwrap_or_default();
         let document = Document {
             engine: array.engine.clone(),
@@ -418,11 +418,11 @@ struct FragmentsDirectory {
     moment: Moment,
 }
 
-/// The name in `fragments/` of a link to the fragment that readers see on top of all others.
+/// The name in `fragments/` of the link to the newest fragment that readers see.
 const LATEST: &str = "latest";
 
 impl FragmentsDirectory {
-    /// The link to the last fragment that is seen, in reading order; None where none is.
+    /// The link to the last visible fragment in reading order; None if there is none.
     fn latest(&self) -> Result<Option<Node>> {
         let snapshot = self.moment.snapshot()?;
         let link = |entry: &FragmentEntry| {
@@ -532,7 +532,8 @@ fn fragment_entry(
             out.non_empty_domain = domain.map(|rect| json::value::rect(&outline.schema.dimensions, rect));
         }
         Err(e) => {
-            // An encrypted array without its key still has footers in the clear, and will not get the key.
+            // An encrypted array without its key still has unencrypted footers, and the key will not come
+            // later.
             let locked = matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey);
             errors.fetch_or(!locked, Ordering::Relaxed);
             if locked && let Ok(Some((front, _))) = entry.fragment.clear_footer() {

@@ -8,7 +8,7 @@ use crate::error::Result;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-/// `at/`: any time can be looked up, and those at which something was written are listed.
+/// `at/`: any time can be looked up; the times at which something was written are listed.
 pub struct AtDirectory {
     /// The directory of the array as it is now; [`ArrayDirectory::at`] makes those of other times.
     pub array: Arc<ArrayDirectory>,
@@ -47,7 +47,7 @@ impl Directory for AtDirectory {
     }
 }
 
-/// The time that the directory of a range of time shows as that of its last change.
+/// The modification time of the directory of a time range.
 pub fn mtime(times: TimeRange, newest: u64) -> u64 {
     match times.end {
         u64::MAX => newest,

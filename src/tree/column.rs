@@ -137,7 +137,8 @@ impl Directory for ColumnDirectory {
         Origin::FragmentMetadata(self.fragment.clone())
     }
 
-    /// Those of its values, of as many cells as the column has, and the names of all its files.
+    /// The attributes of the column: type and shape of its values, and the names of all its
+    /// files.
     fn attributes(&self) -> Result<ExtendedAttributes> {
         let cells = vec![self.column.info().geometry.cell_num];
         Ok(attributes(
@@ -186,7 +187,7 @@ struct ColumnFile {
 }
 
 impl ColumnFile {
-    /// What NumPy calls the type of `len` bytes of values, and their shape.
+    /// NumPy's type of `len` bytes of values, and their shape.
     fn data_type(&self, len: u64) -> (String, Vec<u64>) {
         let field = self.column.field();
         match (self.content, field.role) {
@@ -245,7 +246,7 @@ impl File for ColumnFile {
 }
 
 /// `tiles/`: `<n>.data.bin` and its like. Names are computed, so that a million tiles cost nothing until they
-/// are asked for.
+/// are used.
 struct TilesDirectory {
     column: Column,
     contents: Vec<Content>,

@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The most bytes of a condition, unfiltered: those of 100,000 numbers that are to be deleted.
 const MAX_CONDITION: u64 = 2 << 20;
 
-/// The document, made one entry after the other on each core. A file that cannot be decoded is in it with the
-/// reason.
+/// The document, made entry by entry on all cores. A file that cannot be decoded is in it with the reason.
 pub fn commits_json(array: &Array) -> Result<DocumentContent> {
     let errors: Arc<AtomicBool> = Arc::default();
     let listing = array.listing()?;

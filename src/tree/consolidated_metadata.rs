@@ -1,8 +1,8 @@
-//! `consolidated_metadata.json`: every consolidated fragment metadata file of an array, decoded and held
-//! against the fragments' own footers.
+//! `consolidated_metadata.json`: every consolidated fragment metadata file of an array, decoded and compared
+//! with the fragments' own footers.
 //!
-//! Such a file saves readers from opening each fragment. Of a local source nothing else uses it, so one that
-//! is wrong does no harm; it is shown as it is.
+//! Such a file saves readers from opening each fragment. In a local source nothing else uses it, so a wrong
+//! one does no harm; it is shown as it is.
 
 use super::document::DocumentContent;
 use super::json::consolidated_metadata::{
@@ -53,8 +53,8 @@ pub fn consolidated_metadata(array: &Arc<Array>) -> Result<DocumentContent> {
     Ok(content.with_errors(errors))
 }
 
-/// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is passed
-/// over, with a line in the log, and noted in `errors`.
+/// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is
+/// skipped, with a line in the log, and noted in `errors`.
 pub fn repeated_names<'a>(
     array: &Array,
     paths: impl Iterator<Item = &'a Path>,
@@ -188,7 +188,7 @@ fn repeated(
     }
 }
 
-/// Where the footers differ, but for the places where they lie, which are in different files.
+/// Where the footers differ, ignoring their own offsets, which are in different files.
 fn same_position(here: &Value, own: &Value) -> Option<String> {
     let mut own = own.clone();
     for key in ["footer_offset", "footer_size"] {

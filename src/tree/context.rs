@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, Weak};
 pub struct Context {
     /// The source.
     pub engine: Arc<Engine>,
-    /// Arrays and groups that somebody holds, so that each is opened once.
+    /// Arrays and groups in use, so that each is opened once.
     arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
     groups: Mutex<HashMap<PathBuf, Weak<OpenGroup>>>,
     /// Views that somebody holds.
@@ -32,8 +32,8 @@ pub struct Context {
     pub exports: export::Options,
 }
 
-/// The way from the root of the tree down to a node: what keeps groups that contain themselves, and links to
-/// directories above, from making an endless tree.
+/// The directories from the root of the tree down to a node, so that groups that contain themselves, and
+/// links to directories above, do not make an endless tree.
 #[derive(Clone, Default)]
 pub struct Ancestors {
     /// The directories, as the storage identifies them.
@@ -42,8 +42,8 @@ pub struct Ancestors {
     jumps: usize,
 }
 
-/// How often a way may do that. Groups whose members are groups elsewhere, and symbolic links between
-/// directories, can name one directory by ways without number; the nesting of directories cannot.
+/// How often a path may do that. Groups whose members are groups elsewhere, and symbolic links between
+/// directories, can reach one directory by an unlimited number of paths; nested directories cannot.
 const MAX_JUMPS: usize = 3;
 
 impl Ancestors {
@@ -60,8 +60,8 @@ impl Ancestors {
         })
     }
 
-    /// The same for a member that is not a directory in the group's own, or is for the second time; None when
-    /// there were too many of these.
+    /// The same for a member that is not in the group's own directory, or is there for the second time; None
+    /// after too many of these.
     pub fn jump(&self) -> Option<Ancestors> {
         (self.jumps < MAX_JUMPS).then(|| Ancestors {
             identities: self.identities.clone(),
@@ -138,7 +138,7 @@ impl Context {
 }
 
 impl Context {
-    /// Whether the source is looked at as of a time before anything was written to the array at `path`.
+    /// Whether the tree shows a time before anything was written to the array at `path`.
     fn is_later(&self, path: &Path) -> Result<bool> {
         let Some(at) = self.engine.at() else {
             return Ok(false);
@@ -148,7 +148,7 @@ impl Context {
     }
 }
 
-/// What `all` has under `path`, if somebody still holds it, or else what `make` makes.
+/// What `all` has for `path`, if it is still in use, or else what `make` makes.
 fn shared<T>(all: &Mutex<HashMap<PathBuf, Weak<T>>>, path: &Path, make: impl FnOnce() -> T) -> Arc<T> {
     let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(known) = all.get(path).and_then(Weak::upgrade) {
@@ -162,7 +162,7 @@ fn shared<T>(all: &Mutex<HashMap<PathBuf, Weak<T>>>, path: &Path, make: impl FnO
     made
 }
 
-/// A plain directory: the arrays, groups and directories in it. What a child is gets decided when it is
+/// A plain directory: the arrays, groups and directories in it. What kind a child is is decided when it is
 /// looked up, so that listing many costs one `readdir`.
 struct PlainDirectory {
     context: Arc<Context>,

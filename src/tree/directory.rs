@@ -1,4 +1,4 @@
-//! Directories of which a lookup makes the node that it names and no other.
+//! Directories in which a lookup makes only the node that it names.
 
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
@@ -56,12 +56,12 @@ impl<F: Fn(&'static str) -> Node + Send + Sync> Directory for FixedDirectory<F> 
     }
 }
 
-/// What a [`NamedDirectory`] shows: the names that follow from something that was read, and the node of each.
+/// What a [`NamedDirectory`] shows: names derived from something that was read, and the node of each.
 pub trait Names: Send + Sync + 'static {
     /// What the names follow from.
     type From: Send + Sync;
 
-    /// It, in its present state: the same `Arc` as long as nothing has changed.
+    /// What was read, in its present state: the same `Arc` as long as nothing has changed.
     fn from(&self) -> Result<Arc<Self::From>>;
 
     /// All names; no two are the same.
@@ -70,14 +70,14 @@ pub trait Names: Send + Sync + 'static {
     /// The node of name `index`; None where there is nothing to show.
     fn node(&self, from: &Arc<Self::From>, index: usize) -> Result<Option<Node>>;
 
-    /// What name `index` is. None where it takes a look at the node to tell, or whether there is one.
+    /// The kind of name `index`. None if the node has to be made to know that, or to know whether it exists.
     fn kind(&self, index: usize) -> Option<NodeType>;
 
     /// What the directory comes from.
     fn origin(&self) -> Origin;
 }
 
-/// A directory of any number of names, which are put together once for each state of what they follow from.
+/// A directory of any number of names, which are made once for each state of what they are derived from.
 pub struct NamedDirectory<N: Names> {
     inner: N,
     mtime: u64,
@@ -154,8 +154,8 @@ impl<N: Names> Directory for NamedDirectory<N> {
     }
 }
 
-/// A directory that is known to be there and could not be looked at: `error` is what everything in it gives,
-/// until it is looked up again.
+/// A directory that exists but could not be read: everything in it gives `error`, until it is looked up
+/// again.
 pub fn unreadable(error: Error) -> Node {
     Node::Directory(Arc::new(Unreadable(error)))
 }

@@ -1,8 +1,8 @@
-//! Files whose content is made: JSON and the files of `.tiledbfs`.
+//! Files with generated content: JSON and the files of `.tiledbfs`.
 //!
-//! What is small, or made of what may change at any time, is made at once and held while it is open. What may
-//! be large is [`Segments`], of which each is made when it is read. What was measured is remembered in the
-//! engine, by document and state.
+//! Content that is small, or derived from what may change at any time, is generated at once and held while it
+//! is open. Content that may be large is [`Segments`], each generated when it is read. Lengths are remembered
+//! in the engine, by document and state.
 
 use super::node::{File, Freshness, Node, OpenFile, Stat};
 use super::permissions::Origin;
@@ -49,7 +49,7 @@ impl DocumentContent {
         }
     }
 
-    /// The same; `errors` tells, once all of it was made, whether it shows errors, which may pass although
+    /// The same; once all of it was generated, `errors` says whether it shows errors, which may pass although
     /// the state stays the same.
     #[must_use]
     pub fn with_errors(self, errors: Arc<AtomicBool>) -> DocumentContent {
@@ -74,8 +74,9 @@ pub struct Document {
 }
 
 impl Document {
-    /// A file node whose content is what `render` gives. `state` names the state of what that is made from,
-    /// at little cost: equal numbers mean equal content. Where it gives None, nothing is remembered.
+    /// A file node with the content that `render` returns. `state` cheaply returns a number for the state of
+    /// what the content is derived from: equal numbers mean equal content. If it returns None, nothing is
+    /// remembered.
     pub fn node<S, R>(self, state: S, render: R) -> Node
     where
         S: Fn() -> Option<u64> + Send + Sync + 'static,
@@ -89,7 +90,7 @@ impl Document {
     }
 }
 
-/// The state of what is made of one file that is never written to: which file lies there.
+/// The state of content derived from one file that is never written to: the file's identity.
 pub fn state_of_file(engine: &Engine, path: &Path) -> Option<u64> {
     let metadata = engine.storage.metadata(path).ok()?;
     Some(hash(&metadata.version))
@@ -117,8 +118,8 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
             .recall(self.number("lengths", (self.state)()?))
     }
 
-    /// Makes and measures it, unless `known` is what was measured of the present state. That is remembered,
-    /// and text is kept for who opens it next, which mostly is who asked.
+    /// Generates and measures it, unless `known` is the length in the present state. The length is
+    /// remembered, and text is kept for the next open, which usually follows.
     fn make(&self, known: Option<Arc<Lengths>>) -> Result<(Form, Arc<Lengths>)> {
         let engine = &self.document.engine;
         let state = (self.state)();
@@ -133,7 +134,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
                 known.map_or_else(|| segments.measure().map(Arc::new), Ok)?
             }
         };
-        // Of what has changed meanwhile nobody can tell which state it is of.
+        // If something has changed meanwhile, the state of the content is unknown.
         if let Some(state) = state
             && !errors.load(Ordering::Relaxed)
             && (self.state)() == Some(state)

@@ -12,8 +12,8 @@ const KEPT: usize = 1000;
 /// A cause is logged once in this time, in milliseconds.
 const SILENCE: u64 = 1000;
 
-/// A bounded list of errors, each cause a line of JSON: one missing file fails thousands of others, and takes
-/// one line.
+/// A bounded list of errors, one line of JSON for each cause: a missing file that makes thousands of others
+/// fail takes one line.
 #[derive(Debug, Default)]
 pub struct ErrorLog {
     state: Mutex<State>,
@@ -88,8 +88,7 @@ impl ErrorLog {
         log::log!(level, "{path}: {error}");
     }
 
-    /// All lines, the cause that was seen last at the end, and a number that is another one whenever they
-    /// differ.
+    /// All lines, the most recent cause last, and a number that changes whenever they do.
     pub fn snapshot(&self) -> (Vec<u8>, u64) {
         let state = self.state();
         let mut causes: Vec<&Cause> = state.causes.values().collect();
@@ -118,8 +117,8 @@ impl ErrorLog {
 }
 
 impl State {
-    /// Makes room: forgets one cause of the file that has most, the one that was seen longest ago, so that
-    /// one damaged file does not drive out the others.
+    /// Makes room: forgets the oldest cause of the file that has most, so that one damaged file does not
+    /// displace the others.
     fn forget_one(&mut self) {
         let mut of_file: HashMap<Option<&str>, u64> = HashMap::new();
         for cause in self.causes.values() {

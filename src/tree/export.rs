@@ -11,8 +11,8 @@ use crate::layout::{FileLayout, Stream};
 use crate::view::View;
 use std::sync::Arc;
 
-/// What beside the view `shown` is called `name`; None where there is none. Where it cannot be told whether
-/// there is one, it is there, and fails.
+/// The export of the view `shown` called `name`; None if there is none. If it is unknown whether there is
+/// one, it exists, and fails.
 pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let of = shown.clone();
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {

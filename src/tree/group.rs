@@ -43,8 +43,7 @@ impl Names for GroupDirectory {
         self.group.members()
     }
 
-    /// The documents, then the members: names depend on all that are registered, whether they are there or
-    /// not.
+    /// The documents, then the members: their names depend on all registered ones, whether they exist or not.
     fn names(&self, members: &Members) -> Vec<OsString> {
         let members = members.places.iter().map(|place| names::encode(&place.name));
         let all = DOCUMENTS.into_iter().map(str::to_owned).chain(members);

@@ -10,11 +10,11 @@ use crate::format::body::Body;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Large files that are held open, so that deleting them does not matter to whoever reads. Of very many, some
-/// are opened when they are read.
+/// How many large files are held open, so that deleting them does not affect readers. Beyond that, files are
+/// opened when they are read.
 const HELD: usize = 256;
 
-/// The document that the files at `paths`, oldest first, make together.
+/// The document of the metadata in the files at `paths`, oldest first.
 pub fn metadata(
     engine: &Arc<Engine>,
     paths: &[PathBuf],

@@ -9,7 +9,7 @@ use crate::format::schema::Schema;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An array, and the range of time that is looked at: None for everything up to now.
+/// An array and a time range; None is everything up to now.
 #[derive(Clone)]
 pub struct Moment {
     /// The array.

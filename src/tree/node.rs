@@ -1,4 +1,4 @@
-//! The two kinds of node and the small traits behind which everything that can be shown hides.
+//! The kinds of node, and the small traits that everything shown implements.
 
 use super::permissions::{Origin, Permissions};
 pub use crate::array::ReadBytes;
@@ -44,10 +44,10 @@ pub enum NodeType {
 pub enum Freshness {
     /// For ever: it belongs to a committed fragment or a schema.
     Immutable,
-    /// Until somebody writes to the array: listings and what is derived from them. To be looked at anew
+    /// Until somebody writes to the array: listings and what is derived from them. Must be checked again
     /// within a second.
     Listing,
-    /// It changes by itself (`.tiledbfs`): to be looked at anew every time.
+    /// It changes by itself (`.tiledbfs`): must be read again every time.
     Live,
 }
 
@@ -68,7 +68,7 @@ pub trait Directory: Send + Sync {
     /// How long names and listing stay true.
     fn freshness(&self) -> Freshness;
 
-    /// The longest name that it may be asked for, in bytes: longer ones are refused.
+    /// The longest name that can be looked up, in bytes.
     fn longest_name(&self) -> usize {
         255
     }
@@ -137,8 +137,8 @@ pub trait File: Send + Sync {
         self.open()
     }
 
-    /// Its bytes from the first to the last, for who wants all of them and need not know how many there are;
-    /// None where finding that takes little work.
+    /// Its bytes as a stream, for readers of the whole file who need not know its length; None if finding the
+    /// length takes little work.
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
         Ok(None)
     }
@@ -154,8 +154,8 @@ pub trait File: Send + Sync {
 pub struct Stat {
     /// Its exact length in bytes.
     pub len: u64,
-    /// Differs between two states of a file that changes; equal numbers mean equal bytes. 0 where states are
-    /// not told apart.
+    /// Differs between two states of a file that changes; equal numbers mean equal bytes. 0 if states are not
+    /// distinguished.
     pub version: u64,
 }
 

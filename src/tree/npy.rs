@@ -56,9 +56,8 @@ pub fn element_descr(datatype: Datatype) -> &'static str {
 }
 
 /// NumPy's name for the type of values that take `data_len` bytes, and their shape: one dimension over the
-/// cells, or two where a cell holds several values and is not text that NumPy has as one element; var-sized
-/// cells give one dimension over the values of all of them. A length that is no multiple of a cell gives
-/// plain bytes (`|u1`).
+/// cells, or two if a cell holds several values that NumPy cannot combine into one text; for var-sized cells
+/// one dimension over all values. A length that is not a multiple of a cell gives plain bytes (`|u1`).
 ///
 /// Zipped coordinates are cells of one value here: pass `CellValNum::Fixed(1)`.
 pub fn data_type(datatype: Datatype, cell_val_num: CellValNum, data_len: u64) -> (String, Vec<u64>) {

@@ -31,7 +31,7 @@ pub fn parse(name: &[u8], schema: &Schema) -> Result<Option<Vec<DimRange>>, Stri
     Ok(if all { None } else { Some(ranges) })
 }
 
-/// The text of each dimension's range, still encoded; nothing for those that a list by name leaves out.
+/// The text of each dimension's range, still encoded; None for dimensions that are not named.
 fn texts<'a>(name: &'a [u8], schema: &Schema) -> Result<Vec<&'a [u8]>, String> {
     let parts = name.split(|&b| b == b',');
     let wanted = schema.dimensions.len();
@@ -62,7 +62,7 @@ fn texts<'a>(name: &'a [u8], schema: &Schema) -> Result<Vec<&'a [u8]>, String> {
     Ok(texts.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// The dimension of this encoded name, which is its own or that of its directory in `columns/`.
+/// The dimension with this encoded name: its own, or that of its directory in `columns/`.
 fn index_of(name: &[u8], schema: &Schema) -> Result<Option<usize>, String> {
     let own = decode(name)?;
     if let Some(index) = schema.dimension_index(&own).filter(|_| !own.is_empty()) {
@@ -128,7 +128,7 @@ fn above(dimension: &Dimension, a: &[u8], b: &[u8]) -> bool {
     compare(dimension.datatype, dimension.cell_val_num, a, b) == Some(Ordering::Greater)
 }
 
-/// A number that is none of NaN and negative zero, which is the same bound as zero.
+/// A number that is not NaN. Negative zero becomes zero, which is the same bound.
 fn float(text: &[u8], datatype: Datatype) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     match datatype.size() {
@@ -143,8 +143,8 @@ fn float(text: &[u8], datatype: Datatype) -> Option<Vec<u8>> {
     }
 }
 
-/// An integer, or of dates what ISO 8601 writes; None also for one that the type does not hold. What a date
-/// leaves open stays in `allowed` as far as it can.
+/// An integer, or of dates what ISO 8601 writes; None also for one that does not fit the type. The missing
+/// parts of a date are chosen within `allowed`, if possible.
 fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let (least, most) = match allowed {

@@ -43,7 +43,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The same without a bound on exports, for who reads one from its first byte to its last.
+    /// The same without a limit for exports, for reading one from its first byte to its last.
     #[must_use]
     pub fn without_bounds(mut self) -> Options {
         self.exports.csv_values = u64::MAX;
@@ -92,7 +92,7 @@ impl Tree {
         Self::over(Arc::new(storage), options, stats).map_err(place)
     }
 
-    /// The same over any storage; `options.follow_symlinks` is the storage's affair.
+    /// The same over any storage, which has to handle `options.follow_symlinks` itself.
     pub fn over(storage: Arc<dyn Storage>, options: &Options, stats: Arc<Stats>) -> Result<Tree> {
         let engine = Engine::new(
             storage.clone(),
@@ -103,7 +103,7 @@ impl Tree {
         let engine = Arc::new(engine.fixed_at(options.at));
         let context = Arc::new(Context::new(engine.clone(), options.show_at, options.exports));
         let top = Path::new("");
-        // Held until its node holds it, so that its directories are read once.
+        // Kept until its node exists, so that its directories are read once.
         let array = context.array(top);
         match classify(&engine, top)? {
             ObjectKind::Array => match array.latest_schema() {
@@ -145,13 +145,13 @@ impl Tree {
         })
     }
 
-    /// Whether there is no array and no group in the source, at any depth; None where a short look does not
-    /// tell.
+    /// Whether there is no array and no group in the source, at any depth; None if a short search does not
+    /// find out.
     pub fn is_bare(&self) -> Option<bool> {
         let Node::Directory(root) = self.root.clone() else {
             return Some(false);
         };
-        // In a thread of its own: one directory may take longer to list than anybody should wait.
+        // In a thread of its own: listing one directory may take longer than the search may.
         let (sender, answer) = channel();
         let until = Instant::now() + LOOK.0;
         thread::spawn(move || sender.send(is_bare(root, until)));
@@ -174,7 +174,7 @@ pub fn is_object_in(storage: Arc<dyn Storage>) -> bool {
     )
 }
 
-/// Warns, when it is found, of keys that were given for paths at or below which there is no array.
+/// Warns of keys for paths at or below which no array is found.
 fn warn_of_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
     let paths = keys.iter().map(|(path, _)| path.clone());
     let paths: Vec<PathBuf> = paths.filter(|path| !path.as_os_str().is_empty()).collect();
@@ -201,8 +201,8 @@ fn warn_of_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
 /// How long [`Tree::is_bare`] looks, and into how many directories.
 const LOOK: (Duration, usize) = (Duration::from_millis(300), 10_000);
 
-/// Whether neither `root` nor a directory below it is an array or a group; None where `until` or [`LOOK`]
-/// came before the answer. Those nearest to the root are looked at first.
+/// Whether neither `root` nor a directory below it is an array or a group; None if `until` or [`LOOK`] was
+/// reached first. Directories near the root are searched first.
 fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
     let mut waiting = VecDeque::from([root]);
     let mut seen = 1;
@@ -238,8 +238,8 @@ struct RootDirectory {
     changed: Option<Arc<Changed>>,
 }
 
-/// When a remote source was changed, as far as that is known. The kernel asks it of the root on every way to
-/// [`OWN_DIRECTORY`], and who unmounts asks too: a store that does not answer must not keep them waiting.
+/// When a remote source was changed, as far as that is known. The kernel asks the root for it on every access
+/// to [`OWN_DIRECTORY`], and so does unmounting: a store that does not answer must not block these.
 struct Changed {
     state: Mutex<ChangedState>,
     over: Condvar,
@@ -328,8 +328,8 @@ impl Directory for RootDirectory {
     }
 }
 
-/// `.tiledbfs/`. Errors tell names and values, and counters what is read: these are for the user who mounted
-/// it alone.
+/// `.tiledbfs/`. Errors contain names and values, and counters show what is read, so these are only for the
+/// user who mounted it.
 fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::time::now();
     let names = ["version", "stats.json", "errors.jsonl", "work.json"].map(|name| (name, NodeType::File));
@@ -373,8 +373,8 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     })
 }
 
-/// What takes long just now as JSON: an array of `path`, `what`, `done`, `of`, and `since`, in milliseconds
-/// since the Unix epoch.
+/// Long-running work as JSON: an array of `path`, `what`, `done`, `of`, and `since`, in milliseconds since
+/// the Unix epoch.
 fn work_json(work: &Work) -> Vec<u8> {
     super::json::render_objects(&work.long(), |job| {
         [
@@ -387,8 +387,8 @@ fn work_json(work: &Work) -> Vec<u8> {
     })
 }
 
-/// The counters as JSON, padded to a length that does not change, so that what `stat` says holds when the
-/// file is read a moment later.
+/// The counters as JSON, padded to a fixed length, so that the size from `stat` still holds when the file is
+/// read a moment later.
 fn stats_json(stats: &Stats) -> Vec<u8> {
     const LENGTH: usize = 2048;
     let counters = stats

@@ -16,13 +16,13 @@ const MILLISECOND: i128 = SECOND / 1000;
 const YEAR_DIGITS: usize = 9;
 
 /// The range of time that a name in `at/` stands for: one time for everything up to it, or `T1..T2`, either
-/// of which may be left out. A start that is left out is 0, an end `u64::MAX`, which says as in TileDB that
-/// it is the moment of reading.
+/// end of which may be left out. A missing start is 0, a missing end `u64::MAX`, which as in TileDB means the
+/// moment of reading.
 ///
 /// A time is milliseconds since the Unix epoch, or the beginning of a time of RFC 3339, in UTC where no
-/// offset says otherwise. Parts that are missing are as small as they can be in a start, as large in an end
-/// or a lone time. What is before 1970 counts as its first millisecond. The error is the reason why there is
-/// no such directory.
+/// offset says otherwise. Missing parts are as small as possible in a start, as large as possible in an end
+/// or a lone time. A time before 1970 becomes its first millisecond. The error is the reason why there is no
+/// such directory.
 pub fn parse(name: &str) -> Result<TimeRange, String> {
     match name.split_once("..") {
         None => Ok(TimeRange::until(end(name)?)),
@@ -78,8 +78,8 @@ fn milliseconds(text: &str, round: impl Fn(Span) -> i128) -> Result<u64, String>
     Ok(u64::try_from(round(span).max(0)).unwrap_or(u64::MAX))
 }
 
-/// What the text of a time leaves open: from its first to its last instant, both in, in attoseconds since the
-/// Unix epoch.
+/// All instants that the text of a time may mean: the first and the last, in attoseconds since the Unix
+/// epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     /// With every missing part as small as it can be.
@@ -91,7 +91,7 @@ pub(super) struct Span {
 impl Span {
     /// Reads `YYYY-MM[-DD[Thh[:mm[:ss[.fraction]]][offset]]]`, with or without colons, `T` and `Z` in either
     /// case or `T` a space, as RFC 3339 allows. Years may have a sign and more digits. None for anything
-    /// else, and for what neither calendar nor clock have.
+    /// else, and for dates and times that do not exist.
     pub(super) fn parse(text: &str) -> Option<Span> {
         let mut rest = Text(text);
         let year = rest.year()?;
@@ -143,7 +143,7 @@ impl Text<'_> {
         Some(c)
     }
 
-    /// Takes digits, at least `least` and at most `most` of them: their number and how many they are.
+    /// Takes digits, at least `least` and at most `most` of them. Returns their value and their count.
     fn digits(&mut self, least: usize, most: usize) -> Option<(i128, usize)> {
         let count = self.0.bytes().take_while(u8::is_ascii_digit).count();
         let taken = count.min(most);

@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The views that somebody holds, by array and state, so that what was found out about one is found out once.
+/// The views in use, by array and state, so that what is found out about one is found out once.
 #[derive(Default)]
 pub struct Views(Mutex<HashMap<(PathBuf, u64), Weak<View>>>);
 
@@ -103,8 +103,8 @@ impl Shown {
         Node::Directory(Arc::new(ViewDirectory(self)))
     }
 
-    /// When it was last written to, in milliseconds: the newest of its commits' stamps, and of the times of
-    /// change of the directories that they are in, so that back-dated writes and vacuums count too.
+    /// When it was last written to, in milliseconds: the newest of its commits' stamps and of the change
+    /// times of the directories that they are in, so that back-dated writes and vacuums count too.
     pub fn mtime(&self) -> u64 {
         self.moment
             .snapshot()

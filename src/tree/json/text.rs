@@ -44,7 +44,7 @@ impl LongString {
         cutter.items(self.count(), if self.text { BLOCK } else { 2 * BLOCK })
     }
 
-    /// Appends the items in `items`, with what stands before the first and after the last.
+    /// Appends the items in `items`, with what comes before the first and after the last.
     pub fn write(&self, body: &dyn Body, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let (before, after): (&[u8], &[u8]) = if self.text { (b"\"", b"\"") } else { value::HEX };
         if items.start == 0 {

@@ -1,5 +1,5 @@
-//! `view.json`: what a view shows. Its length follows from names and the schema alone: what takes a look at
-//! fragments to know is given room for the longest that it may be, and blanks fill what it does not take.
+//! `view.json`: what a view shows. Its length follows from names and the schema alone: values that depend on
+//! fragments have room for the longest possible text, and are padded with blanks.
 
 use super::render;
 use super::value;
