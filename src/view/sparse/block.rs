@@ -36,8 +36,6 @@ pub(super) struct Block {
     count: u64,
     /// The rank of the next candidate of each member at its start.
     ranks: Vec<u64>,
-    /// The rank behind the last candidate of each member that was taken.
-    ends: Vec<u64>,
     /// See [`Steps`].
     steps: Steps,
 }
@@ -52,11 +50,15 @@ struct Steps {
     pieces: Vec<Vec<u32>>,
     /// Bits of the number of a member.
     bits: u32,
+    /// What comes before each piece but the first: cells, and the rank of the next candidate of each member.
+    marks: Vec<(u64, Box<[u64]>)>,
 }
 
 /// Notes what a merge takes.
 pub(super) struct Writer {
     block: Block,
+    /// The rank behind the last candidate of each member that was taken.
+    ends: Vec<u64>,
     /// The member that candidates are taken from, and how many.
     open: (u32, u32),
 }
@@ -75,12 +77,17 @@ pub(super) struct Slice {
     block: Arc<Block>,
     /// How many cells it has.
     count: u64,
-    /// The step of the first one, and how many of its candidates come before.
-    first: (usize, u64),
-    /// The rank of the next candidate of each member at its start.
+    start: Position,
+    end: Position,
+}
+
+/// A place between two cells of a block, behind the first of them.
+struct Position {
+    /// The number of the next step, and how many of its candidates come before.
+    step: usize,
+    before: u64,
+    /// The rank of the next candidate of each member.
     ranks: Vec<u64>,
-    /// The rank behind the last candidate of each member that was taken.
-    ends: Vec<u64>,
 }
 
 /// Where the candidates of a member are up to.
@@ -112,11 +119,12 @@ impl Ranked {
 
 impl Steps {
     /// Of four bytes each.
-    const PIECE: usize = 16384;
+    const PIECE: usize = if cfg!(test) { 4 } else { 16384 };
 
     fn new(members: usize) -> Steps {
         Steps {
             pieces: Vec::new(),
+            marks: Vec::new(),
             bits: usize::BITS - members.saturating_sub(1).leading_zeros(),
         }
     }
@@ -144,17 +152,37 @@ impl Steps {
         }
     }
 
-    /// The steps from number `first` on: member, whether its candidates are skipped, and how many.
+    /// The steps from number `first` on.
+    fn raw(&self, first: usize) -> impl Iterator<Item = &u32> + '_ {
+        let mut pieces = self.pieces.iter().skip(first / Self::PIECE);
+        let rest = pieces.next().and_then(|piece| piece.get(first % Self::PIECE..));
+        rest.unwrap_or(&[]).iter().chain(pieces.flatten())
+    }
+
+    /// The same: member, whether its candidates are skipped, and how many.
     fn from(&self, first: usize) -> impl Iterator<Item = (usize, bool, u64)> + '_ {
         let bits = self.bits;
         let members = !(u32::MAX << bits);
-        let mut pieces = self.pieces.iter().skip(first / Self::PIECE);
-        let rest = pieces.next().and_then(|piece| piece.get(first % Self::PIECE..));
-        let steps = rest.unwrap_or(&[]).iter().chain(pieces.flatten());
-        steps.map(move |step| {
+        self.raw(first).map(move |step| {
             let count = step >> (bits + 1);
             ((step & members) as usize, step >> bits & 1 != 0, u64::from(count))
         })
+    }
+
+    /// Makes the marks of steps that begin at `ranks`.
+    fn mark(&mut self, ranks: &[u64]) {
+        let (mut cells, mut ranks) = (0, ranks.to_vec());
+        let mut marks = Vec::new();
+        for number in 1..self.pieces.len() {
+            for (member, skips, count) in self.from((number - 1) * Self::PIECE).take(Self::PIECE) {
+                if let Some(rank) = ranks.get_mut(member) {
+                    *rank = rank.saturating_add(count);
+                }
+                cells += if skips { 0 } else { count };
+            }
+            marks.push((cells, ranks.as_slice().into()));
+        }
+        self.marks = marks;
     }
 }
 
@@ -166,13 +194,14 @@ impl Writer {
         if steps.most() == 0 {
             return Err(Error::limit(format!("{} fragments are too many to be merged", ranks.len())).at(0));
         }
+        let ends = ranks.clone();
         Ok(Writer {
             block: Block {
                 count: 0,
-                ends: ranks.clone(),
                 ranks,
                 steps,
             },
+            ends,
             open: (0, 0),
         })
     }
@@ -181,7 +210,7 @@ impl Writer {
     #[must_use]
     #[inline]
     pub(super) fn take(&mut self, member: u32, rank: u64) -> bool {
-        let Some(next) = self.block.ends.get_mut(member as usize) else {
+        let Some(next) = self.ends.get_mut(member as usize) else {
             return false;
         };
         let Some(mut skipped) = rank.checked_sub(*next) else {
@@ -215,6 +244,7 @@ impl Writer {
     /// What was taken.
     pub(super) fn end(mut self) -> Block {
         self.close();
+        self.block.steps.mark(&self.block.ranks);
         self.block
     }
 }
@@ -222,7 +252,8 @@ impl Writer {
 impl cache::Entry for Block {
     fn memory(&self) -> u64 {
         let steps: usize = self.steps.pieces.iter().map(Vec::capacity).sum();
-        (steps * size_of::<u32>() + 2 * self.ranks.len() * size_of::<u64>()) as u64
+        let ranks = (1 + self.steps.marks.len()) * self.ranks.len();
+        (steps * size_of::<u32>() + ranks * size_of::<u64>()) as u64
     }
 }
 
@@ -236,83 +267,98 @@ impl Block {
     pub(super) fn count(&self) -> u64 {
         self.count
     }
+
+    /// Where cell `cell` begins; None behind the last one.
+    fn position(&self, cell: u64) -> Option<Position> {
+        let piece = self.steps.marks.partition_point(|(cells, _)| *cells < cell);
+        let mark = piece
+            .checked_sub(1)
+            .and_then(|before| self.steps.marks.get(before));
+        let (mut left, mut ranks) = match mark {
+            Some((cells, ranks)) => (cell - cells, ranks.to_vec()),
+            None => (cell, self.ranks.clone()),
+        };
+        let (mut step, mut before) = (piece * Steps::PIECE, 0);
+        for (member, skips, count) in self.steps.from(step) {
+            if left == 0 {
+                break;
+            }
+            before = if skips { count } else { count.min(left) };
+            left -= if skips { 0 } else { before };
+            *ranks.get_mut(member)? += before;
+            if before == count {
+                (step, before) = (step + 1, 0);
+            }
+        }
+        (left == 0).then_some(Position { step, before, ranks })
+    }
 }
 
 impl Slice {
     /// `cells` of `block`, whose members are `members`.
     pub(super) fn new(members: Arc<[Ranked]>, block: Arc<Block>, cells: Range<u64>) -> Result<Slice> {
-        let (mut first, mut ranks, mut ends) = ((0, 0), block.ranks.clone(), block.ends.clone());
-        if cells != (0..block.count) {
-            let (mut at, mut started) = (0, false);
-            for (number, (member, skips, count)) in block.steps.from(0).enumerate() {
-                let mut rest = count;
-                if !started {
-                    let before = match skips {
-                        true => count,
-                        false => count.min(cells.start - at),
-                    };
-                    if let Some(rank) = ranks.get_mut(member) {
-                        *rank += before;
-                    }
-                    if !skips {
-                        at += before;
-                    }
-                    rest -= before;
-                    if at < cells.start || rest == 0 {
-                        continue;
-                    }
-                    started = true;
-                    first = (number, before);
-                    ends.clone_from(&ranks);
-                }
-                if at >= cells.end {
-                    break;
-                }
-                if !skips {
-                    rest = rest.min(cells.end - at);
-                    at += rest;
-                }
-                if let Some(end) = ends.get_mut(member) {
-                    *end += rest;
-                }
-            }
-            if !started || at < cells.end {
-                return Err(none(at));
-            }
-        }
+        let position = |cell| block.position(cell).ok_or_else(|| none(cell));
         Ok(Slice {
+            count: cells.end.saturating_sub(cells.start),
+            start: position(cells.start)?,
+            end: position(cells.end)?,
             members,
             block,
-            count: cells.end - cells.start,
-            first,
-            ranks,
-            ends,
         })
     }
 
-    /// Hands the steps that its cells are made of to `take`: member, whether candidates are skipped, and how
-    /// many. Stops where that fails.
-    pub(super) fn steps(&self, mut take: impl FnMut(usize, bool, u64) -> Result<()>) -> Result<()> {
-        let (first, mut before) = self.first;
-        let mut left = self.count;
-        for (member, skips, mut count) in self.block.steps.from(first) {
-            if left == 0 {
+    /// How many cells it has.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The rank of the next candidate of each member at its start and at its end.
+    fn ranks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let ends = self.end.ranks.iter().copied();
+        self.start.ranks.iter().copied().zip(ends)
+    }
+
+    /// Fills `out` with its cells, given those of each member with the ones that are skipped. None where these
+    /// are too few.
+    pub(super) fn interleave<T: Copy>(&self, runs: &mut [&[T]], mut out: &mut [T]) -> Option<()> {
+        let steps = &self.block.steps;
+        let members = !(u32::MAX << steps.bits);
+        // A step of one candidate that is not skipped, as most are.
+        let single = 2 << steps.bits;
+        let mut before = self.start.before;
+        for step in steps.raw(self.start.step) {
+            let run = runs.get_mut((step & members) as usize)?;
+            if step & !members == single {
+                let Some((slot, rest)) = std::mem::take(&mut out).split_first_mut() else {
+                    break;
+                };
+                out = rest;
+                let (cell, rest) = run.split_first()?;
+                *slot = *cell;
+                *run = rest;
+                continue;
+            }
+            if out.is_empty() {
                 break;
             }
-            count -= std::mem::take(&mut before);
-            if !skips {
-                count = count.min(left);
-                left -= count;
+            let count = (step >> (steps.bits + 1)) as usize - std::mem::take(&mut before) as usize;
+            match step >> steps.bits & 1 {
+                0 => {
+                    let count = count.min(out.len());
+                    let (slots, rest) = std::mem::take(&mut out).split_at_mut(count);
+                    out = rest;
+                    slots.copy_from_slice(run.get(..count)?);
+                    *run = run.get(count..)?;
+                }
+                _ => *run = run.get(count..)?,
             }
-            take(member, skips, count)?;
         }
-        Ok(())
+        out.is_empty().then_some(())
     }
 
     /// The cells of each member, with those that are skipped, where they follow each other; and its input.
     pub(super) fn runs(&self) -> impl Iterator<Item = Option<(usize, Range<u64>)>> + '_ {
-        let bounds = self.ranks.iter().zip(&self.ends);
-        bounds.zip(&*self.members).map(|((&rank, &end), ranked)| {
+        self.ranks().zip(&*self.members).map(|((rank, end), ranked)| {
             let count = end.saturating_sub(rank);
             let cells = match count {
                 0 => 0..0,
@@ -329,15 +375,19 @@ impl Slice {
             cell: 0,
             end: rank,
         };
-        let mut cursors: Vec<Cursor> = self.ranks.iter().map(cursor).collect();
-        self.steps(|member, skips, mut count| {
+        let mut cursors: Vec<Cursor> = self.start.ranks.iter().map(cursor).collect();
+        let (mut before, mut left) = (self.start.before, self.count);
+        for (member, skips, mut count) in self.block.steps.from(self.start.step) {
             let (Some(cursor), Some(ranked)) = (cursors.get_mut(member), self.members.get(member)) else {
                 return Err(none(0));
             };
+            count -= std::mem::take(&mut before);
             if skips {
                 cursor.skip(count);
-                return Ok(());
+                continue;
             }
+            count = count.min(left);
+            left -= count;
             while count > 0 {
                 if cursor.rank >= cursor.end {
                     let found = ranked.cells(cursor.rank).ok_or_else(|| none(cursor.rank))?;
@@ -353,8 +403,11 @@ impl Slice {
                 cursor.skip(run);
                 count -= run;
             }
-            Ok(())
-        })
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -388,13 +441,10 @@ impl Part {
     pub(super) fn outline(&self, mut take: impl FnMut(Piece)) -> Result<u64> {
         let mut count = 0;
         if let Part::Merged(slice) = self {
-            let taken = slice.ranks.iter().zip(&slice.ends);
-            let taken = taken.fold(0u64, |sum, (rank, end)| {
-                sum.saturating_add(end.saturating_sub(*rank))
-            });
+            let taken = slice.ranks().map(|(first, end)| end.saturating_sub(first));
+            let taken = taken.fold(0u64, u64::saturating_add);
             if taken <= 2 * slice.count {
-                let bounds = slice.ranks.iter().zip(&slice.ends);
-                for (ranked, (&first, &end)) in slice.members.iter().zip(bounds) {
+                for (ranked, (first, end)) in slice.members.iter().zip(slice.ranks()) {
                     let mut rank = first;
                     while rank < end {
                         let cells = ranked.cells(rank).ok_or_else(|| none(rank))?;

@@ -401,17 +401,12 @@ fn copy<const N: usize>(
                     false => return Err(too_few()),
                 }
             };
-            slice.steps(|member, skips, count| {
-                let run = runs.get_mut(member).ok_or_else(too_few)?;
-                let (now, rest) = run.split_at_checked(count as usize).ok_or_else(too_few)?;
-                *run = rest;
-                match now {
-                    _ if skips => {}
-                    [cell] => out.extend_from_slice(cell),
-                    cells => out.extend_from_slice(cells.as_flattened()),
-                }
-                Ok(())
-            })?;
+            let before = out.len();
+            out.resize(before + N * slice.count() as usize, 0);
+            let cells = out.get_mut(before..).map(|cells| cells.as_chunks_mut().0);
+            slice
+                .interleave(&mut runs, cells.unwrap_or(&mut []))
+                .ok_or_else(too_few)?;
         }
         return Ok(());
     }
