@@ -122,7 +122,7 @@ impl Curve {
 
     /// How many bits a place has. The last bucket of a line is rounded up to 2^63, one bit more than the
     /// others.
-    pub(crate) fn place_bits(&self) -> u32 {
+    pub(crate) fn position_bits(&self) -> u32 {
         match self.axes.len() {
             1 => 64,
             count => self.bits.saturating_mul(count as u32),
@@ -144,14 +144,14 @@ impl Curve {
         let axes = self.axes.iter().zip(cell);
         let mut buckets: Vec<u64> = axes.map(|(axis, v)| axis.bucket(self.bits, v)).collect();
         let mut place = [0];
-        self.places(&mut buckets, &mut place);
+        self.positions(&mut buckets, &mut place);
         let [place] = place;
         Some(place)
     }
 
     /// Where cells lie on the curve, given the buckets of their coordinates: those in the first dimension,
     /// then those in the second one, and so on. The buckets are overwritten.
-    pub(crate) fn places(&self, buckets: &mut [u64], places: &mut [u64]) {
+    pub(crate) fn positions(&self, buckets: &mut [u64], places: &mut [u64]) {
         let cells = places.len();
         // A line is its own curve.
         if self.axes.len() == 1 {

@@ -178,7 +178,7 @@ impl GlobalOrder {
             .map(|what| Part {
                 what,
                 bits: match what {
-                    What::Place => curve.as_ref().map_or(0, Curve::place_bits),
+                    What::Place => curve.as_ref().map_or(0, Curve::position_bits),
                     What::Tile(i) => axes.get(i).map_or(0, Axis::tile_bits),
                     What::Coordinate(i) => axes.get(i).map_or(0, Axis::coordinate_bits),
                 },
@@ -286,7 +286,7 @@ impl GlobalOrder {
         }
         let buckets = block.buckets.get_mut(..self.axes.len().saturating_mul(cells));
         if let (Some(buckets), Some(places)) = (buckets, block.places.get_mut(..cells)) {
-            curve.places(buckets, places);
+            curve.positions(buckets, places);
         }
     }
 }

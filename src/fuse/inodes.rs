@@ -212,7 +212,7 @@ impl Inodes {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         match slots.get(&spread(hash)) {
             Some(slot) if slot.inode.is(parent, name) => slot.inode.number,
-            _ => place(&slots, parent, name, None, hash),
+            _ => number(&slots, parent, name, None, hash),
         }
     }
 
@@ -227,7 +227,7 @@ impl Inodes {
     ) -> Arc<Inode> {
         let hash = hash(parent.hash, name);
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let number = place(&slots, parent, name, state.map(|state| state.version), hash);
+        let number = number(&slots, parent, name, state.map(|state| state.version), hash);
         if state.is_some() {
             let mut newest = lock(&self.newest);
             match number == spread(hash) {
@@ -365,7 +365,7 @@ fn spread(hash: u64) -> u64 {
 
 /// The number of `name` in `parent`, in the state `version` if it has states: a hash, or the next number that
 /// nothing else has.
-fn place(slots: &Slots, parent: &Inode, name: &OsStr, version: Option<u64>, hash: u64) -> u64 {
+fn number(slots: &Slots, parent: &Inode, name: &OsStr, version: Option<u64>, hash: u64) -> u64 {
     let is_it = |slot: &Slot| slot.inode.is(parent, name) && slot.inode.version() == version;
     let mut number = spread(hash);
     if let Some(version) = version {

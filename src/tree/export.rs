@@ -31,7 +31,7 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
         (_, None) => return Ok(None),
     };
     if let Ok(Some(reason)) = &absent {
-        log::debug!("{}: no {name}: {reason}", shown.place());
+        log::debug!("{}: no {name}: {reason}", shown.display());
         return Ok(None);
     }
     Ok(Some(node))

@@ -89,11 +89,11 @@ impl Shown {
 
     /// Names the array in an error that is of no file.
     pub fn placed<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|error| place(error, &self.place()))
+        result.map_err(|error| place(error, &self.display()))
     }
 
     /// The array's directory, for errors that are of no file.
-    pub fn place(&self) -> String {
+    pub fn display(&self) -> String {
         let array = &self.moment.array;
         array.engine.storage.display(&array.path)
     }
@@ -353,7 +353,7 @@ struct ColumnFile {
 impl ColumnFile {
     /// The header, the cells, and how many bytes of them there are.
     fn parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
-        self.try_parts(view).map_err(|e| place(e, &self.shown.place()))
+        self.try_parts(view).map_err(|e| place(e, &self.shown.display()))
     }
 
     fn try_parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
@@ -396,7 +396,7 @@ impl File for ColumnFile {
         Ok(Stat {
             len: len.ok_or_else(|| {
                 let error = Error::limit("the file would have 2^63 bytes or more");
-                place(error, &self.shown.place())
+                place(error, &self.shown.display())
             })?,
             version: view.state(),
         })
@@ -421,7 +421,7 @@ impl File for ColumnFile {
             cells,
             content: self.content,
             len,
-            place: self.shown.place(),
+            place: self.shown.display(),
         };
         Ok(Arc::new(FileLayout::new(
             view.state(),

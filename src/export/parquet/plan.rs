@@ -171,7 +171,7 @@ impl Plan {
             }
             group /= 2;
         }
-        plan.place(leaves);
+        plan.set_starts(leaves);
         if i64::try_from(plan.end()).is_err() {
             return Err(Error::limit("the file would have 2^63 bytes or more"));
         }
@@ -200,13 +200,13 @@ impl Plan {
         let groups = (0..plan.groups()).map(|number| plan.rows_of(number));
         let amounts: Vec<Amount> = groups.map(|rows| amount(rows.end - rows.start)).collect();
         plan.var = vec![Some(amounts); leaves.len()];
-        plan.place(leaves);
+        plan.set_starts(leaves);
         plan
     }
 
     /// Computes where everything begins. Goes through the leaves once, and through row groups only for what
     /// depends on the data: there may be a thousand of each.
-    fn place(&mut self, leaves: &[Leaf]) {
+    fn set_starts(&mut self, leaves: &[Leaf]) {
         let rows_of = |number| {
             let rows = self.rows_of(number);
             rows.end.saturating_sub(rows.start)

@@ -69,7 +69,7 @@ impl FollowingStorage {
     }
 
     /// The storage that has `path`, and the path in it.
-    fn place<'a>(&self, path: &'a Path) -> Result<(Arc<dyn Storage>, &'a Path)> {
+    fn resolve<'a>(&self, path: &'a Path) -> Result<(Arc<dyn Storage>, &'a Path)> {
         if !path.starts_with(ELSEWHERE) {
             return Ok((self.source.clone(), path));
         }
@@ -98,12 +98,12 @@ impl FollowingStorage {
 
 impl Storage for FollowingStorage {
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
-        let (storage, path) = self.place(path)?;
+        let (storage, path) = self.resolve(path)?;
         storage.list(path)
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
-        let (storage, below) = self.place(path)?;
+        let (storage, below) = self.resolve(path)?;
         let metadata = storage.metadata(below)?;
         // Each storage tells its own paths apart.
         let number = self.member(path).map_or(0, |(number, ..)| number as u64 + 1);
@@ -114,7 +114,7 @@ impl Storage for FollowingStorage {
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        let (storage, path) = self.place(path)?;
+        let (storage, path) = self.resolve(path)?;
         storage.open(path)
     }
 
@@ -148,7 +148,7 @@ impl Storage for FollowingStorage {
     }
 
     fn audience(&self, path: &Path, want: Want) -> Audience {
-        match self.place(path) {
+        match self.resolve(path) {
             Ok((storage, path)) => storage.audience(path, want),
             Err(_) => Audience::nobody(),
         }
@@ -164,7 +164,7 @@ impl Storage for FollowingStorage {
     }
 
     fn forget(&self, path: &Path) {
-        if let Ok((storage, path)) = self.place(path) {
+        if let Ok((storage, path)) = self.resolve(path) {
             storage.forget(path);
         }
     }
@@ -174,7 +174,7 @@ impl Storage for FollowingStorage {
     }
 
     fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
-        let (storage, path) = self.place(directory)?;
+        let (storage, path) = self.resolve(directory)?;
         storage.will_list_named(path, names)
     }
 
@@ -199,7 +199,7 @@ impl FollowingStorage {
         let Some((number, ..)) = self.member(first) else {
             return;
         };
-        let Ok((storage, _)) = self.place(first) else {
+        let Ok((storage, _)) = self.resolve(first) else {
             return;
         };
         let of_member = |path: &PathBuf| {

@@ -261,7 +261,7 @@ impl Opening<'_> {
             Err(_) if unsigned || by_environment => Profile::default(),
             Err(message) => return Err(Error::new(ErrorKind::Io(libc::EACCES), message)),
         };
-        builder = place(builder, options, &profile);
+        builder = set_location(builder, options, &profile);
         let endpoint = builder
             .get_config_value(&S3Key::S3Endpoint)
             .or_else(|| builder.get_config_value(&S3Key::Endpoint));
@@ -473,7 +473,7 @@ impl Opening<'_> {
 }
 
 /// Sets region and endpoint: those of the options, of the environment, of the profile.
-fn place(mut builder: AmazonS3Builder, options: &StoreOptions, profile: &Profile) -> AmazonS3Builder {
+fn set_location(mut builder: AmazonS3Builder, options: &StoreOptions, profile: &Profile) -> AmazonS3Builder {
     let region = builder.get_config_value(&S3Key::Region);
     if let Some(region) = options
         .region

@@ -97,7 +97,7 @@ pub(super) struct Target<'a> {
 
 impl Target<'_> {
     /// Where in the run the cell at `place` goes to.
-    pub(super) fn place(&self, place: impl Iterator<Item = u64>) -> u64 {
+    pub(super) fn position(&self, place: impl Iterator<Item = u64>) -> u64 {
         let places = place.zip(self.origin).zip(self.strides);
         let cell = places.fold(0u64, |cell, ((index, origin), stride)| {
             cell.saturating_add(index.saturating_sub(*origin).saturating_mul(*stride))
@@ -106,7 +106,7 @@ impl Target<'_> {
     }
 
     fn first(&self, area: &Area) -> u64 {
-        self.place(area.0.iter().map(|(first, _)| *first))
+        self.position(area.0.iter().map(|(first, _)| *first))
     }
 
     /// The runs of `area`, if it is not read from anywhere.

@@ -99,7 +99,7 @@ impl Points {
                 if wanted.has(&place) && !hiding.iter().any(|area| area.has(&place)) {
                     found.push((
                         first.saturating_add(cell as u64),
-                        target.place(place.iter().copied()),
+                        target.position(place.iter().copied()),
                     ));
                 }
             }
