@@ -1,9 +1,9 @@
-//! Reads [TileDB](https://tiledb.com) arrays from what lies on disk or in an object store, without libtiledb.
+//! Reads [TileDB](https://tiledb.com) arrays from a disk or an object store, without libtiledb.
 //!
-//! An [`Array`] is opened, by itself or as a part of a [`Source`]. [`Array::at`] says at which time it is
-//! looked at and which part of it; that is a [`View`], in which the array's fragments are merged, and deletes
-//! carried out, as TileDB does. A view gives the [`Cells`] of a field. What is read is decoded when it is
-//! asked for, and kept in a cache of bounded size.
+//! An [`Array`] is opened by itself or as a part of a [`Source`]. [`Array::at`] selects a time and a part of the
+//! domain. The result is a [`View`], in which the array's fragments are merged and its deletes carried out, as
+//! in TileDB. A view gives the [`Cells`] of a field. Data is decoded when it is read, and kept in a cache of
+//! bounded size.
 //!
 //! ```
 //! use tiledbfs::{Array, DimRange, TimeRange};
@@ -39,7 +39,7 @@
 //! | `tree` | the half of the program that needs no FUSE; a part of `mount` |
 //! | `internals` | opens the modules to the crate's own tests; what is in them changes at any time |
 //!
-//! How it is made, `docs/architecture.md` says.
+//! `docs/architecture.md` describes how it works.
 #![warn(missing_docs)]
 #![cfg_attr(not(feature = "internals"), warn(unnameable_types))]
 #![deny(unsafe_op_in_unsafe_fn)]
