@@ -8,6 +8,7 @@ use super::tile_file::TileFile;
 use super::tile_list::TileList;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The files of a field that were opened; to read from one that was not is an error.
 pub struct FieldFiles {
@@ -25,6 +26,8 @@ pub struct FieldFiles {
     /// How many bytes of values each tile of var-sized cells has.
     pub var_sizes: Option<TileList>,
     zipped: Option<Zipped>,
+    /// The answer that [`FieldFiles::embeds`] gave last: twice the tile, and 1 more where it does.
+    embeds: AtomicU64,
 }
 
 /// One tile of a field.
@@ -77,6 +80,7 @@ impl FieldFiles {
             validity,
             var_sizes,
             zipped,
+            embeds: AtomicU64::new(u64::MAX),
             column,
         }
     }
@@ -91,7 +95,18 @@ impl FieldFiles {
 
     /// Whether the offsets of tile `tile` are embedded in its values: then the tile of offsets has no chunks.
     pub fn embeds(&self, tile: u64) -> Result<bool> {
-        Ok(self.embedding.is_some() && opened(&self.fixed)?.stored_chunks(tile)? == 0)
+        if self.embedding.is_none() {
+            return Ok(false);
+        }
+        // Reads of one tile follow each other.
+        let known = self.embeds.load(Ordering::Relaxed);
+        if known != u64::MAX && known / 2 == tile {
+            return Ok(known % 2 == 1);
+        }
+        let embeds = opened(&self.fixed)?.stored_chunks(tile)? == 0;
+        let answer = tile.saturating_mul(2).saturating_add(u64::from(embeds));
+        self.embeds.store(answer, Ordering::Relaxed);
+        Ok(embeds)
     }
 
     /// The file of the values of var-sized cells, as it is to be read for a tile whose offsets are embedded

@@ -116,7 +116,7 @@ pub struct Decoded {
 impl TileCodec {
     /// Whether decoded bytes are the stored ones and there is nothing to check.
     pub fn is_identity(&self) -> bool {
-        !self.embeds_offsets && plan::stages(self, 0, None).is_ok_and(|stages| stages.is_empty())
+        !self.embeds_offsets && plan::stages(self, 0, None).next().is_none()
     }
 
     /// Bytes of memory that decoding a chunk of `original` bytes, stored in `stored` bytes, takes, including
@@ -173,7 +173,8 @@ impl TileCodec {
         metadata: &[u8],
         data: &[u8],
     ) -> Result<Decoded> {
-        let stages = plan::stages(self, original_length, cells)?;
+        let stages = plan::stages(self, original_length, cells);
+        let stages = stages.collect::<Result<Vec<Stage<'_>>>>()?;
         if self.embeds_offsets && !stages.first().is_some_and(|stage| stage.strings) {
             return Err(Error::corrupt(
                 "the offsets should be embedded in the values, but the first filter embeds none",

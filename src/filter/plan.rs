@@ -44,7 +44,11 @@ const FLOOR: u64 = 1 << 20;
 
 /// The stages of `codec`'s pipeline, in the order of writing, for a chunk of `original_length` bytes of a
 /// tile of `cells` cells. Filters that do nothing are left out. `Unsupported` for an unknown filter type.
-pub(super) fn stages(codec: &TileCodec, original_length: u32, cells: Option<u64>) -> Result<Vec<Stage<'_>>> {
+pub(super) fn stages(
+    codec: &TileCodec,
+    original_length: u32,
+    cells: Option<u64>,
+) -> impl Iterator<Item = Result<Stage<'_>>> {
     let original = u64::from(original_length);
     let strings = match codec.embeds_offsets {
         true => embedded::string_bound(original, cells),
@@ -54,13 +58,17 @@ pub(super) fn stages(codec: &TileCodec, original_length: u32, cells: Option<u64>
         .saturating_mul(FACTOR)
         .saturating_add(strings.saturating_mul(8))
         .saturating_add(FLOOR);
-    let mut stages = Vec::with_capacity(codec.pipeline.filters.len());
-    let mut datatype = codec.datatype;
+    let mut next_datatype = codec.datatype;
     let mut before = Limits {
         metadata: 0,
         data: original,
     };
-    for (index, filter) in codec.pipeline.filters.iter().enumerate() {
+    let filters = codec.pipeline.filters.iter().enumerate();
+    filters.filter_map(move |(index, filter)| {
+        let datatype = next_datatype;
+        if codec.propagates_types {
+            next_datatype = output_type(filter, datatype);
+        }
         let is_strings = index == 0
             && codec.embeds_offsets
             && matches!(
@@ -71,30 +79,25 @@ pub(super) fn stages(codec: &TileCodec, original_length: u32, cells: Option<u64>
                 }
             );
         let after = match filter {
-            _ if is_strings => Some(embedded::bound(original, strings)),
+            _ if is_strings => embedded::bound(original, strings),
             Filter::Unknown { id, .. } => {
-                return Err(Error::unsupported(format!("unknown filter type {id}")));
+                return Some(Err(Error::unsupported(format!("unknown filter type {id}"))));
             }
-            _ => bound(codec, filter, datatype, before),
+            _ => bound(codec, filter, datatype, before)?,
         };
-        if let Some(after) = after {
-            stages.push(Stage {
-                filter,
-                index,
-                datatype,
-                before,
-                strings: is_strings,
-            });
-            before = Limits {
-                metadata: after.metadata.min(most),
-                data: after.data.min(most),
-            };
-        }
-        if codec.propagates_types {
-            datatype = output_type(filter, datatype);
-        }
-    }
-    Ok(stages)
+        let stage = Stage {
+            filter,
+            index,
+            datatype,
+            before,
+            strings: is_strings,
+        };
+        before = Limits {
+            metadata: after.metadata.min(most),
+            data: after.data.min(most),
+        };
+        Some(Ok(stage))
+    })
 }
 
 /// The most bytes that the streams after `filter` can have, None where it does nothing.
