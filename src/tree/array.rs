@@ -169,7 +169,7 @@ impl ArrayDirectory {
 }
 
 /// The directory of all that ever was.
-const AT: &str = "at";
+pub const AT: &str = "at";
 
 /// What is in a directory of `at/`.
 static PAST: [(&str, NodeType); 5] = [

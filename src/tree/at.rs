@@ -1,7 +1,9 @@
 //! `at/`: an array as it was at a time, or in a range of time.
 
-use super::array::ArrayDirectory;
+use super::array::{AT, ArrayDirectory};
+use super::moment::Moment;
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::permissions::Origin;
 use super::times;
 use crate::array::time::TimeRange;
 use crate::error::Result;
@@ -44,6 +46,11 @@ impl Directory for AtDirectory {
 
     fn freshness(&self) -> Freshness {
         Freshness::Listing
+    }
+
+    fn origin(&self) -> Origin {
+        let array = self.array.array().clone();
+        Origin::InArray(Moment { array, times: None }, AT)
     }
 }
 

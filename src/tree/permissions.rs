@@ -203,6 +203,14 @@ impl Sources<'_> {
             "metadata.json" => sources.metadata(moment)?,
             "schemas" => names_in(sources, SCHEMA_DIRECTORY),
             "fragments" => names_in(sources, "__fragments"),
+            // Its names are the times in the names of all that was written.
+            "at" => {
+                let directories = [SCHEMA_DIRECTORY, "__meta"].map(|name| array.path.join(name));
+                let sources = sources.array_listing(array, false)?;
+                directories
+                    .iter()
+                    .fold(sources, |sources, path| sources.names(path))
+            }
             "commits.json" => sources.array_listing(array, true)?.schema(moment)?,
             // "fragments.json", "consolidated_metadata.json"
             _ => sources.array_listing(array, false)?.all_fragments(array)?,

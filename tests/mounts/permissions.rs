@@ -207,6 +207,11 @@ fn what_everybody_could_read_everybody_reads() {
     assert_eq!(closed, own.iter().collect::<Vec<_>>());
     assert!(all.len() > 200, "{}", all.len());
     assert!(reads(NOBODY, &place.path("mnt")));
+    let times = place.shown("weather/at");
+    assert!(reads(NOBODY, &times));
+    for time in fs::read_dir(times).unwrap() {
+        assert!(reads(NOBODY, &time.unwrap().path().join("schema.json")));
+    }
 }
 
 #[test]
@@ -274,12 +279,14 @@ fn closed_metadata_closes_what_is_said_in_it() {
         ("weather/fragments.json", false),
         ("weather/commits.json", true),
         ("weather/metadata.json", true),
+        ("weather/at", true),
         ("lightning", true),
         ("lightning/schema.json", false),
         ("lightning/schemas", false),
         ("lightning/fragments", true),
         ("lightning/fragments.json", false),
         ("lightning/metadata.json", true),
+        ("lightning/at", false),
     ] {
         assert_eq!(reads(NOBODY, &place.shown(name)), expected, "{name}");
     }
