@@ -205,7 +205,7 @@ def main():
     parser.add_argument("--only", help="only arrays whose path contains this")
     parser.add_argument("--scratch", help="folder for scratch arrays")
     parser.add_argument("--counts", help="write what was compared to this file, for table.py")
-    parser.add_argument("--hashes", help="write the SHA-256 and path of each column file that was found right to this file, for tests/load.rs")
+    parser.add_argument("--hashes", help="write the SHA-256 and path of each column file that was found right to this file, for tests/load")
     parser.add_argument("--traceback", action="store_true")
     args = parser.parse_args()
     start, oracle = time.time(), Oracle(args)
