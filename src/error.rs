@@ -40,7 +40,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// An error with its place. See the [module documentation](self).
+/// An error with its place: which file, which part of it, and at which byte.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 

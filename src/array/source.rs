@@ -129,3 +129,26 @@ pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     engine.storage.metadata(path)?;
     Ok(ObjectKind::Directory)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::time::TimeRange;
+
+    #[test]
+    fn arrays_of_a_source_are_found_by_their_paths() {
+        let source = Source::open("tests/data/sample", &SourceOptions::default()).unwrap();
+        let view = source.array("weather").at(TimeRange::ALL).open().unwrap();
+        assert_eq!(view.shape().unwrap(), [365, 6]);
+        let fragments = view.fragments();
+        let cells = fragments[1].field("temperature").unwrap();
+        assert_eq!(cells.count(), fragments[1].outline().unwrap().cells);
+        assert_eq!(
+            fragments[1].field("none").err().map(|e| e.kind()),
+            Some(ErrorKind::NotFound)
+        );
+        assert!(source.array("none").at(TimeRange::ALL).open().is_err());
+        let missing = Source::open("tests/data/none", &SourceOptions::default());
+        assert_eq!(missing.err().map(|e| e.kind()), Some(ErrorKind::NotFound));
+    }
+}

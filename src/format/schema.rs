@@ -127,8 +127,8 @@ pub struct EnumerationRef {
 }
 
 impl Schema {
-    /// Parses the unfiltered body of a schema's generic tile. `UnsupportedVersion` above
-    /// [`super::MAX_VERSION`] (the rest is not read).
+    /// Parses the unfiltered body of a schema's generic tile. `UnsupportedVersion` above version 23
+    /// (the rest is not read).
     ///
     /// Everything is checked that the body alone allows: dimensions have a domain with `lo <= hi` and extents
     /// above 0, dense arrays have dimensions of one integral or time type with extents, and a row-major or

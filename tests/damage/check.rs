@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use tiledbfs::Array;
 use tiledbfs::internals::array::fragment_info::{FragmentInfo, FragmentMetadata};
 use tiledbfs::internals::check::{Level, Options, Problem, Tally, check};
 use tiledbfs::internals::format::fragment::Footer;
 use tiledbfs::internals::{fragment_info, listing};
+use tiledbfs::{Source, SourceOptions};
 
 /// A copy of the sample group that may be damaged.
 struct Sample(TempDir);
@@ -84,7 +84,8 @@ impl Sample {
 
     /// The opened older fragment of `array`.
     fn info(&self, array: &str) -> Arc<FragmentInfo> {
-        let array = Array::open(self.0.path().join(array)).unwrap();
+        let source = Source::open(self.0.path(), &SourceOptions::default()).unwrap();
+        let array = source.array(array);
         let listing = listing(&array).unwrap();
         fragment_info(&listing.fragments[0].fragment).unwrap()
     }
