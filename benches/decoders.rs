@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tiledbfs::internals::array::cache::{ChunkCache, Keep, Key};
 use tiledbfs::internals::filter::chunk::ChunkIndex;
-use tiledbfs::internals::filter::codec::Decoded;
+use tiledbfs::internals::filter::tile_codec::Decoded;
 use tiledbfs::internals::filter::{EncryptionKey, TileCodec};
 use tiledbfs::internals::format::datatype::Datatype;
 use tiledbfs::internals::format::enums::WebpFormat;

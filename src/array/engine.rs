@@ -1,15 +1,15 @@
 //! What everything in an opened source shares: storage, cache, open files, keys, counters.
 
 use super::cache::{ChunkCache, Key, Lengths};
-use super::fragment_info::FragmentInfo;
-use super::pinned::Pinned;
+use super::pinned::{AllPinned, Pinned};
 use super::work::Work;
 use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
 use crate::stats::Stats;
 use crate::storage::{Blob, OpenFileCache, Storage};
-use std::collections::{HashMap, VecDeque};
+use std::any::Any;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,13 +21,22 @@ const FRAGMENT_BYTES: u64 = 24 << 20;
 /// How often, at most, directories are listed again because something is missing.
 const LIST_ANEW: Duration = Duration::from_secs(1);
 
-/// Where a fragment keeps its metadata once it is read.
-pub type FragmentCell = Mutex<Option<Arc<FragmentInfo>>>;
+/// Where something is kept that can be read again.
+pub trait Kept: Send + Sync {
+    /// Lets go of it.
+    fn take(&self) -> Option<Arc<dyn Any + Send + Sync>>;
+}
+
+impl<T: Send + Sync + 'static> Kept for Mutex<Option<Arc<T>>> {
+    fn take(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(lock(self).take()?)
+    }
+}
 
 /// The fragments whose metadata is kept, in the order in which it was read, with the bytes that it takes.
 #[derive(Default)]
 struct KeptFragments {
-    fragments: VecDeque<(Weak<FragmentCell>, u64)>,
+    fragments: VecDeque<(Weak<dyn Kept>, u64)>,
     bytes: u64,
 }
 
@@ -50,8 +59,7 @@ pub struct Engine {
     objects: RandomState,
     /// When directories were last listed again because something was missing.
     listed_anew: Mutex<Option<Instant>>,
-    /// What is held in memory, by the number of what it is.
-    pub(super) pinned: Mutex<HashMap<u64, Weak<Pinned>>>,
+    pinned: AllPinned,
 }
 
 impl Engine {
@@ -76,7 +84,7 @@ impl Engine {
             fragments: Mutex::default(),
             objects: RandomState::new(),
             listed_anew: Mutex::default(),
-            pinned: Mutex::default(),
+            pinned: AllPinned::default(),
         }
     }
 
@@ -188,11 +196,17 @@ impl Engine {
         self.cache.put(Key::of(number), text);
     }
 
+    /// Pins a text, as [`AllPinned::pin`] does.
+    pub fn pin(&self, number: u64, text: Arc<Vec<u8>>) -> Result<Arc<Pinned>> {
+        self.pinned.pin(&self.cache, number, text)
+    }
+
     /// Notes that the metadata of a fragment, of `bytes` bytes, was put into `cell`, and drops what was read
     /// longest ago.
-    pub fn keep_fragment(&self, cell: &Arc<FragmentCell>, bytes: u64) {
+    pub fn keep_fragment(&self, cell: &Arc<impl Kept + 'static>, bytes: u64) {
         let mut kept = lock(&self.fragments);
-        kept.fragments.push_back((Arc::downgrade(cell), bytes));
+        let cell: Arc<dyn Kept> = cell.clone();
+        kept.fragments.push_back((Arc::downgrade(&cell), bytes));
         kept.bytes = kept.bytes.saturating_add(bytes);
         let mut let_go = Vec::new();
         while kept.bytes > FRAGMENT_BYTES && kept.fragments.len() > 1 {
@@ -200,7 +214,7 @@ impl Engine {
                 break;
             };
             kept.bytes = kept.bytes.saturating_sub(bytes);
-            let_go.push(cell.upgrade().and_then(|cell| lock(&cell).take()));
+            let_go.push(cell.upgrade().and_then(|cell| cell.take()));
         }
         drop(kept);
         drop(let_go);

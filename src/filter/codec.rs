@@ -1,4 +1,4 @@
-//! The chain of filters of one kind of tile, and the decoding of one chunk through it.
+//! The decoding of one chunk through the chain of filters of its tile.
 //!
 //! A chunk is two streams, metadata and data. Undoing the filters from the last to the first, some take what
 //! they stored from the front of the metadata stream and leave the rest to the filters before them; the
@@ -10,6 +10,7 @@
 
 use super::framing::{self, Limits};
 use super::plan::{self, Stage};
+use super::tile_codec::{Decoded, TileCodec};
 use super::{
     aes_256_gcm, bit_width_reduction, bitshuffle, byteshuffle, bzip2, checksum, delta, dictionary,
     double_delta, element, embedded, gzip, lz4, positive_delta, rle, scale_float, string_rle, webp, xor,
@@ -17,129 +18,14 @@ use super::{
 };
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::datatype::Datatype;
-use crate::format::pipeline::{Codec, Filter, Pipeline};
+use crate::format::pipeline::{Codec, Filter};
 use std::cell::Cell;
-use std::fmt;
 use std::mem;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// A 32-byte AES-256 key, made ready for use. Its `Debug` form does not show it.
-#[derive(Clone)]
-pub struct EncryptionKey(Arc<Key>);
-
-struct Key {
-    bytes: [u8; 32],
-    /// The absolute path of the file that it comes from.
-    file: Option<PathBuf>,
-    cipher: aes_256_gcm::Cipher,
-}
-
-impl EncryptionKey {
-    /// Wraps the raw key.
-    pub fn new(key: [u8; 32]) -> Self {
-        Self::make(key, None)
-    }
-
-    /// The same for a key from the file at the absolute path `file`: users who may not read that file may not
-    /// see what the key decodes.
-    pub fn from_file(key: [u8; 32], file: PathBuf) -> Self {
-        Self::make(key, Some(file))
-    }
-
-    fn make(key: [u8; 32], file: Option<PathBuf>) -> Self {
-        EncryptionKey(Arc::new(Key {
-            cipher: aes_256_gcm::Cipher::new(&key),
-            bytes: key,
-            file,
-        }))
-    }
-
-    /// The absolute path of the file that it comes from, if any.
-    pub fn file(&self) -> Option<&Path> {
-        self.0.file.as_deref()
-    }
-
-    /// The raw key.
-    pub fn bytes(&self) -> &[u8; 32] {
-        &self.0.bytes
-    }
-}
-
-impl PartialEq for EncryptionKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes() == other.bytes()
-    }
-}
-
-impl Eq for EncryptionKey {}
-
-impl fmt::Debug for EncryptionKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EncryptionKey(…)")
-    }
-}
-
-/// Everything that decoding a chunk of one kind of tile needs: the pipeline, and what its filters were told
-/// about the data.
-#[derive(Debug, Clone)]
-pub struct TileCodec {
-    /// All filters, in the order of writing. For the data tiles of an encrypted array
-    /// [`TileCodec::encrypted_with`] has appended the AES filter that schemas leave out.
-    pub pipeline: Pipeline,
-    /// The type that the first filter saw.
-    pub datatype: Datatype,
-    /// The cell size that the format prescribes for this kind of tile, in bytes; never 0.
-    pub cell_size: u64,
-    /// Format version of the fragment, or of the generic tile.
-    pub fragment_version: u32,
-    /// Whether each filter saw the type that the one before it put out (libraries of format 20 and later), or
-    /// all saw `datatype`.
-    pub propagates_types: bool,
-    /// Whether the tile's offsets are embedded in its data by string RLE or dictionary encoding as the first
-    /// filter.
-    pub embeds_offsets: bool,
-    /// The key, where the pipeline has an AES filter.
-    pub key: Option<EncryptionKey>,
-}
-
-/// What a chunk decodes to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decoded {
-    /// Exactly the chunk's original length.
-    pub data: Vec<u8>,
-    /// With [`TileCodec::embeds_offsets`]: the start of each cell in `data`, one entry a cell.
-    pub offsets: Option<Vec<u64>>,
-}
 
 impl TileCodec {
     /// Whether decoded bytes are the stored ones and there is nothing to check.
     pub fn is_identity(&self) -> bool {
         !self.embeds_offsets && plan::stages(self, 0, None).next().is_none()
-    }
-
-    /// Bytes of memory that decoding a chunk of `original` bytes, stored in `stored` bytes, takes, including
-    /// the result. For ordinary chunks it is the result alone: other memory is reused.
-    pub fn working_memory(&self, original: u64, stored: u64) -> u64 {
-        /// Chunks are seldom larger.
-        const ORDINARY: u64 = 1 << 20;
-        if original.max(stored) <= ORDINARY {
-            return original;
-        }
-        // The result, and the streams between filters.
-        let streams = self.pipeline.filters.len().clamp(1, 3) as u64;
-        original.saturating_mul(streams).saturating_add(stored)
-    }
-
-    /// The same with AES-256-GCM as the last filter, and its key where there is one.
-    #[must_use]
-    pub fn encrypted_with(mut self, key: Option<EncryptionKey>) -> Self {
-        if self.pipeline.filters.last() != Some(&Filter::Aes256Gcm) {
-            self.pipeline.filters.push(Filter::Aes256Gcm);
-        }
-        self.key = key;
-        self
     }
 
     /// Decodes one chunk into exactly `original_length` bytes. Allocates in proportion to it, whatever the
@@ -445,7 +331,7 @@ fn undo_stage(
                 stage.before,
                 metadata_out,
                 out,
-                |part, out| key.0.cipher.decrypt(&part, out),
+                |part, out| key.cipher().decrypt(&part, out),
             )?;
             return Ok(Metadata::Absorbed);
         }

@@ -13,7 +13,8 @@
 //! | 34 + L | chunks | P |
 
 use super::chunk::ChunkIndex;
-use super::codec::{EncryptionKey, TileCodec};
+use super::key::EncryptionKey;
+use super::tile_codec::TileCodec;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::Datatype;

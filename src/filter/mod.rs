@@ -2,10 +2,9 @@
 //!
 //! A tile is a run of chunks, each filtered on its own ([`chunk`]). A chunk is two byte streams, metadata and
 //! data; undoing a filter turns a pair of streams into another, from the last filter of the pipeline to the
-//! first ([`codec`]).
+//! first (`codec`).
 
 pub mod chunk;
-pub mod codec;
 pub mod generic;
 
 mod aes_256_gcm;
@@ -14,6 +13,7 @@ mod bitshuffle;
 mod byteshuffle;
 mod bzip2;
 mod checksum;
+mod codec;
 mod delta;
 mod dictionary;
 mod double_delta;
@@ -21,6 +21,7 @@ mod element;
 mod embedded;
 mod framing;
 mod gzip;
+mod key;
 mod lz4;
 mod plan;
 mod positive_delta;
@@ -30,6 +31,7 @@ mod stream;
 mod string_rle;
 #[cfg(test)]
 mod tests;
+pub mod tile_codec;
 mod transpose;
 #[cfg(test)]
 mod vectors;
@@ -37,4 +39,5 @@ mod webp;
 mod xor;
 mod zstd;
 
-pub use codec::{EncryptionKey, TileCodec};
+pub use key::EncryptionKey;
+pub use tile_codec::TileCodec;

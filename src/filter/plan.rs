@@ -9,8 +9,8 @@
 //! Example: a chunk of FLOAT64 of 800 bytes through float scale (to integers of 2 bytes) and byteshuffle:
 //! byteshuffle saw at most 200 bytes, of INT16 where types are propagated.
 
-use super::codec::TileCodec;
 use super::framing::{self, Limits};
+use super::tile_codec::TileCodec;
 use super::{aes_256_gcm, bit_width_reduction, checksum, embedded, positive_delta, rle, scale_float, webp};
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;

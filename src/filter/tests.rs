@@ -1,7 +1,8 @@
 //! Tests of whole chunks: those of libtiledb, pipelines put together here, and damage to all of them.
 
-use super::codec::{Decoded, EncryptionKey, TileCodec};
+use super::tile_codec::Decoded;
 use super::vectors::{Chunk, bytes, codec, compression, vectors};
+use super::{EncryptionKey, TileCodec};
 use crate::error::ErrorKind;
 use crate::format::datatype::Datatype;
 use crate::format::pipeline::{Codec, Filter};

@@ -1,6 +1,6 @@
 //! Tiles as libtiledb 2.30 wrote them, for tests.
 
-use super::codec::TileCodec;
+use super::TileCodec;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::format::datatype::Datatype;

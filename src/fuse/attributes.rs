@@ -1,9 +1,20 @@
 //! Attributes of nodes and how long the kernel may keep them.
 
-use super::mount::Access;
 use crate::tree::{Freshness, NodeType, Permissions};
 use fuser::{FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Who may use a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// Only the user who mounted it.
+    #[default]
+    Owner,
+    /// Also root (`allow_root`).
+    OwnerAndRoot,
+    /// Everybody (`allow_other`).
+    All,
+}
 
 /// How long the kernel may believe what it knows of a node, or of the names in a directory.
 pub(super) fn ttl(freshness: Freshness) -> Duration {

@@ -1,10 +1,9 @@
 //! The file system: what a request comes to.
 
-use super::attributes::{Attributes, MODE_TTL, Mode, Owner, ttl};
+use super::attributes::{Access, Attributes, MODE_TTL, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes, State};
-use super::mount::Access;
 use super::scheduling;
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;

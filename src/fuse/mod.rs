@@ -30,6 +30,7 @@ pub mod mountinfo;
 mod requests;
 mod scheduling;
 
+pub use attributes::Access;
 pub use filesystem::FileSystem;
 pub(crate) use guard::message as panic_message;
-pub use mount::{Access, MountOptions, Mounted, SUBTYPE, is_dead, mount, unmount_path};
+pub use mount::{MountOptions, Mounted, SUBTYPE, is_dead, mount, unmount_path};

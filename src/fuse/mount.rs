@@ -3,6 +3,7 @@
 //! Mounting is not left to `fuser`: at the end of a session it unmounts whatever is mounted at the mount
 //! point then, which may already be the next mount.
 
+use super::attributes::Access;
 use super::filesystem::{FileSystem, MAX_REQUEST};
 use super::mountinfo::{self, MountEntry};
 use crate::error::{Error, ErrorKind, Result};
@@ -38,18 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long [`Mounted::end`] waits for open files to be closed.
 const GRACE: Duration = Duration::from_millis(500);
-
-/// Who may use a mount.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Access {
-    /// Only the user who mounted it.
-    #[default]
-    Owner,
-    /// Also root (`allow_root`).
-    OwnerAndRoot,
-    /// Everybody (`allow_other`).
-    All,
-}
 
 /// How a file system is mounted. Always read only, with `nosuid`, `nodev` and `default_permissions`.
 #[derive(Debug, Clone)]

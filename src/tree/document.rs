@@ -8,7 +8,6 @@ use super::node::{File, Freshness, Node, OpenFile, Stat};
 use super::permissions::Origin;
 use crate::array::cache::Lengths;
 use crate::array::engine::Engine;
-use crate::array::pinned::Pinned;
 use crate::error::Result;
 use crate::layout::segments::{Rendered, Segments, hash};
 use crate::layout::{FileLayout, Source};
@@ -162,7 +161,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
     fn opened(&self, form: Form, lengths: Arc<Lengths>) -> Result<Arc<dyn OpenFile>> {
         let (engine, version) = (&self.document.engine, lengths.version);
         let part: Box<dyn Source> = match form {
-            Form::Text(text) => Box::new(Pinned::new(engine, self.number("text", version), text)?),
+            Form::Text(text) => Box::new(engine.pin(self.number("text", version), text)?),
             Form::Segments(segments) => {
                 let number = self.number("segments", version);
                 Box::new(Rendered::new(engine.clone(), segments, lengths, number))

@@ -15,7 +15,6 @@ use super::grid::{self, Grid, Naming, Of, Value, Variable};
 use crate::array::cache::{Keep, Key};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::pinned::Pinned;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
@@ -91,7 +90,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let header = engine.cache.derive(Key::of(object), 8192, Keep::Staying, || {
         header(&grid, env!("CARGO_PKG_VERSION"))
     })?;
-    let mut parts: Vec<Box<dyn Source>> = vec![Box::new(Pinned::new(engine, object, header)?)];
+    let mut parts: Vec<Box<dyn Source>> = vec![Box::new(engine.pin(object, header)?)];
     for (index, variable) in grid.variables.iter().enumerate() {
         let len = size(&grid, variable).ok_or_else(too_long)?;
         parts.push(Box::new(Values {
