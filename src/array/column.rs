@@ -139,7 +139,7 @@ impl Column {
                 let (sums, list) = self.info.var_sizes(self.field.slot, false)?;
                 match tile {
                     None => Ok(sums.total()),
-                    Some(tile) => var_size(&list, geometry.tile_num, tile),
+                    Some(tile) => var_size(&*list, geometry.tile_num, tile),
                 }
             }
             (Content::Offsets, _) => {
@@ -218,7 +218,7 @@ impl Column {
             object: info.engine.object(&*blob, TILES),
             blob,
             codec,
-            offsets: Arc::new(offsets),
+            offsets,
             file_size: info.file_size(field.slot, part),
             geometry: info.geometry,
             generic: false,
@@ -226,8 +226,8 @@ impl Column {
     }
 }
 
-fn var_size(list: &TileList, tile_num: u64, tile: u64) -> Result<u64> {
-    list.get(tile_num, tile)?
+fn var_size(list: &dyn TileList, tile_num: u64, tile: u64) -> Result<u64> {
+    list.entry(tile_num, tile)?
         .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
 }
 
@@ -392,8 +392,8 @@ impl OpenColumn {
         })
     }
 
-    fn var_sizes(&self) -> Result<(&PrefixSums, &TileList)> {
-        let known = self.sums.as_deref().zip(self.files.var_sizes.as_ref());
+    fn var_sizes(&self) -> Result<(&PrefixSums, &dyn TileList)> {
+        let known = self.sums.as_deref().zip(self.files.var_sizes.as_deref());
         known.ok_or_else(missing)
     }
 

@@ -1,12 +1,13 @@
 //! The files that commit, ignore, vacuum and delete fragments of an array, and which fragments they commit.
 
-use super::deletes::DeleteFile;
 use super::engine::Engine;
 use super::fragment_info::METADATA_FILE;
+use super::hidden::Hidden;
 use super::schemas::LEGACY_SCHEMA;
-use super::snapshot::Hidden;
 use crate::error::{Error, Result};
-use crate::format::commits::{last_component, normalise_path, parse_consolidated, parse_lines};
+use crate::format::commits::{
+    ConsolidatedEntry, last_component, normalise_path, parse_consolidated, parse_lines,
+};
 use crate::format::name::TimestampedName;
 use crate::storage::{DirEntry, EntryType};
 use std::borrow::Cow;
@@ -79,6 +80,49 @@ impl CommitFile {
     /// Its path relative to the source.
     pub fn path(&self) -> PathBuf {
         self.directory.join(&self.name)
+    }
+}
+
+/// A delete or update file, or the copy of one in a consolidated commit file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteFile {
+    /// Its name.
+    pub name: String,
+    /// Its name, parsed.
+    pub parsed: TimestampedName,
+    /// The file that holds it, relative to the source.
+    pub path: PathBuf,
+    /// Where in that file it begins.
+    pub offset: u64,
+}
+
+impl DeleteFile {
+    /// A commit file as a delete; None if it is another commit or its name cannot be parsed.
+    pub fn of(commit: &CommitFile) -> Option<DeleteFile> {
+        let is_delete = matches!(commit.kind, CommitKind::Delete | CommitKind::Update);
+        Some(DeleteFile {
+            name: commit.name.clone(),
+            parsed: commit.parsed.clone().filter(|_| is_delete)?,
+            path: commit.path(),
+            offset: 0,
+        })
+    }
+
+    /// An entry of the consolidated commit file at `path` as a delete; None where it is another.
+    pub fn embedded(path: &Path, entry: &ConsolidatedEntry) -> Option<DeleteFile> {
+        let (offset, _) = entry.payload?;
+        let name = last_component(&entry.path);
+        Some(DeleteFile {
+            name: String::from_utf8_lossy(name).into_owned(),
+            parsed: TimestampedName::parse(name).ok()?,
+            path: path.to_path_buf(),
+            offset,
+        })
+    }
+
+    /// Its time in milliseconds since the Unix epoch. It applies to cells written up to then, inclusive.
+    pub fn stamp(&self) -> u64 {
+        self.parsed.timestamps.0
     }
 }
 

@@ -1,6 +1,6 @@
 //! The deletes of an array: finding them, decoding them, and binding them to a fragment.
 
-use super::commits::{CommitFile, CommitKind};
+use super::commits::DeleteFile;
 use super::condition::{BoundCondition, ViewCondition};
 use super::engine::Engine;
 use super::field::Role;
@@ -9,12 +9,10 @@ use super::listing::ArrayListing;
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::format::commits::{ConsolidatedEntry, last_component};
+use crate::format::commits::last_component;
 use crate::format::condition::{Condition, UpdateValue};
-use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a delete or update file says: which cells are kept, and in an update the values assigned to the
@@ -29,61 +27,18 @@ pub fn parse(name: &[u8], body: &[u8]) -> Result<StoredCondition> {
     }
 }
 
-/// A delete or update file, or the copy of one in a consolidated commit file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeleteFile {
-    /// Its name.
-    pub name: String,
-    /// Its name, parsed.
-    pub parsed: TimestampedName,
-    /// The file that holds it, relative to the source.
-    pub path: PathBuf,
-    /// Where in that file it begins.
-    pub offset: u64,
-}
-
-impl DeleteFile {
-    /// A commit file as a delete; None if it is another commit or its name cannot be parsed.
-    pub fn of(commit: &CommitFile) -> Option<DeleteFile> {
-        let is_delete = matches!(commit.kind, CommitKind::Delete | CommitKind::Update);
-        Some(DeleteFile {
-            name: commit.name.clone(),
-            parsed: commit.parsed.clone().filter(|_| is_delete)?,
-            path: commit.path(),
-            offset: 0,
-        })
-    }
-
-    /// An entry of the consolidated commit file at `path` as a delete; None where it is another.
-    pub fn embedded(path: &Path, entry: &ConsolidatedEntry) -> Option<DeleteFile> {
-        let (offset, _) = entry.payload?;
-        let name = last_component(&entry.path);
-        Some(DeleteFile {
-            name: String::from_utf8_lossy(name).into_owned(),
-            parsed: TimestampedName::parse(name).ok()?,
-            path: path.to_path_buf(),
-            offset,
-        })
-    }
-
-    /// Its time in milliseconds since the Unix epoch. It applies to cells written up to then, inclusive.
-    pub fn stamp(&self) -> u64 {
-        self.parsed.timestamps.0
-    }
-
-    /// Decodes the condition. `LimitExceeded` for more than the cache allows to be decoded at once.
-    fn condition(&self, engine: &Engine, key: Option<&EncryptionKey>) -> Result<Condition> {
-        let blob = engine.storage.open(&self.path).map_err(|e| match e.kind() {
-            // It was there when the array was listed.
-            ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
-            _ => e,
-        })?;
-        let (_, body) = engine.generic_tile(&*blob, self.offset, key)?;
-        let parsed = parse(self.name.as_bytes(), &body);
-        let (condition, _) =
-            parsed.map_err(|e| e.in_part("condition").at(self.offset).in_file(blob.display()))?;
-        Ok(condition)
-    }
+/// Decodes the condition of a file. `LimitExceeded` for more than the cache allows to be decoded at once.
+fn read_condition(file: &DeleteFile, engine: &Engine, key: Option<&EncryptionKey>) -> Result<Condition> {
+    let blob = engine.storage.open(&file.path).map_err(|e| match e.kind() {
+        // It was there when the array was listed.
+        ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
+        _ => e,
+    })?;
+    let (_, body) = engine.generic_tile(&*blob, file.offset, key)?;
+    let parsed = parse(file.name.as_bytes(), &body);
+    let (condition, _) =
+        parsed.map_err(|e| e.in_part("condition").at(file.offset).in_file(blob.display()))?;
+    Ok(condition)
 }
 
 /// A delete, ready for reading an array with one schema. An update counts as one, as with libtiledb: the
@@ -111,7 +66,7 @@ pub fn in_force(
         .filter(|file| times.covers(file.parsed.timestamps))
         .map(|file| {
             let shown = engine.storage.display(&file.path);
-            let condition = file.condition(engine, key)?;
+            let condition = read_condition(file, engine, key)?;
             let condition = ViewCondition::new(&condition, view);
             Ok(Delete {
                 file: file.clone(),
@@ -164,6 +119,7 @@ mod tests {
     use crate::format::datatype::Datatype;
     use crate::format::testing::{Bytes, field, schema};
     use crate::storage::MemoryStorage;
+    use std::path::{Path, PathBuf};
 
     /// A condition on a field of type INT32: `field != 7`.
     fn condition(field: &str) -> Bytes {

@@ -8,6 +8,7 @@ use super::tile_file::TileFile;
 use super::tile_list::TileList;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The files of a field that were opened; to read from one that was not is an error.
@@ -24,7 +25,7 @@ pub struct FieldFiles {
     /// Validity.
     pub validity: Option<TileFile>,
     /// How many bytes of values each tile of var-sized cells has.
-    pub var_sizes: Option<TileList>,
+    pub var_sizes: Option<Arc<dyn TileList>>,
     zipped: Option<Zipped>,
     /// The answer that [`FieldFiles::embeds`] gave last: twice the tile, and 1 more where it does.
     embeds: AtomicU64,
@@ -60,7 +61,7 @@ impl FieldFiles {
         fixed: Option<TileFile>,
         var: Option<TileFile>,
         validity: Option<TileFile>,
-        var_sizes: Option<TileList>,
+        var_sizes: Option<Arc<dyn TileList>>,
     ) -> Self {
         let (info, field) = (column.info(), column.field());
         let embeds = field.may_embed_offsets(&info.schema);
@@ -89,7 +90,7 @@ impl FieldFiles {
     pub fn var_size(&self, tile: u64) -> Result<u64> {
         let tile_num = self.column.tile_num();
         opened(&self.var_sizes)?
-            .get(tile_num, tile)?
+            .entry(tile_num, tile)?
             .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
     }
 

@@ -4,7 +4,8 @@ use super::engine::Engine;
 use super::field::{Field, Role, Writer};
 use super::generic_body::GenericBody;
 use super::geometry::Geometry;
-use super::tile_list::{PrefixSums, StoredList, TileList, TileListKey};
+use super::stored_list::StoredList;
+use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, LegacyMetadata, Slots};
@@ -189,9 +190,9 @@ impl FragmentInfo {
     }
 
     /// One of the lists of numbers of a slot. Its file stays open if `hold` says so.
-    pub fn list(&self, slot: usize, list: TileListKey, hold: bool) -> Result<TileList> {
+    pub fn list(&self, slot: usize, list: TileListKey, hold: bool) -> Result<Arc<dyn TileList>> {
         if let Some(numbers) = self.legacy_list(list, slot) {
-            return Ok(TileList::Memory(numbers.clone()));
+            return Ok(Arc::new(numbers.clone()));
         }
         let offset = self.list_offset(list, slot).ok_or_else(|| {
             let what = list.name();
@@ -201,11 +202,11 @@ impl FragmentInfo {
         if hold {
             body = body.hold().map_err(|e| incomplete(&self.engine, &self.path, e))?;
         }
-        Ok(TileList::Stored(Box::new(StoredList::new(body))))
+        Ok(Arc::new(StoredList::new(body)))
     }
 
     /// Running sums of the var sizes of a slot, with the list itself.
-    pub fn var_sizes(&self, slot: usize, hold: bool) -> Result<(Arc<PrefixSums>, TileList)> {
+    pub fn var_sizes(&self, slot: usize, hold: bool) -> Result<(Arc<PrefixSums>, Arc<dyn TileList>)> {
         let list = self.list(slot, TileListKey::TileVarSizes, hold)?;
         let cell = self
             .var_sums
@@ -215,7 +216,7 @@ impl FragmentInfo {
             Some(sums) => sums.clone(),
             None => {
                 self.check_tiles(slot)?;
-                let sums = Arc::new(PrefixSums::new(&list, self.geometry.tile_num)?);
+                let sums = Arc::new(PrefixSums::new(&*list, self.geometry.tile_num)?);
                 cell.get_or_init(|| sums).clone()
             }
         };

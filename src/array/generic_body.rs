@@ -6,7 +6,6 @@ use super::geometry::Geometry;
 use super::reopened::Reopened;
 use super::sink::Sink;
 use super::tile_file::{FETCHED_WHOLE, TileFile};
-use super::tile_list::TileList;
 use crate::error::{Error, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
@@ -85,7 +84,7 @@ impl GenericBody {
             object: self.engine.object(&*blob, self.offset),
             blob,
             codec: tile.codec,
-            offsets: Arc::new(TileList::Memory(vec![tile.data_start])),
+            offsets: Arc::new(vec![tile.data_start]),
             file_size: tile.data_end,
             geometry: Geometry::new(1, 0, 0)?,
             generic: true,

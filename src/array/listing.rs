@@ -3,14 +3,14 @@
 //! Only this can change in an array, so only this is ever looked at again. What of it a reader sees at a time
 //! is a [`super::snapshot::Snapshot`].
 
+use super::commits::DeleteFile;
 use super::commits::{
     CommitFile, Committed, MissingFragment, Vacuum, commit_files, expected_until, read_text, vacuum, vacuums,
 };
-use super::deletes::DeleteFile;
 use super::engine::Engine;
 use super::fragment::Fragment;
+use super::hidden::Hidden;
 use super::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
-use super::snapshot::Hidden;
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::MAX_VERSION;

@@ -57,7 +57,7 @@ pub struct TileFile {
     /// How its tiles are filtered.
     pub codec: TileCodec,
     /// Where each tile begins.
-    pub offsets: Arc<TileList>,
+    pub offsets: Arc<dyn TileList>,
     /// Where the last tile ends, as the fragment's metadata has it.
     pub file_size: u64,
     /// The tiles of the fragment.
@@ -105,7 +105,7 @@ impl TileFile {
     /// An error about tile `tile`, at the tile's first byte unless it has a place already.
     fn place(&self, tile: u64, error: Error) -> Error {
         let start = match error.offset() {
-            None => self.offsets.get(self.geometry.tile_num, tile).ok().flatten(),
+            None => self.offsets.entry(self.geometry.tile_num, tile).ok().flatten(),
             known => known,
         };
         let error = error.at(start.unwrap_or(0));

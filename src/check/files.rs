@@ -128,7 +128,7 @@ impl Files {
             embedded: false,
         };
         if let Some(list) = &self.files.var_sizes {
-            let entry = list.get(self.info.geometry.tile_num, number);
+            let entry = list.entry(self.info.geometry.tile_num, number);
             keep(entry.map(|size| {
                 tile.var_size = size.unwrap_or(0);
                 0

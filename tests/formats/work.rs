@@ -12,7 +12,6 @@ use tiledbfs::internals::array::geometry::Geometry;
 use tiledbfs::internals::array::sequential::SequentialDetector;
 use tiledbfs::internals::array::sink::Sink;
 use tiledbfs::internals::array::tile_file::TileFile;
-use tiledbfs::internals::array::tile_list::TileList;
 use tiledbfs::internals::filter::TileCodec;
 use tiledbfs::internals::format::datatype::Datatype;
 use tiledbfs::internals::format::pipeline::{Filter, Pipeline};
@@ -90,7 +89,7 @@ fn part(cache_size: u64) -> (TileFile, Arc<Stats>) {
             embeds_offsets: false,
             key: None,
         },
-        offsets: Arc::new(TileList::Memory(offsets)),
+        offsets: Arc::new(offsets),
         geometry: Geometry::new(TILES, TILE, TILE).unwrap(),
         generic: false,
     };

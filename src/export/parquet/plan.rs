@@ -332,7 +332,7 @@ impl Plan {
                     return Ok(None);
                 };
                 let (sums, list) = info.var_sizes(field.slot, false)?;
-                let before = |tile| sums.before(&list, info.geometry.tile_num, tile);
+                let before = |tile| sums.before(&*list, info.geometry.tile_num, tile);
                 for tiles in &part.tiles {
                     let bytes = before(tiles.end)?.saturating_sub(before(tiles.start)?);
                     values = values.saturating_add(bytes);
