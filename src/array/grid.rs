@@ -6,7 +6,7 @@ use crate::format::enums::Layout;
 use std::ops::Range;
 
 /// The tiles of a dense fragment in space.
-pub(crate) struct Grid {
+pub(crate) struct TileGrid {
     axes: Vec<DenseAxis>,
     column_tiles: bool,
     column_cells: bool,
@@ -18,12 +18,12 @@ pub(crate) struct Window {
     axes: Vec<(u64, u64, u64)>,
 }
 
-impl Grid {
+impl TileGrid {
     /// The tiles of a fragment; None for a sparse one.
-    pub(crate) fn new(info: &FragmentInfo) -> Option<Grid> {
+    pub(crate) fn new(info: &FragmentInfo) -> Option<TileGrid> {
         let domain = info.non_empty_domain().filter(|_| info.dense)?;
         let axes = info.schema.dimensions.iter().zip(domain);
-        Some(Grid {
+        Some(TileGrid {
             axes: axes
                 .map(|(d, range)| dense_axis(d, range).ok())
                 .collect::<Option<_>>()?,
@@ -106,8 +106,8 @@ mod tests {
     }
 
     /// Two by three tiles of 4 x 5 cells; the box is cut off everywhere.
-    fn grid(column_tiles: bool, column_cells: bool) -> Grid {
-        Grid {
+    fn grid(column_tiles: bool, column_cells: bool) -> TileGrid {
+        TileGrid {
             axes: vec![axis(2, 4, 1, 2), axis(3, 5, 2, 3)],
             column_tiles,
             column_cells,
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_full_tile_is_one_run() {
-        let grid = Grid {
+        let grid = TileGrid {
             axes: vec![axis(1, 4, 0, 3), axis(2, 5, 0, 4)],
             column_tiles: false,
             column_cells: false,

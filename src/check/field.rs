@@ -9,7 +9,7 @@ use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};
 use crate::array::field_files::Tile;
-use crate::array::grid::{Grid, Window};
+use crate::array::grid::{TileGrid, Window};
 use crate::error::Result;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ struct Work {
     shared: Arc<Shared>,
     files: Files,
     class: Class,
-    grid: Option<Grid>,
+    grid: Option<TileGrid>,
     stored: Stored,
     /// Number of values of the enumeration that the field indexes.
     enumeration: Option<u64>,
@@ -57,7 +57,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
     let runs: Vec<Range<u64>> = tile_runs(files.tiles(), files.average_tile()).collect();
     let work = Arc::new(Work {
         class: Class::of(field.datatype, field.cell_val_num),
-        grid: Grid::new(info),
+        grid: TileGrid::new(info),
         stored: Stored::read(info, &field),
         enumeration: enumeration(&shared, &field),
         total: Mutex::new(Total {
