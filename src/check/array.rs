@@ -1,17 +1,12 @@
 //! An array: its schemas and what they refer to, its metadata; and jobs for its commits and fragments.
 
+use super::metadata::metadata_files;
 use super::queue::Job;
-use super::{Checker, Kind, Level, Problem, commits, consolidated, fragment, walk};
+use super::{Checker, Kind, Level, Problem, commits, consolidated, fragment};
 use crate::array::Array;
-use crate::array::commits::read_text;
-use crate::array::generic_body::GenericFile;
 use crate::array::listing::list_or_empty;
 use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::ErrorKind;
-use crate::filter::EncryptionKey;
-use crate::format::commits::parse_lines;
-use crate::format::metadata::each_record;
-use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
 use crate::storage::EntryType;
 use std::collections::BTreeMap;
@@ -20,8 +15,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Checks the array at `path`.
-pub(super) fn check(checker: &Checker, path: PathBuf) {
+/// Checks the array at `path`. `children` gives jobs for the directories in one.
+pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -> Vec<Job>) {
     checker.tally.arrays.add(1);
     let array = Arc::new(Array::new(checker.engine.clone(), path));
     let Some(listing) = checker.take(array.listing(), &array.path) else {
@@ -78,7 +73,8 @@ pub(super) fn check(checker: &Checker, path: PathBuf) {
             checker.report(Problem::new(Kind::Commit, checker.show(directory), message).noted());
         }
     }
-    jobs.extend(labels(checker, &array, &schemas));
+    check_labels(checker, &array, &schemas);
+    jobs.extend(children(&array.path.join("__labels")));
     checker.queue.push(jobs);
 }
 
@@ -130,8 +126,8 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
     }
 }
 
-/// Jobs for dimension labels, which are arrays; those that schemas name must be there.
-fn labels(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) -> Vec<Job> {
+/// The dimension labels that schemas name, which are arrays, must be there.
+fn check_labels(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) {
     let named = schemas.iter().flat_map(|schema| &schema.dimension_labels);
     for label in named.filter(|label| label.relative && !label.external) {
         let uri = Path::new(OsStr::from_bytes(&label.uri));
@@ -148,73 +144,4 @@ fn labels(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) -> Vec<Job>
             checker.report(problem.in_part(format_args!("label `{name}`")));
         }
     }
-    walk::children(checker, &array.path.join("__labels"), |_| true)
-}
-
-/// Decodes every metadata file of the array or group at `path`, those that a consolidation has replaced too.
-pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&EncryptionKey>) {
-    let directory = path.join("__meta");
-    let entries = checker.take(list_or_empty(&checker.engine, &directory), &directory);
-    for entry in entries.unwrap_or_default() {
-        let file = directory.join(&entry.name);
-        let name = entry.name.as_bytes();
-        if entry.entry_type != EntryType::File || name.ends_with(b".tmp") {
-            continue;
-        }
-        if TimestampedName::parse(name).is_err() {
-            let message = "ignored: the name is not that of a metadata file";
-            checker.report(Problem::new(Kind::Name, checker.show(&file), message).noted());
-        } else if name.ends_with(b".vac") {
-            if let Some(text) = checker.take(read_text(&checker.engine, &file), &file) {
-                check_paths(checker, &file, &text);
-            }
-        } else {
-            let read = || {
-                let body = GenericFile::open(&checker.engine, &file, key, true)?;
-                each_record(&body, |_| Ok(()))
-                    .and_then(|()| body.decode())
-                    .map_err(|e| e.in_file(checker.show(&file)))
-            };
-            let result = read();
-            let locked = result.as_ref().is_err_and(|e| e.kind() == ErrorKind::KeyRequired);
-            checker.take(result, &file);
-            if locked {
-                // As are the others.
-                return;
-            }
-            checker.check_end(&file, key);
-        }
-    }
-}
-
-/// Checks that the lines of a vacuum or ignore file are paths of fragments, commits or metadata files.
-pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
-    let problem = |message: String| Problem::new(Kind::Commit, checker.show(file), message);
-    if !text.is_empty() && text.last() != Some(&b'\n') {
-        checker.report(
-            problem("the last line is cut off: it does not end in a newline".into()).at(text.len() as u64),
-        );
-    }
-    for line in parse_lines(text) {
-        let path = line.strip_suffix(b"/").unwrap_or(&line);
-        if TimestampedName::parse(path).is_err() {
-            // The lines are parts of `text`, in its order, but their places are lost with the line ends.
-            let at = find(text, &line).unwrap_or(0);
-            let line = String::from_utf8_lossy(&line);
-            checker.report(
-                problem(format!(
-                    "{line:?} is not the path of a fragment, commit or metadata file"
-                ))
-                .at(at),
-            );
-        }
-    }
-}
-
-/// Where `line` begins in `text`.
-fn find(text: &[u8], line: &[u8]) -> Option<u64> {
-    let at = text
-        .windows(line.len().max(1))
-        .position(|window| window == line)?;
-    Some(at as u64)
 }

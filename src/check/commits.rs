@@ -1,6 +1,5 @@
 //! Commit files: whether they can be read, and whether they agree with the fragments that are there.
 
-use super::array::check_paths;
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
 use crate::array::commits::{CommitFile, CommitKind, read_text};
@@ -218,4 +217,36 @@ impl Commits<'_> {
             self.checker.report(found(message));
         }
     }
+}
+
+/// Checks that the lines of a vacuum or ignore file are paths of fragments, commits or metadata files.
+pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
+    let problem = |message: String| Problem::new(Kind::Commit, checker.show(file), message);
+    if !text.is_empty() && text.last() != Some(&b'\n') {
+        checker.report(
+            problem("the last line is cut off: it does not end in a newline".into()).at(text.len() as u64),
+        );
+    }
+    for line in parse_lines(text) {
+        let path = line.strip_suffix(b"/").unwrap_or(&line);
+        if TimestampedName::parse(path).is_err() {
+            // The lines are parts of `text`, in its order, but their places are lost with the line ends.
+            let at = find(text, &line).unwrap_or(0);
+            let line = String::from_utf8_lossy(&line);
+            checker.report(
+                problem(format!(
+                    "{line:?} is not the path of a fragment, commit or metadata file"
+                ))
+                .at(at),
+            );
+        }
+    }
+}
+
+/// Where `line` begins in `text`.
+fn find(text: &[u8], line: &[u8]) -> Option<u64> {
+    let at = text
+        .windows(line.len().max(1))
+        .position(|window| window == line)?;
+    Some(at as u64)
 }

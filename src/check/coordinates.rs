@@ -4,8 +4,8 @@
 use super::cells::{CELLS, Piece};
 use super::field::tile_runs;
 use super::files::Files;
-use super::fragment::Shared;
 use super::queue::Job;
+use super::shared::Shared;
 use super::statistics::{Class, Summary};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};

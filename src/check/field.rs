@@ -2,8 +2,8 @@
 
 use super::cells::{CELLS, Piece, odd_validity};
 use super::files::Files;
-use super::fragment::Shared;
 use super::queue::Job;
+use super::shared::Shared;
 use super::statistics::{Class, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};

@@ -2,6 +2,7 @@
 
 use super::queue::Job;
 use super::rtree::Boxes;
+use super::shared::Shared;
 use super::{Checker, Kind, Problem, coordinates, field};
 use crate::array::Array;
 use crate::array::field::Role;
@@ -17,20 +18,6 @@ use crate::format::name::{Part, TimestampedName};
 use crate::storage::EntryType;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// What the checks of a fragment's fields share.
-pub(super) struct Shared {
-    /// The fragment.
-    pub info: Arc<FragmentInfo>,
-    /// Its array, for enumerations.
-    pub array: Arc<Array>,
-    /// The bounding boxes of its tiles; None in a dense fragment, and where they cannot be read.
-    pub boxes: Option<Boxes>,
-    /// Statistics of the whole fragment, by slot; None below version 12 and where they cannot be read.
-    pub statistics: Option<Vec<FragmentStatistics>>,
-    /// Number of processed conditions; None where they cannot be read.
-    pub conditions: Option<u64>,
-}
 
 /// A job that checks a fragment of `array`.
 pub(super) fn job(array: Arc<Array>, fragment: Arc<Fragment>) -> Job {

@@ -1,6 +1,6 @@
 //! The statistics that a fragment's metadata stores of a field, compared with those of its values.
 
-use super::fragment::Shared;
+use super::shared::Shared;
 use super::statistics::{Class, Summaries};
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Field, Role};

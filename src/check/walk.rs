@@ -1,6 +1,7 @@
 //! Directories and groups: what there is to check.
 
-use super::array::{self, metadata_files};
+use super::array;
+use super::metadata::metadata_files;
 use super::queue::Job;
 use super::{Checker, Kind, Problem};
 use crate::array::group::{member_path, read_group};
@@ -39,7 +40,8 @@ pub(super) fn object(checker: &Checker, path: &Path) {
     match checker.take(classify(&checker.engine, path), path) {
         Some(ObjectKind::Array) => {
             checker.note_object(path);
-            array::check(checker, path.to_path_buf());
+            let children = |path: &Path| children(checker, path, |_| true);
+            array::check(checker, path.to_path_buf(), children);
         }
         Some(ObjectKind::Group) => {
             checker.note_object(path);

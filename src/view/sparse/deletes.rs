@@ -1,6 +1,6 @@
 //! Which cells of a fragment are deleted.
 
-use super::input::{Values, numbers};
+use super::values::{Values, numbers};
 use crate::array::cell_slice::CellSlice;
 use crate::array::cells::FragmentCells;
 use crate::array::condition::BoundCondition;

@@ -4,8 +4,9 @@
 use super::Share;
 use super::deletes::Deletes;
 use super::ranges::{Inside, Ranges};
+use super::values::{Values, numbers};
 use crate::array::cell_slice::CellSlice;
-use crate::array::cells::{Cells, FragmentCells};
+use crate::array::cells::FragmentCells;
 use crate::array::column::Content;
 use crate::array::field;
 use crate::array::fragment_info::FragmentInfo;
@@ -335,54 +336,6 @@ fn retain<T>(items: &mut Vec<T>, stay: &[bool]) {
     items.retain(|_| stay.next().copied().unwrap_or(true));
 }
 
-/// Cells of one field, read from a fragment.
-pub(super) struct Values {
-    values: Vec<u8>,
-    starts: Option<Vec<u64>>,
-    validity: Option<Vec<u8>>,
-    count: usize,
-}
-
-impl Values {
-    pub(super) fn read(cells: &FragmentCells, range: Range<u64>) -> Result<Values> {
-        let read: &dyn Cells = cells;
-        let (starts, values) = match cells.cell_size() {
-            Some(size) => {
-                let mut values = Vec::with_capacity(((range.end - range.start) * size) as usize);
-                cells.append(Content::Data, range.clone(), &mut values)?;
-                (None, values)
-            }
-            None => {
-                let (starts, values) = read.var_values(range.clone())?;
-                (Some(starts), values)
-            }
-        };
-        let validity = match cells.field().nullable {
-            true => {
-                let mut validity = Vec::with_capacity((range.end - range.start) as usize);
-                cells.append(Content::Validity, range.clone(), &mut validity)?;
-                Some(validity)
-            }
-            false => None,
-        };
-        Ok(Values {
-            values,
-            starts,
-            validity,
-            count: (range.end - range.start) as usize,
-        })
-    }
-
-    pub(super) fn slice(&self) -> CellSlice<'_> {
-        CellSlice {
-            count: self.count,
-            values: &self.values,
-            starts: self.starts.as_deref(),
-            validity: self.validity.as_deref(),
-        }
-    }
-}
-
 /// Whether coordinates of strings have bytes of 0x80 and more, as far as the fragment's box tells: those are
 /// the greatest or the least, depending on who compares them.
 fn has_signed_strings(info: &FragmentInfo) -> bool {
@@ -391,15 +344,6 @@ fn has_signed_strings(info: &FragmentInfo) -> bool {
     strings.any(|(dimension, range)| {
         dimension.cell_val_num.is_var() && !(range.lo.is_ascii() && range.hi.is_ascii())
     })
-}
-
-/// Cells that are one u64 each.
-pub(super) fn numbers(cells: &FragmentCells, range: Range<u64>) -> Result<Vec<u64>> {
-    let read: &dyn Cells = cells;
-    let mut scratch = Vec::new();
-    let bytes = read.values(range, &mut scratch)?;
-    let numbers = bytes.as_chunks::<8>().0.iter();
-    Ok(numbers.map(|bytes| u64::from_le_bytes(*bytes)).collect())
 }
 
 /// The cells of the tiles whose boxes meet `ranges`.

@@ -18,6 +18,7 @@ mod merge;
 mod ranges;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use super::column::RunCells;
 use super::outlines::outlines;

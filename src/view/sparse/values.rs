@@ -1,0 +1,64 @@
+//! Cells of one field of a fragment, in memory.
+
+use crate::array::cell_slice::CellSlice;
+use crate::array::cells::{Cells, FragmentCells};
+use crate::array::column::Content;
+use crate::error::Result;
+use std::ops::Range;
+
+/// Cells of one field, read from a fragment.
+pub(super) struct Values {
+    values: Vec<u8>,
+    starts: Option<Vec<u64>>,
+    validity: Option<Vec<u8>>,
+    count: usize,
+}
+
+impl Values {
+    pub(super) fn read(cells: &FragmentCells, range: Range<u64>) -> Result<Values> {
+        let read: &dyn Cells = cells;
+        let (starts, values) = match cells.cell_size() {
+            Some(size) => {
+                let mut values = Vec::with_capacity(((range.end - range.start) * size) as usize);
+                cells.append(Content::Data, range.clone(), &mut values)?;
+                (None, values)
+            }
+            None => {
+                let (starts, values) = read.var_values(range.clone())?;
+                (Some(starts), values)
+            }
+        };
+        let validity = match cells.field().nullable {
+            true => {
+                let mut validity = Vec::with_capacity((range.end - range.start) as usize);
+                cells.append(Content::Validity, range.clone(), &mut validity)?;
+                Some(validity)
+            }
+            false => None,
+        };
+        Ok(Values {
+            values,
+            starts,
+            validity,
+            count: (range.end - range.start) as usize,
+        })
+    }
+
+    pub(super) fn slice(&self) -> CellSlice<'_> {
+        CellSlice {
+            count: self.count,
+            values: &self.values,
+            starts: self.starts.as_deref(),
+            validity: self.validity.as_deref(),
+        }
+    }
+}
+
+/// Cells that are one u64 each.
+pub(super) fn numbers(cells: &FragmentCells, range: Range<u64>) -> Result<Vec<u64>> {
+    let read: &dyn Cells = cells;
+    let mut scratch = Vec::new();
+    let bytes = read.values(range, &mut scratch)?;
+    let numbers = bytes.as_chunks::<8>().0.iter();
+    Ok(numbers.map(|bytes| u64::from_le_bytes(*bytes)).collect())
+}
