@@ -24,9 +24,10 @@ sums and null counts where the version makes them reliable, commits with
 fragments, and everything that refers to something else in the array.
 
 Output: one line for each finding on stdout, in no order, as
-`PATH: PART at byte N: CAUSE`. Lines with what is unusual but harmless begin with
-`note: `, those with what could not be read for lack of a key or permission with
-`unchecked: `. PATH is relative to SOURCE; with several, SOURCE is part of it.
+`PATH: PART at byte N: CAUSE`. Lines with what is unusual but harmless begin
+with `note: `, those with what could not be read for lack of a key or
+permission with `unchecked: `. PATH is relative to SOURCE; with several, SOURCE
+is part of it.
 At the end one line on stderr says what was checked. With --json each line is an
 object with the keys source, level (problem, unchecked or note), kind, path,
 part, offset and message; part and offset may be null.
