@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The fewest candidates of a window, and the most; few in tests, whose fragments are small. Tiles of sparse
 /// fragments have 10,000 cells unless somebody said otherwise.
-const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 64..10_000 };
+const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 32..10_000 };
 
 /// What does not change while a component is merged.
 pub(super) struct Rules {
@@ -270,6 +270,9 @@ const AHEAD: usize = 2;
 /// About how many candidates a batch has: they and their copy stay in a processor's second cache.
 const BATCH: usize = if cfg!(test) { 16 } else { 8192 };
 
+/// The least that it has of each member, all of which are looked at for each batch.
+const BATCH_OF_MEMBER: usize = if cfg!(test) { 1 } else { 16 };
+
 impl<K> Cursor<K> {
     /// Candidate `i` of those that are in no batch yet: a window, and its place there. None where it has not
     /// been read.
@@ -430,7 +433,7 @@ impl<'a, K: Key> Merge<'a, K> {
         self.batch.clear();
         self.batch.extend(last);
         self.next = self.batch.len();
-        let most = BATCH / self.members.len().max(1);
+        let most = (BATCH / self.members.len().max(1)).max(BATCH_OF_MEMBER);
         for member in 0..self.cursors.len() {
             self.read_ahead(member, AHEAD)?;
         }
