@@ -97,16 +97,16 @@ fn what_passes_is_kept_in_small_numbers() {
         }
         stats.cache_bytes.get() >> 10
     };
-    assert_eq!(pass(&cache, CHUNK, 0..1000), 64 * 64 + 8);
+    assert_eq!(pass(&cache, CHUNK, 0..1000), 128 * 64 + 16);
     let evictions = stats.cache_evictions.get();
-    pass(&cache, CHUNK, 940..1000);
+    pass(&cache, CHUNK, 880..1000);
     assert_eq!(stats.cache_evictions.get(), evictions, "the last ones are there");
     assert_eq!(
         pass(&cache, LARGE, 2000..3000),
         63 * 256 + 7,
         "the share of 16 MiB"
     );
-    assert_eq!(pass(&cache, 100, 4000..40_000), 4095, "small ones fill 4 MiB");
+    assert_eq!(pass(&cache, 100, 4000..50_000), 8191, "small ones fill 8 MiB");
 }
 
 #[test]
