@@ -186,7 +186,8 @@ impl Column {
             len,
             content,
             tile,
-            files: FieldFiles::new(self.clone(), fixed, var, validity, list),
+            files: FieldFiles::new(&self.info, &self.field, fixed, var, validity, list),
+            column: self.clone(),
             sums,
             sequence: SequentialDetector::default(),
         })
@@ -233,6 +234,7 @@ fn var_size(list: &dyn TileList, tile_num: u64, tile: u64) -> Result<u64> {
 
 /// A column whose files are open.
 pub struct OpenColumn {
+    column: Column,
     files: FieldFiles,
     content: Content,
     tile: Option<u64>,
@@ -274,7 +276,7 @@ impl OpenColumn {
     }
 
     fn starts_in(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
-        let tile_cells = self.column().info.geometry.cells_of(tile);
+        let tile_cells = self.column.info.geometry.cells_of(tile);
         let last = cells.end.saturating_add(1).min(tile_cells);
         let before = out.len();
         let mut bytes = Vec::new();
@@ -283,7 +285,7 @@ impl OpenColumn {
         out.extend(entries.map(|bytes| u64::from_le_bytes(*bytes)));
         if last == cells.end {
             let (sums, list) = self.var_sizes()?;
-            let before = sums.before(list, self.column().tile_num(), tile)?;
+            let before = sums.before(list, self.column.tile_num(), tile)?;
             out.push(before.saturating_add(self.files.var_size(tile)?));
         }
         let found = out.len().saturating_sub(before) as u64;
@@ -297,11 +299,11 @@ impl OpenColumn {
 
     /// Names the file and the field in an error.
     fn place(&self, error: Error) -> Error {
-        let info = &self.column().info;
+        let info = &self.column.info;
         let error = info.place(incomplete(&info.engine, &info.path, error));
         error.in_part(format_args!(
             "field `{}`",
-            String::from_utf8_lossy(&self.column().field.name)
+            String::from_utf8_lossy(&self.column.field.name)
         ))
     }
 
@@ -309,7 +311,7 @@ impl OpenColumn {
         if range.is_empty() {
             return Ok(());
         }
-        match (self.content, self.column().field.cell_size()) {
+        match (self.content, self.column.field.cell_size()) {
             (Content::Data, Some(size)) => self.by_tile(range, size, |tile, bytes| {
                 self.files.read_fixed(tile, bytes, sink)
             }),
@@ -321,10 +323,6 @@ impl OpenColumn {
         }
     }
 
-    fn column(&self) -> &Column {
-        &self.files.column
-    }
-
     /// Splits `range` of a column of `cell_size` bytes a cell by tiles: tile, and the bytes of it that are
     /// wanted.
     fn by_tile(
@@ -333,7 +331,7 @@ impl OpenColumn {
         cell_size: u64,
         mut read: impl FnMut(u64, Range<u64>) -> Result<()>,
     ) -> Result<()> {
-        let geometry = &self.column().info.geometry;
+        let geometry = &self.column.info.geometry;
         if let Some(tile) = self.tile {
             return read(tile, range);
         }
@@ -367,12 +365,12 @@ impl OpenColumn {
         let mut position = range.start;
         while position < range.end {
             let (number, start, var_size) = sums
-                .find(list, self.column().tile_num(), position)?
+                .find(list, self.column.tile_num(), position)?
                 .ok_or_else(|| Error::new(ErrorKind::Internal, format!("byte {position} is in no tile")))?;
             let end = range.end.min(start.saturating_add(var_size));
             let tile = Tile {
                 number,
-                cells: self.column().info.geometry.cells_of(number),
+                cells: self.column.info.geometry.cells_of(number),
                 var_size,
                 embedded: self.files.embeds(number)?,
             };
@@ -386,7 +384,7 @@ impl OpenColumn {
     fn tile_of(&self, number: u64) -> Result<Tile> {
         Ok(Tile {
             number,
-            cells: self.column().info.geometry.cells_of(number),
+            cells: self.column.info.geometry.cells_of(number),
             var_size: self.files.var_size(number)?,
             embedded: self.files.embeds(number)?,
         })
@@ -398,7 +396,7 @@ impl OpenColumn {
     }
 
     fn read_offsets(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let cell_num = self.column().info.geometry.cell_num;
+        let cell_num = self.column.info.geometry.cell_num;
         let (sums, _) = self.var_sizes()?;
         // Whole entries are read; what was not asked for of the first and the last is cut off at the end.
         let entries = range.start / 8..range.end.div_ceil(8);
@@ -433,7 +431,7 @@ impl OpenColumn {
         let tile = self.tile_of(number)?;
         let base = match self.tile {
             Some(_) => 0,
-            None => sums.before(list, self.column().tile_num(), number)?,
+            None => sums.before(list, self.column.tile_num(), number)?,
         };
         let read = self.files.read_offsets(&tile, cells, base, keep, out);
         read.map_err(|e| {

@@ -1,8 +1,9 @@
 //! The files of a field of a fragment, open, and the tiles in them.
 
 use super::cache::Keep;
-use super::column::Column;
-use super::field::Role;
+use super::field::{Field, Role};
+use super::fragment_info::FragmentInfo;
+use super::geometry::Geometry;
 use super::sink::Sink;
 use super::tile_file::TileFile;
 use super::tile_list::TileList;
@@ -13,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The files of a field that were opened; to read from one that was not is an error.
 pub struct FieldFiles {
-    /// The field.
-    pub column: Column,
+    geometry: Geometry,
+    /// Bytes of a cell; of the offset of a var-sized one.
+    cell_size: u64,
     /// The values of cells of a fixed size, those of all dimensions where they are zipped; of var-sized
     /// cells where each begins.
     pub fixed: Option<TileFile>,
@@ -55,15 +57,15 @@ struct Zipped {
 }
 
 impl FieldFiles {
-    /// These files of `column`.
+    /// These files of `field`, one of `info.fields`.
     pub fn new(
-        column: Column,
+        info: &FragmentInfo,
+        field: &Field,
         fixed: Option<TileFile>,
         var: Option<TileFile>,
         validity: Option<TileFile>,
         var_sizes: Option<Arc<dyn TileList>>,
     ) -> Self {
-        let (info, field) = (column.info(), column.field());
         let embeds = field.may_embed_offsets(&info.schema);
         let zipped = match field.role {
             Role::ZippedDimension(dimension) => Some(Zipped {
@@ -82,13 +84,14 @@ impl FieldFiles {
             var_sizes,
             zipped,
             embeds: AtomicU64::new(u64::MAX),
-            column,
+            geometry: info.geometry,
+            cell_size: field.cell_size().unwrap_or(8),
         }
     }
 
     /// Bytes of the values of tile `tile` of var-sized cells.
     pub fn var_size(&self, tile: u64) -> Result<u64> {
-        let tile_num = self.column.tile_num();
+        let tile_num = self.geometry.tile_num;
         opened(&self.var_sizes)?
             .entry(tile_num, tile)?
             .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
@@ -123,12 +126,11 @@ impl FieldFiles {
     /// offsets as stored.
     pub fn read_fixed(&self, tile: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let part = opened(&self.fixed)?;
-        let cell_size = self.column.field().cell_size().unwrap_or(8);
-        let cells = self.column.info().geometry.cells_of(tile);
-        let size = cells.checked_mul(cell_size).ok_or_else(overflow)?;
+        let cells = self.geometry.cells_of(tile);
+        let size = cells.checked_mul(self.cell_size).ok_or_else(overflow)?;
         match self.zipped {
             None => part.read(tile, size, range, sink),
-            Some(zipped) => read_zipped(part, zipped, tile, size, cell_size, range, sink),
+            Some(zipped) => read_zipped(part, zipped, tile, size, self.cell_size, range, sink),
         }
     }
 
@@ -140,7 +142,7 @@ impl FieldFiles {
 
     /// Hands the validity of some cells of tile `tile` to `sink`.
     pub fn read_validity(&self, tile: u64, cells: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let size = self.column.info().geometry.cells_of(tile);
+        let size = self.geometry.cells_of(tile);
         opened(&self.validity)?.read(tile, size, cells, sink)
     }
 

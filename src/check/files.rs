@@ -59,7 +59,7 @@ impl Files {
         let sizes = || info.list(field.slot, TileListKey::TileVarSizes, true);
         let sizes = checker.take(var.then(sizes).transpose(), &info.metadata_path());
         Files {
-            files: FieldFiles::new(column, fixed, values, validity, sizes.flatten()),
+            files: FieldFiles::new(info, field, fixed, values, validity, sizes.flatten()),
             field: field.clone(),
             info: info.clone(),
             inside,

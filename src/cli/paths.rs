@@ -5,12 +5,12 @@
 //! name. A name with `*`, `?` or `[` that does not exist literally is a pattern.
 
 use super::output::{Failures, Stop};
-use super::source::{OpenOptions, check_source, open_tree, open_within};
+use super::source::{OpenOptions, check_source, open_tree, open_within, or_here, pattern};
 use super::{Failure, show_path};
 use crate::storage::location::Location;
 use crate::tree::node::follow;
 use crate::tree::{Node, Tree, is_object};
-use glob::{MatchOptions, Pattern};
+use glob::MatchOptions;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::iter;
@@ -211,14 +211,6 @@ fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
     }
 }
 
-/// A path, or the working directory where it is empty.
-pub fn or_here(path: &Path) -> &Path {
-    match path.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => path,
-    }
-}
-
 /// Whether a path exists, even if looking at it fails.
 fn is_there(path: &Path) -> bool {
     match std::fs::metadata(path) {
@@ -244,18 +236,6 @@ fn names_of(path: &OsStr) -> Result<Vec<OsString>, Failure> {
         }
     }
     Ok(names)
-}
-
-/// Whether a name may stand for others.
-#[cfg(feature = "remote")]
-pub fn is_pattern(name: &str) -> bool {
-    pattern(OsStr::new(name)).is_some()
-}
-
-/// The pattern that a name is, if it is one.
-fn pattern(name: &OsStr) -> Option<Pattern> {
-    let text = name.to_str().filter(|text| text.contains(['*', '?', '[']))?;
-    Pattern::new(text).ok()
 }
 
 /// The callback for a found node, or for the error in its place. `Err` ends the walk.

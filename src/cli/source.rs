@@ -1,6 +1,6 @@
 //! How SOURCE is found and opened: a directory of this machine, or a prefix of an object store.
 
-use super::{Failure, paths, show_path, stale};
+use super::{Failure, show_path, stale};
 use crate::check;
 use crate::error::{Error, ErrorKind};
 use crate::format::MAX_VERSION;
@@ -24,6 +24,7 @@ use crate::tree::is_object_in;
 use crate::tree::{Options, Tree};
 #[cfg(feature = "remote")]
 use clap::Args;
+use glob::Pattern;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,7 +108,7 @@ pub(super) fn check_source(source: &OsStr) -> Result<Location, Failure> {
         Location::Local(path) => path,
         remote => return Ok(remote),
     };
-    let path = paths::or_here(&path);
+    let path = or_here(&path);
     // The path of a dead mount can be resolved: only a look at it tells.
     let checked = fs::canonicalize(path).and_then(|path| fs::metadata(&path).map(|_| path));
     checked.map(Location::Local).map_err(|error| {
@@ -221,13 +222,13 @@ pub(super) fn open_within(
     let (mut part, mut names) = (url.to_owned(), Vec::new());
     let opened = guarded(|| {
         // No key is looked for below a pattern.
-        while paths::is_pattern(last_of(&part)) && shorten(&mut part, &mut names) {}
+        while is_pattern(last_of(&part)) && shorten(&mut part, &mut names) {}
         let mut store = options.remote.remote(&part)?;
         loop {
             match store.list() {
                 Ok(opened) => {
                     let first: Option<&OsString> = names.last();
-                    let fits = first.is_none_or(|name| paths::is_pattern(&name.to_string_lossy()));
+                    let fits = first.is_none_or(|name| is_pattern(&name.to_string_lossy()));
                     if !fits && !is_object_in(opened.storage.clone()) {
                         break;
                     }
@@ -378,4 +379,24 @@ mod tests {
             assert!(parse_endpoint(text).is_err(), "{text}");
         }
     }
+}
+
+/// A path, or the working directory where it is empty.
+pub fn or_here(path: &Path) -> &Path {
+    match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    }
+}
+
+/// Whether a name may stand for others.
+#[cfg(feature = "remote")]
+pub fn is_pattern(name: &str) -> bool {
+    pattern(OsStr::new(name)).is_some()
+}
+
+/// The pattern that a name is, if it is one.
+pub fn pattern(name: &OsStr) -> Option<Pattern> {
+    let text = name.to_str().filter(|text| text.contains(['*', '?', '[']))?;
+    Pattern::new(text).ok()
 }

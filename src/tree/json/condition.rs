@@ -1,5 +1,6 @@
 //! Conditions on cells, as delete and update files hold them, as JSON and as text.
 
+use super::render::rendered_text;
 use super::value;
 use crate::format::condition::Condition;
 use crate::format::datatype::{CellValNum, Datatype};
@@ -143,7 +144,7 @@ fn constant_text(constant: &Value) -> String {
         Value::Null => "NULL".to_string(),
         Value::Object(hex) => match hex.get("hex") {
             // As JSON without spaces is: what is kept as text is numbers.
-            None => match value::rendered_text(hex) {
+            None => match rendered_text(hex) {
                 Some(text) => text.replace(", ", ","),
                 None => constant.to_string(),
             },

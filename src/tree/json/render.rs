@@ -1,9 +1,8 @@
 //! JSON text that reads well in `cat`.
 
-use super::value;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
+use serde_json::{Map, Value};
 use std::io::{Result, Write};
 
 /// The text of a document, indented by two spaces and ended by a line feed. An array is on one line where it
@@ -57,6 +56,17 @@ pub fn render_objects<T: Sync, const N: usize>(
     })
 }
 
+/// The key of what is kept as text. No document has it as a key beside a string.
+pub(super) const RENDERED: &str = "\0rendered";
+
+/// The text of an array of very many elements; None for anything else.
+pub(super) fn rendered_text(entries: &Map<String, Value>) -> Option<&str> {
+    match entries.get(RENDERED) {
+        Some(Value::String(text)) if entries.len() == 1 => Some(text),
+        _ => None,
+    }
+}
+
 /// Writes `value` at nesting `depth`, without a line feed at its end.
 pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
     match value {
@@ -75,7 +85,7 @@ pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
             out.push(b']');
         }
         Value::Object(entries) if !entries.is_empty() && !is_atom(value) => {
-            if let Some(text) = value::rendered_text(entries) {
+            if let Some(text) = rendered_text(entries) {
                 return out.extend_from_slice(text.as_bytes());
             }
             let members = entries.iter().map(|(key, value)| (key.as_str(), value));

@@ -1,6 +1,6 @@
 //! Values of any datatype as JSON: numbers as numbers, text as a string, other bytes as `{"hex": "…"}`.
 
-use super::render::write_inline;
+use super::render::{RENDERED, write_inline};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range;
 use crate::format::schema::Dimension;
@@ -131,17 +131,6 @@ pub fn is_atom(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> bo
 
 /// Elements above which an array is kept as its text: a JSON value takes many times the memory.
 const FEW: usize = 256;
-
-/// The key of what is kept as text. No document has it as a key beside a string.
-const RENDERED: &str = "\0rendered";
-
-/// The text of an array of very many elements; None for anything else.
-pub fn rendered_text(entries: &Map<String, Value>) -> Option<&str> {
-    match entries.get(RENDERED) {
-        Some(Value::String(text)) if entries.len() == 1 => Some(text),
-        _ => None,
-    }
-}
 
 /// What stands around the digits of bytes in hexadecimal.
 pub const HEX: (&[u8], &[u8]) = (b"{\"hex\": \"", b"\"}");
