@@ -72,6 +72,7 @@ pub mod internals;
 mod layout;
 #[cfg(feature = "tree")]
 mod names;
+mod parallel;
 mod requester;
 pub mod schema;
 mod single_flight;

@@ -8,10 +8,11 @@ use crate::array::cache::{Keep, Key, Lengths};
 use crate::array::engine::Engine;
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
+use crate::parallel;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a segment's text is to have, about, in bytes.
 const TARGET: u64 = 128 << 10;
@@ -161,56 +162,26 @@ impl Segments {
     /// Where each segment ends in the text, and a hash of its text. Renders all of them, on all cores.
     pub fn measure(&self) -> Result<Lengths> {
         /// Fewer segments than this are not worth a thread.
-        const EACH: usize = 4;
-        let next = AtomicUsize::new(0);
-        let failed = Mutex::new(None);
+        const EACH: u64 = 4;
         let total = AtomicU64::new(0);
-        let work = || {
-            let mut measured = Vec::new();
+        let count = self.count() as u64;
+        let measured = parallel::each(count.div_ceil(EACH), |number| -> Result<Vec<(u64, u64)>> {
             let mut text = Vec::new();
-            loop {
-                let segment = next.fetch_add(1, Ordering::Relaxed);
-                if segment >= self.count() {
-                    return measured;
-                }
+            let segments = number * EACH..count.min((number + 1) * EACH);
+            let measured = segments.map(|segment| {
                 text.clear();
-                let written = self.write(segment, &mut text).and_then(|()| {
-                    let length = text.len() as u64;
-                    let before = total.fetch_add(length, Ordering::Relaxed);
-                    check_length(before.saturating_add(length))
-                });
-                if let Err(error) = written {
-                    next.store(self.count(), Ordering::Relaxed);
-                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    // The first in the document, so that it is the same each time.
-                    if failed.as_ref().is_none_or(|(known, _)| *known > segment) {
-                        *failed = Some((segment, error));
-                    }
-                    return measured;
-                }
-                measured.push((segment, text.len() as u64, hash(&text)));
-            }
-        };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.min(self.count() / EACH);
-        let mut measured = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut measured = work();
-            for thread in others {
-                match thread.join() {
-                    Ok(more) => measured.extend(more),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            measured
-        });
-        if let Some((_, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
-        measured.sort_unstable();
+                self.write(segment as usize, &mut text)?;
+                let length = text.len() as u64;
+                let before = total.fetch_add(length, Ordering::Relaxed);
+                check_length(before.saturating_add(length))?;
+                Ok((length, hash(&text)))
+            });
+            measured.collect()
+        })?;
+        let measured = measured.concat();
         let mut sum = 0u64;
         let mut ends = Vec::with_capacity(measured.len());
-        for (_, length, _) in &measured {
+        for (length, _) in &measured {
             sum = sum.saturating_add(*length);
             ends.push(sum);
         }

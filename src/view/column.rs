@@ -5,7 +5,6 @@
 //! search among the blocks, and one in the lengths of its block. Both are in the cache, and made again after
 //! they were evicted.
 
-use super::parallel;
 use crate::array::Array;
 use crate::array::cache::{Keep, Key};
 use crate::array::cells::Cells;
@@ -14,6 +13,7 @@ use crate::array::engine::Engine;
 use crate::array::read_bytes::ReadBytes;
 use crate::array::sequential::SequentialDetector;
 use crate::error::{Error, ErrorKind, Result};
+use crate::parallel;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -8,8 +8,7 @@
 mod column;
 mod dense;
 mod outlines;
-pub(crate) mod parallel;
-mod reading;
+pub(crate) mod reading;
 mod sparse;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -29,6 +28,7 @@ use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
+use crate::parallel;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Outlines of all fragments of a view.
 
-use super::parallel;
 use crate::array::engine::Engine;
 use crate::array::fragment::{Fragment, Outline};
 use crate::array::tail_prefetch::TailPrefetch;
 use crate::error::Result;
+use crate::parallel;
 use std::sync::Arc;
 
 /// Fragments whose metadata is read by one thread in one go.

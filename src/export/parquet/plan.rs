@@ -8,7 +8,8 @@ use crate::array::cache::Entry;
 use crate::array::field::Field;
 use crate::error::{Error, Result};
 use crate::export::table::{Column, Table};
-use crate::view::{Origin, View, parallel};
+use crate::parallel;
+use crate::view::{Origin, View};
 use std::ops::Range;
 
 /// Rows of a row group, at most.

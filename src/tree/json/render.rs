@@ -1,8 +1,10 @@
 //! JSON text that reads well in `cat`.
 
+use crate::parallel;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Map, Value};
+use std::convert::Infallible;
 use std::io::{Result, Write};
 
 /// The text of a document, indented by two spaces and ended by a line feed. An array is on one line where it
@@ -24,36 +26,28 @@ pub fn render_objects<T: Sync, const N: usize>(
 ) -> Vec<u8> {
     /// Fewer items than this are not worth a thread.
     const ITEMS: usize = 64;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let each = items.len().div_ceil(cores).max(ITEMS);
-    let write = |items: &[T]| {
-        let mut out = Vec::new();
-        for item in items {
-            out.push(b',');
-            line(&mut out, 1);
-            write_members(&mut out, make(item).iter().map(|(key, value)| (*key, value)), 1);
-        }
-        out
-    };
-    let mut slices = items.chunks(each);
-    let Some(first) = slices.next() else {
+    if items.is_empty() {
         return b"[]\n".to_vec();
-    };
-    std::thread::scope(|scope| {
-        let rest: Vec<_> = slices.map(|slice| scope.spawn(|| write(slice))).collect();
-        let mut out = write(first);
-        for thread in rest {
-            match thread.join() {
-                Ok(text) => out.extend_from_slice(&text),
-                Err(panic) => std::panic::resume_unwind(panic),
+    }
+    let slices: Vec<&[T]> = items.chunks(ITEMS).collect();
+    let Ok(texts) = parallel::each(
+        slices.len() as u64,
+        |number| -> std::result::Result<_, Infallible> {
+            let mut out = Vec::new();
+            for item in slices.get(number as usize).copied().unwrap_or_default() {
+                out.push(b',');
+                line(&mut out, 1);
+                write_members(&mut out, make(item).iter().map(|(key, value)| (*key, value)), 1);
             }
-        }
-        if let Some(comma) = out.first_mut() {
-            *comma = b'[';
-        }
-        out.extend_from_slice(b"\n]\n");
-        out
-    })
+            Ok(out)
+        },
+    );
+    let mut out = texts.concat();
+    if let Some(comma) = out.first_mut() {
+        *comma = b'[';
+    }
+    out.extend_from_slice(b"\n]\n");
+    out
 }
 
 /// The key of what is kept as text. No document has it as a key beside a string.

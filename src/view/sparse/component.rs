@@ -9,8 +9,8 @@ use crate::array::engine::Engine;
 use crate::array::order::Key;
 use crate::array::work::Job;
 use crate::error::{Error, ErrorKind, Result};
+use crate::parallel;
 use crate::single_flight::SingleFlight;
-use crate::view::parallel;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -22,7 +22,6 @@ mod values;
 
 use super::column::RunCells;
 use super::outlines::outlines;
-use super::parallel;
 use super::{DimRange, Origin, Role, Tiles, ViewField};
 use crate::array::Array;
 use crate::array::cells::Cells;
@@ -37,6 +36,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
+use crate::parallel;
 use crate::single_flight::SingleFlight;
 use block::Part;
 use component::Component;

@@ -1,8 +1,8 @@
-//! The same work for many parts of a view, done by several threads.
+//! The same work for many parts, done by several threads.
 
-use crate::error::{Error, ErrorKind};
 use crate::requester;
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, available_parallelism, scope};
@@ -37,15 +37,17 @@ pub(crate) fn threads() -> u64 {
     *THREADS
 }
 
-/// What `part` makes of each number below `count`, in order. The calling thread works too, so there is always
-/// one. If one fails, the others stop soon. Parts may wait for anything: nothing else is waited for here.
+/// What `part` makes of each number below `count`, in their order. The caller's thread works too, so that
+/// there is always one. Where it fails, the error is that of the lowest number, and the threads stop soon. A
+/// panic in one of them is one of the caller. Nothing is waited for but the parts themselves, so that these
+/// may wait for whatever they like.
 pub(crate) fn each<T, E>(
     count: u64,
     part: impl Fn(u64) -> std::result::Result<T, E> + Sync,
 ) -> std::result::Result<Vec<T>, E>
 where
     T: Send,
-    E: Send + From<Error>,
+    E: Send,
 {
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let run = || {
@@ -55,15 +57,13 @@ where
             if number >= count {
                 break;
             }
-            match part(number) {
-                Ok(result) => done.push((number, result)),
-                Err(error) => {
-                    failed.store(true, Ordering::Relaxed);
-                    return Err(error);
-                }
+            let result = part(number);
+            if result.is_err() {
+                failed.store(true, Ordering::Relaxed);
             }
+            done.push((number, result));
         }
-        Ok(done)
+        done
     };
     let (threads, requester) = (threads(), requester::requester());
     let mut all = scope(|scope| {
@@ -74,40 +74,36 @@ where
                     let _permit = permit;
                     requester::on_behalf_of(requester, run)
                 };
-                Builder::new().name("view".into()).spawn_scoped(scope, help).ok()
+                Builder::new()
+                    .name("helper".into())
+                    .spawn_scoped(scope, help)
+                    .ok()
             })
             .collect();
         let mut all = run();
         for helper in helpers {
-            let helped = helper.join().unwrap_or_else(|_| {
-                Err(E::from(Error::new(
-                    ErrorKind::Internal,
-                    "a thread that reads a view panicked; this is a bug",
-                )))
-            });
-            all = all.and_then(|mut all| helped.map(|helped| (all.extend(helped), all).1));
+            match helper.join() {
+                Ok(more) => all.extend(more),
+                Err(panic) => resume_unwind(panic),
+            }
         }
         all
-    })?;
+    });
     all.sort_unstable_by_key(|(number, _)| *number);
-    Ok(all.into_iter().map(|(_, result)| result).collect())
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
-    fn results_come_in_order_and_the_first_failure_ends_it() {
+    fn results_come_in_order_and_the_first_failure_is_the_result() {
         let doubled = each(1000, |n| Ok::<_, Error>(n * 2)).unwrap();
         assert_eq!(doubled, (0..1000).map(|n| n * 2).collect::<Vec<_>>());
         assert!(each(0, Ok::<_, Error>).unwrap().is_empty());
-        let done = AtomicU64::new(0);
-        let result = each(1 << 40, |n| match n {
-            7 => Err(Error::corrupt("seven")),
-            _ => Ok(done.fetch_add(1, Ordering::Relaxed)),
-        });
-        assert!(result.is_err());
+        assert_eq!(each(1 << 40, |n| if n < 7 { Ok(n) } else { Err(n) }), Err(7));
     }
 
     #[test]
