@@ -1,9 +1,9 @@
 //! Reads [TileDB](https://tiledb.com) arrays from a disk or an object store, without libtiledb.
 //!
-//! An [`Array`] is opened by itself or as a part of a [`Source`]. [`Array::at`] selects a time and a part of the
-//! domain. The result is a [`View`], in which the array's fragments are merged and its deletes carried out, as
-//! in TileDB. A view gives the [`Cells`] of a field. Data is decoded when it is read, and kept in a cache of
-//! bounded size.
+//! An [`Array`] is opened by itself or as a part of a [`Source`]. [`Array::at`] selects a time and a part of
+//! the domain. The result is a [`View`], in which the array's fragments are merged and its deletes carried
+//! out, as in TileDB. A view gives the [`Cells`] of a field. Data is decoded when it is read, and kept in a
+//! cache of bounded size.
 //!
 //! ```
 //! use tiledbfs::{Array, DimRange, TimeRange};
@@ -13,7 +13,8 @@
 //! assert_eq!(all.shape()?, [365, 6]);
 //!
 //! // Days 32 to 59 at all stations, row by row.
-//! let february = array.at(TimeRange::ALL).subarray([DimRange::from(32_i32..=59), DimRange::default()]).open()?;
+//! let february = array.at(TimeRange::ALL).subarray([DimRange::from(32_i32..=59), DimRange::default()]);
+//! let february = february.open()?;
 //! let temperatures: Vec<f32> = february.read("temperature", 0..february.count()?)?;
 //! assert_eq!(temperatures.len(), 28 * 6);
 //!

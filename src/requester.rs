@@ -1,4 +1,5 @@
-//! The requester: the thread that this one works for, as a rule of another process, and whether it still waits.
+//! The requester: the thread that this one works for, as a rule of another process, and whether it still
+//! waits.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::cell::Cell;
@@ -73,8 +74,8 @@ pub fn is_interrupted(thread: u32) -> bool {
     (of("SigPnd") | of("ShdPnd")) & !of("SigBlk") & !of("SigIgn") & !stops != 0
 }
 
-/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the requester has a
-/// signal to handle.
+/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the requester has
+/// a signal to handle.
 pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<MutexGuard<'m, T>> {
     let waited = done.wait_timeout(locked, LOOK);
     let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -84,8 +85,8 @@ pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<Mutex
     }
 }
 
-/// Does `work` in a new thread and waits for it. `Abandoned` if the requester has a signal to handle; the work
-/// then goes on, and its result is dropped.
+/// Does `work` in a new thread and waits for it. `Abandoned` if the requester has a signal to handle; the
+/// work then goes on, and its result is dropped.
 pub fn on_another_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let (sender, answer) = channel();
     thread::spawn(move || sender.send(work()));

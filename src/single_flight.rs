@@ -5,8 +5,8 @@ use crate::requester::{is_of_others, wait_on};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Lets one thread at a time make something that others want as well. Unlike a lock, waiting ends when the
-/// [requester](crate::requester) has a signal to handle; and if the thread fails, those that waited for it fail with
-/// the same error, instead of one failure after the other.
+/// [requester](crate::requester) has a signal to handle; and if the thread fails, those that waited for it
+/// fail with the same error, instead of one failure after the other.
 #[derive(Default)]
 pub struct SingleFlight {
     state: Mutex<State>,

@@ -136,8 +136,8 @@ const PASSING_ENTRIES: u64 = 32;
 
 /// How much of that share is used for each processor: this many entries or this many bytes, whichever is
 /// more. Requests of different processors have chunks in common, and with overlapping fragments those of
-/// several. With half of it, ten fragments of 256 MiB took 10 % more decoding and 24 % more time; other arrays
-/// are as fast with either.
+/// several. With half of it, ten fragments of 256 MiB took 10 % more decoding and 24 % more time; other
+/// arrays are as fast with either.
 const PASSING_ENTRIES_EACH: usize = 64;
 const PASSING_EACH: u64 = 4 << 20;
 

@@ -425,7 +425,8 @@ impl OpenColumn {
         })
     }
 
-    /// Appends where some cells of a tile begin: in the tile where it is shown on its own, else in the column.
+    /// Appends where some cells of a tile begin: in the tile where it is shown on its own, else in the
+    /// column.
     fn read_offsets_tile(&self, number: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
         let (sums, list) = self.var_sizes()?;
         let tile = self.tile_of(number)?;

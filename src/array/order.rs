@@ -48,8 +48,9 @@ pub trait Key: Ord + Clone + Send + Sync + Sized {
         self == other
     }
 
-    /// Has a key that is below `last` compare as `last` does, so that a sequence of cells that does not ascend
-    /// is merged as it lies. Returns whether it was below; words, which come of numbers, are left as they are.
+    /// Has a key that is below `last` compare as `last` does, so that a sequence of cells that does not
+    /// ascend is merged as it lies. Returns whether it was below; words, which come of numbers, are left as
+    /// they are.
     fn follow(&mut self, _last: &Self) -> bool {
         false
     }

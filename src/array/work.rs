@@ -108,8 +108,9 @@ pub struct Work {
 }
 
 impl Work {
-    /// Says that this thread's requester waits for `object`, a number as of [`super::engine::Engine::number`].
-    /// Called before it is known whether another thread works on it already.
+    /// Says that this thread's requester waits for `object`, a number as of
+    /// [`super::engine::Engine::number`]. Called before it is known whether another thread works on it
+    /// already.
     pub fn wait(&self, object: u64) -> Waiting {
         let requester = requester();
         lock(&self.requesters).entry(object).or_default().push(requester);

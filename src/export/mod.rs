@@ -1,8 +1,8 @@
 //! Files that other programs open: a view as CSV and other formats, each computed from the view's columns
 //! while it is read.
 //!
-//! A format decides whether a view has such a file, and describes the file as a [`FileLayout`]. It knows neither
-//! paths nor FUSE.
+//! A format decides whether a view has such a file, and describes the file as a [`FileLayout`]. It knows
+//! neither paths nor FUSE.
 
 pub mod csv;
 pub mod grid;

@@ -53,8 +53,8 @@ impl Range {
         }
     }
 
-    /// How the bounds compare: integers and times as numbers, floats as IEEE 754 does, all else bytewise. None
-    /// for a NaN.
+    /// How the bounds compare: integers and times as numbers, floats as IEEE 754 does, all else bytewise.
+    /// None for a NaN.
     pub fn order(&self, datatype: Datatype, cells: CellValNum) -> Option<Ordering> {
         compare(datatype, cells, &self.lo, &self.hi)
     }

@@ -258,7 +258,8 @@ impl View {
                 }
             }
             Merge::Sparse(_) => {
-                // Some at a time, since few may be enough; more each time, since threads begin anew with each.
+                // Some at a time, since few may be enough; more each time, since threads begin anew with
+                // each.
                 let fragments = self.snapshot.fragment_list();
                 let (mut cells, mut read, mut more) = (0u64, 0, 512);
                 while let Some(batch) = fragments.get(read..fragments.len().min(read + more))

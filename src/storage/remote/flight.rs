@@ -65,8 +65,8 @@ impl<T: Clone> Flight<T> {
         state.result.is_some()
     }
 
-    /// Waits for the result. `Abandoned` if the requester of this thread has a signal to handle, or if the last
-    /// thread that waited gave up and `given_up` was called.
+    /// Waits for the result. `Abandoned` if the requester of this thread has a signal to handle, or if the
+    /// last thread that waited gave up and `given_up` was called.
     pub(super) fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
         let mut state = self.state();
         state.waiting += 1;

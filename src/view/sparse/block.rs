@@ -318,8 +318,8 @@ impl Slice {
         self.start.ranks.iter().copied().zip(ends)
     }
 
-    /// Fills `out` with its cells, given those of each member with the ones that are skipped. None where these
-    /// are too few.
+    /// Fills `out` with its cells, given those of each member with the ones that are skipped. None where
+    /// these are too few.
     pub(super) fn interleave<T: Copy>(&self, runs: &mut [&[T]], mut out: &mut [T]) -> Option<()> {
         let steps = &self.block.steps;
         let members = !(u32::MAX << steps.bits);

@@ -256,8 +256,8 @@ pub(super) struct Merge<'a, K> {
     ranks: Vec<u64>,
     /// The most candidates of a window.
     window: u64,
-    /// For each sign of zeros that was seen at the place that is merged: the mark, and the member that has the
-    /// newest cell.
+    /// For each sign of zeros that was seen at the place that is merged: the mark, and the member that has
+    /// the newest cell.
     seen: Vec<(u32, u32)>,
     /// Whether several members have a cell there.
     shared: bool,
