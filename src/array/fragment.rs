@@ -28,6 +28,9 @@ const MAX_FOOTER: u64 = 16 << 20;
 /// They are in memory as long as the array is.
 const MAX_LEGACY: u64 = 64 << 20;
 
+/// A footer with the schema that it names, and the schema's name.
+type ParsedFooter = (Arc<Schema>, String, Footer);
+
 /// What decides whether a fragment matters to a reader; remembered as long as the fragment is.
 pub struct Outline {
     /// Bounding box of its cells; None where it has none.
@@ -184,24 +187,18 @@ impl Fragment {
         let file = self.engine.storage.open(&self.metadata_path())?;
         let mut room = [0; Tail::SIZE];
         let blob = Tail::new(&*file, &mut room)?;
-        let schema = match self.name.name_version {
-            ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
-            _ => None,
-        };
-        let (position, bytes) = self.footer_bytes(&blob, schema.as_deref())?;
-        self.outline_of(&bytes, position, schema, file.len())
+        let (position, parsed) = self.footer(&blob)?;
+        self.outline_of(parsed, position, file.len())
     }
 
-    /// The outline of the footer in `bytes`, of a metadata file of `size` bytes, with `schema` as
-    /// [`Fragment::parse_footer`] takes it.
+    /// The outline of a footer at `position` of a metadata file of `size` bytes, given what
+    /// [`Fragment::parse_footer`] made of it.
     fn outline_of(
         &self,
-        bytes: &[u8],
+        (schema, schema_name, footer): ParsedFooter,
         position: FooterPosition,
-        schema: Option<Arc<Schema>>,
         size: u64,
     ) -> Result<Outline> {
-        let (schema, schema_name, footer) = self.parse_footer(bytes, position, schema)?;
         let geometry = geometry_of(&schema, &footer, position)?;
         Ok(Outline {
             dense: footer.dense,
@@ -241,7 +238,8 @@ impl Fragment {
             offset: file.len.checked_sub(size)?,
             size,
         };
-        let outline = self.outline_of(&bytes, position, None, file.len);
+        let parsed = self.parse_footer(&bytes, position, None);
+        let outline = parsed.and_then(|parsed| self.outline_of(parsed, position, file.len));
         outline
             .map_err(|e| log::info!("{}: {e}", self.path.display()))
             .ok()
@@ -296,15 +294,20 @@ impl Fragment {
                 .map_err(|e| e.at(0))?;
             return Ok(info.with_file(&*file));
         }
-        let legacy_schema = match self.name.name_version {
-            ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
-            _ => None,
-        };
-        let (position, bytes) = self.footer_bytes(&blob, legacy_schema.as_deref())?;
-        let (schema, schema_name, footer) = self.parse_footer(&bytes, position, legacy_schema)?;
+        let (position, (schema, schema_name, footer)) = self.footer(&blob)?;
         let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
         let info = self.footer_info(schema, schema_name, footer, position, &first)?;
         Ok(info.with_file(&*file))
+    }
+
+    /// Where the footer of the metadata file `blob` lies, and what [`Fragment::parse_footer`] makes of it.
+    fn footer(&self, blob: &dyn Blob) -> Result<(FooterPosition, ParsedFooter)> {
+        let schema = match self.name.name_version {
+            ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
+            _ => None,
+        };
+        let (position, bytes) = self.footer_bytes(blob, schema.as_deref())?;
+        Ok((position, self.parse_footer(&bytes, position, schema)?))
     }
 
     /// The footer in `bytes`, with the schema that it names, which is `schema` where that is known already.
@@ -313,7 +316,7 @@ impl Fragment {
         bytes: &[u8],
         position: FooterPosition,
         schema: Option<Arc<Schema>>,
-    ) -> Result<(Arc<Schema>, String, Footer)> {
+    ) -> Result<ParsedFooter> {
         let mut c = Cursor::with_base(bytes, position.offset);
         let front = Footer::peek(&mut c)?;
         let schema_name = match &front.schema_name {

@@ -392,13 +392,9 @@ impl<'a, K: Key> Merge<'a, K> {
     /// Whether the next candidate is at another place than the one before it, so that a merge may begin with
     /// it.
     fn is_at_new_place(&self) -> bool {
-        self.rules.duplicates || !self.share_place(self.next.wrapping_sub(1), self.next)
-    }
-
-    /// Whether both are candidates of the batch, and at the same place.
-    fn share_place(&self, one: usize, other: usize) -> bool {
-        let both = self.batch.get(one).zip(self.batch.get(other));
-        both.is_some_and(|(one, other)| one.key.is_same_place(&other.key))
+        let before = self.next.checked_sub(1).and_then(|before| self.batch.get(before));
+        let both = before.zip(self.batch.get(self.next));
+        self.rules.duplicates || !both.is_some_and(|(before, next)| before.key.is_same_place(&next.key))
     }
 
     /// Reads ahead of a member until there are so many windows, or nothing is left.
