@@ -20,8 +20,9 @@ use lru::LruCache;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::available_parallelism;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::thread::{self, available_parallelism};
+use std::time::{Duration, Instant};
 
 /// What may be decoded at once beyond the size of the cache, and with the smallest cache.
 const ALLOWANCE: u64 = 32 << 20;
@@ -29,6 +30,11 @@ const LEAST: u64 = 32 << 20;
 
 /// What is held may always have this much more.
 const LITTLE: u64 = 64 << 10;
+
+/// For how long, and how often, an entry larger than the whole cache waits for readers to let go of another
+/// such entry. Not for longer: a reader may ask for one while it holds one.
+const LETTING_GO: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count
 /// within it. Entries of two types are two entries, whatever their keys.
@@ -174,6 +180,8 @@ struct State {
     loading_bytes: u64,
     /// The part of `bytes` that cannot be evicted.
     held_bytes: u64,
+    /// Entries that were larger than the whole cache, so not kept, while readers may still hold them.
+    unkept: Vec<Weak<dyn Any + Send + Sync>>,
     /// Bytes evicted, not counting what passes, since the allocator last gave back free memory.
     dropped_bytes: u64,
 }
@@ -202,6 +210,12 @@ impl State {
                 self.passing.put(key, item)
             }
         };
+    }
+
+    /// Whether a reader still holds an entry that is larger than the whole cache.
+    fn holds_unkept(&mut self) -> bool {
+        self.unkept.retain(|entry| entry.strong_count() > 0);
+        !self.unkept.is_empty()
     }
 
     /// Drops the least recently used entry of those that pass.
@@ -269,6 +283,7 @@ impl ChunkCache {
                 passing_bytes: 0,
                 loading_bytes: 0,
                 held_bytes: 0,
+                unkept: Vec::new(),
                 dropped_bytes: 0,
             }),
             room: Condvar::new(),
@@ -414,6 +429,7 @@ impl ChunkCache {
     ) -> Result<Arc<T>> {
         let key = typed::<T>(key);
         let flight = Arc::new(Flight::default());
+        let mut begun = None;
         let mut state = lock(&self.state);
         loop {
             if let Some(item) = state.find(&key, keep) {
@@ -435,10 +451,19 @@ impl ChunkCache {
                 }
             }
             self.evict(&mut state, estimate);
-            if state.loading_bytes == 0 || state.bytes.saturating_add(estimate) <= self.capacity {
+            if state.loading_bytes > 0 && state.bytes.saturating_add(estimate) > self.capacity {
+                state = wait_on(&self.room, state)?;
+            } else if estimate > self.capacity
+                && state.holds_unkept()
+                && begun.get_or_insert_with(Instant::now).elapsed() < LETTING_GO
+            {
+                // Nothing tells when the last reader lets go.
+                drop(state);
+                thread::sleep(LOOK);
+                state = lock(&self.state);
+            } else {
                 break;
             }
-            state = wait_on(&self.room, state)?;
         }
         self.stats.cache_misses.add(1);
         state.loading.insert(key, flight.clone());
@@ -525,15 +550,17 @@ impl Drop for Landing<'_> {
         state.loading.remove(&self.key);
         state.bytes = state.bytes.saturating_sub(self.estimate);
         state.loading_bytes = state.loading_bytes.saturating_sub(self.estimate);
-        if let Ok(item) = &result
-            && item.size <= self.cache.capacity
-        {
-            self.cache.evict(&mut state, item.size);
-            if state.bytes.saturating_add(item.size) <= self.cache.capacity {
-                state.put(self.key, item.clone(), self.keep);
-                // What passes makes room for what passes.
-                self.cache.evict(&mut state, 0);
+        match &result {
+            Ok(item) if item.size > self.cache.capacity => state.unkept.push(Arc::downgrade(&item.entry)),
+            Ok(item) => {
+                self.cache.evict(&mut state, item.size);
+                if state.bytes.saturating_add(item.size) <= self.cache.capacity {
+                    state.put(self.key, item.clone(), self.keep);
+                    // What passes makes room for what passes.
+                    self.cache.evict(&mut state, 0);
+                }
             }
+            Err(_) => {}
         }
         self.cache.stats.cache_bytes.set(state.bytes);
         let gives_back = state.dropped_bytes > self.cache.capacity / GIVE_BACK;

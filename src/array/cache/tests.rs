@@ -124,6 +124,29 @@ fn too_large_for_the_cache_is_served_and_not_kept() {
 }
 
 #[test]
+fn what_is_too_large_waits_for_readers_of_another() {
+    let cache = ChunkCache::new(1000, Arc::default());
+    let get = |tile| {
+        cache
+            .get(key(tile), 5000, Keep::Staying, || Ok(item(5000)))
+            .unwrap()
+    };
+    let first = get(1);
+    thread::scope(|scope| {
+        let second = scope.spawn(|| get(2));
+        thread::sleep(LETTING_GO / 4);
+        assert!(!second.is_finished());
+        drop(first);
+        second.join().unwrap();
+    });
+
+    // It does not wait for itself.
+    let held = get(3);
+    get(4);
+    drop(held);
+}
+
+#[test]
 fn what_is_decoded_at_once_is_bounded() {
     let small = ChunkCache::new(1, Arc::default());
     small.check_size(64 << 20).unwrap();
