@@ -63,14 +63,7 @@ fn write_condition(out: &mut String, condition: &Condition, lookup: &FieldLookup
             field,
             value,
             offsets,
-        } => {
-            out.push_str(&comparison_text(
-                *op,
-                field,
-                &operand(*op, lookup(field), value, offsets),
-            ));
-            return;
-        }
+        } => return write_comparison(out, *op, field, &operand(*op, lookup(field), value, offsets)),
         Condition::Expression {
             combination,
             children,
@@ -99,13 +92,13 @@ fn write_condition(out: &mut String, condition: &Condition, lookup: &FieldLookup
     }
 }
 
-fn comparison_text(op: ConditionOp, field: &[u8], operand: &Value) -> String {
-    let field = field_text(field);
+/// Appends a comparison of `field` with `operand`.
+fn write_comparison(out: &mut String, op: ConditionOp, field: &[u8], operand: &Value) {
     let sign = match op {
-        ConditionOp::AlwaysTrue => return "TRUE".to_string(),
-        ConditionOp::AlwaysFalse => return "FALSE".to_string(),
-        ConditionOp::Eq if operand.is_null() => return format!("{field} IS NULL"),
-        ConditionOp::Ne if operand.is_null() => return format!("{field} IS NOT NULL"),
+        ConditionOp::AlwaysTrue => return out.push_str("TRUE"),
+        ConditionOp::AlwaysFalse => return out.push_str("FALSE"),
+        ConditionOp::Eq if operand.is_null() => "IS",
+        ConditionOp::Ne if operand.is_null() => "IS NOT",
         ConditionOp::Lt => "<",
         ConditionOp::Le => "<=",
         ConditionOp::Gt => ">",
@@ -115,12 +108,22 @@ fn comparison_text(op: ConditionOp, field: &[u8], operand: &Value) -> String {
         ConditionOp::In => "IN",
         ConditionOp::NotIn => "NOT IN",
     };
+    out.push_str(&field_text(field));
+    out.push(' ');
+    out.push_str(sign);
+    out.push(' ');
     match (op, operand) {
         (ConditionOp::In | ConditionOp::NotIn, Value::Array(members)) => {
-            let members: Vec<_> = members.iter().map(constant_text).collect();
-            format!("{field} {sign} ({})", members.join(", "))
+            out.push('(');
+            for (i, member) in members.iter().enumerate() {
+                if i > 0 {
+                    out.push_str(", ");
+                }
+                out.push_str(&constant_text(member));
+            }
+            out.push(')');
         }
-        _ => format!("{field} {sign} {}", constant_text(operand)),
+        _ => out.push_str(&constant_text(operand)),
     }
 }
 
