@@ -54,6 +54,12 @@ pub trait Key: Ord + Clone + Send + Sync + Sized {
     fn follow(&mut self, _last: &Self) -> bool {
         false
     }
+
+    /// How far it is behind `base`, which is not above it, as numbers that compare as such keys do. None
+    /// where that takes more than a word.
+    fn distance(&self, _base: &Self) -> Option<u64> {
+        None
+    }
 }
 
 /// A key of any order.
@@ -333,6 +339,12 @@ impl<const N: usize> Key for [u64; N] {
                 }
             }
         }
+    }
+
+    fn distance(&self, base: &Self) -> Option<u64> {
+        let (low, high) = self.split_last()?;
+        let (base_low, base_high) = base.split_last()?;
+        (high == base_high).then(|| low.wrapping_sub(*base_low))
     }
 }
 

@@ -86,6 +86,11 @@ impl<K> Window<K> {
         }
     }
 
+    /// Whether ranks, times and marks tell nothing of single candidates.
+    pub(super) fn is_plain(&self) -> bool {
+        self.ranks.is_empty() && self.times.is_empty() && self.marks.is_empty()
+    }
+
     /// The rank of candidate `i`.
     pub(super) fn rank(&self, i: usize) -> u64 {
         self.ranks

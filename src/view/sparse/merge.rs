@@ -1,5 +1,6 @@
 //! The k-way merge of fragments: cells in the array's global order, of each place the newest.
 
+use super::batch::{Batch, Run};
 use super::block::Ranked;
 use super::input::{DELETED, Input, Window};
 use crate::array::order::{GlobalOrder, Key};
@@ -28,7 +29,7 @@ pub(super) struct Rules {
 
 impl Rules {
     /// When candidate `i` of a window of `source` was written; 0 where that plays no part.
-    fn time<K>(&self, source: &Member<K>, window: &Window<K>, i: usize) -> u64 {
+    pub(super) fn time<K>(&self, source: &Member<K>, window: &Window<K>, i: usize) -> u64 {
         match window.times.get(i) {
             _ if self.duplicates => 0,
             Some(&time) => time,
@@ -223,21 +224,11 @@ struct Cursor<K> {
     last: Option<(K, u64)>,
 }
 
-/// A candidate in a batch.
-struct Candidate<K> {
-    key: K,
-    /// When it was written; 0 where that plays no part.
-    time: u64,
-    rank: u64,
-    member: u32,
-    mark: u32,
-}
-
 /// A merge of the candidates of several fragments, from one rank of each to another.
 ///
 /// It goes from batch to batch: what has been read of all members is sorted, up to where the first of them
 /// has to be read on. A stable sort of runs that ascend is a merge of these runs, and that of the standard
-/// library does not branch on keys.
+/// library does not branch on what it compares.
 pub(super) struct Merge<'a, K> {
     rules: &'a Rules,
     members: &'a [Member<K>],
@@ -248,8 +239,7 @@ pub(super) struct Merge<'a, K> {
     newest_first: Vec<u32>,
     /// Whether cells of one member may be of several times.
     timed: bool,
-    /// Candidates in order, and before them the last one of the batch before.
-    batch: Vec<Candidate<K>>,
+    batch: Batch<K>,
     /// Of the next candidate in the batch.
     next: usize,
     /// The rank behind the last candidate of each member that was taken.
@@ -320,7 +310,7 @@ impl<'a, K: Key> Merge<'a, K> {
             cursors: cursors.collect(),
             newest_first,
             timed: !rules.duplicates && members.iter().any(|member| member.input.has_timestamps()),
-            batch: Vec::new(),
+            batch: Batch::new(),
             next: 0,
             ranks: from.to_vec(),
             window: window.clamp(WINDOW.start, WINDOW.end),
@@ -337,10 +327,10 @@ impl<'a, K: Key> Merge<'a, K> {
 
     /// Whether a candidate is left.
     pub(super) fn has_next(&mut self) -> std::result::Result<bool, Stop> {
-        if self.next >= self.batch.len() {
+        if self.next >= self.batch.turns.len() {
             self.fill_batch()?;
         }
-        Ok(self.next < self.batch.len())
+        Ok(self.next < self.batch.turns.len())
     }
 
     /// Hands the next cells of the view to `take`, member and rank of each, until the next candidate is at
@@ -356,25 +346,27 @@ impl<'a, K: Key> Merge<'a, K> {
         let mut full = false;
         while !full && self.has_next()? {
             let first = self.next;
-            while let Some(candidate) = self.batch.get(self.next) {
-                let is_new = self.is_at_new_place();
+            while let Some(turn) = self.batch.turns.get(self.next) {
+                let (member, is_new) = (turn.member(), !turn.is_at_same_place());
                 full = is_new && count >= most;
                 if full {
                     break;
                 }
-                let &Candidate {
-                    member, rank, mark, ..
-                } = candidate;
-                if let Some(behind) = self.ranks.get_mut(member as usize) {
-                    *behind = rank.saturating_add(1);
-                }
+                let Some(behind) = self.ranks.get_mut(member as usize) else {
+                    break;
+                };
+                let (rank, mark) = match self.batch.details.get(self.next) {
+                    Some(&details) => details,
+                    None => (*behind, 0),
+                };
+                *behind = rank.saturating_add(1);
                 self.next += 1;
                 let mut stays = mark & DELETED == 0;
+                let next = self.batch.turns.get(self.next);
                 // Most are alone at their place.
-                let alone = is_new && self.next < self.batch.len() && self.is_at_new_place();
-                if !alone {
+                if !is_new || next.is_none_or(|next| next.is_at_same_place()) {
                     if is_new {
-                        self.shared = self.is_shared(self.next - 1);
+                        self.shared = self.is_shared(member);
                         self.seen.clear();
                     }
                     stays &= self.is_newest(member, mark & !DELETED);
@@ -387,14 +379,6 @@ impl<'a, K: Key> Merge<'a, K> {
             pass((self.next - first) as u64)?;
         }
         Ok(count)
-    }
-
-    /// Whether the next candidate is at another place than the one before it, so that a merge may begin with
-    /// it.
-    fn is_at_new_place(&self) -> bool {
-        let before = self.next.checked_sub(1).and_then(|before| self.batch.get(before));
-        let both = before.zip(self.batch.get(self.next));
-        self.rules.duplicates || !both.is_some_and(|(before, next)| before.key.is_same_place(&next.key))
     }
 
     /// Reads ahead of a member until there are so many windows, or nothing is left.
@@ -425,10 +409,7 @@ impl<'a, K: Key> Merge<'a, K> {
 
     /// Makes the next batch, of nothing at the end.
     fn fill_batch(&mut self) -> std::result::Result<(), Stop> {
-        let last = self.batch.pop();
-        self.batch.clear();
-        self.batch.extend(last);
-        self.next = self.batch.len();
+        self.next = 0;
         let most = (BATCH / self.members.len().max(1)).max(BATCH_OF_MEMBER);
         for member in 0..self.cursors.len() {
             self.read_ahead(member, AHEAD)?;
@@ -445,51 +426,52 @@ impl<'a, K: Key> Merge<'a, K> {
         });
         let until = ends.min();
         let until = until.map(|(key, time, member)| (key.clone(), time, member));
+        let mut runs = Vec::with_capacity(AHEAD * self.members.len());
         for &member in &self.newest_first {
-            let (cursor, source) = (
-                self.cursors.get_mut(member as usize),
-                self.members.get(member as usize),
-            );
-            let (Some(cursor), Some(source)) = (cursor, source) else {
+            let number = member as usize;
+            let (Some(cursor), Some(source)) = (self.cursors.get(number), self.members.get(number)) else {
                 continue;
             };
-            while let Some(window) = cursor.windows.front() {
-                let keys = window.keys.get(cursor.at..).unwrap_or(&[]);
-                let time = |i: usize| self.rules.time(source, window, cursor.at + i);
+            let mut at = cursor.at;
+            for window in &cursor.windows {
+                let keys = window.keys.get(at..).unwrap_or(&[]);
                 let mut count = keys.len();
                 if let Some(until) = &until {
                     count = keys.partition_point(|key| *key < until.0);
+                    let time = |i: usize| self.rules.time(source, window, at + i);
                     let ties = keys.iter().enumerate().skip(count);
                     let ties = ties.map(|(i, key)| (key, Reverse(time(i)), Reverse(member)));
                     count += ties
                         .take_while(|tie| *tie <= (&until.0, until.1, until.2))
                         .count();
                 }
-                self.batch
-                    .extend(keys.iter().take(count).enumerate().map(|(i, key)| Candidate {
-                        key: key.clone(),
-                        time: time(i),
-                        rank: window.rank(cursor.at + i),
-                        member,
-                        mark: window.marks.get(cursor.at + i).copied().unwrap_or(0),
-                    }));
+                runs.push(Run {
+                    member,
+                    source,
+                    window,
+                    range: at..at + count,
+                });
                 if count < keys.len() {
-                    cursor.at += count;
                     break;
                 }
+                at = 0;
+            }
+        }
+        self.batch.fill(self.rules, &runs, &self.ranks, self.timed);
+        let ends: Vec<(u32, usize)> = runs.iter().map(|run| (run.member, run.range.end)).collect();
+        for (member, end) in ends {
+            let Some(cursor) = self.cursors.get_mut(member as usize) else {
+                continue;
+            };
+            cursor.at = end;
+            if cursor
+                .windows
+                .front()
+                .is_some_and(|window| end >= window.keys.len())
+            {
                 cursor.at = 0;
                 cursor.windows.pop_front();
             }
-        }
-        let batch = self.batch.get_mut(self.next..).unwrap_or(&mut []);
-        match self.timed {
-            // Those of one time and member are in the order in which they are stored.
-            true => batch.sort_by(|a, b| {
-                let order = a.key.cmp(&b.key).then_with(|| b.time.cmp(&a.time));
-                order.then_with(|| b.member.cmp(&a.member))
-            }),
-            // Members come newest first already.
-            false => batch.sort_by(|a, b| a.key.cmp(&b.key)),
         }
         // What comes behind the batch may be at the place of its last candidate.
         for member in 0..self.cursors.len() {
@@ -498,20 +480,22 @@ impl<'a, K: Key> Merge<'a, K> {
         Ok(())
     }
 
-    /// Whether a candidate of another member, behind candidate `first` of the batch, is at its place.
-    fn is_shared(&self, first: usize) -> bool {
-        let Some(first) = self.batch.get(first) else {
-            return false;
-        };
-        let mut rest = self.batch.iter().skip(self.next);
-        if let Some(next) =
-            rest.find(|next| next.member != first.member || !next.key.is_same_place(&first.key))
-        {
-            return next.key.is_same_place(&first.key);
+    /// Whether a candidate of another member than `member`, behind the last one that was taken, is at the
+    /// place of that.
+    fn is_shared(&self, member: u32) -> bool {
+        let rest = self.batch.turns.iter().skip(self.next);
+        for next in rest {
+            if !next.is_at_same_place() || next.member() != member {
+                return next.is_at_same_place();
+            }
         }
-        (0..).zip(&self.cursors).any(|(member, cursor): (u32, _)| {
+        (0..).zip(&self.cursors).any(|(other, cursor): (u32, _)| {
             let next = cursor.candidate(0).and_then(|(window, i)| window.keys.get(i));
-            member != first.member && next.is_some_and(|next| next.is_same_place(&first.key))
+            let last = self.batch.last.as_ref();
+            other != member
+                && next
+                    .zip(last)
+                    .is_some_and(|(next, last)| next.is_same_place(last))
         })
     }
 

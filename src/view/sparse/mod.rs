@@ -9,6 +9,7 @@
 //! Fragments whose intervals in the global order do not overlap are components of their own: there is nothing
 //! to merge, and where nothing was deleted or cut either, footers tell how many cells there are.
 
+mod batch;
 mod block;
 mod component;
 mod deletes;

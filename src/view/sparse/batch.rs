@@ -1,0 +1,176 @@
+//! A batch of a merge: candidates of several members, sorted.
+//!
+//! The candidates of a member come in the order in which it has them, so that it is enough to know whose turn
+//! it is. Mostly a word then holds what is sorted: how far a key is behind the lowest one, and whose it is.
+
+use super::input::Window;
+use super::merge::{Member, Rules};
+use crate::array::order::Key;
+use std::ops::Range;
+
+/// Some candidates of a member, one behind the other.
+pub(super) struct Run<'w, K> {
+    /// The number of the member.
+    pub member: u32,
+    /// The member.
+    pub source: &'w Member<K>,
+    /// What they are in.
+    pub window: &'w Window<K>,
+    /// Which of the window.
+    pub range: Range<usize>,
+}
+
+/// Whose candidate comes next.
+#[derive(Clone, Copy)]
+pub(super) struct Turn(u32);
+
+/// A candidate with all that is known of it.
+struct Candidate<K> {
+    key: K,
+    /// When it was written; 0 where that plays no part.
+    time: u64,
+    rank: u64,
+    member: u32,
+    mark: u32,
+}
+
+/// Candidates in order.
+pub(super) struct Batch<K> {
+    /// Whose they are.
+    pub turns: Vec<Turn>,
+    /// The rank and the mark of each; empty where ranks follow those of the batch before and no mark is set.
+    pub details: Vec<(u64, u32)>,
+    /// The key of the last candidate, of the batch before if there is none.
+    pub last: Option<K>,
+    candidates: Vec<Candidate<K>>,
+    words: Vec<u64>,
+}
+
+impl Turn {
+    const SAME_PLACE: u32 = 1 << 31;
+
+    fn new(member: u32, is_at_same_place: bool) -> Turn {
+        let flag = if is_at_same_place { Self::SAME_PLACE } else { 0 };
+        Turn(member | flag)
+    }
+
+    /// The number of the member.
+    pub(super) fn member(self) -> u32 {
+        self.0 & !Self::SAME_PLACE
+    }
+
+    /// Whether the candidate is at the place of the one before it, of which the view may have one alone.
+    pub(super) fn is_at_same_place(self) -> bool {
+        self.0 & Self::SAME_PLACE != 0
+    }
+}
+
+impl<K> Run<'_, K> {
+    fn keys(&self) -> &[K] {
+        self.window.keys.get(self.range.clone()).unwrap_or(&[])
+    }
+}
+
+impl<K: Key> Batch<K> {
+    pub(super) fn new() -> Self {
+        Batch {
+            turns: Vec::new(),
+            details: Vec::new(),
+            last: None,
+            candidates: Vec::new(),
+            words: Vec::new(),
+        }
+    }
+
+    /// Takes the candidates of `runs` in place of those that it has, all of which come before. The runs of a
+    /// member follow each other. Those of other members are in the order in which cells of one place come,
+    /// unless cells of one member are `timed`, and `ranks` are those of the next candidate of each member.
+    pub(super) fn fill(&mut self, rules: &Rules, runs: &[Run<K>], ranks: &[u64], timed: bool) {
+        self.turns.clear();
+        self.details.clear();
+        if self.fill_words(rules, runs, ranks).is_none() {
+            self.fill_candidates(rules, runs, timed);
+        }
+    }
+
+    /// The same with words; None, and nothing done, where they do not suffice.
+    fn fill_words(&mut self, rules: &Rules, runs: &[Run<K>], ranks: &[u64]) -> Option<()> {
+        let mut next = (u32::MAX, 0);
+        for run in runs {
+            let first = run.window.rank(run.range.start);
+            let follows = match next {
+                (member, rank) if member == run.member => rank == first,
+                _ => ranks.get(run.member as usize) == Some(&first),
+            };
+            if !follows || !run.window.is_plain() {
+                return None;
+            }
+            next = (run.member, first.saturating_add(run.range.len() as u64));
+        }
+        let lowest = runs.iter().filter_map(|run| run.keys().first()).min()?;
+        let highest = runs.iter().filter_map(|run| run.keys().last()).max()?;
+        // A place in the order of members takes these bits.
+        let bits = u64::BITS - (runs.len() as u64).leading_zeros();
+        if highest.distance(lowest)? > u64::MAX >> bits {
+            return None;
+        }
+        self.words.clear();
+        for (place, run) in (0..).zip(runs) {
+            let words = run.keys().iter().map(|key| {
+                let distance = key.distance(lowest).unwrap_or(0);
+                distance << bits | place
+            });
+            self.words.extend(words);
+        }
+        self.words.sort();
+        let members: Vec<u32> = runs.iter().map(|run| run.member).collect();
+        let goes_on = self.last.as_ref().is_some_and(|last| last.is_same_place(lowest));
+        // No distance is so large, since a place takes a bit or more.
+        let mut before = if goes_on { 0 } else { u64::MAX };
+        self.turns.extend(self.words.iter().map(|word| {
+            let (distance, place) = (word >> bits, word & !(u64::MAX << bits));
+            let same_place = !rules.duplicates && distance == before;
+            before = distance;
+            Turn::new(members.get(place as usize).copied().unwrap_or(0), same_place)
+        }));
+        self.last = Some(highest.clone());
+        Some(())
+    }
+
+    /// The same with candidates.
+    fn fill_candidates(&mut self, rules: &Rules, runs: &[Run<K>], timed: bool) {
+        for run in runs {
+            let keys = run.range.clone().zip(run.keys());
+            self.candidates.extend(keys.map(|(i, key)| Candidate {
+                key: key.clone(),
+                time: rules.time(run.source, run.window, i),
+                rank: run.window.rank(i),
+                member: run.member,
+                mark: run.window.marks.get(i).copied().unwrap_or(0),
+            }));
+        }
+        // A stable sort of runs that ascend is a merge of these runs.
+        match timed {
+            // Those of one time and member are in the order in which they are stored.
+            true => self.candidates.sort_by(|a, b| {
+                let order = a.key.cmp(&b.key).then_with(|| b.time.cmp(&a.time));
+                order.then_with(|| b.member.cmp(&a.member))
+            }),
+            false => self.candidates.sort_by(|a, b| a.key.cmp(&b.key)),
+        }
+        for Candidate {
+            key,
+            rank,
+            member,
+            mark,
+            ..
+        } in self.candidates.drain(..)
+        {
+            let last = self.last.as_ref().filter(|_| !rules.duplicates);
+            let same_place = last.is_some_and(|last| last.is_same_place(&key));
+            self.turns.push(Turn::new(member, same_place));
+            self.details.push((rank, mark));
+            self.last = Some(key);
+        }
+    }
+}
