@@ -19,6 +19,10 @@ pub(super) struct Ranked {
     pub sorted: Option<Arc<Vec<u64>>>,
 }
 
+/// Steps between two marks of a block, at least, and for each member, of which a mark holds a rank.
+const STRIDE: usize = if cfg!(test) { 4 } else { 2048 };
+const STRIDE_OF_MEMBER: usize = if cfg!(test) { 1 } else { 64 };
+
 /// Consecutive cells of a fragment that follow each other in the view too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -32,12 +36,14 @@ pub(super) struct Piece {
 
 /// Cells of the view that a merge gave one after the other.
 pub(super) struct Block {
-    /// How many.
-    count: u64,
-    /// The rank of the next candidate of each member at its start.
-    ranks: Vec<u64>,
     /// See [`Steps`].
     steps: Steps,
+    /// What comes before every so many steps, the first one among them.
+    marks: Vec<Mark>,
+    /// How many steps lie between two marks.
+    stride: usize,
+    /// What comes before its end.
+    end: Mark,
 }
 
 /// Steps, in pieces as large as most chunks: in the cache both take each other's place, and what one leaves
@@ -50,16 +56,25 @@ struct Steps {
     pieces: Vec<Vec<u32>>,
     /// Bits of the number of a member.
     bits: u32,
-    /// What comes before each piece but the first: cells, and the rank of the next candidate of each member.
-    marks: Vec<(u64, Box<[u64]>)>,
+}
+
+/// What comes before a step.
+#[derive(Clone)]
+struct Mark {
+    /// Cells of the block.
+    cells: u64,
+    /// The rank of the next candidate of each member.
+    ranks: Box<[u64]>,
 }
 
 /// Notes what a merge takes.
 pub(super) struct Writer {
     block: Block,
-    /// The rank behind the last candidate of each member that was taken.
-    ends: Vec<u64>,
-    /// The member that candidates are taken from, and how many.
+    /// The most candidates of a step.
+    most: u32,
+    /// How many steps there are.
+    count: usize,
+    /// The member of the next step, and how many candidates it has so far.
     open: (u32, u32),
 }
 
@@ -124,7 +139,6 @@ impl Steps {
     fn new(members: usize) -> Steps {
         Steps {
             pieces: Vec::new(),
-            marks: Vec::new(),
             bits: usize::BITS - members.saturating_sub(1).leading_zeros(),
         }
     }
@@ -168,40 +182,29 @@ impl Steps {
             ((step & members) as usize, step >> bits & 1 != 0, u64::from(count))
         })
     }
-
-    /// Makes the marks of steps that begin at `ranks`.
-    fn mark(&mut self, ranks: &[u64]) {
-        let (mut cells, mut ranks) = (0, ranks.to_vec());
-        let mut marks = Vec::new();
-        for number in 1..self.pieces.len() {
-            for (member, skips, count) in self.from((number - 1) * Self::PIECE).take(Self::PIECE) {
-                if let Some(rank) = ranks.get_mut(member) {
-                    *rank = rank.saturating_add(count);
-                }
-                cells += if skips { 0 } else { count };
-            }
-            marks.push((cells, ranks.as_slice().into()));
-        }
-        self.marks = marks;
-    }
 }
 
 impl Writer {
     /// Of a merge whose members are at `ranks`. `LimitExceeded` where they are more than a step can tell
     /// apart.
-    pub(super) fn new(ranks: Vec<u64>) -> Result<Writer> {
+    pub(super) fn new(ranks: &[u64]) -> Result<Writer> {
         let steps = Steps::new(ranks.len());
-        if steps.most() == 0 {
+        let most = steps.most();
+        if most == 0 {
             return Err(Error::limit(format!("{} fragments are too many to be merged", ranks.len())).at(0));
         }
-        let ends = ranks.clone();
         Ok(Writer {
             block: Block {
-                count: 0,
-                ranks,
                 steps,
+                marks: Vec::new(),
+                stride: STRIDE.max(ranks.len() * STRIDE_OF_MEMBER),
+                end: Mark {
+                    cells: 0,
+                    ranks: ranks.into(),
+                },
             },
-            ends,
+            most,
+            count: 0,
             open: (0, 0),
         })
     }
@@ -210,41 +213,56 @@ impl Writer {
     #[must_use]
     #[inline]
     pub(super) fn take(&mut self, member: u32, rank: u64) -> bool {
-        let Some(next) = self.ends.get_mut(member as usize) else {
-            return false;
-        };
-        let Some(mut skipped) = rank.checked_sub(*next) else {
-            return false;
-        };
-        *next = rank.saturating_add(1);
-        self.block.count += 1;
-        let most = self.block.steps.most();
         let (open, count) = self.open;
-        if skipped == 0 && member == open && count < most {
-            self.open = (member, count + 1);
+        let Some(next) = self.block.end.ranks.get(member as usize) else {
+            return false;
+        };
+        if member == open && count < self.most && rank == next.saturating_add(u64::from(count)) {
+            self.open.1 = count + 1;
             return true;
         }
         self.close();
+        let next = self.block.end.ranks.get(member as usize);
+        let Some(mut skipped) = next.and_then(|next| rank.checked_sub(*next)) else {
+            return false;
+        };
         while skipped > 0 {
-            let count = skipped.min(u64::from(most));
-            self.block.steps.push(member, true, count as u32);
-            skipped -= count;
+            let count = skipped.min(u64::from(self.most)) as u32;
+            self.push(member, true, count);
+            skipped -= u64::from(count);
         }
         self.open = (member, 1);
         true
     }
 
     fn close(&mut self) {
-        let (member, count) = self.open;
+        let (member, count) = std::mem::take(&mut self.open);
         if count > 0 {
-            self.block.steps.push(member, false, count);
+            self.push(member, false, count);
         }
+    }
+
+    fn push(&mut self, member: u32, skips: bool, count: u32) {
+        let Block {
+            steps,
+            marks,
+            stride,
+            end,
+        } = &mut self.block;
+        if self.count == marks.len() * *stride {
+            marks.push(end.clone());
+        }
+        steps.push(member, skips, count);
+        self.count += 1;
+        if let Some(rank) = end.ranks.get_mut(member as usize) {
+            *rank = rank.saturating_add(u64::from(count));
+        }
+        end.cells += if skips { 0 } else { u64::from(count) };
     }
 
     /// What was taken.
     pub(super) fn end(mut self) -> Block {
         self.close();
-        self.block.steps.mark(&self.block.ranks);
         self.block
     }
 }
@@ -252,7 +270,7 @@ impl Writer {
 impl cache::Entry for Block {
     fn memory(&self) -> u64 {
         let steps: usize = self.steps.pieces.iter().map(Vec::capacity).sum();
-        let ranks = (1 + self.steps.marks.len()) * self.ranks.len();
+        let ranks = (1 + self.marks.len()) * (self.end.ranks.len() + 3);
         (steps * size_of::<u32>() + ranks * size_of::<u64>()) as u64
     }
 }
@@ -265,20 +283,23 @@ impl Block {
 
     /// How many cells it has.
     pub(super) fn count(&self) -> u64 {
-        self.count
+        self.end.cells
     }
 
-    /// Where cell `cell` begins; None behind the last one.
+    /// Where cell `cell` begins; None behind the end.
     fn position(&self, cell: u64) -> Option<Position> {
-        let piece = self.steps.marks.partition_point(|(cells, _)| *cells < cell);
-        let mark = piece
-            .checked_sub(1)
-            .and_then(|before| self.steps.marks.get(before));
-        let (mut left, mut ranks) = match mark {
-            Some((cells, ranks)) => (cell - cells, ranks.to_vec()),
-            None => (cell, self.ranks.clone()),
-        };
-        let (mut step, mut before) = (piece * Steps::PIECE, 0);
+        if cell == self.end.cells {
+            return Some(Position {
+                step: usize::MAX,
+                before: 0,
+                ranks: self.end.ranks.to_vec(),
+            });
+        }
+        let after = self.marks.partition_point(|mark| mark.cells <= cell);
+        let number = after.checked_sub(1)?;
+        let mark = self.marks.get(number)?;
+        let (mut left, mut ranks) = (cell - mark.cells, mark.ranks.to_vec());
+        let (mut step, mut before) = (number * self.stride, 0);
         for (member, skips, count) in self.steps.from(step) {
             if left == 0 {
                 break;
@@ -459,7 +480,7 @@ impl Part {
                 }
                 // As many steps as those of its block, in proportion.
                 let steps = slice.block.steps.count();
-                return Ok(steps * slice.count / slice.block.count.max(1));
+                return Ok(steps * slice.count / slice.block.count().max(1));
             }
         }
         self.pieces(|piece| {
@@ -501,7 +522,7 @@ mod tests {
             let taken = (0..5000).map(|i| (last, 7 + i));
             let taken = taken.chain((0..10).map(|i| (0, 100_000 + 3 * i)));
             let taken: Vec<(u32, u64)> = taken.chain([(last, 200_000)]).collect();
-            let mut writer = Writer::new(ranks.clone()).unwrap();
+            let mut writer = Writer::new(&ranks).unwrap();
             assert!(taken.iter().all(|&(member, rank)| writer.take(member, rank)));
             assert!(!writer.take(last, 199_999), "it is behind");
             assert!(!writer.take(members as u32, 7), "there is none");

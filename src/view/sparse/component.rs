@@ -472,7 +472,7 @@ fn next_block<K: Key>(
     most: u64,
     pass: impl FnMut(u64) -> Result<()>,
 ) -> std::result::Result<Block, Stop> {
-    let mut writer = Writer::new(merge.ranks().to_vec())?;
+    let mut writer = Writer::new(merge.ranks())?;
     let take = |member, rank| match writer.take(member, rank) {
         true => Ok(()),
         false => Err(changed()),

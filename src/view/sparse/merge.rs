@@ -41,13 +41,19 @@ impl Rules {
     /// places ascend, and of one place the newest comes first. Libraries that wrote format version 15
     /// consolidated the cells of one place in any order.
     fn continues<K: Key>(&self, last: Option<&(K, u64)>, window: &Window<K>) -> bool {
+        if self.duplicates || window.times.is_empty() {
+            let goes_on = last
+                .zip(window.keys.first())
+                .is_none_or(|(last, first)| last.0 <= *first);
+            return goes_on && window.keys.is_sorted();
+        }
         let time = |i: usize| window.times.get(i).copied().unwrap_or(0);
         let last = last.map(|(key, time)| (key, *time));
         let cells = window.keys.iter().enumerate().map(|(i, key)| (key, time(i)));
         last.into_iter()
             .chain(cells)
             .is_sorted_by(|a, b| match a.0.cmp(b.0) {
-                Ordering::Equal => self.duplicates || a.1 >= b.1,
+                Ordering::Equal => a.1 >= b.1,
                 order => order == Ordering::Less,
             })
     }
