@@ -167,17 +167,17 @@ impl Steps {
     }
 
     /// The steps from number `first` on.
-    fn raw(&self, first: usize) -> impl Iterator<Item = &u32> + '_ {
+    fn pieces_from(&self, first: usize) -> impl Iterator<Item = &[u32]> + '_ {
         let mut pieces = self.pieces.iter().skip(first / Self::PIECE);
         let rest = pieces.next().and_then(|piece| piece.get(first % Self::PIECE..));
-        rest.unwrap_or(&[]).iter().chain(pieces.flatten())
+        rest.into_iter().chain(pieces.map(Vec::as_slice))
     }
 
     /// The same: member, whether its candidates are skipped, and how many.
     fn from(&self, first: usize) -> impl Iterator<Item = (usize, bool, u64)> + '_ {
         let bits = self.bits;
         let members = !(u32::MAX << bits);
-        self.raw(first).map(move |step| {
+        self.pieces_from(first).flatten().map(move |step| {
             let count = step >> (bits + 1);
             ((step & members) as usize, step >> bits & 1 != 0, u64::from(count))
         })
@@ -347,31 +347,33 @@ impl Slice {
         // A step of one candidate that is not skipped, as most are.
         let single = 2 << steps.bits;
         let mut before = self.start.before;
-        for step in steps.raw(self.start.step) {
-            let run = runs.get_mut((step & members) as usize)?;
-            if step & !members == single {
-                let Some((slot, rest)) = std::mem::take(&mut out).split_first_mut() else {
-                    break;
-                };
-                out = rest;
-                let (cell, rest) = run.split_first()?;
-                *slot = *cell;
-                *run = rest;
-                continue;
-            }
-            if out.is_empty() {
-                break;
-            }
-            let count = (step >> (steps.bits + 1)) as usize - std::mem::take(&mut before) as usize;
-            match step >> steps.bits & 1 {
-                0 => {
-                    let count = count.min(out.len());
-                    let (slots, rest) = std::mem::take(&mut out).split_at_mut(count);
+        for piece in steps.pieces_from(self.start.step) {
+            for step in piece {
+                let run = runs.get_mut((step & members) as usize)?;
+                if step & !members == single {
+                    let Some((slot, rest)) = std::mem::take(&mut out).split_first_mut() else {
+                        return Some(());
+                    };
                     out = rest;
-                    slots.copy_from_slice(run.get(..count)?);
-                    *run = run.get(count..)?;
+                    let (cell, rest) = run.split_first()?;
+                    *slot = *cell;
+                    *run = rest;
+                    continue;
                 }
-                _ => *run = run.get(count..)?,
+                if out.is_empty() {
+                    return Some(());
+                }
+                let count = (step >> (steps.bits + 1)) as usize - std::mem::take(&mut before) as usize;
+                match step >> steps.bits & 1 {
+                    0 => {
+                        let count = count.min(out.len());
+                        let (slots, rest) = std::mem::take(&mut out).split_at_mut(count);
+                        out = rest;
+                        slots.copy_from_slice(run.get(..count)?);
+                        *run = run.get(count..)?;
+                    }
+                    _ => *run = run.get(count..)?,
+                }
             }
         }
         out.is_empty().then_some(())

@@ -414,13 +414,21 @@ fn splits<K: Key>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(V
         })
         .collect();
     keys.dedup();
-    let ranks = parallel::each(keys.len() as u64, |number| {
-        let Some(key) = keys.get(number as usize) else {
-            return Ok(Vec::new());
-        };
-        let ranks = members.iter().map(|member| member.lower_bound(rules, key));
-        ranks.collect::<Result<Vec<u64>>>()
+    // By member, so that no two threads want the same chunks.
+    let ranks = parallel::each(members.len() as u64, |number| -> Result<Vec<u64>> {
+        let member = members.get(number as usize);
+        let ranks = keys
+            .iter()
+            .filter_map(|key| Some(member?.lower_bound(rules, key)));
+        ranks.collect()
     })?;
+    let ranks = (0..keys.len()).map(|key| {
+        ranks
+            .iter()
+            .filter_map(|of_keys| of_keys.get(key).copied())
+            .collect()
+    });
+    let ranks = ranks.collect();
     Ok((keys, ranks))
 }
 
