@@ -4,6 +4,7 @@
 //! is; a step that skips tells of those that the view leaves out. Where the merge began is known of each
 //! member, and a block is read from its start on.
 
+use super::batch::{Taker, Turn};
 use super::input::Input;
 use crate::array::cache;
 use crate::error::{Error, ErrorKind, Result};
@@ -72,8 +73,8 @@ pub(super) struct Writer {
     block: Block,
     /// The most candidates of a step.
     most: u32,
-    /// How many steps there are.
-    count: usize,
+    /// How many steps come before the next mark.
+    unmarked: usize,
     /// The member of the next step, and how many candidates it has so far.
     open: (u32, u32),
 }
@@ -204,35 +205,9 @@ impl Writer {
                 },
             },
             most,
-            count: 0,
+            unmarked: 0,
             open: (0, 0),
         })
-    }
-
-    /// Takes the candidate of rank `rank`; false where the member has passed it, or is none.
-    #[must_use]
-    #[inline]
-    pub(super) fn take(&mut self, member: u32, rank: u64) -> bool {
-        let (open, count) = self.open;
-        let Some(next) = self.block.end.ranks.get(member as usize) else {
-            return false;
-        };
-        if member == open && count < self.most && rank == next.saturating_add(u64::from(count)) {
-            self.open.1 = count + 1;
-            return true;
-        }
-        self.close();
-        let next = self.block.end.ranks.get(member as usize);
-        let Some(mut skipped) = next.and_then(|next| rank.checked_sub(*next)) else {
-            return false;
-        };
-        while skipped > 0 {
-            let count = skipped.min(u64::from(self.most)) as u32;
-            self.push(member, true, count);
-            skipped -= u64::from(count);
-        }
-        self.open = (member, 1);
-        true
     }
 
     fn close(&mut self) {
@@ -249,21 +224,76 @@ impl Writer {
             stride,
             end,
         } = &mut self.block;
-        if self.count == marks.len() * *stride {
+        if self.unmarked == 0 {
             marks.push(end.clone());
+            self.unmarked = *stride;
         }
+        self.unmarked -= 1;
         steps.push(member, skips, count);
-        self.count += 1;
         if let Some(rank) = end.ranks.get_mut(member as usize) {
             *rank = rank.saturating_add(u64::from(count));
         }
         end.cells += if skips { 0 } else { u64::from(count) };
     }
 
+    /// Has the next candidate of `member` be that of rank `rank`. `ESTALE` where that has been passed.
+    fn skip_to(&mut self, member: u32, rank: u64) -> Result<()> {
+        let next = self.block.end.ranks.get(member as usize);
+        let mut skipped = next
+            .and_then(|next| rank.checked_sub(*next))
+            .ok_or_else(changed)?;
+        while skipped > 0 {
+            let count = skipped.min(u64::from(self.most)) as u32;
+            self.push(member, true, count);
+            skipped -= u64::from(count);
+        }
+        Ok(())
+    }
+
     /// What was taken.
     pub(super) fn end(mut self) -> Block {
         self.close();
         self.block
+    }
+}
+
+impl Taker for Writer {
+    fn take(&mut self, member: u32, rank: u64) -> Result<()> {
+        let (open, count) = self.open;
+        let next = self
+            .block
+            .end
+            .ranks
+            .get(member as usize)
+            .copied()
+            .unwrap_or(u64::MAX);
+        if member == open && count < self.most && rank == next.saturating_add(u64::from(count)) {
+            self.open.1 = count + 1;
+            return Ok(());
+        }
+        self.close();
+        self.skip_to(member, rank)?;
+        self.open = (member, 1);
+        Ok(())
+    }
+
+    fn take_next(&mut self, turns: &[Turn], ranks: &mut [u64]) -> Result<()> {
+        self.close();
+        for (member, &rank) in (0..).zip(&*ranks) {
+            self.skip_to(member, rank)?;
+        }
+        for turn in turns {
+            let (member, count) = self.open;
+            if turn.member() == member && count < self.most {
+                self.open.1 = count + 1;
+            } else {
+                self.close();
+                self.open = (turn.member(), 1);
+            }
+        }
+        self.close();
+        ranks.copy_from_slice(&self.block.end.ranks);
+        Ok(())
     }
 }
 
@@ -434,6 +464,14 @@ impl Slice {
     }
 }
 
+/// What was read of the fragments is not what was merged.
+pub(super) fn changed() -> Error {
+    Error::new(
+        ErrorKind::Io(libc::ESTALE),
+        "the fragments have changed since they were merged",
+    )
+}
+
 fn none(cell: u64) -> Error {
     Error::new(ErrorKind::Internal, format!("cell {cell} is in no run"))
 }
@@ -525,9 +563,13 @@ mod tests {
             let taken = taken.chain((0..10).map(|i| (0, 100_000 + 3 * i)));
             let taken: Vec<(u32, u64)> = taken.chain([(last, 200_000)]).collect();
             let mut writer = Writer::new(&ranks).unwrap();
-            assert!(taken.iter().all(|&(member, rank)| writer.take(member, rank)));
-            assert!(!writer.take(last, 199_999), "it is behind");
-            assert!(!writer.take(members as u32, 7), "there is none");
+            assert!(
+                taken
+                    .iter()
+                    .all(|&(member, rank)| writer.take(member, rank).is_ok())
+            );
+            assert!(writer.take(last, 199_999).is_err(), "it is behind");
+            assert!(writer.take(members as u32, 7).is_err(), "there is none");
             let block = writer.end();
             assert_eq!(block.count(), taken.len() as u64);
             let mut found = Vec::new();

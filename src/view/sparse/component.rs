@@ -1,9 +1,10 @@
 //! Fragments whose cells interleave in the global order, and the plan by which their merge is entered
 //! anywhere.
 
-use super::block::{Block, Part, Ranked, Slice, Writer};
+use super::block::{Block, Part, Ranked, Slice, Writer, changed};
 use super::input::Input;
-use super::merge::{Member, Merge, Rules, Sorted, Stop, Unsorted};
+use super::member::{Member, Rules, Sorted};
+use super::merge::{Merge, Stop, Unsorted};
 use crate::array::cache::{self, Keep};
 use crate::array::engine::Engine;
 use crate::array::order::Key;
@@ -455,7 +456,7 @@ fn part<K: Key>(
                 cell += block.count();
                 keep(&ranks, block)?;
             }
-            None => cell += merge.take(most, |_, _| Ok(()), pass)?,
+            None => cell += merge.take(most, &mut (), pass)?,
         }
         checkpoints.push(Checkpoint {
             cell,
@@ -481,19 +482,8 @@ fn next_block<K: Key>(
     pass: impl FnMut(u64) -> Result<()>,
 ) -> std::result::Result<Block, Stop> {
     let mut writer = Writer::new(merge.ranks())?;
-    let take = |member, rank| match writer.take(member, rank) {
-        true => Ok(()),
-        false => Err(changed()),
-    };
-    merge.take(most, take, pass)?;
+    merge.take(most, &mut writer, pass)?;
     Ok(writer.end())
-}
-
-fn changed() -> Error {
-    Error::new(
-        ErrorKind::Io(libc::ESTALE),
-        "the fragments have changed since they were merged",
-    )
 }
 
 impl<K: Key> Plan<K> {

@@ -1,63 +1,12 @@
 //! The k-way merge of fragments: cells in the array's global order, of each place the newest.
 
-use super::batch::{Batch, Run};
-use super::block::Ranked;
-use super::input::{DELETED, Input, Window};
-use crate::array::order::{GlobalOrder, Key};
-use crate::array::time::TimeRange;
+use super::batch::{Batch, Run, Taker};
+use super::input::{DELETED, Window};
+use super::member::{Member, Rules, WINDOW};
+use crate::array::order::Key;
 use crate::error::{Error, Result};
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::ops::Range;
-use std::sync::Arc;
-
-/// The fewest candidates of a window, and the most; few in tests, whose fragments are small. Tiles of sparse
-/// fragments have 10,000 cells unless somebody said otherwise.
-const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 32..10_000 };
-
-/// What does not change while a component is merged.
-pub(super) struct Rules {
-    /// The order of keys.
-    pub order: GlobalOrder,
-    /// The range of time that is read.
-    pub times: TimeRange,
-    /// Whether several cells may be at one place; otherwise the newest alone stays.
-    pub duplicates: bool,
-    /// The most bytes that the windows of one merge may take together.
-    pub memory: u64,
-}
-
-impl Rules {
-    /// When candidate `i` of a window of `source` was written; 0 where that plays no part.
-    pub(super) fn time<K>(&self, source: &Member<K>, window: &Window<K>, i: usize) -> u64 {
-        match window.times.get(i) {
-            _ if self.duplicates => 0,
-            Some(&time) => time,
-            None => source.input.start(),
-        }
-    }
-
-    /// Whether the cells of a window, and before them one of this key and time, are in the order of a merge:
-    /// places ascend, and of one place the newest comes first. Libraries that wrote format version 15
-    /// consolidated the cells of one place in any order.
-    fn continues<K: Key>(&self, last: Option<&(K, u64)>, window: &Window<K>) -> bool {
-        if self.duplicates || window.times.is_empty() {
-            let goes_on = last
-                .zip(window.keys.first())
-                .is_none_or(|(last, first)| last.0 <= *first);
-            return goes_on && window.keys.is_sorted();
-        }
-        let time = |i: usize| window.times.get(i).copied().unwrap_or(0);
-        let last = last.map(|(key, time)| (key, *time));
-        let cells = window.keys.iter().enumerate().map(|(i, key)| (key, time(i)));
-        last.into_iter()
-            .chain(cells)
-            .is_sorted_by(|a, b| match a.0.cmp(b.0) {
-                Ordering::Equal => a.1 >= b.1,
-                order => order == Ordering::Less,
-            })
-    }
-}
 
 /// A fragment whose cells turned out not to be stored in the array's order.
 #[derive(Debug)]
@@ -79,143 +28,6 @@ impl From<Error> for Stop {
     }
 }
 
-/// The candidates of a fragment whose stored order is another, sorted.
-pub(super) struct Sorted<K> {
-    /// Of all of them; here ranks are those of the sorted sequence.
-    pub window: Window<K>,
-    /// The cell of the fragment that is each of them.
-    pub cells: Arc<Vec<u64>>,
-}
-
-impl<K: Key> Sorted<K> {
-    /// The bytes that the sorted candidates of `input` take.
-    fn memory(input: &Input) -> u64 {
-        let each = size_of::<K>() as u64 + 4 * 8;
-        input.count().saturating_mul(each)
-    }
-
-    /// Sorts the candidates of `input`. `LimitExceeded` where they take, with those of `others` that are
-    /// sorted too, more memory than windows may.
-    pub(super) fn new(input: &Input, others: &[Member<K>], rules: &Rules) -> Result<Sorted<K>> {
-        let sorted = others.iter().filter(|member| member.sorted.is_some());
-        let others = sorted.fold(0u64, |sum, member| {
-            sum.saturating_add(Self::memory(&member.input))
-        });
-        if others.saturating_add(Self::memory(input)) > rules.memory {
-            let message = format!(
-                "its {} cells are not in the array's order, and sorting them takes more memory than this \
-                 cache size allows",
-                input.count()
-            );
-            return Err(input.info.place(Error::limit(message).at(0)));
-        }
-        let mut all: Vec<(K, u64, u32, u64)> = Vec::new();
-        let mut rank = 0;
-        while rank < input.count() {
-            let window: Window<K> = input.window(&rules.order, rules.times, rank, WINDOW.end)?;
-            let cells: Vec<u64> = input.cells(rank..window.end).flatten().collect();
-            for (i, key) in window.keys.iter().enumerate() {
-                let offset = window.rank(i).saturating_sub(rank) as usize;
-                all.push((
-                    key.clone(),
-                    window.times.get(i).copied().unwrap_or(0),
-                    window.marks.get(i).copied().unwrap_or(0),
-                    cells.get(offset).copied().unwrap_or(0),
-                ));
-            }
-            rank = window.end;
-        }
-        // Stable; of one place the newest comes first, as where fragments are consolidated. Duplicates stay
-        // in stored order.
-        all.sort_by(|a, b| {
-            let newest_first = match rules.duplicates {
-                true => Ordering::Equal,
-                false => b.1.cmp(&a.1),
-            };
-            a.0.cmp(&b.0).then(newest_first)
-        });
-        let mut window = Window::empty_at(0);
-        window.end = all.len() as u64;
-        let mut cells = Vec::with_capacity(all.len());
-        for (key, time, mark, cell) in all {
-            window.keys.push(key);
-            window.times.push(time);
-            window.marks.push(mark);
-            cells.push(cell);
-        }
-        if !input.has_timestamps() {
-            window.times.clear();
-        }
-        Ok(Sorted {
-            window,
-            cells: Arc::new(cells),
-        })
-    }
-}
-
-/// One fragment in a merge.
-#[derive(Clone)]
-pub(super) struct Member<K> {
-    /// The fragment.
-    pub input: Arc<Input>,
-    /// Its candidates, where they had to be sorted.
-    pub sorted: Option<Arc<Sorted<K>>>,
-}
-
-impl<K: Key> Member<K> {
-    /// How many ranks there are.
-    pub(super) fn count(&self) -> u64 {
-        match &self.sorted {
-            Some(sorted) => sorted.window.end,
-            None => self.input.count(),
-        }
-    }
-
-    fn window(&self, rules: &Rules, rank: u64, most: u64) -> Result<Window<K>> {
-        let Some(sorted) = &self.sorted else {
-            return self.input.window(&rules.order, rules.times, rank, most);
-        };
-        let all = &sorted.window;
-        let end = rank.saturating_add(most).min(all.end);
-        let range = rank as usize..end as usize;
-        let mut window = Window::empty_at(rank);
-        window.end = end;
-        window.keys = all.keys.get(range.clone()).unwrap_or(&[]).to_vec();
-        window.times = all.times.get(range.clone()).unwrap_or(&[]).to_vec();
-        window.marks = all.marks.get(range).unwrap_or(&[]).to_vec();
-        Ok(window)
-    }
-
-    /// The lowest rank whose key is not below `key`.
-    pub(super) fn lower_bound(&self, rules: &Rules, key: &K) -> Result<u64> {
-        let (mut low, mut high) = (0, self.count());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.key(rules, middle)? {
-                Some(found) if found < *key => low = middle + 1,
-                _ => high = middle,
-            }
-        }
-        Ok(low)
-    }
-
-    /// The key of a rank.
-    pub(super) fn key(&self, rules: &Rules, rank: u64) -> Result<Option<K>> {
-        match &self.sorted {
-            Some(sorted) => Ok(sorted.window.keys.get(rank as usize).cloned()),
-            None => self.input.key(&rules.order, rank),
-        }
-    }
-
-    /// Its cells by rank.
-    pub(super) fn ranked(&self) -> Ranked {
-        Ranked {
-            input: self.input.clone(),
-            sorted: self.sorted.as_ref().map(|sorted| sorted.cells.clone()),
-        }
-    }
-}
-
 /// A member's place in a merge that is under way.
 struct Cursor<K> {
     /// What has been read of it and is not used up; none is empty.
@@ -233,8 +45,8 @@ struct Cursor<K> {
 /// A merge of the candidates of several fragments, from one rank of each to another.
 ///
 /// It goes from batch to batch: what has been read of all members is sorted, up to where the first of them
-/// has to be read on. A stable sort of runs that ascend is a merge of these runs, and that of the standard
-/// library does not branch on what it compares.
+/// has to be read on. That takes less time than comparing what comes next of each member, since it does not
+/// branch on keys.
 pub(super) struct Merge<'a, K> {
     rules: &'a Rules,
     members: &'a [Member<K>],
@@ -339,24 +151,39 @@ impl<'a, K: Key> Merge<'a, K> {
         Ok(self.next < self.batch.turns.len())
     }
 
-    /// Hands the next cells of the view to `take`, member and rank of each, until the next candidate is at
-    /// another place and there were `most`, or none is left; returns how many there were. `pass` is told of
-    /// how many candidates they were chosen, now and then.
+    /// Hands the next cells of the view to `taker`, until the next candidate is at another place and there
+    /// were `most`, or none is left; returns how many there were. `pass` is told of how many candidates they
+    /// were chosen, now and then.
     pub(super) fn take(
         &mut self,
         most: u64,
-        mut take: impl FnMut(u32, u64) -> Result<()>,
+        taker: &mut impl Taker,
         mut pass: impl FnMut(u64) -> Result<()>,
     ) -> std::result::Result<u64, Stop> {
         let mut count = 0;
         let mut full = false;
         while !full && self.has_next()? {
             let first = self.next;
-            while let Some(turn) = self.batch.turns.get(self.next) {
+            while let Some(turns) = self.batch.turns.get(self.next..)
+                && let Some(turn) = turns.first()
+            {
                 let (member, is_new) = (turn.member(), !turn.is_at_same_place());
                 full = is_new && count >= most;
                 if full {
                     break;
+                }
+                // Most are alone at their place.
+                let alone = self
+                    .batch
+                    .alone(self.next)
+                    .min(most.saturating_sub(count) as usize);
+                if let Some(turns) = turns.get(..alone)
+                    && alone > 0
+                {
+                    taker.take_next(turns, &mut self.ranks)?;
+                    self.next += alone;
+                    count += alone as u64;
+                    continue;
                 }
                 let Some(behind) = self.ranks.get_mut(member as usize) else {
                     break;
@@ -369,7 +196,6 @@ impl<'a, K: Key> Merge<'a, K> {
                 self.next += 1;
                 let mut stays = mark & DELETED == 0;
                 let next = self.batch.turns.get(self.next);
-                // Most are alone at their place.
                 if !is_new || next.is_none_or(|next| next.is_at_same_place()) {
                     if is_new {
                         self.shared = self.is_shared(member);
@@ -378,7 +204,7 @@ impl<'a, K: Key> Merge<'a, K> {
                     stays &= self.is_newest(member, mark & !DELETED);
                 }
                 if stays {
-                    take(member, rank)?;
+                    taker.take(member, rank)?;
                     count += 1;
                 }
             }

@@ -15,6 +15,7 @@ mod component;
 mod deletes;
 mod gather;
 mod input;
+mod member;
 mod merge;
 mod ranges;
 #[cfg(test)]
@@ -44,7 +45,7 @@ use component::Component;
 use deletes::Deletes;
 use gather::Gather;
 use input::Input;
-use merge::Rules;
+use member::Rules;
 use ranges::Ranges;
 use std::cmp::Ordering;
 use std::ops::Range;
