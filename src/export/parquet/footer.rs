@@ -5,26 +5,13 @@
 
 use super::leaf::{Leaf, Logical, Physical, Shape, TimeUnit};
 use super::plan::{Chunk, Plan};
+use super::statistics::{Statistics, bound_len};
 use super::thrift::{Type, Writer, integer_len, varint_len};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bounds of the values of a column chunk, and how many are null.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Statistics {
-    /// A value that none is below, as pages have it.
-    pub min: Vec<u8>,
-    /// A value that none is above.
-    pub max: Vec<u8>,
-    /// How many entries are null; None of leaves that have no nulls.
-    pub nulls: Option<u64>,
-}
-
-/// The most bytes of a bound of text.
-pub(super) const MOST_TEXT: usize = 32;
-
 /// The longest statistics that a leaf may have; None if it has none. The null count is 0.
 fn longest(leaf: &Leaf) -> Option<Statistics> {
-    let len = super::statistics::bound_len(leaf)?;
+    let len = bound_len(leaf)?;
     Some(Statistics {
         min: vec![0; len],
         max: vec![0; len],
@@ -42,8 +29,21 @@ const CREATED_BY: &str = match cfg!(test) {
     false => concat!("tiledbfs ", env!("CARGO_PKG_VERSION")),
 };
 
+/// `plan` with the length of the footer of a file with `leaves`. `LimitExceeded` where it does not fit the
+/// format.
+pub(super) fn measure(leaves: &[Leaf], mut plan: Plan) -> Result<Plan> {
+    plan.footer = len(leaves, &plan);
+    if plan.footer > i32::MAX as u64 {
+        return Err(Error::limit(format!(
+            "the footer would have {} bytes",
+            plan.footer
+        )));
+    }
+    Ok(plan)
+}
+
 /// Bytes of the footer of a file with `leaves`, which is divided up as `plan` says.
-pub(super) fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
+fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
     let mut writer = Writer::default();
     front(&mut writer, leaves, plan.rows);
     writer.list(4, Type::Struct, plan.groups() as usize);

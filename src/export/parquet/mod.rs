@@ -69,10 +69,9 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
             .number(&("table.parquet", &array.path, view.state(), part))
     };
     let key = Key::of(object(usize::MAX));
-    let plan = array
-        .engine
-        .cache
-        .derive(key, 4096, Keep::Staying, || Plan::make(&table, &leaves))?;
+    let plan = array.engine.cache.derive(key, 4096, Keep::Staying, || {
+        footer::measure(&leaves, Plan::make(&table, &leaves)?)
+    })?;
     let objects = (0..leaves.len()).map(object).collect();
     let file = Arc::new(File {
         footer: OnceLock::new(),
@@ -228,7 +227,9 @@ impl File {
         let footer = engine
             .cache
             .derive(self.footer_key, self.plan.footer, Keep::Staying, || {
-                let all = statistics::All::read(&self.table, &self.leaves, &self.plan)?;
+                let rows = (0..self.plan.groups()).map(|group| self.plan.rows_of(group));
+                let rows: Vec<Range<u64>> = rows.collect();
+                let all = statistics::All::read(&self.table, &self.leaves, &rows)?;
                 footer::render(&self.leaves, &self.plan, |leaf, group| {
                     all.get(&self.leaves, leaf, group)
                 })

@@ -1,9 +1,9 @@
 //! How a file is divided: row groups, column chunks, and where each begins.
 
+use super::leaf;
 use super::leaf::Leaf;
 use super::page::{Amount, data_header, dictionary_header};
 use super::statistics::stored;
-use super::{footer, leaf};
 use crate::array::cache::Entry;
 use crate::array::field::Field;
 use crate::error::{Error, Result};
@@ -46,7 +46,7 @@ pub(super) struct Plan {
     dictionaries: Vec<Option<u64>>,
     /// Where each row group begins, and where the last one ends.
     starts: Vec<u64>,
-    /// Bytes of the footer.
+    /// Bytes of the footer: see [`measure`](super::footer::measure).
     pub footer: u64,
 }
 
@@ -176,12 +176,6 @@ impl Plan {
         if i64::try_from(plan.end()).is_err() {
             return Err(Error::limit("the file would have 2^63 bytes or more"));
         }
-        if plan.footer > i32::MAX as u64 {
-            return Err(Error::limit(format!(
-                "the footer would have {} bytes",
-                plan.footer
-            )));
-        }
         Ok(plan)
     }
 
@@ -237,7 +231,6 @@ impl Plan {
             starts.push(starts.last().copied().unwrap_or(0).saturating_add(len));
         }
         self.starts = starts;
-        self.footer = footer::len(leaves, self);
     }
 
     /// How much there is of a leaf in a row group, and bytes of its data page.

@@ -10,9 +10,7 @@
 //! - Cells that nobody may have written have the fill value.
 //! - A date that is not-a-time, or does not fit, is null: then the null count of the tiles is wrong.
 
-use super::footer::{MOST_TEXT, Statistics};
 use super::leaf::{Encoding, Leaf, Logical, Physical, Shape, strip};
-use super::plan::Plan;
 use crate::array::field::{Field, Role as Stored};
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
@@ -30,6 +28,20 @@ use std::sync::Arc;
 
 /// The most lists of tiles that are read for one footer.
 const LISTS: usize = 1 << 15;
+
+/// Bounds of the values of a column chunk, and how many are null.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Statistics {
+    /// A value that none is below, as pages have it.
+    pub min: Vec<u8>,
+    /// A value that none is above.
+    pub max: Vec<u8>,
+    /// How many entries are null; None of leaves that have no nulls.
+    pub nulls: Option<u64>,
+}
+
+/// The most bytes of a bound of text.
+const MOST_TEXT: usize = 32;
 
 /// Bytes of a bound of a leaf, at most; None where it has no statistics.
 pub(super) fn bound_len(leaf: &Leaf) -> Option<usize> {
@@ -270,14 +282,13 @@ impl All {
         self.0.get(leaf)?.get(group as usize)?.statistics(of)
     }
 
-    /// Reads the metadata of tiles. Decodes no data.
-    pub(super) fn read(table: &Table, leaves: &[Leaf], plan: &Plan) -> Result<All> {
+    /// Reads the metadata of tiles, for row groups of these rows. Decodes no data.
+    pub(super) fn read(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<All> {
         let view = table.view();
-        let runs: Vec<Range<u64>> = (0..plan.groups()).map(|group| plan.rows_of(group)).collect();
         let mut all: Vec<Vec<Known>> = Vec::new();
         for (leaf, column) in leaves.iter().zip(table.columns()) {
             all.push(match bound_len(leaf) {
-                Some(_) if column.is_axis() => axis(table, column, leaf, &runs)?,
+                Some(_) if column.is_axis() => axis(table, column, leaf, runs)?,
                 Some(_) => vec![Known::default(); runs.len()],
                 None => Vec::new(),
             });
@@ -292,7 +303,7 @@ impl All {
         if wanted.is_empty() {
             return Ok(All(all));
         }
-        let origins = view.origins(&runs)?;
+        let origins = view.origins(runs)?;
         let mut fragments: HashMap<*const Fragment, Uses> = HashMap::new();
         for (group, origin) in origins.iter().enumerate() {
             let parts = origin.iter().flat_map(|origin| &origin.parts).enumerate();

@@ -218,11 +218,12 @@ fn a_footer_is_as_long_as_it_was_said_to_be() {
                 entries: rows,
                 values: 3,
             });
+            let plan = footer::measure(&leaves, plan).unwrap();
             for nulls in [None, Some(0), Some(rows)] {
                 let some = |leaf: usize, _| {
                     let len = statistics::bound_len(&leaves[leaf])?;
                     let nulls = nulls.filter(|_| leaves[leaf].optional());
-                    Some(footer::Statistics {
+                    Some(statistics::Statistics {
                         min: vec![1; len],
                         max: vec![2; len / 2],
                         nulls,
@@ -243,6 +244,7 @@ fn the_length_of_very_many_columns_is_a_formula() {
     let leaves = vec![leaf_of(Datatype::Int32); 1000];
     let before = plan::PAGES.get();
     let plan = Plan::of(&leaves, 10_000 * 40, 40, |_| page::Amount::default());
+    let plan = footer::measure(&leaves, plan).unwrap();
     assert_eq!(plan.groups(), 10_000);
     // Some of each column, and none of each row group.
     let asked = plan::PAGES.get() - before;

@@ -8,8 +8,8 @@ use super::directories::File;
 use super::disk_cache::{DiskCache, PART, PartKey};
 use super::flight::Flight;
 use super::listing_cache::ListingCache;
-use super::piece_pool::{Pool, lock};
-use super::pieces::{LEAST, MOST_WINDOW, Piece, Pieces};
+use super::piece_pool::{Holder, LEAST, Pool, lock};
+use super::pieces::{MOST_WINDOW, Piece, Pieces};
 use super::{changed, convert};
 use crate::error::{Error, ErrorKind, Result};
 use crate::requester::is_of_others;
@@ -81,7 +81,7 @@ impl Fetcher {
 /// An object in one state. All openings share it, and with it what was fetched.
 pub(super) struct RemoteFile {
     fetcher: Arc<Fetcher>,
-    pub(super) number: u64,
+    number: u64,
     /// Below the source.
     path: String,
     key: Key,
@@ -239,7 +239,7 @@ impl RemoteFile {
                     read: whole.start,
                 };
                 pieces.pieces.insert(whole.start, piece);
-                self.fetcher.pool.keep(self, whole.start, room);
+                self.fetcher.pool.keep(self.clone(), whole.start, room);
             }
             drop(pieces);
             for (file, start) in victims {
@@ -317,7 +317,7 @@ impl RemoteFile {
         let own = pieces.pieces.get_mut(&start);
         if let Some(piece) = own.filter(|piece| Arc::ptr_eq(&piece.bytes, flight)) {
             match (&result, piece.room.take()) {
-                (Ok(_), Some(room)) => self.fetcher.pool.keep(self, start, room),
+                (Ok(_), Some(room)) => self.fetcher.pool.keep(self.clone(), start, room),
                 _ => {
                     pieces.pieces.remove(&start);
                 }
@@ -335,18 +335,6 @@ impl RemoteFile {
             }
         }
         flight.finish(result);
-    }
-
-    /// Lets go of a piece that has arrived.
-    fn drop_piece(&self, start: u64) {
-        let mut pieces = lock(&self.pieces);
-        if pieces
-            .pieces
-            .get(&start)
-            .is_some_and(|piece| piece.room.is_none())
-        {
-            pieces.pieces.remove(&start);
-        }
     }
 
     /// Lets go of a piece that nobody waits for any more.
@@ -432,6 +420,23 @@ pub(super) struct RemoteBlob {
 impl RemoteBlob {
     pub(super) fn new(file: Arc<RemoteFile>, display: String) -> Self {
         RemoteBlob { file, display }
+    }
+}
+
+impl Holder for RemoteFile {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn drop_piece(&self, start: u64) {
+        let mut pieces = lock(&self.pieces);
+        if pieces
+            .pieces
+            .get(&start)
+            .is_some_and(|piece| piece.room.is_none())
+        {
+            pieces.pieces.remove(&start);
+        }
     }
 }
 

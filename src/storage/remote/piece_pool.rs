@@ -1,7 +1,5 @@
 //! The memory of what was fetched of all files.
 
-use super::blob::RemoteFile;
-use super::pieces::LEAST;
 use crate::storage::Budget;
 use lru::LruCache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +10,19 @@ const KEPT: u64 = 64 << 20;
 /// Locks `mutex`, whatever happened to who held it.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The least that is fetched at once when more is likely to be wanted around it; reads up to this size count
+/// as small.
+pub(super) const LEAST: u64 = 64 << 10;
+
+/// A file that holds pieces.
+pub(super) trait Holder: Send + Sync {
+    /// The number of the file.
+    fn number(&self) -> u64;
+
+    /// Drops the piece that begins at `start`.
+    fn drop_piece(&self, start: u64);
 }
 
 /// The memory of all pieces.
@@ -29,14 +40,14 @@ struct PoolState {
 }
 
 struct Kept {
-    file: Arc<RemoteFile>,
+    file: Arc<dyn Holder>,
     bytes: u64,
     /// Whether somebody has read all of it.
     read: bool,
 }
 
 /// A piece that has lost its place.
-pub(super) type Victim = (Arc<RemoteFile>, u64);
+pub(super) type Victim = (Arc<dyn Holder>, u64);
 
 impl PoolState {
     fn give_back(&mut self, bytes: u64) {
@@ -113,13 +124,14 @@ impl Pool {
         })
     }
 
-    pub(super) fn keep(&self, file: &Arc<RemoteFile>, start: u64, mut room: Room) {
+    pub(super) fn keep(&self, file: Arc<dyn Holder>, start: u64, mut room: Room) {
+        let key = (file.number(), start);
         let kept = Kept {
-            file: file.clone(),
+            file,
             bytes: std::mem::take(&mut room.bytes),
             read: false,
         };
-        lock(&self.state).kept.put((file.number, start), kept);
+        lock(&self.state).kept.put(key, kept);
     }
 
     /// Notes that a piece is used; that all of it was read, says `read`.

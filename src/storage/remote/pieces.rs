@@ -10,10 +10,6 @@ use std::sync::Arc;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// The least that is fetched at once when more is likely to be wanted around it; reads up to this size count
-/// as small.
-pub(super) const LEAST: u64 = 64 * KIB;
-
 /// The read-ahead window of a sequential reader: this many times what was read so far, within these bounds.
 const GROWTH: u64 = 4;
 const LEAST_WINDOW: u64 = MIB;

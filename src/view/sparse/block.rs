@@ -5,20 +5,11 @@
 //! member, and a block is read from its start on.
 
 use super::batch::{Taker, Turn};
-use super::input::Input;
+use super::input::{Input, Ranked};
 use crate::array::cache;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The cells of a member by rank.
-#[derive(Clone)]
-pub(super) struct Ranked {
-    /// The fragment.
-    pub input: Arc<Input>,
-    /// The cell of each rank, where candidates had to be sorted.
-    pub sorted: Option<Arc<Vec<u64>>>,
-}
 
 /// Steps between two marks of a block, at least, and for each member, of which a mark holds a rank.
 const STRIDE: usize = if cfg!(test) { 4 } else { 2048 };
@@ -120,16 +111,6 @@ impl Cursor {
     fn skip(&mut self, count: u64) {
         self.rank = self.rank.saturating_add(count);
         self.cell = self.cell.saturating_add(count);
-    }
-}
-
-impl Ranked {
-    /// The cells of the fragment that the ranks from `rank` on are, as far as they follow each other.
-    fn cells(&self, rank: u64) -> Option<Range<u64>> {
-        match &self.sorted {
-            Some(cells) => cells.get(rank as usize).map(|&cell| cell..cell.saturating_add(1)),
-            None => self.input.cells(rank..u64::MAX).next(),
-        }
     }
 }
 

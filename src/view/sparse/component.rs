@@ -1,8 +1,8 @@
 //! Fragments whose cells interleave in the global order, and the plan by which their merge is entered
 //! anywhere.
 
-use super::block::{Block, Part, Ranked, Slice, Writer, changed};
-use super::input::Input;
+use super::block::{Block, Part, Slice, Writer, changed};
+use super::input::{Input, Ranked};
 use super::member::{Member, Rules, Sorted};
 use super::merge::{Merge, Stop, Unsorted};
 use crate::array::cache::{self, Keep};

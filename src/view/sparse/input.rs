@@ -53,6 +53,15 @@ struct Candidates {
     inside: bool,
 }
 
+/// The cells of a member by rank.
+#[derive(Clone)]
+pub(super) struct Ranked {
+    /// The fragment.
+    pub input: Arc<Input>,
+    /// The cell of each rank, where candidates had to be sorted.
+    pub sorted: Option<Arc<Vec<u64>>>,
+}
+
 /// Some candidates in the order in which they are merged, without those that the view leaves out before it
 /// merges.
 #[derive(Clone)]
@@ -73,6 +82,16 @@ pub(super) struct Window<K> {
 
 /// The mark of a cell that is deleted.
 pub(super) const DELETED: u32 = 1 << 31;
+
+impl Ranked {
+    /// The cells of the fragment that the ranks from `rank` on are, as far as they follow each other.
+    pub(super) fn cells(&self, rank: u64) -> Option<Range<u64>> {
+        match &self.sorted {
+            Some(cells) => cells.get(rank as usize).map(|&cell| cell..cell.saturating_add(1)),
+            None => self.input.cells(rank..u64::MAX).next(),
+        }
+    }
+}
 
 impl<K> Window<K> {
     pub(super) fn empty_at(rank: u64) -> Self {

@@ -1,7 +1,6 @@
 //! The members of a merge: fragments, and their candidates in the array's global order.
 
-use super::block::Ranked;
-use super::input::{Input, Window};
+use super::input::{Input, Ranked, Window};
 use crate::array::order::{GlobalOrder, Key};
 use crate::array::time::TimeRange;
 use crate::error::{Error, Result};
