@@ -236,8 +236,9 @@ fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Makes all threads share one heap: the cache is filled by some and emptied by others, and with a heap for
-/// each thread it would take up several times its size. Large pieces go back to the system.
+/// Makes all threads share one heap: the cache is filled by some and emptied by others. Large pieces go back
+/// to the system. With a heap for each thread, reading columns and views of 256 MiB took as long, and 15 to
+/// 30 % more memory at the peak.
 fn settle_allocator() {
     #[cfg(target_env = "gnu")]
     for (setting, value) in [

@@ -4,7 +4,6 @@ use super::attributes::{Access, Attributes, MODE_TTL, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes, State};
-use super::scheduling;
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
 use crate::storage::Storage;
@@ -95,10 +94,6 @@ impl FileSystem {
         number: INodeNo,
         operation: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // Reads settle it at their end, by what they were.
-        if name != "read" {
-            scheduling::before_other();
-        }
         let path = || {
             self.inodes
                 .get(number.0)

@@ -28,7 +28,6 @@ mod model;
 mod mount;
 pub mod mountinfo;
 mod requests;
-mod scheduling;
 
 pub use attributes::Access;
 pub use filesystem::FileSystem;

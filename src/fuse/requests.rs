@@ -5,7 +5,6 @@ use super::attributes::{absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
-use super::scheduling;
 use crate::requester::on_behalf_of;
 use crate::tree::Node;
 use fuser::{
@@ -122,7 +121,6 @@ impl Filesystem for FileSystem {
         if scratch.capacity() <= SCRATCH_KEPT {
             SCRATCH.set(scratch);
         }
-        scheduling::after_read(size);
     }
 
     fn flush(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: LockOwner, reply: ReplyEmpty) {

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use tiledbfs::internals::tree::Freshness;
 
 #[test]
@@ -56,41 +55,6 @@ fn reads_at_random_offsets_give_the_bytes_of_the_model() {
     assert!(fs::read(mount.path("f")).unwrap() == model);
     assert!(mount.stats.reads.get() > 0);
     assert!(mount.stats.bytes_served.get() >= 5_000_001);
-}
-
-#[test]
-fn threads_that_answer_read_ahead_do_not_push_readers_aside() {
-    let seen: Arc<Mutex<Vec<(&str, i32)>>> = Arc::default();
-    let probe = {
-        let seen = seen.clone();
-        Arc::new(move |name: &'static str| {
-            // SAFETY: it takes a number, and 0 is this thread.
-            let policy = unsafe { libc::sched_getscheduler(0) };
-            seen.lock().unwrap().push((name, policy));
-        })
-    };
-    let nodes = [("big", file(noise(8 << 20, 5))), ("small", file(*b"small"))];
-    let mount = TestMount::with(
-        dir(nodes),
-        |filesystem| filesystem.with_probe(probe),
-        |options| options.threads = 1,
-    );
-    for name in ["big", "small", "missing"] {
-        let _ = fs::read(mount.path(name));
-    }
-    let seen = seen.lock().unwrap();
-    let policies = |name| {
-        seen.iter()
-            .filter(move |(other, _)| *other == name)
-            .map(|(_, policy)| *policy)
-    };
-    // The one thread is woken so for the second part of the large file.
-    assert_eq!(policies("read").nth(1), Some(libc::SCHED_BATCH), "{seen:?}");
-    assert!(policies("lookup").count() >= 3, "{seen:?}");
-    assert!(
-        policies("lookup").all(|policy| policy == libc::SCHED_OTHER),
-        "{seen:?}"
-    );
 }
 
 #[test]
