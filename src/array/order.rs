@@ -12,7 +12,6 @@ use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::Layout;
 use crate::format::range::Rect;
 use crate::format::schema::{Dimension, Schema};
-use std::cmp::Ordering;
 use std::iter::repeat_n;
 
 /// Most words of a key.
@@ -43,18 +42,6 @@ pub trait Key: Ord + Clone + Send + Sync + Sized {
     /// Where the keys of the order have another number of words.
     fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>);
 
-    /// Whether no dimension tells the cells of both keys apart.
-    fn is_same_place(&self, other: &Self) -> bool {
-        self == other
-    }
-
-    /// Has a key that is below `last` compare as `last` does, so that a sequence of cells that does not
-    /// ascend is merged as it lies. Returns whether it was below; words, which come of numbers, are left as
-    /// they are.
-    fn follow(&mut self, _last: &Self) -> bool {
-        false
-    }
-
     /// How far it is behind `base`, which is not above it, as numbers that compare as such keys do. None
     /// where that takes more than a word.
     fn distance(&self, _base: &Self) -> Option<u64> {
@@ -62,39 +49,8 @@ pub trait Key: Ord + Clone + Send + Sync + Sized {
     }
 }
 
-/// A key of any order.
-#[derive(Clone, Debug)]
-pub struct ByteKey {
-    bytes: Box<[u8]>,
-    /// What it compares as, where it follows a greater one.
-    follows: Option<Box<[u8]>>,
-}
-
-impl ByteKey {
-    fn compared(&self) -> &[u8] {
-        self.follows.as_ref().unwrap_or(&self.bytes)
-    }
-}
-
-impl Ord for ByteKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.compared().cmp(other.compared())
-    }
-}
-
-impl PartialOrd for ByteKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for ByteKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for ByteKey {}
+/// A key of any order, as bytes that compare as keys do.
+pub type ByteKey = Box<[u8]>;
 
 /// One dimension.
 struct Axis {
@@ -377,23 +333,8 @@ impl Key for ByteKey {
                     }
                 }
             }
-            keys.push(ByteKey {
-                bytes: key.as_slice().into(),
-                follows: None,
-            });
+            keys.push(key.as_slice().into());
         }
-    }
-
-    fn is_same_place(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
-    }
-
-    fn follow(&mut self, last: &Self) -> bool {
-        let below = *self < *last;
-        if below {
-            self.follows = Some(last.compared().into());
-        }
-        below
     }
 }
 

@@ -424,7 +424,7 @@ fn small_domains_take_one_word() {
     assert_eq!(key(1, 1), 0);
     assert_eq!(key(12, 100), 0x1919);
     assert_eq!(
-        keys::<ByteKey>(&schema, &order, &[cell(12, 100)])[0].bytes[..],
+        keys::<ByteKey>(&schema, &order, &[cell(12, 100)])[0][..],
         [1, 9, 1, 9]
     );
     schema.tile_order = Layout::ColMajor;

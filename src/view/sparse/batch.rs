@@ -167,7 +167,7 @@ impl<K: Key> Batch<K> {
         let most = u64::BITS - farthest.leading_zeros();
         sort(&mut self.words, &mut self.sorted, bits..bits + most);
         let members: Vec<u32> = runs.iter().map(|run| run.member).collect();
-        let goes_on = self.last.as_ref().is_some_and(|last| last.is_same_place(lowest));
+        let goes_on = self.last.as_ref() == Some(lowest);
         // No distance is so large, since a place takes a bit or more.
         let mut before = if goes_on { 0 } else { u64::MAX };
         self.turns.extend(self.words.iter().map(|word| {
@@ -210,7 +210,7 @@ impl<K: Key> Batch<K> {
         } in self.candidates.drain(..)
         {
             let last = self.last.as_ref().filter(|_| !rules.duplicates);
-            let same_place = last.is_some_and(|last| last.is_same_place(&key));
+            let same_place = last == Some(&key);
             self.turns.push(Turn::new(member, same_place));
             self.details.push((rank, mark));
             self.last = Some(key);

@@ -191,7 +191,8 @@ impl<K: Key + 'static> Component<K> {
         if let Some(known) = *known {
             return Ok(known);
         }
-        let in_order = input.merges_as_it_lies() || {
+        // Readers return strings in the order of their writer where they have nothing to merge.
+        let in_order = input.has_signed_strings() || {
             let steps = input.count().div_ceil(STEP);
             let looks = if steps > STEPS { SOME } else { steps };
             // The first key and the last one of a step; None where they are not in order.
@@ -302,8 +303,17 @@ impl<K: Key + 'static> Component<K> {
                 }
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Unsorted(Unsorted { input })) => {
-                    sort(&mut members, input, rules)?;
-                    unsorted.push(input);
+                    let signed = |&number: &usize| {
+                        let input = self.inputs.get(number);
+                        input.is_some_and(|input| input.has_signed_strings()) && !unsorted.contains(&number)
+                    };
+                    // Where the order of strings is not the reader's, that of other fragments is not either.
+                    let others = (0..self.inputs.len()).filter(signed).collect();
+                    let found = if signed(&input) { others } else { vec![input] };
+                    for input in found {
+                        sort(&mut members, input, rules)?;
+                        unsorted.push(input);
+                    }
                 }
             }
         }
@@ -345,7 +355,7 @@ fn checkpoints<K: Key>(
     let total = end.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
     let threads = parallel::threads();
     let (mut bounds, mut keys) = (vec![start], Vec::new());
-    if total > SMALL && threads > 1 && !members.iter().any(|member| member.input.merges_as_it_lies()) {
+    if total > SMALL && threads > 1 {
         let ranks;
         (keys, ranks) = splits(rules, members, (2 * threads).min(total / SMALL + 1))?;
         bounds.extend(ranks);

@@ -315,29 +315,10 @@ impl Input {
         Ok(keys.pop())
     }
 
-    /// Whether its cells are merged in the order in which they are stored, whatever that is: writers sort the
-    /// bytes of strings as signed numbers, readers as unsigned ones, and what libtiledb makes of that is the
-    /// merge of the sequences as they lie.
-    pub(super) fn merges_as_it_lies(&self) -> bool {
+    /// Whether its writer may have compared bytes of strings as signed numbers, as TileDB does on most
+    /// machines: readers compare them as unsigned ones.
+    pub(super) fn has_signed_strings(&self) -> bool {
         self.signed_strings
-    }
-}
-
-impl<K: Key> Window<K> {
-    /// Lets each candidate follow those before it, the first one `last`, a key and its time: one whose key is
-    /// lower comes right behind them.
-    pub(super) fn follow(&mut self, last: Option<&(K, u64)>) {
-        let mut last = last.cloned();
-        for (i, key) in self.keys.iter_mut().enumerate() {
-            let time = self.times.get_mut(i);
-            if let Some((last, before)) = &last
-                && key.follow(last)
-                && let Some(time) = time
-            {
-                *time = *before;
-            }
-            last = Some((key.clone(), self.times.get(i).copied().unwrap_or(0)));
-        }
     }
 }
 

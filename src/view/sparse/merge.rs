@@ -220,16 +220,13 @@ impl<'a, K: Key> Merge<'a, K> {
         };
         while cursor.read < cursor.end && cursor.windows.len() < windows {
             let most = self.window.min(cursor.end - cursor.read);
-            let mut window = source.window(self.rules, cursor.read, most)?;
+            let window = source.window(self.rules, cursor.read, most)?;
             cursor.read = window.end;
             let [low, high] = self.between;
             let below = low.is_some_and(|low| window.keys.first().is_some_and(|first| first < low));
             let above = high.is_some_and(|high| window.keys.last().is_some_and(|last| last >= high));
             if below || above || !self.rules.continues(cursor.last.as_ref(), &window) {
-                if !source.input.merges_as_it_lies() {
-                    return Err(Stop::Unsorted(Unsorted { input: member }));
-                }
-                window.follow(cursor.last.as_ref());
+                return Err(Stop::Unsorted(Unsorted { input: member }));
             }
             if let Some(last) = window.keys.last() {
                 cursor.last = Some((last.clone(), window.times.last().copied().unwrap_or(0)));
@@ -323,11 +320,7 @@ impl<'a, K: Key> Merge<'a, K> {
         }
         (0..).zip(&self.cursors).any(|(other, cursor): (u32, _)| {
             let next = cursor.candidate(0).and_then(|(window, i)| window.keys.get(i));
-            let last = self.batch.last.as_ref();
-            other != member
-                && next
-                    .zip(last)
-                    .is_some_and(|(next, last)| next.is_same_place(last))
+            other != member && next.is_some() && next == self.batch.last.as_ref()
         })
     }
 

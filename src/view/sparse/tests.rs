@@ -637,6 +637,53 @@ fn many_fragments_equal_the_model() {
     }
 }
 
+/// libtiledb writes strings in the order of signed bytes, and reads them in that of unsigned ones.
+#[test]
+fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
+    let places: [&[u8]; 8] = [b"", b"\x80", b"\xff", b"a", b"a\x80", b"az", b"b", b"z"];
+    for seed in 0..100 {
+        let mut numbers = Numbers(seed + 2000);
+        let dimension = Dimension {
+            datatype: ASCII,
+            domain: None,
+            extent: None,
+        };
+        let design = Design {
+            dimensions: vec![dimension],
+            duplicates: false,
+            tile_order: 0,
+            cell_order: 0,
+            capacity: 1 + numbers.below(4) as usize,
+        };
+        // All have both ends and one time, so that they are merged: one alone stays as it is stored.
+        let mut written = |number: u64| {
+            let chosen = places
+                .iter()
+                .filter(|place| place.len() != 2 || numbers.below(2) == 0);
+            let mut cells: Vec<Cell> = chosen
+                .map(|place| Cell {
+                    place: vec![Text(place.to_vec())],
+                    time: 10,
+                    deleted: u64::MAX,
+                    numbers: [number as u8; 6],
+                    valid: 1,
+                    text: place.to_vec(),
+                })
+                .collect();
+            cells.sort_by_key(|cell| cell.text.iter().map(|byte| *byte as i8).collect::<Vec<_>>());
+            Written {
+                stamps: (10, 10),
+                name: format!("__10_10_{number:032x}_22"),
+                has_timestamps: false,
+                has_delete_metadata: false,
+                cells,
+            }
+        };
+        let written: Vec<Written> = (0..2 + seed % 4).map(&mut written).collect();
+        compare(&mut numbers, &design, &written, seed);
+    }
+}
+
 #[test]
 fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
     let dimension = Dimension {
