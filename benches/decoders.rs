@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tiledbfs::internals::array::cache::{ChunkCache, Keep, Key};
+use tiledbfs::internals::array::cache::{CacheKey, ChunkCache, Keep};
 use tiledbfs::internals::filter::chunk::ChunkIndex;
 use tiledbfs::internals::filter::tile_codec::Decoded;
 use tiledbfs::internals::filter::{EncryptionKey, TileCodec};
@@ -321,7 +321,7 @@ fn cache(c: &mut Criterion) {
     const ENTRIES: u64 = 4096;
     let cache = ChunkCache::new(u64::MAX, Arc::default());
     let find = |number: u64| {
-        let key = Key::tile(7, number * 2_654_435_761 % ENTRIES);
+        let key = CacheKey::tile(7, number * 2_654_435_761 % ENTRIES);
         cache
             .get(key, 64, Keep::Staying, || Ok(Vec::<u8>::new()))
             .expect("a load that does not fail")

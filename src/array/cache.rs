@@ -39,26 +39,26 @@ const LOOK: Duration = Duration::from_millis(1);
 /// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count
 /// within it. Entries of two types are two entries, whatever their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct CacheKey {
     object: u64,
     tile: u64,
     chunk: usize,
 }
 
-impl Key {
+impl CacheKey {
     /// All of an object.
-    pub fn of(object: u64) -> Key {
-        Key::tile(object, u64::MAX)
+    pub fn of(object: u64) -> CacheKey {
+        CacheKey::tile(object, u64::MAX)
     }
 
     /// A tile of a file, or another part of an object that has a number.
-    pub fn tile(object: u64, tile: u64) -> Key {
-        Key::chunk(object, tile, 0)
+    pub fn tile(object: u64, tile: u64) -> CacheKey {
+        CacheKey::chunk(object, tile, 0)
     }
 
     /// A chunk of a tile.
-    pub fn chunk(object: u64, tile: u64, chunk: usize) -> Key {
-        Key { object, tile, chunk }
+    pub fn chunk(object: u64, tile: u64, chunk: usize) -> CacheKey {
+        CacheKey { object, tile, chunk }
     }
 }
 
@@ -127,9 +127,9 @@ impl Item {
 }
 
 /// The key of an entry, and its type.
-type TypedKey = (TypeId, Key);
+type TypedKey = (TypeId, CacheKey);
 
-fn typed<T: Entry>(key: Key) -> TypedKey {
+fn typed<T: Entry>(key: CacheKey) -> TypedKey {
     (TypeId::of::<T>(), key)
 }
 
@@ -308,14 +308,14 @@ impl ChunkCache {
     }
 
     /// The entry for `key`, if there is one.
-    pub fn find<T: Entry>(&self, key: Key) -> Option<Arc<T>> {
+    pub fn find<T: Entry>(&self, key: CacheKey) -> Option<Arc<T>> {
         let item = lock(&self.state).find(&typed::<T>(key), Keep::Staying)?;
         self.stats.cache_hits.add(1);
         item.entry().ok()
     }
 
     /// Puts an entry of at most an eighth of the cache into it, in place of what was there under its key.
-    pub fn put<T: Entry>(&self, key: Key, entry: Arc<T>) {
+    pub fn put<T: Entry>(&self, key: CacheKey, entry: Arc<T>) {
         let (key, item) = (typed::<T>(key), Item::new(entry));
         let mut state = lock(&self.state);
         // A passing entry is moved, so that no key is in both lists.
@@ -390,7 +390,7 @@ impl ChunkCache {
     /// not kept.
     pub fn get<T: Entry>(
         &self,
-        key: Key,
+        key: CacheKey,
         estimate: u64,
         keep: Keep,
         load: impl FnOnce() -> Result<T>,
@@ -402,7 +402,7 @@ impl ChunkCache {
     /// small, since it is counted only when it is complete.
     pub fn derive<T: Entry>(
         &self,
-        key: Key,
+        key: CacheKey,
         size: u64,
         keep: Keep,
         load: impl FnOnce() -> Result<T>,
@@ -422,7 +422,7 @@ impl ChunkCache {
 
     fn fetch<T: Entry>(
         &self,
-        key: Key,
+        key: CacheKey,
         estimate: u64,
         keep: Keep,
         load: impl FnOnce() -> Result<T>,

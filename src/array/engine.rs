@@ -1,6 +1,6 @@
 //! What everything in an opened source shares: storage, cache, open files, keys, counters.
 
-use super::cache::{ChunkCache, Key, Lengths};
+use super::cache::{CacheKey, ChunkCache, Lengths};
 use super::pinned::{AllPinned, Pinned};
 use super::work::Work;
 use crate::error::{ErrorKind, Result};
@@ -178,22 +178,22 @@ impl Engine {
 
     /// What was measured of the document of that number, if it is still known.
     pub fn recall(&self, document: u64) -> Option<Arc<Lengths>> {
-        self.cache.find(Key::of(document))
+        self.cache.find(CacheKey::of(document))
     }
 
     /// Remembers what was measured of the document of that number.
     pub fn remember(&self, document: u64, lengths: Arc<Lengths>) {
-        self.cache.put(Key::of(document), lengths);
+        self.cache.put(CacheKey::of(document), lengths);
     }
 
     /// The text of that number, if it is still in the cache.
     pub fn text(&self, number: u64) -> Option<Arc<Vec<u8>>> {
-        self.cache.find(Key::of(number))
+        self.cache.find(CacheKey::of(number))
     }
 
     /// Puts a text into the cache, for who asks for it soon.
     pub fn keep_text(&self, number: u64, text: Arc<Vec<u8>>) {
-        self.cache.put(Key::of(number), text);
+        self.cache.put(CacheKey::of(number), text);
     }
 
     /// Pins a text, as [`AllPinned::pin`] does.

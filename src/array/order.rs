@@ -34,7 +34,7 @@ pub struct GlobalOrder {
 }
 
 /// A key: `[u64; N]` where [`GlobalOrder::words`] is `Some(N)`, [`ByteKey`] in any order.
-pub trait Key: Ord + Clone + Send + Sync + Sized {
+pub trait SortKey: Ord + Clone + Send + Sync + Sized {
     /// Appends the keys of cells, given the coordinates of all of them in each dimension in the schema's
     /// order.
     ///
@@ -172,12 +172,12 @@ impl GlobalOrder {
 
     /// The least and the greatest key that a cell in a box can have. None where that cannot be told: in
     /// Hilbert order, where the numbers of tiles overflow, and for a box with NaN or of other dimensions.
-    pub fn interval<K: Key>(&self, rect: &Rect) -> Option<(K, K)> {
+    pub fn interval<K: SortKey>(&self, rect: &Rect) -> Option<(K, K)> {
         self.intervals(&[rect])?.pop()
     }
 
     /// The same of several boxes; None where it cannot be told of all.
-    pub fn intervals<K: Key>(&self, rects: &[&Rect]) -> Option<Vec<(K, K)>> {
+    pub fn intervals<K: SortKey>(&self, rects: &[&Rect]) -> Option<Vec<(K, K)>> {
         if self.curve.is_some() || self.axes.iter().any(Axis::overflows) {
             return None;
         }
@@ -259,7 +259,7 @@ fn count(columns: &[CellSlice<'_>]) -> usize {
     columns.iter().map(|column| column.count).min().unwrap_or(0)
 }
 
-impl<const N: usize> Key for [u64; N] {
+impl<const N: usize> SortKey for [u64; N] {
     fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>) {
         assert_eq!(
             order.words,
@@ -304,7 +304,7 @@ impl<const N: usize> Key for [u64; N] {
     }
 }
 
-impl Key for ByteKey {
+impl SortKey for ByteKey {
     fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>) {
         let count = count(columns);
         keys.reserve(count);

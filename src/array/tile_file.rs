@@ -1,6 +1,6 @@
 //! A file of filtered tiles, read chunk by chunk through the cache.
 
-use super::cache::{Entry, Keep, Key};
+use super::cache::{CacheKey, Entry, Keep};
 use super::engine::Engine;
 use super::geometry::Geometry;
 use super::sink::Sink;
@@ -124,7 +124,7 @@ impl TileFile {
 
     /// The chunks of tile `tile`, which must unfilter to `size` bytes.
     pub fn index(&self, tile: u64, size: u64) -> Result<Arc<ChunkIndex>> {
-        let key = Key::tile(self.object, tile);
+        let key = CacheKey::tile(self.object, tile);
         // The tile's place is looked up only if the index is not cached.
         if let Some(index) = self.engine.cache.find(key) {
             return Ok(index);
@@ -166,7 +166,7 @@ impl TileFile {
             .cache
             .check_size(estimate)
             .map_err(|e| self.place(tile, e.at(position.stored_offset)))?;
-        let key = Key::chunk(self.object, tile, chunk);
+        let key = CacheKey::chunk(self.object, tile, chunk);
         self.engine.cache.get(key, estimate, keep, || {
             self.decode(tile, position).map_err(|e| {
                 // The schema was read with this key, so the data are damaged, not the key wrong.

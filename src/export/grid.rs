@@ -24,7 +24,7 @@ pub use naming::Naming;
 pub(super) use values::Unit;
 
 use super::field_names;
-use crate::array::cache::{Entry, Keep, Key};
+use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
@@ -175,7 +175,9 @@ impl Grid {
         array
             .engine
             .cache
-            .derive(Key::of(object), 4096, Keep::Staying, || Grid::make(view, naming))
+            .derive(CacheKey::of(object), 4096, Keep::Staying, || {
+                Grid::make(view, naming)
+            })
     }
 
     fn make(view: &View, naming: Naming) -> Result<Grid> {

@@ -3,7 +3,7 @@
 //! Columns are the dimensions, then the attributes, in the order of the schema. The coordinates of a dense
 //! view are repeated in each row. Enumerated attributes have their labels in place of the stored indexes.
 
-use crate::array::cache::{Entry, Keep, Key};
+use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
 use crate::error::Result;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
@@ -101,7 +101,7 @@ fn labels(view: &View, field: &ViewField) -> Result<Option<Arc<Enumeration>>> {
     {
         return Ok(None);
     }
-    let key = Key::of(array.engine.number(&("labels", &array.path, file)));
+    let key = CacheKey::of(array.engine.number(&("labels", &array.path, file)));
     let cache = &array.engine.cache;
     let labels = cache.derive(key, 0, Keep::Staying, || array.enumeration(file))?;
     Ok(Some(labels))

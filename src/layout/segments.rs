@@ -4,7 +4,7 @@
 //! only what it covers. The text goes through the cache, as decoded chunks do.
 
 use super::Source;
-use crate::array::cache::{Keep, Key, Lengths};
+use crate::array::cache::{CacheKey, Keep, Lengths};
 use crate::array::engine::Engine;
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
@@ -218,7 +218,7 @@ impl Rendered {
     }
 
     fn text(&self, segment: usize, length: u64, keep: Keep) -> Result<Arc<Vec<u8>>> {
-        let key = Key::tile(self.object, segment as u64);
+        let key = CacheKey::tile(self.object, segment as u64);
         self.engine.cache.derive(key, length, keep, || {
             // A little more: strings are written with quotes that are taken away.
             let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(64));

@@ -6,7 +6,7 @@
 //! they were evicted.
 
 use crate::array::Array;
-use crate::array::cache::{Keep, Key};
+use crate::array::cache::{CacheKey, Keep};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::engine::Engine;
@@ -208,7 +208,7 @@ impl<R: Runs> RunCells<R> {
     ) -> Result<Arc<Vec<u8>>> {
         self.engine
             .cache
-            .derive(Key::tile(self.object, tile), size, keep, make)
+            .derive(CacheKey::tile(self.object, tile), size, keep, make)
     }
 
     /// Appends bytes of fixed-size cells.

@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Duration;
-use tiledbfs::internals::array::cache::{ChunkCache, Keep, Key};
+use tiledbfs::internals::array::cache::{CacheKey, ChunkCache, Keep};
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount};
 use tiledbfs::internals::stats::Stats;
 use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
@@ -356,7 +356,7 @@ fn item() -> Vec<u8> {
 fn those_who_wait_for_a_load_that_panics_are_let_go() {
     let stats = Arc::<Stats>::default();
     let cache = ChunkCache::new(1 << 20, stats.clone());
-    let key = Key::of(1);
+    let key = CacheKey::of(1);
     const WAITING: usize = 8;
     let started = Barrier::new(WAITING + 1);
     std::thread::scope(|scope| {

@@ -2,8 +2,8 @@ use super::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-fn key(tile: u64) -> Key {
-    Key::tile(0, tile)
+fn key(tile: u64) -> CacheKey {
+    CacheKey::tile(0, tile)
 }
 
 fn item(bytes: usize) -> Vec<u8> {

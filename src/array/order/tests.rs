@@ -268,7 +268,7 @@ fn columns(schema: &Schema, cells: &[Cell]) -> Vec<(Vec<u8>, Vec<u64>)> {
     (0..schema.dimensions.len()).map(column).collect()
 }
 
-fn keys<K: Key>(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<K> {
+fn keys<K: SortKey>(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<K> {
     let columns = columns(schema, cells);
     let slices: Vec<CellSlice> = schema
         .dimensions
@@ -287,7 +287,7 @@ fn keys<K: Key>(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<K> 
 
 /// The order of all pairs of neighbours among shuffled cells, by words where there are any and by bytes.
 fn orders(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<Vec<Ordering>> {
-    fn pairs<K: Key>(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<Ordering> {
+    fn pairs<K: SortKey>(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<Ordering> {
         let keys: Vec<K> = keys(schema, order, cells);
         keys.windows(2).map(|pair| pair[0].cmp(&pair[1])).collect()
     }

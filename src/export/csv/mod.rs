@@ -18,7 +18,7 @@ pub mod text;
 mod tests;
 
 use super::table::{Table, names};
-use crate::array::cache::{Entry, Keep, Key};
+use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Source, Stream};
@@ -172,7 +172,7 @@ impl Body {
         let object = array.engine.number(&("table.csv", &array.path, view.state()));
         let cache = &array.engine.cache;
         let _waiting = array.engine.work.wait(object);
-        let blocks = cache.derive(Key::of(object), 0, Keep::Staying, || writer.measure(object))?;
+        let blocks = cache.derive(CacheKey::of(object), 0, Keep::Staying, || writer.measure(object))?;
         Ok(Body {
             writer,
             blocks,
@@ -182,7 +182,7 @@ impl Body {
 
     /// The text of block `block`, of `rows` and `length` bytes.
     fn text(&self, block: usize, rows: Range<u64>, length: u64, keep: Keep) -> Result<Arc<Vec<u8>>> {
-        let key = Key::tile(self.object, block as u64);
+        let key = CacheKey::tile(self.object, block as u64);
         let cache = &self.writer.table.view().array().engine.cache;
         cache.derive(key, length, keep, || {
             let mut text = Vec::with_capacity(length as usize);

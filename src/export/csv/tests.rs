@@ -133,7 +133,7 @@ fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
     let known = array
         .engine
         .cache
-        .derive(Key::of(object), 0, Keep::Staying, || Ok(blocks));
+        .derive(CacheKey::of(object), 0, Keep::Staying, || Ok(blocks));
     known.unwrap();
     let second = layout(&other).unwrap();
     assert_eq!(array.engine.stats.chunks_decoded.get(), 0);

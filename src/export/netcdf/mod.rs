@@ -12,7 +12,7 @@ mod lookup3;
 mod tests;
 
 use super::grid::{self, Grid, Naming, Of, Value, Variable};
-use crate::array::cache::{Keep, Key};
+use crate::array::cache::{CacheKey, Keep};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::sink::Sink;
@@ -87,9 +87,11 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let array = view.array();
     let engine = &array.engine;
     let object = engine.number(&("array.nc", &array.path, view.state()));
-    let header = engine.cache.derive(Key::of(object), 8192, Keep::Staying, || {
-        header(&grid, env!("CARGO_PKG_VERSION"))
-    })?;
+    let header = engine
+        .cache
+        .derive(CacheKey::of(object), 8192, Keep::Staying, || {
+            header(&grid, env!("CARGO_PKG_VERSION"))
+        })?;
     let mut parts: Vec<Box<dyn Source>> = vec![Box::new(engine.pin(object, header)?)];
     for (index, variable) in grid.variables.iter().enumerate() {
         let len = size(&grid, variable).ok_or_else(too_long)?;

@@ -23,7 +23,7 @@ mod statistics;
 mod tests;
 mod thrift;
 
-use crate::array::cache::{Keep, Key};
+use crate::array::cache::{CacheKey, Keep};
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::table::Table;
@@ -68,7 +68,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
             .engine
             .number(&("table.parquet", &array.path, view.state(), part))
     };
-    let key = Key::of(object(usize::MAX));
+    let key = CacheKey::of(object(usize::MAX));
     let plan = array.engine.cache.derive(key, 4096, Keep::Staying, || {
         footer::measure(&leaves, Plan::make(&table, &leaves)?)
     })?;
@@ -125,7 +125,7 @@ struct File {
     objects: Vec<u64>,
     dictionaries: Vec<OnceLock<Vec<u8>>>,
     footer: OnceLock<Arc<Vec<u8>>>,
-    footer_key: Key,
+    footer_key: CacheKey,
 }
 
 /// The row groups.
@@ -195,7 +195,7 @@ impl File {
             rows: self.plan.rows_of(number),
             amount: chunk.amount,
             engine: &self.table.view().array().engine,
-            key: Key::tile(self.objects.get(chunk.leaf).copied().ok_or_else(missing)?, number),
+            key: CacheKey::tile(self.objects.get(chunk.leaf).copied().ok_or_else(missing)?, number),
         };
         page.read(
             range.start.max(data).saturating_sub(data)..range.end.saturating_sub(data),

@@ -15,7 +15,7 @@ mod text;
 use super::bits::Bits;
 use super::leaf::{Encoding, Leaf, Shape};
 use super::thrift::{Writer, varint, varint_len};
-use crate::array::cache::{Keep, Key};
+use crate::array::cache::{CacheKey, Keep};
 use crate::array::column::Content;
 use crate::array::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -207,7 +207,7 @@ pub(super) struct Page<'a> {
     pub amount: Amount,
     /// Where its index is kept.
     pub engine: &'a Engine,
-    pub key: Key,
+    pub key: CacheKey,
 }
 
 impl Page<'_> {

@@ -3,7 +3,7 @@
 use super::copy::{Target, read};
 use super::space::{Area, Space};
 use super::stack::Stack;
-use crate::array::cache::{Keep, Key};
+use crate::array::cache::{CacheKey, Keep};
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::Role;
 use crate::array::fragment_info::FragmentInfo;
@@ -39,7 +39,7 @@ impl Points {
         };
         let engine = &stack.array.engine;
         let versions: Vec<u64> = points.columns.iter().map(OpenColumn::version).collect();
-        let key = Key::of(engine.number(&("boxes", &info.path, versions)));
+        let key = CacheKey::of(engine.number(&("boxes", &info.path, versions)));
         let bounds = size_of::<(u64, u64)>().saturating_mul(points.columns.len());
         let size = info.geometry.tile_num.saturating_mul(bounds as u64);
         points.boxes = engine.cache.derive(key, size, Keep::Staying, || {

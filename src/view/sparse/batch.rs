@@ -5,7 +5,7 @@
 
 use super::input::Window;
 use super::member::{Member, Rules};
-use crate::array::order::Key;
+use crate::array::order::SortKey;
 use crate::error::Result;
 use std::ops::Range;
 
@@ -100,7 +100,7 @@ impl<K> Run<'_, K> {
     }
 }
 
-impl<K: Key> Batch<K> {
+impl<K: SortKey> Batch<K> {
     pub(super) fn new() -> Self {
         Batch {
             turns: Vec::new(),

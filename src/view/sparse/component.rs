@@ -5,9 +5,9 @@ use super::block::{Block, Part, Slice, Writer, changed};
 use super::input::{Input, Ranked};
 use super::member::{Member, Rules, Sorted};
 use super::merge::{Merge, Stop, Unsorted};
-use crate::array::cache::{self, Keep};
+use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::engine::Engine;
-use crate::array::order::Key;
+use crate::array::order::SortKey;
 use crate::array::work::Job;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel;
@@ -54,14 +54,14 @@ struct Outline {
 
 /// The entry of the cache that is the block that begins at some ranks: others begin after other numbers of
 /// candidates.
-fn block_key(blocks: u64, ranks: &[u64]) -> cache::Key {
-    cache::Key::tile(
+fn block_key(blocks: u64, ranks: &[u64]) -> CacheKey {
+    CacheKey::tile(
         blocks,
         ranks.iter().fold(0u64, |sum, rank| sum.wrapping_add(*rank)),
     )
 }
 
-impl cache::Entry for Outline {
+impl Entry for Outline {
     fn memory(&self) -> u64 {
         let checkpoints = self.checkpoints.iter();
         checkpoints
@@ -83,7 +83,7 @@ pub(super) struct Component<K> {
     in_order: Mutex<Option<bool>>,
 }
 
-impl<K: Key + 'static> Component<K> {
+impl<K: SortKey + 'static> Component<K> {
     /// The component of `inputs`, of `known` cells where footers tell; `object` names it in the cache.
     pub(super) fn new(inputs: Vec<Arc<Input>>, known: Option<u64>, object: u64) -> Self {
         Component {
@@ -241,7 +241,7 @@ impl<K: Key + 'static> Component<K> {
         let candidates = self.inputs.iter();
         let candidates = candidates.fold(0u64, |sum, input| sum.saturating_add(input.count()));
         let estimate = (candidates / BLOCK + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
-        let key = cache::Key::of(self.object);
+        let key = CacheKey::of(self.object);
         let outline = engine.cache.derive(key, estimate, Keep::Staying, || {
             self.outline(engine, rules, candidates)
         })?;
@@ -289,7 +289,7 @@ impl<K: Key + 'static> Component<K> {
         loop {
             let blocks = self.blocks(engine, &unsorted);
             let keep = |ranks: &[u64], block: Block| -> Result<()> {
-                let (key, memory) = (block_key(blocks, ranks), cache::Entry::memory(&block));
+                let (key, memory) = (block_key(blocks, ranks), Entry::memory(&block));
                 engine.cache.derive(key, memory, Keep::Staying, || Ok(block))?;
                 Ok(())
             };
@@ -324,7 +324,7 @@ impl<K: Key + 'static> Component<K> {
 type KeepBlock<'a> = &'a (dyn Fn(&[u64], Block) -> Result<()> + Sync);
 
 /// Sorts the candidates of member `number`, which is not sorted yet.
-fn sort<K: Key>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Result<()> {
+fn sort<K: SortKey>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Result<()> {
     let member = members.get(number).filter(|member| member.sorted.is_none());
     let Some(input) = member.map(|member| member.input.clone()) else {
         return Err(Error::new(
@@ -344,7 +344,7 @@ fn sort<K: Key>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Resu
 }
 
 /// Merges everything once, and remembers places to begin at.
-fn checkpoints<K: Key>(
+fn checkpoints<K: SortKey>(
     rules: &Rules,
     members: &[Member<K>],
     job: &Job,
@@ -402,7 +402,7 @@ fn checkpoints<K: Key>(
 
 /// Keys that cut the candidates into about `parts` equal parts, none of which divides the cells of a place;
 /// and the ranks at which each cuts the members.
-fn splits<K: Key>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(Vec<K>, Vec<Vec<u64>>)> {
+fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(Vec<K>, Vec<Vec<u64>>)> {
     /// Keys that are looked at for each part.
     const SAMPLES: u64 = 16;
     let total: u64 = members.iter().fold(0u64, |sum, m| sum.saturating_add(m.count()));
@@ -445,7 +445,7 @@ fn splits<K: Key>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(V
 
 /// Merges a part, from one rank of each member to another: a checkpoint every so many cells, the last one at
 /// its end.
-fn part<K: Key>(
+fn part<K: SortKey>(
     rules: &Rules,
     members: &[Member<K>],
     [from, to]: [&[u64]; 2],
@@ -486,7 +486,7 @@ fn part<K: Key>(
 }
 
 /// The next block of a merge, see [`Merge::take`].
-fn next_block<K: Key>(
+fn next_block<K: SortKey>(
     merge: &mut Merge<K>,
     most: u64,
     pass: impl FnMut(u64) -> Result<()>,
@@ -496,7 +496,7 @@ fn next_block<K: Key>(
     Ok(writer.end())
 }
 
-impl<K: Key> Plan<K> {
+impl<K: SortKey> Plan<K> {
     /// Merges what lies between two checkpoints.
     fn merge(&self, rules: &Rules, from: &Checkpoint, to: &Checkpoint) -> Result<Block> {
         let stop = |stop| match stop {

@@ -10,7 +10,7 @@ use crate::array::cells::FragmentCells;
 use crate::array::column::Content;
 use crate::array::field;
 use crate::array::fragment_info::FragmentInfo;
-use crate::array::order::{GlobalOrder, Key};
+use crate::array::order::{GlobalOrder, SortKey};
 use crate::array::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::Kind;
@@ -216,7 +216,7 @@ impl Input {
     }
 
     /// Makes a window of candidates from `rank` on, of at most `most`.
-    pub(super) fn window<K: Key>(
+    pub(super) fn window<K: SortKey>(
         &self,
         order: &GlobalOrder,
         times: TimeRange,
@@ -301,7 +301,7 @@ impl Input {
     }
 
     /// The key of the candidate of rank `rank`.
-    pub(super) fn key<K: Key>(&self, order: &GlobalOrder, rank: u64) -> Result<Option<K>> {
+    pub(super) fn key<K: SortKey>(&self, order: &GlobalOrder, rank: u64) -> Result<Option<K>> {
         let Some(cells) = self.cells(rank..rank.saturating_add(1)).next() else {
             return Ok(None);
         };

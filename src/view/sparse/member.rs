@@ -1,7 +1,7 @@
 //! The members of a merge: fragments, and their candidates in the array's global order.
 
 use super::input::{Input, Ranked, Window};
-use crate::array::order::{GlobalOrder, Key};
+use crate::array::order::{GlobalOrder, SortKey};
 use crate::array::time::TimeRange;
 use crate::error::{Error, Result};
 use std::cmp::Ordering;
@@ -37,7 +37,7 @@ impl Rules {
     /// Whether the cells of a window, and before them one of this key and time, are in the order of a merge:
     /// places ascend, and of one place the newest comes first. Libraries that wrote format version 15
     /// consolidated the cells of one place in any order.
-    pub(super) fn continues<K: Key>(&self, last: Option<&(K, u64)>, window: &Window<K>) -> bool {
+    pub(super) fn continues<K: SortKey>(&self, last: Option<&(K, u64)>, window: &Window<K>) -> bool {
         if self.duplicates || window.times.is_empty() {
             let goes_on = last
                 .zip(window.keys.first())
@@ -64,7 +64,7 @@ pub(super) struct Sorted<K> {
     pub cells: Arc<Vec<u64>>,
 }
 
-impl<K: Key> Sorted<K> {
+impl<K: SortKey> Sorted<K> {
     /// The bytes that the sorted candidates of `input` take.
     fn memory(input: &Input) -> u64 {
         let each = size_of::<K>() as u64 + 4 * 8;
@@ -139,7 +139,7 @@ pub(super) struct Member<K> {
     pub sorted: Option<Arc<Sorted<K>>>,
 }
 
-impl<K: Key> Member<K> {
+impl<K: SortKey> Member<K> {
     /// How many ranks there are.
     pub(super) fn count(&self) -> u64 {
         match &self.sorted {

@@ -3,7 +3,7 @@
 use super::batch::{Batch, Run, Taker};
 use super::input::{DELETED, Window};
 use super::member::{Member, Rules, WINDOW};
-use crate::array::order::Key;
+use crate::array::order::SortKey;
 use crate::error::{Error, Result};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -96,7 +96,7 @@ impl<K> Cursor<K> {
     }
 }
 
-impl<'a, K: Key> Merge<'a, K> {
+impl<'a, K: SortKey> Merge<'a, K> {
     /// A merge of ranks `from[i]..to[i]` of each member, whose keys are `between` two where those are given.
     /// A member with others is not sorted.
     pub(super) fn new(

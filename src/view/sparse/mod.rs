@@ -31,7 +31,7 @@ use crate::array::deletes::in_force as deletes_in_force;
 use crate::array::engine::Engine;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
-use crate::array::order::{ByteKey, GlobalOrder, Key};
+use crate::array::order::{ByteKey, GlobalOrder, SortKey};
 use crate::array::snapshot::Snapshot;
 use crate::array::tail_prefetch::TailPrefetch;
 use crate::error::{Error, ErrorKind, Result};
@@ -260,7 +260,7 @@ impl Sparse {
         Ok(cells)
     }
 
-    fn merged<K: Key + 'static>(&self, order: GlobalOrder) -> Result<Components<K>> {
+    fn merged<K: SortKey + 'static>(&self, order: GlobalOrder) -> Result<Components<K>> {
         let times = self.snapshot.times;
         let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
         let array = &self.array;
@@ -305,7 +305,7 @@ struct Components<K> {
     counting: SingleFlight,
 }
 
-impl<K: Key + 'static> Components<K> {
+impl<K: SortKey + 'static> Components<K> {
     fn new(array: Arc<Array>, state: u64, rules: Rules, inputs: Vec<Arc<Input>>) -> Self {
         let taking_part: Vec<&Arc<Input>> = inputs.iter().filter(|input| input.count() > 0).collect();
         let mut intervals: Vec<(Option<(K, K)>, usize)> = taking_part
@@ -374,7 +374,7 @@ impl<K: Key + 'static> Components<K> {
     }
 }
 
-impl<K: Key + 'static> Merged for Components<K> {
+impl<K: SortKey + 'static> Merged for Components<K> {
     fn count(&self) -> Result<u64> {
         self.start(self.components.len())
     }
@@ -443,7 +443,7 @@ impl<K: Key + 'static> Merged for Components<K> {
 }
 
 /// The least and the greatest key that a fragment may have. None where that cannot be told.
-fn interval<K: Key>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> {
+fn interval<K: SortKey>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> {
     let domain = info.non_empty_domain().filter(|_| info.has_sound_boxes())?;
     order.interval(domain)
 }
