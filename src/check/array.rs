@@ -1,4 +1,4 @@
-//! An array: its schemas and what they refer to, its metadata; and jobs for its commits and fragments.
+//! Checks an array: its schemas, enumerations, labels and metadata. Makes jobs for its fragments.
 
 use super::metadata::metadata_files;
 use super::queue::Job;
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Checks the array at `path`. `children` gives jobs for the directories in one.
+/// Checks the array at `path`. `children` makes the jobs for the subdirectories of a directory.
 pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -> Vec<Job>) {
     checker.tally.arrays.add(1);
     let array = Arc::new(Array::new(checker.engine.clone(), path));
@@ -37,8 +37,8 @@ pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -
         }
         checker.check_end(&path, array.key.as_ref());
     }
-    // Without its key, or from before versions were counted, it is one finding: the rest would say the same
-    // again.
+    // An array without its key, or of TileDB's unnumbered predecessor formats, is one finding. Every other
+    // file would give the same one again.
     let unchecked = |problem: &Problem| problem.level == Level::Unchecked;
     if schemas.is_empty()
         && unreadable.iter().all(unchecked)
@@ -78,9 +78,9 @@ pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -
     checker.queue.push(jobs);
 }
 
-/// Checks the enumerations that schemas name, and all others that are there.
+/// Checks all enumeration files: those that the schemas name, and any others.
 fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) {
-    // By file, the name that schemas know it by; none for files that no schema names.
+    // By file name: the enumeration's name in the schemas; None if no schema names the file.
     let mut files: BTreeMap<Vec<u8>, Option<&[u8]>> = BTreeMap::new();
     let directory = array.path.join(SCHEMA_DIRECTORY).join("__enumerations");
     for entry in checker
@@ -100,7 +100,7 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
                 && schema.enumeration_file(name).is_none()
             {
                 let message = format!(
-                    "attribute `{}` has enumeration `{}`, which the schema does not have",
+                    "attribute `{}` uses enumeration `{}`, which the schema does not define",
                     String::from_utf8_lossy(&attribute.name),
                     String::from_utf8_lossy(name)
                 );
@@ -117,7 +117,7 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
         checker.check_end(&path, array.key.as_ref());
         if name.is_some_and(|name| name != enumeration.name) || enumeration.file != file {
             let message = format!(
-                "the file says that it holds enumeration `{}` and is called {}",
+                "by its content this is enumeration `{}` in a file named {}",
                 String::from_utf8_lossy(&enumeration.name),
                 String::from_utf8_lossy(&enumeration.file)
             );
@@ -126,7 +126,7 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
     }
 }
 
-/// The dimension labels that schemas name, which are arrays, must be there.
+/// Checks that the arrays of the dimension labels exist.
 fn check_labels(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) {
     let named = schemas.iter().flat_map(|schema| &schema.dimension_labels);
     for label in named.filter(|label| label.relative && !label.external) {

@@ -1,4 +1,4 @@
-//! The cells of a tile, some thousands at a time.
+//! Reads the cells of a tile, some thousands at a time.
 
 use super::files::Files;
 use super::{Kind, Problem};
@@ -6,42 +6,43 @@ use crate::array::field_files::Tile;
 use crate::error::Result;
 use std::ops::Range;
 
-/// Most cells of a piece.
+/// The most cells in a [`CellRun`].
 pub(super) const CELLS: u64 = 16_384;
 
-/// Most bytes of a piece of var-sized cells, unless a single cell is longer.
+/// The most bytes of values in a [`CellRun`], unless a single cell is longer.
 const BYTES: u64 = 4 << 20;
 
-/// The longest cell that is looked at as a whole; longer ones are decoded, and that is all.
+/// The longest cell, in bytes, that is kept in memory whole. Longer cells are decoded, but their values are
+/// not checked.
 const LONGEST: u64 = 64 << 20;
 
 /// Consecutive cells of a tile.
 #[derive(Default)]
-pub(super) struct Piece {
-    /// The first, counted within the tile.
+pub(super) struct CellRun {
+    /// Index of the first cell within the tile.
     pub first: u64,
-    /// How many.
+    /// Number of cells.
     pub count: usize,
-    /// Their values, one after the other.
+    /// The values, one after the other. Empty if the cells are too long.
     pub data: Vec<u8>,
-    /// Var-sized: where each begins in `data`, and where the last one ends. Empty otherwise.
+    /// For var-sized cells, the offset of each in `data` and the end of the last. Empty for fixed-size cells.
     pub starts: Vec<usize>,
-    /// One byte each, empty where the field is not nullable.
+    /// One validity byte for each cell. Empty if the field is not nullable.
     pub validity: Vec<u8>,
-    /// Whether `data` does not hold them, because they are too long.
+    /// Whether the cells are longer than `LONGEST`, so that their values were not kept.
     pub too_long: bool,
-    /// Bytes of values, offsets and validity that were decoded for them.
+    /// Bytes of values, offsets and validity that were decoded.
     pub bytes: u64,
     raw: Vec<u8>,
 }
 
-impl Piece {
-    /// The cells within their tile.
-    pub(super) fn cells(&self) -> Range<u64> {
+impl CellRun {
+    /// The indexes of the cells within the tile.
+    pub(super) fn in_tile(&self) -> Range<u64> {
         self.first..self.first.saturating_add(self.count as u64)
     }
 
-    /// The value of the `i`-th cell, given the size of fixed ones.
+    /// The value of the `i`-th cell. `size` is the cell size in bytes; None for var-sized cells.
     pub(super) fn cell(&self, i: usize, size: Option<u64>) -> &[u8] {
         let range = match size {
             Some(size) => {
@@ -56,7 +57,7 @@ impl Piece {
         self.data.get(range).unwrap_or(&[])
     }
 
-    /// Reads cells from `first` on: at most `most`, fewer where they are long, at least one.
+    /// Reads the cells from `first` on: at most `most`, fewer if they are long, but at least one.
     pub(super) fn read(&mut self, files: &Files, tile: &Tile, first: u64, most: u64) -> Result<()> {
         let count = tile.cells.saturating_sub(first).min(most);
         self.first = first;
@@ -67,7 +68,7 @@ impl Piece {
         self.count = count as usize;
         match files.field.cell_size() {
             Some(size) => {
-                // A cell may be long, too: of fixed-size cells many fit a piece, or one.
+                // Fixed-size cells may be long, too.
                 self.count = count.min((BYTES / size.max(1)).max(1)) as usize;
                 let end = first.saturating_add(self.count as u64);
                 let range = first.saturating_mul(size)..end.saturating_mul(size);
@@ -83,15 +84,15 @@ impl Piece {
             None => self.read_var(files, tile)?,
         }
         if files.field.nullable {
-            files.read_validity(tile, self.cells(), &mut self.validity)?;
+            files.read_validity(tile, self.in_tile(), &mut self.validity)?;
             self.bytes += self.validity.len() as u64;
         }
         Ok(())
     }
 
     fn read_var(&mut self, files: &Files, tile: &Tile) -> Result<()> {
-        // One more tells where the last cell ends; behind the last of all is the end of the data.
-        let end = self.cells().end.saturating_add(1).min(tile.cells);
+        // The offset of the next cell is the end of the last one. The tile's last cell ends with its data.
+        let end = self.in_tile().end.saturating_add(1).min(tile.cells);
         files.read_offsets(tile, self.first..end, &mut self.raw)?;
         let mut offsets: Vec<u64> = self
             .raw
@@ -120,7 +121,7 @@ impl Piece {
         Ok(())
     }
 
-    /// Decodes bytes that are not kept.
+    /// Decodes the bytes in `range` in steps, without keeping them.
     fn drain(
         &mut self,
         range: Range<u64>,
@@ -137,11 +138,11 @@ impl Piece {
     }
 }
 
-/// Notes a validity byte that is neither 0 nor 1: readers take it for 1.
-pub(super) fn odd_validity(files: &Files, tile: &Tile, piece: &Piece) -> Option<Problem> {
-    let odd = piece.validity.iter().position(|&byte| byte > 1)?;
-    let byte = piece.validity.get(odd).copied().unwrap_or(0);
-    let cell = piece.first.saturating_add(odd as u64);
+/// A note on the first validity byte that is neither 0 nor 1. Readers treat such bytes as 1.
+pub(super) fn odd_validity(files: &Files, tile: &Tile, cells: &CellRun) -> Option<Problem> {
+    let odd = cells.validity.iter().position(|&byte| byte > 1)?;
+    let byte = cells.validity.get(odd).copied().unwrap_or(0);
+    let cell = cells.first.saturating_add(odd as u64);
     let message = format!("the validity of cell {cell} is {byte}, expected 0 or 1");
     let problem = Problem::new(Kind::Validity, files.path(), message);
     let name = String::from_utf8_lossy(&files.field.name).into_owned();

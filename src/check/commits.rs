@@ -1,4 +1,4 @@
-//! Commit files: whether they can be read, and whether they agree with the fragments that are there.
+//! Checks that commit files can be read, and that they agree with the fragments that exist.
 
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Checks all commit files of an array, and gives the names of the fragments that they commit.
+/// Checks all commit files of an array. Returns the names of the committed fragments.
 pub(super) fn check(
     checker: &Checker,
     array: &Array,
@@ -77,7 +77,7 @@ pub(super) fn check(
     fragments.map(|entry| entry.name.clone()).collect()
 }
 
-/// Whether a fragment lies where version 12 and later put them.
+/// Whether a fragment lies in `__fragments`, as it does from format version 12 on.
 fn in_fragments(path: &Path) -> bool {
     path.parent()
         .is_some_and(|parent| parent.ends_with("__fragments"))
@@ -88,9 +88,9 @@ struct Commits<'a> {
     array: &'a Array,
     listing: &'a ArrayListing,
     schemas: &'a [Arc<Schema>],
-    /// Names of commit files that ignore files take out of consolidated ones.
+    /// Names in ignore files: entries of consolidated commit files that no longer count.
     ignored: HashSet<Vec<u8>>,
-    /// Names of the files that commit fragments, and of those in consolidated ones.
+    /// Names of the `.ok` and `.wrt` files, and of such entries in consolidated commit files.
     markers: HashSet<Vec<u8>>,
 }
 
@@ -100,8 +100,8 @@ impl Commits<'_> {
             .take(read_text(&self.checker.engine, &commit.path()), &commit.path())
     }
 
-    /// What commits a fragment: the file called `name`, or an entry of that name in the consolidated commit
-    /// file at `path`.
+    /// Checks what commits a fragment: the file called `name`, or an entry of that name in the consolidated
+    /// commit file at `path`.
     fn marker(&mut self, name: &[u8], path: &Path) {
         self.markers.insert(name.to_vec());
         let text = String::from_utf8_lossy(name);
@@ -121,7 +121,7 @@ impl Commits<'_> {
                 )
             }
             Ok(_) => format!("commits fragment {stem}, which does not exist"),
-            // Readers pass over such a file, which has been noted.
+            // Readers ignore such a name, and the file was noted before.
             Err(_) => return,
         };
         self.checker
@@ -152,7 +152,7 @@ impl Commits<'_> {
         let (tile, body) = read_generic_tile(&*blob, offset, self.array.key.as_ref())?;
         if tile.data_end != offset.saturating_add(length) {
             let message = format!(
-                "the copy of {} does not take the {length} bytes that are declared",
+                "the copy of {} does not end after the {length} bytes that are declared for it",
                 name.escape_ascii()
             );
             let path = self.checker.show(path);
@@ -175,7 +175,7 @@ impl Commits<'_> {
         Ok(())
     }
 
-    /// Checks that fields of a condition exist and that its constants are as long as their values.
+    /// Checks that the fields of a condition exist, and that its constants have the size of a cell.
     fn check_condition(&self, condition: &Condition, path: &Path) {
         let (op, field, value) = match condition {
             Condition::Expression { children, .. } => {
@@ -196,7 +196,7 @@ impl Commits<'_> {
             attribute.or_else(|| schema.dimension(field).map(|d| d.cell_size()))
         });
         let Some(size) = sizes.next() else {
-            // Legal: cells without the field fail the comparison.
+            // This is legal: cells without the field fail the comparison.
             self.checker
                 .report(found("no schema of the array has this field".into()).noted());
             return;
@@ -204,13 +204,13 @@ impl Commits<'_> {
         let list = matches!(op, ConditionOp::In | ConditionOp::NotIn);
         let constant = matches!(op, ConditionOp::AlwaysTrue | ConditionOp::AlwaysFalse);
         let all: Vec<u64> = size.into_iter().chain(sizes.flatten()).collect();
-        // An empty constant is a null test.
+        // An empty constant means a null test.
         if list || constant || value.is_empty() || size.is_none() {
             return;
         }
         if !all.contains(&(value.len() as u64)) {
             let message = format!(
-                "the constant has {} bytes, a value {}",
+                "the constant has {} bytes, but a value of the field has {}",
                 value.len(),
                 size.unwrap_or(0)
             );
@@ -230,7 +230,7 @@ pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
     for line in parse_lines(text) {
         let path = line.strip_suffix(b"/").unwrap_or(&line);
         if TimestampedName::parse(path).is_err() {
-            // The lines are parts of `text`, in its order, but their places are lost with the line ends.
+            // `parse_lines` does not tell the offset of a line, so it is searched.
             let at = find(text, &line).unwrap_or(0);
             let line = String::from_utf8_lossy(&line);
             checker.report(
@@ -243,7 +243,7 @@ pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
     }
 }
 
-/// Where `line` begins in `text`.
+/// The byte offset of `line` in `text`.
 fn find(text: &[u8], line: &[u8]) -> Option<u64> {
     let at = text
         .windows(line.len().max(1))

@@ -1,4 +1,4 @@
-//! Consolidated fragment metadata (`.meta` files): copies of footers that save opening the fragments.
+//! Checks consolidated fragment metadata (`.meta` files): copies of the fragments' footers in one file.
 
 use super::{Checker, Kind, Problem};
 use crate::array::Array;
@@ -9,7 +9,7 @@ use crate::format::fragment::Footer;
 use crate::format::name::TimestampedName;
 use std::path::Path;
 
-/// Checks the file at `path`: each footer in it must say what the fragment's own does.
+/// Checks the file at `path`: each footer in it must equal the fragment's own.
 pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
     let Some((blob, body)) = checker.take(array.generic_file(path), path) else {
         return;
@@ -22,8 +22,8 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
     let Some(listing) = checker.take(array.listing(), &array.path) else {
         return;
     };
-    // Libraries from 5 on write lists of the wrong length for fragments below 5, after which nothing lies
-    // where the index says. Readers fall back on the fragments.
+    // From format version 5 on, libtiledb writes lists of the wrong length for fragments of versions below
+    // 5. Everything after them lies elsewhere than the index says, and readers read the fragments instead.
     let old = |footer: &ConsolidatedFooter| {
         let parsed = TimestampedName::parse(footer.name.strip_suffix(b"/").unwrap_or(&footer.name));
         parsed.is_ok_and(|name| name.name_version < 5)
@@ -33,11 +33,11 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
     for (footer, end) in footers.iter().zip(ends.chain([body.len() as u64])) {
         let name = String::from_utf8_lossy(&footer.name);
         let name = name.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        // Vacuumed: readers do not look for it either.
+        // The fragment was vacuumed, and readers do not look for it either.
         let Some(entry) = listing.fragment(name) else {
             continue;
         };
-        // What is wrong with the fragment is found where it is checked itself.
+        // Errors of the fragment itself are reported by its own check.
         let Ok(info) = entry.fragment.look() else {
             continue;
         };

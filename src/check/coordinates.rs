@@ -1,7 +1,7 @@
-//! The coordinates of a sparse fragment: decoded in step, and compared with the R-tree, the global order and
-//! their sums.
+//! Checks the coordinates of a sparse fragment: decodes all dimensions together, and compares them with the
+//! R-tree, the global order and the stored sums.
 
-use super::cells::{CELLS, Piece};
+use super::cells::{CELLS, CellRun};
 use super::field::tile_runs;
 use super::files::Files;
 use super::queue::Job;
@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex};
 
 struct Work {
     shared: Arc<Shared>,
-    /// The zipped coordinates, before version 5.
+    /// The zipped coordinates; None from version 5 on.
     zipped: Option<Files>,
-    /// In the schema's order.
+    /// The dimensions in the schema's order.
     dimensions: Vec<Dimension>,
     order: Option<WrittenOrder>,
     total: Mutex<Total>,
@@ -32,12 +32,13 @@ struct Dimension {
     files: Files,
     class: Class,
     stored: Stored,
-    /// Whether other coordinates were written than there are now, so that boxes and order are not theirs.
+    /// Whether a lossy filter changed the coordinates when they were written. The boxes and the order are
+    /// then those of other coordinates.
     lossy: bool,
 }
 
 struct Total {
-    /// By dimension; None where a tile could not be decoded.
+    /// The statistics of each dimension; None if a tile could not be decoded.
     summaries: Vec<Option<Summary>>,
     left: usize,
 }
@@ -97,14 +98,14 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
     checker.queue.push(jobs.collect());
 }
 
-/// What is known of one dimension of a tile.
+/// What was decoded of one dimension of a tile.
 #[derive(Default)]
 struct Seen {
-    piece: Piece,
+    cells: CellRun,
     summary: Summary,
-    /// Bounds of var-sized coordinates.
+    /// Minimum and maximum of string coordinates, which `summary` does not hold.
     texts: Option<Bounds>,
-    /// Whether it could not be decoded.
+    /// Whether decoding failed.
     failed: bool,
 }
 
@@ -150,22 +151,22 @@ impl Work {
         }
     }
 
-    /// The coordinates of the last cell of a tile, where they can be read; what is wrong with it is found by
-    /// whoever checks that tile.
+    /// The coordinates of the last cell of a tile; None if they cannot be read. Errors are left to the job
+    /// that checks that tile.
     fn last_cell(&self, number: u64) -> Option<Vec<Vec<u8>>> {
         self.order.as_ref()?;
-        let cells = self.shared.info.geometry.cells_of(number);
-        let mut piece = Piece::default();
+        let cell_num = self.shared.info.geometry.cells_of(number);
+        let mut cells = CellRun::default();
         let cell = self.dimensions.iter().map(|d| {
             let tile = d.files.find(number, |_| {})?;
-            piece.read(&d.files, &tile, cells.checked_sub(1)?, 1).ok()?;
-            (!piece.too_long).then(|| piece.cell(0, d.files.field.cell_size()).to_vec())
+            cells.read(&d.files, &tile, cell_num.checked_sub(1)?, 1).ok()?;
+            (!cells.too_long).then(|| cells.cell(0, d.files.field.cell_size()).to_vec())
         });
         cell.collect()
     }
 
-    /// Decodes a tile, given the cell before its first one; gives its last one, where all dimensions could be
-    /// decoded.
+    /// Decodes a tile. `previous` is the cell before its first one. Returns its last cell if all dimensions
+    /// could be decoded.
     fn tile(
         &self,
         checker: &Checker,
@@ -184,25 +185,25 @@ impl Work {
             seen.texts = None;
             tiles.push(tile);
         }
-        let cells = self.shared.info.geometry.cells_of(number);
+        let cell_num = self.shared.info.geometry.cells_of(number);
         let (mut first, mut ordered) = (0, self.order.is_some());
         let mut last_error: Option<String> = None;
-        while first < cells && seen.iter().any(|seen| !seen.failed) {
+        while first < cell_num && seen.iter().any(|seen| !seen.failed) {
             for ((dimension, tile), seen) in self.dimensions.iter().zip(&tiles).zip(seen.iter_mut()) {
                 let Some(tile) = tile.as_ref().filter(|_| !seen.failed) else {
                     continue;
                 };
-                if let Err(e) = seen.piece.read(&dimension.files, tile, first, CELLS) {
+                if let Err(e) = seen.cells.read(&dimension.files, tile, first, CELLS) {
                     seen.failed = true;
                     self.report_once(checker, &dimension.files, &e, &mut last_error);
                 }
-                checker.tally.bytes.add(seen.piece.bytes);
-                seen.failed |= seen.piece.too_long;
+                checker.tally.bytes.add(seen.cells.bytes);
+                seen.failed |= seen.cells.too_long;
             }
             let count = seen
                 .iter()
                 .filter(|seen| !seen.failed)
-                .map(|seen| seen.piece.count)
+                .map(|seen| seen.cells.count)
                 .min();
             let Some(count) = count.filter(|&count| count > 0) else {
                 break;
@@ -223,7 +224,8 @@ impl Work {
         previous.filter(|_| !seen.iter().any(|seen| seen.failed))
     }
 
-    /// Reports an error, unless it is the one before: dimensions of zipped coordinates share their chunks.
+    /// Reports an error. The dimensions of zipped coordinates share chunks, so that the same error may come
+    /// once for each: it is reported once.
     fn report_once(&self, checker: &Checker, files: &Files, error: &Error, last: &mut Option<String>) {
         let text = error.to_string();
         if self.zipped.is_none() || last.as_ref() != Some(&text) {
@@ -235,12 +237,12 @@ impl Work {
     fn cell(&self, seen: &[Seen], i: usize) -> Vec<Vec<u8>> {
         let dimensions = self.dimensions.iter().zip(seen);
         dimensions
-            .map(|(d, seen)| seen.piece.cell(i, d.files.field.cell_size()).to_vec())
+            .map(|(d, seen)| seen.cells.cell(i, d.files.field.cell_size()).to_vec())
             .collect()
     }
 
-    /// Checks that the first `count` cells of the pieces follow each other and `previous`; says whether they
-    /// do.
+    /// Whether the first `count` cells in `seen` are in global order, after `previous`. Reports the first
+    /// that is not.
     fn check_order(
         &self,
         checker: &Checker,
@@ -263,12 +265,12 @@ impl Work {
             cell.extend(
                 seen.iter()
                     .zip(&sizes)
-                    .map(|(seen, size)| seen.piece.cell(i, *size)),
+                    .map(|(seen, size)| seen.cells.cell(i, *size)),
             );
             if !before.is_empty() && order.compare(&before, &cell) == Ordering::Greater {
                 let at = first.saturating_add(i as u64);
                 let message = format!(
-                    "cell {at} is out of order: in global order it comes before the cell in front of it"
+                    "cell {at} is out of order: in global order it comes before the cell stored before it"
                 );
                 let path = self.dimensions.first().map(|d| d.files.path());
                 let problem = Problem::new(Kind::Order, path.unwrap_or_default(), message);
@@ -280,7 +282,7 @@ impl Work {
         true
     }
 
-    /// Compares the bounds of a tile's coordinates with its box.
+    /// Compares the minima and maxima of a tile's coordinates with its bounding box.
     fn check_box(&self, checker: &Checker, number: u64, seen: &[Seen]) {
         let Some(stored) = self.shared.boxes.as_ref().and_then(|boxes| boxes.tile(number)) else {
             return;
@@ -291,10 +293,10 @@ impl Work {
             }
             let field = &dimension.files.field;
             let wrong = match (&seen.texts, &seen.summary.values) {
-                // Libraries before format 9 wrote boxes of strings that are none.
+                // libtiledb before format version 9 wrote wrong boxes for strings.
                 (Some(_), _) if self.shared.info.writer.library_version < 9 => None,
                 (Some(texts), _) if texts != stored => {
-                    Some("the box is not the minimum and maximum of the values".to_owned())
+                    Some("the stored range is not the minimum and maximum of the coordinates".to_owned())
                 }
                 (None, Some(_)) => seen
                     .summary
@@ -314,18 +316,18 @@ impl Work {
 }
 
 impl Dimension {
-    /// Adds the first `count` cells of the piece.
+    /// Adds the first `count` cells that were read to the statistics.
     fn add(&self, seen: &mut Seen, count: usize) {
         let field = &self.files.field;
         match (self.class, field.cell_size()) {
             (Class::Signed | Class::Unsigned | Class::Float, Some(size)) => {
-                let bytes = seen.piece.data.get(..count.saturating_mul(size as usize));
+                let bytes = seen.cells.data.get(..count.saturating_mul(size as usize));
                 seen.summary
                     .add_numbers(self.class, field.datatype, bytes.unwrap_or(&[]), &[]);
             }
             (_, size) => {
                 for i in 0..count {
-                    let cell = seen.piece.cell(i, size);
+                    let cell = seen.cells.cell(i, size);
                     let bounds = seen.texts.get_or_insert_with(|| Bounds {
                         lo: cell.to_vec(),
                         hi: cell.to_vec(),

@@ -1,6 +1,6 @@
-//! A field that is not a dimension: its tiles decoded and summed up.
+//! Checks a field that is not a dimension: decodes its tiles, and compares their statistics.
 
-use super::cells::{CELLS, Piece, odd_validity};
+use super::cells::{CELLS, CellRun, odd_validity};
 use super::files::Files;
 use super::queue::Job;
 use super::shared::Shared;
@@ -14,13 +14,14 @@ use crate::error::Result;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Stored bytes that one job decodes, about.
+/// About how many stored bytes one job decodes.
 const JOB: u64 = 8 << 20;
 
-/// Most tiles that one job decodes.
+/// The most tiles that one job decodes.
 const JOB_TILES: u64 = 65_536;
 
-/// Runs of tiles for jobs of about the same work, where a tile takes `average` bytes as stored.
+/// Splits tiles 0 to `tiles` into runs of about [`JOB`] bytes, one for each job. `average` is the average
+/// stored size of a tile, in bytes.
 pub(super) fn tile_runs(tiles: u64, average: u64) -> impl Iterator<Item = Range<u64>> {
     let step = (JOB / average.max(1)).clamp(1, JOB_TILES);
     (0..tiles.div_ceil(step)).map(move |i| {
@@ -40,10 +41,10 @@ struct Work {
     total: Mutex<Total>,
 }
 
-/// What the tiles that were done come to.
+/// The result of all tiles that were decoded so far.
 struct Total {
     summary: Summaries,
-    /// Runs of tiles that are not done.
+    /// Number of runs of tiles that are not done.
     left: usize,
     /// Whether every tile could be decoded.
     complete: bool,
@@ -75,8 +76,8 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
     checker.queue.push(jobs.collect());
 }
 
-/// How many values the enumeration of a field has: as the latest schema has it, which readers use, for it may
-/// have been extended since.
+/// The number of values in the enumeration of a field. The enumeration is that of the latest schema, as for
+/// readers: it may have been extended since the fragment was written.
 fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
     let Role::Attribute(i) = field.role else {
         return None;
@@ -88,14 +89,14 @@ fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
         .and_then(|schema| Some((schema, schema.attribute(&attribute.name)?)))
         .unwrap_or((&shared.info.schema, attribute));
     let name = attribute.enumeration.as_ref()?;
-    // What is wrong with the file is found with the schemas.
+    // Errors of the enumeration's file are reported with the schemas.
     let enumeration = shared.array.enumeration(schema.enumeration_file(name)?).ok()?;
     Some(enumeration.values().len() as u64)
 }
 
 impl Work {
     fn run(&self, checker: &Checker, tiles: Range<u64>) {
-        let mut piece = Piece::default();
+        let mut cells = CellRun::default();
         let mut summary = Summaries::default();
         let mut complete = true;
         for number in tiles {
@@ -103,7 +104,7 @@ impl Work {
                 complete = false;
                 continue;
             };
-            match self.tile(checker, &tile, &mut piece) {
+            match self.tile(checker, &tile, &mut cells) {
                 Ok(found) => {
                     if let Some(found) = &found {
                         self.stored.check_tile(checker, &self.shared.info, number, found);
@@ -129,8 +130,8 @@ impl Work {
         }
     }
 
-    /// Decodes a tile. None where it has cells that are too long to be looked at.
-    fn tile(&self, checker: &Checker, tile: &Tile, piece: &mut Piece) -> Result<Option<Summaries>> {
+    /// Decodes a tile and returns its statistics; None if it has cells that are too long to be kept.
+    fn tile(&self, checker: &Checker, tile: &Tile, cells: &mut CellRun) -> Result<Option<Summaries>> {
         let window = self.grid.as_ref().map(|grid| grid.window(tile.number));
         let mut summary = Summaries::default();
         let mut padded = window.as_ref().is_some_and(|window| !window.is_full());
@@ -138,78 +139,77 @@ impl Work {
         summary.all = padded.then(Summary::default);
         let (mut first, mut known, mut odd) = (0, true, false);
         while first < tile.cells {
-            piece.read(&self.files, tile, first, CELLS)?;
-            checker.tally.bytes.add(piece.bytes);
-            first = piece.cells().end;
-            known &= !piece.too_long;
-            if !odd && let Some(problem) = odd_validity(&self.files, tile, piece) {
+            cells.read(&self.files, tile, first, CELLS)?;
+            checker.tally.bytes.add(cells.bytes);
+            first = cells.in_tile().end;
+            known &= !cells.too_long;
+            if !odd && let Some(problem) = odd_validity(&self.files, tile, cells) {
                 checker.report(problem);
                 odd = true;
             }
-            if !piece.too_long {
-                self.add(&mut summary.inside, piece, window.as_ref());
+            if !cells.too_long {
+                self.add(&mut summary.inside, cells, window.as_ref());
                 if let Some(all) = &mut summary.all {
-                    self.add(all, piece, None);
+                    self.add(all, cells, None);
                 }
             }
             if self.files.field.role == Role::DeleteConditionIndex {
-                self.check_conditions(checker, tile, piece);
+                self.check_conditions(checker, tile, cells);
             }
         }
         summary.tile_of_nulls = summary.inside.valid == 0;
         Ok(known.then_some(summary))
     }
 
-    /// Adds the cells of `piece` that are inside of `window`.
-    fn add(&self, summary: &mut Summary, piece: &Piece, window: Option<&Window>) {
+    /// Adds the cells that lie in `window` to `summary`.
+    fn add(&self, summary: &mut Summary, cells: &CellRun, window: Option<&Window>) {
         let field = &self.files.field;
         let size = field.cell_size();
         let runs = match window {
-            Some(window) => window.runs(piece.cells()),
-            None => vec![piece.cells()],
+            Some(window) => window.runs(cells.in_tile()),
+            None => vec![cells.in_tile()],
         };
         for run in runs {
-            let cells = (run.start - piece.first) as usize..(run.end - piece.first) as usize;
-            let validity = piece.validity.get(cells.clone()).unwrap_or(&[]);
+            let range = (run.start - cells.first) as usize..(run.end - cells.first) as usize;
+            let validity = cells.validity.get(range.clone()).unwrap_or(&[]);
             match (self.class, size) {
-                (Class::Opaque, _) => summary.add_validity(cells.len() as u64, validity),
+                (Class::Opaque, _) => summary.add_validity(range.len() as u64, validity),
                 (Class::Text, _) => {
-                    for (i, cell) in cells.enumerate() {
+                    for (i, cell) in range.enumerate() {
                         if validity.get(i) == Some(&0) {
                             summary.nulls += 1;
                         } else {
-                            summary.add_text(piece.cell(cell, size));
+                            summary.add_text(cells.cell(cell, size));
                         }
                     }
                 }
                 (class, size) => {
                     let size = size.unwrap_or(1) as usize;
-                    let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
-                    let values = piece.data.get(bytes).unwrap_or(&[]);
+                    let bytes = range.start.saturating_mul(size)..range.end.saturating_mul(size);
+                    let values = cells.data.get(bytes).unwrap_or(&[]);
                     summary.add_numbers(class, field.datatype, values, validity);
                 }
             }
         }
     }
 
-    /// The index of a delete condition is one of the processed conditions', or the greatest number for none.
-    fn check_conditions(&self, checker: &Checker, tile: &Tile, piece: &Piece) {
+    /// Checks the indexes of delete conditions: each is that of a processed condition, or 2^64 - 1 for none.
+    fn check_conditions(&self, checker: &Checker, tile: &Tile, cells: &CellRun) {
         let Some(count) = self.shared.conditions else {
             return;
         };
-        let values = piece.data.as_chunks::<8>().0;
+        let values = cells.data.as_chunks::<8>().0;
         let wrong = |index: &u64| *index != u64::MAX && *index >= count;
         let Some(index) = values.iter().map(|v| u64::from_le_bytes(*v)).find(wrong) else {
             return;
         };
         let message =
-            format!("a cell is said to be deleted by condition {index}, but there are only {count}");
+            format!("a cell names delete condition {index}, but the fragment has only {count} of them");
         let problem = Problem::new(Kind::Timestamps, self.files.path(), message);
         checker.report(problem.in_part(format_args!("tile {}", tile.number)));
     }
 
-    /// What can be said of a field's values as a whole: indexes lie in their enumeration, timestamps in the
-    /// fragment's range.
+    /// Checks that enumeration indexes lie in the enumeration, and timestamps in the fragment's range.
     fn check_values(&self, checker: &Checker, summary: &Summary) {
         let name = String::from_utf8_lossy(&self.files.field.name).into_owned();
         let found = |kind, message: String| {
@@ -228,8 +228,8 @@ impl Work {
             };
             if let Some(index) = outside {
                 let message = format!(
-                    "index {index} is outside of the enumeration's {count} values; readers take it for \
-                     missing"
+                    "index {index} is outside of the enumeration, which has {count} values; readers take \
+                     it for missing"
                 );
                 checker.report(found(Kind::Enumeration, message).noted());
             }
@@ -240,7 +240,7 @@ impl Work {
             let (start, end) = self.shared.info.name.timestamps;
             if *min < start || *max > end {
                 let message = format!(
-                    "cells were written from {min} to {max}, but the fragment's name says {start} to {end}"
+                    "the cells' timestamps are {min} to {max}, but the fragment's name says {start} to {end}"
                 );
                 checker.report(found(Kind::Timestamps, message));
             }

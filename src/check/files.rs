@@ -1,4 +1,4 @@
-//! The lengths of the files of a field, and the chunks of its tiles.
+//! Checks the lengths of a field's files and the chunks of its tiles, and reads its cells.
 
 use super::{Checker, Kind, Problem};
 use crate::array::cache::Keep;
@@ -20,8 +20,8 @@ pub(super) struct Files {
     pub field: Field,
     info: Arc<FragmentInfo>,
     files: FieldFiles,
-    /// Whether it is a dimension inside zipped coordinates: what is wrong with their file is found where the
-    /// coordinates are checked.
+    /// Whether it is a dimension inside zipped coordinates. Errors of their file are reported once, for the
+    /// coordinates as a whole.
     inside: bool,
 }
 
@@ -30,8 +30,8 @@ fn overflow() -> Error {
 }
 
 impl Files {
-    /// Opens the files of `field`, reporting those that are missing or of another length than the metadata
-    /// says.
+    /// Opens the files of `field`. Reports files that are missing, or whose length is not that in the
+    /// metadata.
     pub(super) fn open(checker: &Checker, info: &Arc<FragmentInfo>, field: &Field) -> Files {
         let column = Column::new(info.clone(), field.clone());
         let var = field.cell_val_num.is_var();
@@ -44,8 +44,8 @@ impl Files {
             if stored != actual {
                 let message = format!("the file has {actual} bytes, but the metadata says {stored}");
                 let problem = Problem::new(Kind::Size, checker.show(&path), message);
-                // Readers do not look at what is behind the last tile, and programs that write a fragment
-                // twice leave it there.
+                // Readers do not look behind the last tile, and programs that write a fragment twice leave
+                // bytes there.
                 checker.report(if actual > stored { problem.noted() } else { problem });
             }
             Some(opened)
@@ -66,7 +66,7 @@ impl Files {
         }
     }
 
-    /// Whether everything is open that it takes to read values.
+    /// Whether all files that reading cells needs are open.
     pub(super) fn is_complete(&self) -> bool {
         let (files, var) = (&self.files, self.field.cell_val_num.is_var());
         files.fixed.is_some()
@@ -74,19 +74,19 @@ impl Files {
             && (!self.field.nullable || files.validity.is_some())
     }
 
-    /// Its own file of values, or offsets.
+    /// Its own file of values (or offsets); None for a dimension inside zipped coordinates.
     fn fixed(&self) -> Option<&TileFile> {
         self.files.fixed.as_ref().filter(|_| !self.inside)
     }
 
-    /// How many tiles its file has room for, each taking eight bytes at least: what the metadata says is
-    /// believed no further.
+    /// The number of tiles to check: that in the metadata, but no more than the file has room for at eight
+    /// bytes or more for each.
     pub(super) fn tiles(&self) -> u64 {
         let room = self.fixed().map_or(0, |part| part.blob.len() / 8);
         room.min(self.info.geometry.tile_num)
     }
 
-    /// Bytes of a tile of values as stored, on average over all tiles and files; at least 1.
+    /// The average size of a tile as stored in all files together, in bytes; at least 1.
     pub(super) fn average_tile(&self) -> u64 {
         let files = [
             self.fixed(),
@@ -100,8 +100,7 @@ impl Files {
         (bytes / self.info.geometry.tile_num.max(1)).max(1)
     }
 
-    /// Finds the chunks of tile `number` as [`Files::find`] does, counting the tile and reporting what is
-    /// wrong.
+    /// As [`Files::find`], but counts the tile and reports errors.
     pub(super) fn tile(&self, checker: &Checker, number: u64) -> Option<Tile> {
         if !self.inside {
             checker.tally.tiles.add(1);
@@ -112,8 +111,9 @@ impl Files {
         })
     }
 
-    /// Finds the chunks of tile `number` in all files: they must fill it, and add up to its length. Tells
-    /// `each` of every file how many bytes it takes there, or what is wrong. Gives the tile where nothing is.
+    /// Finds the chunks of tile `number` in all files. They must fill the tile's extent in the file, and add
+    /// up to its unfiltered length. Calls `each` for every file with the stored bytes of the tile, or an
+    /// error. Returns the tile if there was no error.
     pub(super) fn find(&self, number: u64, mut each: impl FnMut(Result<u64>)) -> Option<Tile> {
         let cells = self.info.geometry.cells_of(number);
         let mut sound = true;
@@ -168,7 +168,7 @@ impl Files {
         )
     }
 
-    /// What went wrong with this field.
+    /// `error` as a finding of this field.
     pub(super) fn problem(&self, error: &Error) -> Problem {
         let name = String::from_utf8_lossy(&self.field.name);
         let storage = &self.info.engine.storage;
@@ -183,29 +183,30 @@ impl Files {
         }
     }
 
-    /// The bytes in `range` of the fixed-size values of a tile.
+    /// Reads the bytes in `range` of the fixed-size values of a tile.
     pub(super) fn read_fixed(&self, tile: &Tile, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         collect(out, |sink| self.files.read_fixed(tile.number, range, sink))
     }
 
-    /// The bytes in `range` of the var data of a tile.
+    /// Reads the bytes in `range` of the var data of a tile.
     pub(super) fn read_var(&self, tile: &Tile, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         collect(out, |sink| self.files.read_var(tile, range, sink))
     }
 
-    /// The validity bytes of the `cells` of a tile.
+    /// Reads the validity bytes of the `cells` of a tile.
     pub(super) fn read_validity(&self, tile: &Tile, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         collect(out, |sink| self.files.read_validity(tile.number, cells, sink))
     }
 
-    /// Where the `cells` of a tile begin in its var data, as little-endian u64.
+    /// Reads the offsets of the `cells` of a tile in its var data, as little-endian u64.
     pub(super) fn read_offsets(&self, tile: &Tile, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
         self.files.read_offsets(tile, cells, 0, Keep::Passing, out)
     }
 }
 
-/// Finds the chunks of a tile, which must add up to `size` bytes; gives the bytes that it takes in the file.
+/// Finds the chunks of a tile, which must add up to `size` unfiltered bytes. Returns the bytes that the tile
+/// takes in the file.
 fn check_part(part: &TileFile, tile: u64, size: u64) -> Result<u64> {
     let extent = part.extent(tile)?;
     if tile == 0 && extent.start != 0 {

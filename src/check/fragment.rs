@@ -1,4 +1,4 @@
-//! A fragment: its metadata, section by section; and jobs for its fields.
+//! Checks the metadata of a fragment, section by section, and makes jobs for its fields.
 
 use super::queue::Job;
 use super::rtree::Boxes;
@@ -31,8 +31,8 @@ fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
         Ok(info) => info,
         Err(e) => {
             let own = checker.show(&metadata_path);
-            // What is wrong with a schema was reported where schemas are checked; here it is that this
-            // fragment cannot be read for it.
+            // The error of the schema itself was reported with the schemas. Here the finding is that
+            // the fragment cannot be read because of it.
             let of_schema = e.file().is_some_and(|file| file != own);
             let problem = Problem::from_error(&e, own.clone());
             checker.report(match of_schema {
@@ -76,7 +76,7 @@ fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
     let shared = Arc::new(shared);
     let mut jobs: Vec<Job> = Vec::new();
     for stored in info.fields.iter().filter(|field| info.stores(field)) {
-        // Dimensions are looked at together.
+        // The dimensions are checked together, by `coordinates`.
         if !matches!(
             stored.role,
             Role::Dimension(_) | Role::ZippedDimension(_) | Role::Coordinates
@@ -91,7 +91,7 @@ fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
     checker.queue.push(jobs);
 }
 
-/// Notes the files of the fragment's directory that belong to none of its fields.
+/// Notes the files in the fragment's directory that are neither its metadata nor belong to a field.
 fn check_files(checker: &Checker, info: &FragmentInfo) {
     let Some(entries) = checker.take(checker.engine.storage.list(&info.path), &info.path) else {
         return;
@@ -112,7 +112,7 @@ fn check_files(checker: &Checker, info: &FragmentInfo) {
     }
 }
 
-/// The sections of a metadata file.
+/// The sections of a fragment metadata file.
 struct Sections<'a> {
     checker: &'a Checker,
     info: &'a Arc<FragmentInfo>,
@@ -142,7 +142,7 @@ impl Sections<'_> {
         self.checker.take(result, &path)
     }
 
-    /// Checks that files which fields do not have are stated to be empty.
+    /// Checks that the footer gives size 0 for files that the fields do not have.
     fn check_sizes(&self) {
         let footer = self.footer;
         let fields = &self.info.fields;
@@ -161,8 +161,7 @@ impl Sections<'_> {
                 });
                 if !wanted {
                     let message = format!(
-                        "a size of {size} bytes for a file that the schema does not call for (slot {slot}, \
-                         {part:?})"
+                        "a size of {size} bytes is given for a file that no field has (slot {slot}, {part:?})"
                     );
                     let path = self.checker.show(&self.info.metadata_path());
                     self.checker
@@ -172,11 +171,11 @@ impl Sections<'_> {
         }
     }
 
-    /// Decodes every list of every slot, those that no field uses too.
+    /// Decodes every list of every slot, also of slots that no field uses.
     fn check_lists(&self) {
         let (o, tiles) = (&self.footer.offsets, self.info.geometry.tile_num);
-        // libtiledb 2.2, writing nullable attributes in global order, put tiles of nothing behind the last
-        // one: as many as there are, or one.
+        // When libtiledb 2.2 writes nullable attributes in global order, it appends empty tiles: one, or as
+        // many as there are tiles.
         let more = self.info.dense && matches!(self.footer.version, 7 | 8);
         let numbers = |body: &[u8]| {
             let list = parse_u64_list(body)?;
@@ -187,7 +186,7 @@ impl Sections<'_> {
             match count == 0 || count == tiles || surplus {
                 true => Ok(()),
                 false => Err(Error::corrupt(format!(
-                    "the list has {count} tiles, the fragment {tiles}"
+                    "the list has {count} entries, but the fragment has {tiles} tiles"
                 ))),
             }
         };
@@ -235,8 +234,8 @@ impl Sections<'_> {
         })
     }
 
-    /// Reads the processed conditions, whose names must be those of delete or update files. The files
-    /// themselves may be gone.
+    /// Counts the processed conditions, and checks that they name delete or update files. The files may be
+    /// gone.
     fn conditions(&self) -> Option<u64> {
         let Some(offset) = self.footer.offsets.processed_conditions else {
             return Some(0);

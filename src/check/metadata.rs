@@ -1,4 +1,4 @@
-//! The metadata files of an array or a group.
+//! Checks the metadata files of an array or a group.
 
 use super::commits::check_paths;
 use super::{Checker, Kind, Problem};
@@ -13,7 +13,7 @@ use crate::storage::EntryType;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Decodes every metadata file of the array or group at `path`, those that a consolidation has replaced too.
+/// Decodes every metadata file of the array or group at `path`, also those that a consolidation replaced.
 pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&EncryptionKey>) {
     let directory = path.join("__meta");
     let entries = checker.take(list_or_empty(&checker.engine, &directory), &directory);
@@ -41,7 +41,7 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
             let locked = result.as_ref().is_err_and(|e| e.kind() == ErrorKind::KeyRequired);
             checker.take(result, &file);
             if locked {
-                // As are the others.
+                // The other files need the same key.
                 return;
             }
             checker.check_end(&file, key);

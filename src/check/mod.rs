@@ -1,4 +1,4 @@
-//! Checking a source: everything in it is decoded, and what can be compared is compared.
+//! Checks a source: decodes everything in it, and compares whatever is stored in more than one place.
 //!
 //! | what | against | module |
 //! |---|---|---|
@@ -79,14 +79,14 @@ pub struct Tally {
     pub stored_bytes: Counter,
 }
 
-/// Where findings go; called from several threads.
+/// Called with each finding, from several threads at once.
 pub type Report = Box<dyn Fn(Problem) + Send + Sync>;
 
 /// Checks the array, group or directory at `source`, and everything below. Findings go to `report` as they
 /// are made, in no order.
 ///
-/// Gives the paths that a key was given for and at or below which there is no array. Fails where there is
-/// nothing to check: `NotFound`, or `InvalidInput` where no array or group is there.
+/// Returns the paths in `options.keys` at or below which there is no array or group. Errors: `NotFound` if
+/// there is nothing at `source`, `InvalidInput` if it is a file or holds no array or group at any depth.
 pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>) -> Result<Vec<PathBuf>> {
     let place = |e: Error| e.in_file(source.display());
     let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
@@ -99,7 +99,8 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
     check_over(Arc::new(storage), stats, options, report, tally)
 }
 
-/// The same over any storage; `options.follow_symlinks` is the storage's affair.
+/// As [`check`], for the source in `storage`. `options.follow_symlinks` is ignored: it was chosen when
+/// `storage` was made.
 pub fn check_over(
     storage: Arc<dyn Storage>,
     stats: Arc<Stats>,
@@ -149,9 +150,9 @@ struct Checker {
     engine: Arc<Engine>,
     report: Report,
     tally: Arc<Tally>,
-    /// Directories that were visited, as the storage tells them apart.
+    /// The directories that were visited, by the versions that the storage gives them.
     seen: Mutex<HashSet<(u64, u64, u64)>>,
-    /// Paths that keys were given for, at or below which no array or group was found yet.
+    /// The paths of `Options::keys` at or below which no array or group was found yet.
     unmatched: Mutex<Vec<PathBuf>>,
     queue: queue::Queue,
 }
@@ -170,15 +171,15 @@ impl Checker {
         (self.report)(problem);
     }
 
-    /// Reports what failed to be read or decoded at `path`, and gives what did not.
+    /// The value of `result`. An error is reported, as one of the file at `path` if it names no other.
     fn take<T>(&self, result: Result<T>, path: &Path) -> Option<T> {
         result
             .map_err(|e| self.report(Problem::from_error(&e, self.show(path))))
             .ok()
     }
 
-    /// Reports bytes behind the generic tile that the file at `path` should consist of. A file that cannot be
-    /// read is reported by whoever decodes it.
+    /// Reports bytes after the generic tile in the file at `path`, which should hold nothing else. A file
+    /// that cannot be read is left to the check that decodes it.
     fn check_end(&self, path: &Path, key: Option<&EncryptionKey>) {
         let Ok(blob) = self.engine.storage.open(path) else {
             return;

@@ -1,21 +1,21 @@
-//! What a check finds.
+//! The findings of a check.
 
 use crate::error::{Error, ErrorKind};
 use std::fmt;
 
-/// What a finding means.
+/// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Unusual, but nothing that makes a reader fail or answer wrongly.
+    /// Unusual, but no reader fails or gives wrong data because of it.
     Note,
-    /// Could not be checked: no key, no permission.
+    /// Could not be checked, for lack of a key or of permission.
     Unchecked,
     /// Wrong.
     Problem,
 }
 
 impl Level {
-    /// Its word in the output.
+    /// The level as the output shows it.
     pub fn name(self) -> &'static str {
         match self {
             Level::Note => "note",
@@ -32,34 +32,34 @@ pub enum Kind {
     Error(ErrorKind),
     /// A file is not as long as the metadata says, or tiles do not fill it.
     Size,
-    /// Validity bytes.
+    /// A validity byte is neither 0 nor 1.
     Validity,
-    /// R-tree.
+    /// The R-tree does not fit the coordinates, or a node its children.
     RTree,
-    /// Non-empty domain.
+    /// The non-empty domain is not the union of the tiles' bounding boxes.
     NonEmptyDomain,
-    /// Order of the cells.
+    /// Cells are not in global order.
     Order,
-    /// Minima, maxima, sums, null counts.
+    /// A minimum, maximum, sum or null count is not that of the values.
     Statistics,
-    /// Timestamps and delete conditions of cells.
+    /// A cell's timestamp or index of a delete condition is out of range.
     Timestamps,
-    /// Indexes into an enumeration, and enumerations themselves.
+    /// An index is outside of its enumeration, or an enumeration has another name than the schema says.
     Enumeration,
-    /// What refers to a schema, and what schemas refer to.
+    /// A schema is missing, or an enumeration or label that a schema refers to.
     Schema,
-    /// Commit files against fragments.
+    /// A commit, ignore, vacuum or delete file does not agree with the fragments or the schema.
     Commit,
-    /// Consolidated fragment metadata against the fragments' own.
+    /// Consolidated fragment metadata differs from the fragment's own.
     ConsolidatedMetadata,
-    /// Members of groups.
+    /// A member of a group is missing, or is not what the group says.
     Group,
-    /// Names that follow no grammar, files that belong to nothing.
+    /// A file has a malformed name, or belongs to nothing.
     Name,
 }
 
 impl Kind {
-    /// Its word in the output.
+    /// The kind as the output shows it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Error(kind) => match kind {
@@ -94,10 +94,10 @@ impl Kind {
     }
 }
 
-/// One finding, with its place.
+/// One finding, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What it means.
+    /// How serious it is.
     pub level: Level,
     /// What is wrong, in one word.
     pub kind: Kind,
@@ -105,14 +105,14 @@ pub struct Problem {
     pub path: String,
     /// The part of the format, outermost first, e.g. ``field `a`, tile 3``.
     pub part: Option<String>,
-    /// Byte offset: in the file, or in the unfiltered body of the part when that is stored filtered.
+    /// Byte offset in the file; in the unfiltered bytes of `part` if the part is stored filtered.
     pub offset: Option<u64>,
     /// What is wrong.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem with the file at `path`.
+    /// A finding of level [`Level::Problem`] in the file at `path`.
     pub fn new(kind: Kind, path: impl Into<String>, message: impl Into<String>) -> Problem {
         Problem {
             level: Level::Problem,
@@ -124,8 +124,8 @@ impl Problem {
         }
     }
 
-    /// What could not be read or decoded. `path` counts where the error names no file. A missing key and a
-    /// lack of permission say nothing about the data: they are [`Level::Unchecked`].
+    /// A finding that something could not be read or decoded. `path` is used if the error names no file. A
+    /// missing key and a lack of permission say nothing about the data: they are [`Level::Unchecked`].
     pub fn from_error(error: &Error, path: impl Into<String>) -> Problem {
         let level = match error.kind() {
             ErrorKind::KeyRequired | ErrorKind::Io(libc::EACCES | libc::EPERM) => Level::Unchecked,
@@ -141,7 +141,7 @@ impl Problem {
         }
     }
 
-    /// Makes it a note.
+    /// Sets the level to [`Level::Note`].
     #[must_use]
     pub fn noted(self) -> Problem {
         Problem {
@@ -150,7 +150,7 @@ impl Problem {
         }
     }
 
-    /// Puts `part` of the format in front of what is known of the place.
+    /// Adds `part` of the format in front of the part that is set, as the outer one.
     #[must_use]
     pub fn in_part(mut self, part: impl fmt::Display) -> Problem {
         self.part = Some(match self.part {
@@ -169,7 +169,8 @@ impl Problem {
 }
 
 impl fmt::Display for Problem {
-    /// `path: part at byte N: message`, leaving out what is not known; one line, whatever names hold.
+    /// Writes `path: part at byte N: message` without what is not known. Control characters are escaped, so
+    /// that it is one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = |text: &str| -> String {
             text.chars()

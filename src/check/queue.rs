@@ -1,18 +1,18 @@
-//! Jobs for a number of threads.
+//! A stack of jobs that several threads work on.
 //!
-//! Jobs make more jobs: a directory those of the arrays in it, an array those of its fragments, and so on
-//! down to runs of tiles. The last one made is the first one done, so that what waits is what a depth-first
-//! walk would have to remember.
+//! Jobs make more jobs: the job of a directory makes one for each array in it, that of an array one for each
+//! fragment, and so on down to runs of tiles. The newest job is done first, as in a depth-first walk, which
+//! keeps the stack short.
 
 use super::{Checker, Kind, Problem};
 use crate::error::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Something to be checked.
+/// Checks one thing, and may push more jobs.
 pub(super) type Job = Box<dyn FnOnce(&Checker) + Send>;
 
-/// The jobs that wait.
+/// The jobs that wait, and the number of those that run.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -30,14 +30,14 @@ impl Queue {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Adds jobs, the first of which will be the next to be done.
+    /// Adds jobs. The first of them is the next to be done.
     pub(super) fn push(&self, jobs: Vec<Job>) {
         self.lock().waiting.extend(jobs.into_iter().rev());
         self.changed.notify_all();
     }
 
-    /// Does jobs until none is left and none is running that could make more. A panic in a job is reported as
-    /// a problem.
+    /// Does jobs until none waits and none runs, since a running job could push more. A panic in a job is
+    /// reported as a problem.
     pub(super) fn work(&self, checker: &Checker) {
         let mut state = self.lock();
         loop {

@@ -1,4 +1,4 @@
-//! The bounding boxes of tiles, and of boxes.
+//! Checks the bounding boxes of tiles, the R-tree over them, and the non-empty domain.
 
 use super::{Checker, Kind, Problem};
 use crate::array::fragment_info::FragmentInfo;
@@ -14,16 +14,16 @@ use std::ops::Range;
 pub(super) struct Boxes(StoredBoxes);
 
 impl Boxes {
-    /// Those of versions 1 and 2, which have no tree.
+    /// The boxes of a fragment of version 1 or 2, which has no R-tree.
     pub(super) fn of_legacy(checker: &Checker, info: &FragmentInfo) -> Option<Boxes> {
         let boxes = info.legacy_boxes().filter(|_| !info.dense)?;
         check_domain(checker, info, boxes);
         Some(Boxes(boxes.clone()))
     }
 
-    /// The leaves of an R-tree, whose boxes lie in `body`: as many as tiles, each inner node the union of its
-    /// children, and the root the non-empty domain. None where they cannot be told apart, and for dense
-    /// fragments.
+    /// Checks an R-tree, whose boxes lie in `body`, and returns its leaves. There must be a leaf for each
+    /// tile, each inner node must be the union of its children, and the root the non-empty domain. None for
+    /// dense fragments, or if the number of leaves is wrong.
     pub(super) fn of_rtree(
         checker: &Checker,
         info: &FragmentInfo,
@@ -36,7 +36,7 @@ impl Boxes {
         if info.dense {
             if !rtree.levels.is_empty() {
                 let message = format!(
-                    "a dense fragment has no R-tree, found {} levels",
+                    "a dense fragment must have no R-tree, but there are {} levels",
                     rtree.levels.len()
                 );
                 checker.report(problem(message));
@@ -47,12 +47,12 @@ impl Boxes {
         let (number, tiles) = (leaves.as_ref().map_or(0, |l| l.len()), info.geometry.tile_num);
         if number != tiles {
             checker.report(problem(format!(
-                "the R-tree has {number} leaves, the fragment {tiles} tiles"
+                "the R-tree has {number} leaves, but the fragment has {tiles} tiles"
             )));
             return None;
         }
         let leaves = StoredBoxes { boxes: leaves?, body };
-        // Libraries before format 9 wrote boxes of strings that are none.
+        // libtiledb before format version 9 wrote wrong boxes for strings.
         if info.writer.library_version < 9 && !info.schema.all_dimensions_fixed() {
             return Some(Boxes(leaves));
         }
@@ -82,16 +82,16 @@ impl Boxes {
         Some(Boxes(leaves))
     }
 
-    /// The box of a tile.
+    /// The bounding box of a tile.
     pub(super) fn tile(&self, tile: u64) -> Option<Rect> {
         self.0.get(tile)
     }
 }
 
-/// The non-empty domain of a sparse fragment is the union of its tiles' boxes.
+/// Checks that the non-empty domain of a sparse fragment is the union of its tiles' boxes.
 fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) {
     let stored = info.non_empty_domain();
-    // Libraries before format 10 left tiles out of the domain of strings.
+    // libtiledb before format version 10 left tiles out of the non-empty domain of strings.
     if info.writer.library_version < 10 && !info.schema.all_dimensions_fixed() {
         return;
     }
@@ -119,8 +119,8 @@ fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) {
     }
 }
 
-/// The smallest box that holds those in `range` of `boxes`, which lie in `body`; None for no boxes. Bounds
-/// that cannot be compared (NaN) are passed over.
+/// The smallest box that contains the `boxes` in `range`, which lie in `body`; None for no boxes. Bounds that
+/// cannot be compared (NaN) are skipped.
 fn union(schema: &Schema, body: &[u8], boxes: &StoredList, range: Range<u64>) -> Result<Option<Rect>> {
     let mut union: Option<Rect> = None;
     boxes.visit(&body, range, |_, bounds| {
@@ -141,7 +141,7 @@ fn union(schema: &Schema, body: &[u8], boxes: &StoredList, range: Range<u64>) ->
     Ok(union)
 }
 
-/// The first dimension in which two boxes differ.
+/// Index of the first dimension in which two boxes differ; None if they are equal.
 fn differs(schema: &Schema, a: &[Interval], b: &[Interval]) -> Option<usize> {
     let mut dimensions = schema.dimensions.iter().zip(a.iter().zip(b));
     dimensions.position(|(d, (a, b))| {

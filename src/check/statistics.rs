@@ -1,21 +1,22 @@
-//! Minima, maxima, sums and null counts: computed from values, and compared with what is stored.
+//! Computes minima, maxima, sums and null counts from values, and compares them with stored ones.
 //!
-//! What is stored where (tile metadata of a fragment, version 11 and later):
+//! The fragment metadata stores these from version 11 on:
 //!
 //! | | minimum, maximum | sum | null count |
 //! |---|---|---|---|
 //! | attribute of one number, date or BOOL a cell | yes | yes | yes |
 //! | attribute of CHAR or STRING_ASCII, of any number of values a cell | yes | no | yes |
-//! | dimension of a sparse fragment, one number or date a cell | no: the R-tree | yes | - |
+//! | dimension of a sparse fragment, one number or date a cell | no (R-tree instead) | yes | - |
 //! | all else | no | no | 0 |
 //!
-//! Nulls count for the null count alone. Text is compared as C's `strncmp` does, up to the first NUL; of
-//! texts that are equal so far the shorter one is less. Sums stick at the bounds of their type.
+//! The values of null cells are left out of minima, maxima and sums. Text is compared as by C's `strncmp`, up
+//! to the first NUL; if it is equal up to there, the shorter text is less. Sums saturate at the bounds of
+//! their type.
 
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use std::cmp::Ordering;
 
-/// How values are looked at.
+/// How the values of a field are compared and summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Signed,
@@ -39,11 +40,11 @@ impl Class {
     }
 }
 
-/// What a number of values come to.
+/// Minimum, maximum and sum of several values.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
-    /// Positive and negative ones are added up apart, so that it shows whether a sum may have stuck at a
-    /// bound on its way.
+    /// `above` is the sum of the positive values and `below` that of the negative ones. They tell whether a
+    /// running sum may have saturated on its way.
     Signed {
         min: i64,
         max: i64,
@@ -55,7 +56,7 @@ pub(super) enum Values {
         max: u64,
         sum: u128,
     },
-    /// `magnitude` is the sum without signs; `odd` tells of NaN and infinities.
+    /// `magnitude` is the sum of absolute values; `odd` is set if there is a NaN or an infinity.
     Float {
         min: f64,
         max: f64,
@@ -72,7 +73,7 @@ pub(super) enum Values {
 /// The statistics of some cells.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Summary {
-    /// None without any value that is not null, and for opaque ones.
+    /// None if all cells are null, and for opaque values.
     pub values: Option<Values>,
     /// Cells that are not null.
     pub valid: u64,
@@ -80,20 +81,20 @@ pub(super) struct Summary {
     pub nulls: u64,
 }
 
-/// The statistics of some cells of a dense fragment: writers before format 16, and at any time those that
-/// consolidate or write in global order, take padding for cells like any other.
+/// The statistics of some cells, with and without the padding of dense tiles. Stored statistics include
+/// padding if the writer was older than format version 16, consolidated, or wrote in global order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Summaries {
-    /// Of the cells inside of the non-empty domain.
+    /// Statistics of the cells inside the non-empty domain.
     pub inside: Summary,
-    /// With the padding; None where there is none.
+    /// Statistics of all cells, with padding; None if there is no padding.
     pub all: Option<Summary>,
-    /// Whether all cells of one of the tiles are null.
+    /// Whether there is a tile in which all cells are null.
     pub tile_of_nulls: bool,
 }
 
 impl Summaries {
-    /// What `check` finds wrong with the one, unless it finds nothing wrong with the other.
+    /// What `check` finds wrong, if it finds something both with and without the padding.
     pub(super) fn wrong(&self, check: impl Fn(&Summary) -> Option<String>) -> Option<String> {
         let wrong = check(&self.inside)?;
         match &self.all {
@@ -102,7 +103,7 @@ impl Summaries {
         }
     }
 
-    /// Adds what other cells of the field come to.
+    /// Adds the statistics of other cells of the field.
     pub(super) fn merge(&mut self, other: Summaries) {
         if self.all.is_some() || other.all.is_some() {
             let own = self.all.get_or_insert_with(|| self.inside.clone());
@@ -142,7 +143,7 @@ macro_rules! number {
     };
 }
 
-/// One value as the widest number of its class; None where it has another size.
+/// A value as the widest number of its class; None if `bytes` are too few.
 fn signed(datatype: Datatype, bytes: &[u8]) -> Option<i64> {
     match datatype.size() {
         1 => number!(i8, bytes).map(i64::from),
@@ -169,8 +170,7 @@ fn float(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
 }
 
 impl Summary {
-    /// Adds the values of consecutive cells of a fixed-size field of one value a cell. `validity` has a byte
-    /// for each, or none.
+    /// Adds cells of one little-endian number each. `validity` has a byte for each cell, or is empty.
     pub(super) fn add_numbers(&mut self, class: Class, datatype: Datatype, cells: &[u8], validity: &[u8]) {
         let size = datatype.size().max(1);
         let mut nulls = 0;
@@ -240,7 +240,7 @@ impl Summary {
         self.merge(added);
     }
 
-    /// Adds cells whose values do not matter.
+    /// Adds cells of which only the validity counts.
     pub(super) fn add_validity(&mut self, cells: u64, validity: &[u8]) {
         let nulls = validity.iter().filter(|&&byte| byte == 0).count() as u64;
         self.nulls += nulls;
@@ -268,7 +268,7 @@ impl Summary {
         }
     }
 
-    /// Adds what other cells of the field come to.
+    /// Adds the statistics of other cells of the field.
     pub(super) fn merge(&mut self, other: Summary) {
         use Values::*;
         self.valid += other.valid;
@@ -346,18 +346,18 @@ impl Summary {
                     *max = other_max;
                 }
             }
-            // A field has one class.
+            // Cannot happen: a field has one class.
             _ => {}
         }
     }
 
-    /// How the stored minimum differs from the values'; None where it does not, or where there is nothing to
-    /// compare.
+    /// A message if the stored minimum differs from that of the values; None if it does not, or if there are
+    /// no values.
     pub(super) fn wrong_min(&self, datatype: Datatype, stored: &[u8]) -> Option<String> {
         self.wrong_bound(datatype, stored, true)
     }
 
-    /// As [`Summary::wrong_min`], of the maximum.
+    /// As [`Summary::wrong_min`], for the maximum.
     pub(super) fn wrong_max(&self, datatype: Datatype, stored: &[u8]) -> Option<String> {
         self.wrong_bound(datatype, stored, false)
     }
@@ -366,13 +366,13 @@ impl Summary {
         let what = if least { "minimum" } else { "maximum" };
         let differ = |stored: String, actual: String| {
             Some(format!(
-                "the {what} is stored as {stored}, but that of the values is {actual}"
+                "the stored {what} is {stored}, but the {what} of the values is {actual}"
             ))
         };
         let size = |found: bool| {
             let length = stored.len();
             (!found)
-                .then(|| format!("the {what} is stored in {length} bytes, which is not the size of a value"))
+                .then(|| format!("the stored {what} has {length} bytes, which is not the size of a value"))
         };
         match self.values.as_ref()? {
             Values::Signed { min, max, .. } => {
@@ -409,18 +409,18 @@ impl Summary {
         }
     }
 
-    /// How the stored sum differs from that of the values.
+    /// A message if the stored sum differs from that of the values; None as for [`Summary::wrong_min`].
     pub(super) fn wrong_sum(&self, stored: [u8; 8]) -> Option<String> {
         let differ = |stored: String, actual: String| {
             Some(format!(
-                "the sum is stored as {stored}, but that of the values is {actual}"
+                "the stored sum is {stored}, but the sum of the values is {actual}"
             ))
         };
         match &self.values {
             None => None,
             Some(Values::Signed { above, below, .. }) => {
                 let (stored, actual) = (i64::from_le_bytes(stored), above + below);
-                // It may have stuck at a bound on the way, depending on the order of the values.
+                // If the running sum can saturate, its result depends on the order of the values.
                 let exact = *above <= i128::from(i64::MAX) && *below >= i128::from(i64::MIN);
                 match exact && i128::from(stored) != actual {
                     true => differ(stored.to_string(), actual.to_string()),
@@ -438,7 +438,7 @@ impl Summary {
                 sum, magnitude, odd, ..
             }) => {
                 let stored = f64::from_le_bytes(stored);
-                // Rounding depends on the order of the values, and grows with their number.
+                // The rounding error depends on the order of the values, and grows with their number.
                 let tolerance = magnitude * (self.valid as f64 + 2.0) * f64::EPSILON;
                 let close = (stored - sum).abs() <= tolerance;
                 match close || *odd || !magnitude.is_finite() {
@@ -450,11 +450,11 @@ impl Summary {
         }
     }
 
-    /// How the stored null count differs.
+    /// A message if the stored null count differs from that of the cells.
     pub(super) fn wrong_null_count(&self, stored: u64) -> Option<String> {
         (stored != self.nulls).then(|| {
             format!(
-                "the null count is stored as {stored}, but there are {} nulls",
+                "the stored null count is {stored}, but there are {} nulls",
                 self.nulls
             )
         })

@@ -1,4 +1,4 @@
-//! The statistics that a fragment's metadata stores of a field, compared with those of its values.
+//! Compares the statistics of a field in the fragment metadata with those of its values.
 
 use super::shared::Shared;
 use super::statistics::{Class, Summaries};
@@ -11,7 +11,7 @@ use crate::format::datatype::Datatype;
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
 
-/// What is stored of one field, and which parts of it say something.
+/// The stored statistics of one field; None for those that are missing or known to be meaningless.
 pub(super) struct Stored {
     field: Field,
     bounds: Option<(Section<MinMax>, Section<MinMax>)>,
@@ -19,15 +19,15 @@ pub(super) struct Stored {
     null_counts: Option<Section<Vec<u64>>>,
 }
 
-/// A decoded section and where it lies.
+/// A decoded section, and its byte offset in the metadata file.
 struct Section<T> {
     offset: u64,
     content: T,
 }
 
 impl Stored {
-    /// Reads the lists of a field. Those that cannot be read are left out: that was reported with the other
-    /// sections.
+    /// Reads the lists of a field. Lists that cannot be read are left out: the check of the fragment
+    /// reports them.
     pub(super) fn read(info: &FragmentInfo, field: &Field) -> Stored {
         let mut stored = Stored {
             field: field.clone(),
@@ -36,11 +36,11 @@ impl Stored {
             null_counts: None,
         };
         let class = Class::of(field.datatype, field.cell_val_num);
-        // Statistics are those of the values that were written.
+        // With a lossy filter, the stored statistics are those of the values before the filter.
         let lossy = field.is_lossy(&info.schema);
         let attribute = matches!(field.role, Role::Attribute(_));
-        // Writers of dense fragments look for var-sized values in memory that they have let go of, and count
-        // other cells' nulls, also those of text.
+        // In dense fragments, libtiledb computes the statistics of var-sized values from freed memory. It
+        // takes the null counts of var-sized values and of text from other cells.
         let text = field.nullable && class == Class::Text;
         let garbage = info.dense && (field.cell_val_num.is_var() || text);
         if attribute && class != Class::Opaque && !garbage && !lossy {
@@ -65,7 +65,7 @@ impl Stored {
         stored
     }
 
-    /// Compares what is stored of a tile with the summary of its values.
+    /// Compares the stored statistics of a tile with those of its values.
     pub(super) fn check_tile(&self, checker: &Checker, info: &FragmentInfo, tile: u64, summary: &Summaries) {
         let report = |offset: u64, message: Option<String>| {
             if let Some(message) = message {
@@ -102,7 +102,7 @@ impl Stored {
         }
     }
 
-    /// Compares what is stored of the whole fragment.
+    /// Compares the stored statistics of the whole fragment with those of its values.
     pub(super) fn check_fragment(&self, checker: &Checker, shared: &Shared, summary: &Summaries) {
         let slot = self.field.slot;
         let Some(stored) = shared.statistics.as_ref().and_then(|all| all.get(slot)) else {
@@ -110,7 +110,8 @@ impl Stored {
         };
         let datatype = self.field.datatype;
         let mut wrong = Vec::new();
-        // That of text takes the bounds of a tile of nulls, which are none, for values.
+        // libtiledb merges the bounds of text tile by tile, and takes the missing bounds of a tile of nulls
+        // for empty text.
         let text = summary.tile_of_nulls && matches!(datatype, Datatype::Char | Datatype::StringAscii);
         if self.bounds.is_some() && !text {
             wrong.extend(summary.wrong(|s| s.wrong_min(datatype, &stored.min)));

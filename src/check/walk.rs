@@ -1,4 +1,4 @@
-//! Directories and groups: what there is to check.
+//! Walks directories and groups, and makes jobs for what is in them.
 
 use super::array;
 use super::metadata::metadata_files;
@@ -22,8 +22,8 @@ pub(super) fn object_job(path: PathBuf) -> Job {
     Box::new(move |checker| object(checker, &path))
 }
 
-/// Checks whatever the directory at `path` is, unless that was done already: links and group members may lead
-/// anywhere, in circles too.
+/// Checks the array, group or plain directory at `path`, unless that was done already: links and group
+/// members may form cycles.
 pub(super) fn object(checker: &Checker, path: &Path) {
     let Some(metadata) = checker.take(checker.engine.storage.metadata(path), path) else {
         return;
@@ -66,8 +66,9 @@ pub(super) fn children(checker: &Checker, path: &Path, wanted: impl Fn(&OsStr) -
         .collect()
 }
 
-/// Checks the group at `path`: its details, its metadata, and that its members are there. Objects in its
-/// directory that are not registered as members are checked as well; before version 12 none was.
+/// Checks the group at `path`: its details, its metadata, and that its members exist. Objects in its
+/// directory that are not registered as members are checked, too: before version 12 no members were
+/// registered.
 fn group(checker: &Checker, path: &Path) {
     checker.tally.groups.add(1);
     let directory = path.join(GROUP_DIRECTORY);
@@ -88,7 +89,7 @@ fn group(checker: &Checker, path: &Path) {
         locked = result.as_ref().is_err_and(|e| e.kind() == ErrorKind::KeyRequired);
         checker.take(result, &file);
         if locked {
-            // As are the others.
+            // The other files need the same key.
             break;
         }
         checker.check_end(&file, checker.engine.key_for(path));
@@ -97,7 +98,7 @@ fn group(checker: &Checker, path: &Path) {
         metadata_files(checker, path, checker.engine.key_for(path));
     }
     let mut jobs = Vec::new();
-    // What keeps the group from being read has been reported file by file.
+    // An error here was reported above, for the file that causes it.
     for member in read_group(&checker.engine, path).unwrap_or_default().members {
         jobs.extend(check_member(checker, path, &member));
     }
@@ -113,7 +114,7 @@ fn details(checker: &Checker, group: &Path, file: &Path) -> Result<GroupDetails>
     GroupDetails::parse(&body).map_err(|e| e.in_part("group details").in_file(blob.display()))
 }
 
-/// Looks whether a member is what its group says it is.
+/// Checks that a member exists and has the type that its group says. Returns the job that checks it.
 fn check_member(checker: &Checker, group: &Path, member: &GroupMember) -> Option<Job> {
     let uri = String::from_utf8_lossy(&member.uri).into_owned();
     let finding = |message: String| {
@@ -127,7 +128,7 @@ fn check_member(checker: &Checker, group: &Path, member: &GroupMember) -> Option
     let found = match checker.engine.storage.metadata(&path) {
         Ok(metadata) if metadata.entry_type == EntryType::Directory => classify(&checker.engine, &path),
         Ok(_) => {
-            checker.report(finding("it is a file".into()));
+            checker.report(finding("the member is a file, not a directory".into()));
             return None;
         }
         Err(e) => Err(e),

@@ -469,7 +469,11 @@ fn vacuum_files_and_delete_conditions() {
     let mut short = condition[..condition.len() - 2].to_vec();
     short[13] = 2;
     fs::write(sample.path(&delete), generic_tile(&short)).unwrap();
-    sample.finds("commit", &delete, "the constant has 2 bytes, a value 4");
+    sample.finds(
+        "commit",
+        &delete,
+        "the constant has 2 bytes, but a value of the field has 4",
+    );
 }
 
 #[test]
