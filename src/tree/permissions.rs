@@ -1,5 +1,6 @@
-//! Who may see a node: nobody who could not read the files of the source that it comes from. A node says what
-//! that is, its [`Origin`]; here alone it becomes paths, and these become users.
+//! Who may see a node of the tree: only users who could read the source files that it is made from.
+//!
+//! A node names its [`Origin`]. This module alone turns origins into source paths, and paths into users.
 
 use super::moment::Moment;
 use crate::array::Array;
@@ -16,17 +17,17 @@ use crate::storage::{Audience, EntryType, Storage, Want};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Who may do what with a node.
+/// The users that may access a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
-    /// Read the file, or go through the directory to what is in it.
+    /// Who may read the file, or access what is in the directory.
     pub open: Audience,
-    /// Besides, see the names in the directory.
+    /// Who of them may also list the directory.
     pub list: Audience,
 }
 
 impl Permissions {
-    /// Everything for everybody.
+    /// Everybody may do everything.
     fn everybody() -> Self {
         Permissions {
             open: Audience::everybody(),
@@ -34,7 +35,7 @@ impl Permissions {
         }
     }
 
-    /// Nothing for anybody but the user who mounted it.
+    /// Only the user who mounted may access the node.
     pub fn nobody() -> Self {
         Permissions {
             open: Audience::nobody(),
@@ -43,42 +44,42 @@ impl Permissions {
     }
 }
 
-/// What a node comes from.
+/// What a node is made from.
 #[derive(Clone)]
 pub enum Origin {
-    /// Nothing that anybody should not see.
+    /// Nothing that is protected.
     Public,
-    /// Something that is for the user who mounted it, or that cannot be told.
+    /// Something that only the user who mounted may see, or that is unknown.
     Private,
-    /// A directory of the source, which shows the names in it.
+    /// A directory of the source and the names in it.
     Directory(PathBuf),
-    /// The files in this directory of a group.
+    /// All files in the named subdirectory of a group.
     Group(Arc<OpenGroup>, &'static str),
     /// The directory of an array.
     Array(Arc<Array>),
-    /// What is called so in the directory of an array.
+    /// The node of this name in the directory of an array.
     InArray(Moment, &'static str),
     /// The schema in this file.
     Schema(Arc<Array>, String),
     /// The enumeration in this file.
     Enumeration(Moment, Vec<u8>),
-    /// The cells that a reader sees.
+    /// The cells that a reader of the array sees.
     Cells(Moment),
-    /// These, and the labels of enumerations.
+    /// As `Cells`, and the values of enumerations.
     LabelledCells(Moment),
-    /// These, and the array's metadata.
+    /// As `LabelledCells`, and the array's metadata.
     DescribedCells(Moment),
     /// The directory of a fragment.
     Fragment(Arc<Fragment>),
     /// The metadata of a fragment.
     FragmentMetadata(Arc<Fragment>),
-    /// These, and the files of one of its columns.
+    /// The metadata of a fragment, and the files of one of its fields.
     Column(Arc<Fragment>, Column),
 }
 
 impl Origin {
-    /// Who may see what comes from it, by what `storage`, the source, says now; nobody where that cannot be
-    /// told.
+    /// Who may see a node of this origin, by the present permissions in `storage`, the source. If they cannot
+    /// be read, only the user who mounted may.
     pub fn permissions(&self, storage: &dyn Storage) -> Permissions {
         let sources = Sources {
             storage,
@@ -123,7 +124,8 @@ impl Origin {
     }
 }
 
-/// Collects what something comes from.
+/// Collects the source files of a node. Each method adds some, and restricts the permissions to users who may
+/// read them.
 struct Sources<'a> {
     storage: &'a dyn Storage,
     permissions: Permissions,
@@ -141,41 +143,42 @@ impl Sources<'_> {
         self
     }
 
-    /// It comes from the content of the file at `path`.
+    /// Adds the content of the file at `path`.
     fn read(self, path: &Path) -> Self {
         self.open(path, Want::Read)
     }
 
-    /// It comes from the content of these files.
+    /// Adds the content of these files.
     fn files(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         paths.into_iter().fold(self, |sources, path| sources.read(&path))
     }
 
-    /// It comes from all files in the directory at `path`.
+    /// Adds the names and the content of all files in the directory at `path`.
     fn directory(self, engine: &Engine, path: &Path) -> Result<Self> {
         let entries = list_or_empty(engine, path)?.into_iter();
         let files = entries.filter(|entry| entry.entry_type == EntryType::File);
         Ok(self.names(path).files(files.map(|entry| path.join(entry.name))))
     }
 
-    /// It comes from something in the directory at `path`.
+    /// Adds the right to search the directory at `path`.
     fn search(self, path: &Path) -> Self {
         self.open(path, Want::Search)
     }
 
-    /// It comes from the names in the directory at `path`.
+    /// Adds the names in the directory at `path`.
     fn names(self, path: &Path) -> Self {
         self.open(path, Want::List)
     }
 
-    /// Its listing, and only that, comes from the names in the directory at `path`.
+    /// Adds the names in the directory at `path` for listing the node only.
     fn listing(mut self, path: &Path) -> Self {
         let audience = self.storage.audience(path, Want::List);
         self.permissions.list.and(&audience);
         self
     }
 
-    /// It was decoded with `key`, if there is one.
+    /// Adds the file that `key` is in, if there is one: what was decrypted may be seen only by users who may
+    /// read the key.
     fn key(self, key: Option<&EncryptionKey>) -> Self {
         match key.and_then(EncryptionKey::file) {
             Some(file) => self.read(file),
@@ -183,13 +186,12 @@ impl Sources<'_> {
         }
     }
 
-    /// It comes from something in the array: what a key was needed for, nobody sees who may not read the file
-    /// that the key is in.
+    /// Adds the array's directory and its key.
     fn array(self, array: &Array) -> Self {
         self.search(&array.path).key(array.key.as_ref())
     }
 
-    /// It is called `name` in the directory of the array.
+    /// Adds the sources of the node `name` in the directory of the array.
     fn in_array(self, moment: &Moment, name: &str) -> Result<Self> {
         let array = &*moment.array;
         let sources = self.array(array);
@@ -203,7 +205,7 @@ impl Sources<'_> {
             "metadata.json" => sources.metadata(moment)?,
             "schemas" => names_in(sources, SCHEMA_DIRECTORY),
             "fragments" => names_in(sources, "__fragments"),
-            // Its names are the times in the names of all that was written.
+            // The directory's entries are the times in the names of fragments, commits, schemas and metadata.
             "at" => {
                 let directories = [SCHEMA_DIRECTORY, "__meta"].map(|name| array.path.join(name));
                 let sources = sources.array_listing(array, false)?;
@@ -217,7 +219,7 @@ impl Sources<'_> {
         })
     }
 
-    /// It comes from the schema in force.
+    /// Adds the schema in force.
     fn schema(self, moment: &Moment) -> Result<Self> {
         let file = moment.schema_file()?;
         let path = moment.array.schemas.path(&file.name);
@@ -227,7 +229,8 @@ impl Sources<'_> {
         })
     }
 
-    /// It comes from all that an array's listing does: names of fragments, commits, and what these say.
+    /// Adds what an array's listing is made from: the names of fragments and commits, and the commit files
+    /// with content; with `all_commits`, empty ones too.
     fn array_listing(self, array: &Array, all_commits: bool) -> Result<Self> {
         let directories = ["", "__fragments", "__commits", "__fragment_meta"];
         let sources = directories
@@ -241,7 +244,7 @@ impl Sources<'_> {
         Ok(sources.files(commits.map(CommitFile::path)))
     }
 
-    /// It comes from the metadata of all fragments, and the schemas that they were written with.
+    /// Adds the metadata of all fragments and all schemas.
     fn all_fragments(self, array: &Array) -> Result<Self> {
         let listing = array.listing()?;
         let schemas = listing.schemas.iter().map(|file| array.schemas.path(&file.name));
@@ -250,7 +253,7 @@ impl Sources<'_> {
         Ok(self.files(schemas.chain(fragments).chain(consolidated)))
     }
 
-    /// It comes from all that readers see of the array.
+    /// Adds all files that a reader of cells needs.
     fn cells(self, moment: &Moment) -> Result<Self> {
         let array = &*moment.array;
         let sources = self.array(array).array_listing(array, true)?;
@@ -261,7 +264,7 @@ impl Sources<'_> {
         })
     }
 
-    /// It comes from the enumerations of the schema in force.
+    /// Adds the enumerations of the schema in force.
     fn labels(self, moment: &Moment) -> Result<Self> {
         let schema = moment.schema()?;
         let mut enumerations = schema.enumerations.iter();
@@ -270,18 +273,18 @@ impl Sources<'_> {
         })
     }
 
-    /// It comes from the array's metadata.
+    /// Adds the array's metadata.
     fn metadata(self, moment: &Moment) -> Result<Self> {
         let sources = self.names(&moment.array.path.join("__meta"));
         Ok(sources.files(moment.metadata_paths()?))
     }
 
-    /// It comes from a fragment's metadata.
+    /// Adds a fragment's metadata.
     fn fragment(self, fragment: &Fragment) -> Result<Self> {
         let sources = self.key(fragment.key()).read(&fragment.metadata_path());
         match fragment.look() {
             Ok(info) => Ok(sources.read(&fragment.schema_path(&info))),
-            // What cannot be opened without the key shows no more than the footer.
+            // Without the key, only the part of the footer that is not encrypted is shown.
             Err(error) if matches!(error.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey) => Ok(sources),
             Err(error) => Err(error),
         }

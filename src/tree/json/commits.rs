@@ -1,4 +1,4 @@
-//! `commits.json`: the files that say which fragments and which of their cells count.
+//! `commits.json`: the commit files of an array, which say what fragments are committed and what is deleted.
 
 use super::condition::{FieldLookup, condition_json, condition_text, constant};
 use super::value;
@@ -7,18 +7,19 @@ use crate::array::deletes::StoredCondition;
 use crate::format::condition::{Condition, UpdateValue};
 use serde_json::{Value, json};
 
-/// What a commit file holds.
+/// The content of a commit file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CommitContent {
-    /// Nothing: the file's name says all (`ok`, `wrt`).
+    /// Nothing: the file's name commits a fragment (`ok`, `wrt`).
     Marker,
-    /// Other commits (`con`).
+    /// The names of other commit files, and copies of them (`con`).
     Consolidated(Vec<ConsolidatedCommit>),
-    /// Paths (`ign`, `vac`).
+    /// Paths of ignored or vacuumed files (`ign`, `vac`).
     Paths(Vec<ListedPath>),
-    /// A condition, which says what is kept, and in `upd` the values assigned.
+    /// A condition on cells, and the values that an update assigns. The condition of a delete is true for the
+    /// cells that are kept.
     Condition(Condition, Option<Vec<UpdateValue>>),
-    /// What cannot be decoded, and why.
+    /// Why the content cannot be decoded.
     Damaged(String),
 }
 
@@ -27,15 +28,15 @@ pub enum CommitContent {
 pub struct ConsolidatedCommit {
     /// The commit's path relative to the array, as written.
     pub path: Vec<u8>,
-    /// The condition of an embedded delete or update file, and the values that an update assigns; or why
-    /// there is none.
+    /// If the entry is a copy of a delete or update file: its condition and the values that an update
+    /// assigns, or why they cannot be decoded.
     pub condition: Option<Result<StoredCondition, String>>,
 }
 
 /// A line of an ignore or vacuum file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedPath {
-    /// As written: relative, with a leading slash or an absolute URI.
+    /// As written: a relative path, a path with a leading slash, or an absolute URI.
     pub path: Vec<u8>,
     /// Relative to the array.
     pub normalised: Vec<u8>,
@@ -48,23 +49,23 @@ pub struct CommitEntry {
     pub name: Vec<u8>,
     /// Its path relative to the array.
     pub path: Vec<u8>,
-    /// What it is for.
+    /// Its purpose.
     pub kind: CommitKind,
-    /// Milliseconds since the Unix epoch, both inclusive, where its name tells.
+    /// Milliseconds since the Unix epoch, both inclusive; None if the name is malformed.
     pub timestamp_range: Option<(u64, u64)>,
-    /// Format version, where its name tells.
+    /// Format version; None if the name is malformed.
     pub format_version: Option<u32>,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: Option<u64>,
-    /// What it holds.
+    /// Its content.
     pub content: CommitContent,
 }
 
 /// What [`entry_json`] says of a delete condition.
 const KEEPS: &str = "cells for which the condition is true; the others are deleted";
 
-/// The members of an entry of the document. Conditions are shown as a tree and as text, their constants typed
-/// as `lookup` tells and in hexadecimal where it does not.
+/// The members of an entry of the document. Conditions are shown as a tree and as text. `lookup` gives the
+/// types of their constants; constants of unknown fields are hexadecimal.
 pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> [(&'static str, Value); 12] {
     let (entries, condition, values, error) = match &entry.content {
         CommitContent::Marker => (None, None, None, None),

@@ -1,4 +1,4 @@
-//! Conditions on cells, as delete and update files hold them, as JSON and as text.
+//! The conditions of delete and update files, as JSON and as text.
 
 use super::render::rendered_text;
 use super::value;
@@ -9,7 +9,7 @@ use crate::format::schema::Schema;
 use crate::names;
 use serde_json::{Map, Value, json};
 
-/// Tells type and values a cell of a field by its name; None for a field that is not known.
+/// Maps the name of a field to its datatype and number of values a cell; None for an unknown field.
 pub type FieldLookup<'a> = dyn Fn(&[u8]) -> Option<(Datatype, CellValNum)> + 'a;
 
 /// A lookup of the attributes and dimensions of `schema`.
@@ -40,7 +40,7 @@ pub fn condition_json(condition: &Condition, lookup: &FieldLookup) -> Value {
             value,
             offsets,
         } => Value::Object(Map::from_iter([
-            // The macro would copy the constant.
+            // `json!` would copy the constant.
             ("op".to_string(), op.name().into()),
             ("field".to_string(), value::name(field)),
             ("value".to_string(), operand(*op, lookup(field), value, offsets)),
@@ -55,7 +55,7 @@ pub fn condition_text(condition: &Condition, lookup: &FieldLookup) -> String {
     out
 }
 
-/// Appends a condition's text; `nested` asks for parentheses where it combines several others.
+/// Appends a condition's text. With `nested`, a combination of several conditions is put in parentheses.
 fn write_condition(out: &mut String, condition: &Condition, lookup: &FieldLookup, nested: bool) {
     let (combination, children) = match condition {
         Condition::Value {
@@ -141,12 +141,12 @@ fn field_text(field: &[u8]) -> String {
     }
 }
 
-/// A constant as text: JSON, but opaque bytes as `0x…` and a missing one as NULL.
+/// A constant as text: as in JSON, but opaque bytes are `0x…` and a missing constant is NULL.
 fn constant_text(constant: &Value) -> String {
     match constant {
         Value::Null => "NULL".to_string(),
         Value::Object(hex) => match hex.get("hex") {
-            // As JSON without spaces is: what is kept as text is numbers.
+            // Only arrays of numbers are kept as text, so that spaces can be dropped.
             None => match rendered_text(hex) {
                 Some(text) => text.replace(", ", ","),
                 None => constant.to_string(),
@@ -164,14 +164,14 @@ fn operand(op: ConditionOp, field: Option<(Datatype, CellValNum)>, value: &[u8],
         ConditionOp::In | ConditionOp::NotIn => value::split(offsets, value)
             .map(|member| member.map(|member| constant(field, member)))
             .collect(),
-        // On var-sized fields an empty constant is an empty value; of an unknown field the null test is as
-        // likely as any.
+        // An empty constant is an empty value for a var-sized field, else a null test. For an unknown field a
+        // null test is assumed.
         _ if value.is_empty() && !matches!(field, Some((_, CellValNum::Var))) => Value::Null,
         _ => constant(field, value),
     }
 }
 
-/// A constant in the type of its field, hexadecimal where that is not known.
+/// A constant in the type of its field; hexadecimal if the field is unknown.
 pub(super) fn constant(field: Option<(Datatype, CellValNum)>, value: &[u8]) -> Value {
     match field {
         Some((datatype, cell_val_num)) => value::cell(datatype, cell_val_num, value),

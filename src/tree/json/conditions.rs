@@ -1,10 +1,10 @@
-//! `conditions.json`: the delete conditions that a consolidation has applied to a fragment already.
+//! `conditions.json`: the delete conditions that a consolidation already applied to a fragment.
 
 use super::value;
 use serde_json::Value;
 
-/// The paths of the processed conditions relative to the array, as stored, e.g.
-/// `__commits/__1_1_<uuid>_22.del`. None, for a version below 16, gives null.
+/// An array of the paths of the processed conditions, relative to the array as they are stored, such as
+/// `__commits/__1_1_<uuid>_22.del`. Null for None, which versions below 16 have.
 pub fn conditions_json(paths: Option<&[Vec<u8>]>) -> Value {
     match paths {
         Some(paths) => paths.iter().map(|path| value::name(path)).collect(),

@@ -1,4 +1,4 @@
-//! `consolidated_metadata.json`: the footers that consolidated fragment metadata files (`.meta`) repeat.
+//! `consolidated_metadata.json`: the copies of footers in consolidated fragment metadata files (`.meta`).
 
 use super::render::{self, line};
 use super::value;
@@ -12,43 +12,43 @@ use std::ops::Range;
 pub struct ConsolidatedMetadata {
     /// Its path relative to the array.
     pub path: Vec<u8>,
-    /// Milliseconds since the Unix epoch, both inclusive, where its name tells.
+    /// Milliseconds since the Unix epoch, both inclusive; None if the name is malformed.
     pub timestamp_range: Option<(u64, u64)>,
-    /// Format version, where its name tells.
+    /// Format version; None if the name is malformed.
     pub format_version: Option<u32>,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: Option<u64>,
     /// The number of fragments in the file, or why they cannot be read.
     pub fragments: Result<usize, String>,
 }
 
-/// What a consolidated fragment metadata file has of one fragment.
+/// The copy of one fragment's footer in a consolidated fragment metadata file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepeatedFooter {
     /// As written: the name of the fragment's directory, or an absolute URI.
     pub name: Vec<u8>,
-    /// Where its footer begins in the unfiltered file.
+    /// Byte offset of the footer in the unfiltered file.
     pub offset: u64,
-    /// The footer, as in `footer.json`; None where it cannot be parsed.
+    /// The footer, as in `footer.json`; None if it cannot be parsed.
     pub footer: Option<Value>,
-    /// Whether it is the fragment's own footer; None where that cannot be told.
+    /// Whether it equals the fragment's own footer; None if that is unknown.
     pub matches: Option<bool>,
-    /// What is different, or why it cannot be told.
+    /// The first difference, or why it is unknown.
     pub difference: Option<String>,
 }
 
-/// Gives the footers that the files repeat.
+/// Reads copies of footers.
 pub trait FooterSource: Send + Sync {
-    /// The fragment `index` of the file `file`.
+    /// The copy for fragment number `index` in file number `file`.
     fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter, Error>;
 }
 
-/// The document, in the order of `files`, with the fragments in that of each file.
+/// The document. Files are in the order of `files`, fragments in that of their file.
 pub fn consolidated_metadata_segments(
     files: Vec<ConsolidatedMetadata>,
     footers: impl FooterSource + 'static,
 ) -> Result<Segments, Error> {
-    /// Bytes of a footer as text, about.
+    /// About how many bytes a footer takes as text.
     const FOOTER: u64 = 3000;
     let mut cutter = Cutter::new();
     for file in &files {
@@ -137,7 +137,7 @@ impl Parts for Document {
     }
 }
 
-/// Where two documents differ first, as a path with both values.
+/// The first difference of two documents, as a path with both values; None if they are equal.
 pub fn difference(here: &Value, own: &Value) -> Option<String> {
     match (here, own) {
         _ if here == own => None,

@@ -1,4 +1,4 @@
-//! `enumerations/<name>.json`.
+//! `enumerations/<name>.json`: the values of an enumeration.
 
 use super::list::ValueList;
 use super::{render, value};
@@ -9,11 +9,11 @@ use crate::layout::segments::{Cutter, Parts, Segments};
 use serde_json::Value;
 use std::ops::Range;
 
-/// The most bytes of a name.
+/// The longest name, in bytes.
 const MAX_NAME: u64 = 1 << 20;
 
-/// The enumeration with the unfiltered body `body`, its values in the order of the indexes that stand for
-/// them. What [`Enumeration::parse`](crate::format::enumeration::Enumeration::parse) refuses is refused here.
+/// The document of the enumeration with the unfiltered body `body`, its values in the order of their indexes.
+/// Fails where [`Enumeration::parse`](crate::format::enumeration::Enumeration::parse) does.
 pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
     let mut c = BodyCursor::new(&body)?;
     let version = c.u32("version")?;

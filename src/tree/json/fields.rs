@@ -1,4 +1,4 @@
-//! Which fields the metadata of a fragment knows, under which keys documents list them.
+//! The fields in the metadata of a fragment, and their keys in documents.
 
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::fragment::Slots;
@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 /// A field that has a slot in the lists of a fragment's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredField {
-    /// Its key in JSON objects: the name, `__attr` or `__dim_<i>` where it has none; different for each field
-    /// of a fragment.
+    /// Its key in JSON objects: its name; `__attr` or `__dim_<i>` if it has none. No two fields of a fragment
+    /// have the same key.
     pub key: String,
     /// Its index in the lists.
     pub slot: usize,
@@ -20,13 +20,13 @@ pub struct StoredField {
     pub cell_val_num: CellValNum,
     /// Whether cells may be null.
     pub nullable: bool,
-    /// Whether it is a dimension (not zipped with others), of which a dense fragment stores nothing.
+    /// Whether it is a dimension with files of its own (not zipped). A dense fragment stores none of these.
     pub dimension: bool,
 }
 
-/// The fields of a fragment in the order of their slots: attributes, then below version 5 the zipped
-/// `__coords`, or else the dimensions, then the internal fields that the fragment has. The slot that
-/// coordinates keep from version 5 on is no field.
+/// The fields of a fragment in the order of their slots: the attributes; the zipped `__coords` below version
+/// 5, or the dimensions from version 5 on; the internal fields that the fragment has. From version 5 on there
+/// still is a slot for coordinates, which is left out.
 pub fn stored_fields(schema: &Schema, slots: &Slots) -> Vec<StoredField> {
     let field = |key: String, slot, datatype, cell_val_num, nullable| StoredField {
         key,

@@ -9,8 +9,8 @@ use crate::format::schema::Schema;
 use crate::names;
 use serde_json::{Map, Value, json};
 
-/// A footer (format versions 3 to 23). `schema` is the fragment's own, `position` where the footer lies in
-/// the metadata file; `geometry` follows from both.
+/// A footer of format versions 3 to 23. `schema` is that of the fragment, `position` tells where the footer
+/// lies in the metadata file, and `geometry` is derived from footer and schema.
 pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, geometry: &Geometry) -> Value {
     let fields = stored_fields(schema, &footer.slots);
     json!({
@@ -37,8 +37,7 @@ pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, g
     })
 }
 
-/// What is known of a footer whose array is encrypted with a key that was not given: the rest, for which it
-/// takes the schema, is null.
+/// A footer of an encrypted array whose key was not given. What can be parsed only with the schema is null.
 pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Value {
     let mut footer = json!({
         "format_version": front.version,
@@ -66,8 +65,8 @@ pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Value
     footer
 }
 
-/// The metadata of versions 1 and 2 under the same keys. Whether the fragment is dense is not in it, so the
-/// caller tells.
+/// The metadata of versions 1 and 2 with the same keys as a footer. It does not say whether the fragment is
+/// dense, so that is an argument.
 pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geometry: &Geometry) -> Value {
     let fields = stored_fields(schema, &metadata.slots(schema));
     json!({
@@ -90,7 +89,7 @@ pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geom
     })
 }
 
-/// The file sizes of each field, null where it has no such file.
+/// The file sizes of each field in bytes; null for files that a field does not have.
 fn sizes_json(fields: &[StoredField], fixed: &[u64], var: &[u64], validity: &[u64]) -> Value {
     by_field(fields, |field| {
         json!({
@@ -101,7 +100,7 @@ fn sizes_json(fields: &[StoredField], fixed: &[u64], var: &[u64], validity: &[u6
     })
 }
 
-/// Where each section lies in the metadata file, null where the version has none.
+/// The byte offset of each section in the metadata file; null for sections that the version does not have.
 fn offsets_json(fields: &[StoredField], schema: &Schema, offsets: Option<&SectionOffsets>) -> Value {
     let none = SectionOffsets::default();
     let sections = offsets.unwrap_or(&none);
@@ -109,7 +108,7 @@ fn offsets_json(fields: &[StoredField], schema: &Schema, offsets: Option<&Sectio
         [] => Value::Null,
         _ => by_field(fields, |field| Value::from(offsets.get(field.slot).copied())),
     };
-    // Sections of the global-order bounds belong to dimensions, not to slots.
+    // The sections of global-order minima and maxima are indexed by dimension, not by slot.
     let dimensions = |offsets: &[u64]| match offsets {
         [] => Value::Null,
         _ => {

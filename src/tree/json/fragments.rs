@@ -3,7 +3,7 @@
 use super::value;
 use serde_json::Value;
 
-/// What the list says of one fragment. None is what the version lacks or what could not be read.
+/// One fragment in the list. A value is None if the format version does not have it, or it cannot be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FragmentSummary {
     /// Name of its directory.
@@ -12,13 +12,13 @@ pub struct FragmentSummary {
     pub format_version: Option<u32>,
     /// Milliseconds since the Unix epoch, both inclusive.
     pub timestamp_range: Option<(u64, u64)>,
-    /// Whether cells are stored by position.
+    /// Whether the fragment is dense.
     pub dense: Option<bool>,
     /// Cells stored, the padding of dense tiles included.
     pub cell_num: Option<u64>,
     /// Tiles of each field.
     pub tile_num: Option<u64>,
-    /// Bytes of all its files.
+    /// The size of all its files together, in bytes.
     pub size: Option<u64>,
     /// File name of the schema that it was written with.
     pub schema_name: Option<Vec<u8>>,
@@ -32,7 +32,7 @@ pub struct FragmentSummary {
     pub reason: Option<String>,
 }
 
-/// The members of one object of the document, an array that is oldest first.
+/// The members of one object of the document. The document is an array of these, oldest fragment first.
 pub fn members(entry: &FragmentSummary) -> [(&'static str, Value); 12] {
     let timestamps = entry.timestamp_range.map(|(start, end)| vec![start, end]);
     let schema_name = entry.schema_name.as_ref().map(|name| value::name(name));

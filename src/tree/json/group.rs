@@ -4,7 +4,7 @@ use super::value;
 use crate::format::group::GroupMember;
 use serde_json::{Value, json};
 
-/// The document: the version of the group's details, null where it has none, and its members as written.
+/// The document: the version of the group's details (null if there are none), and its members as written.
 pub fn group_json(version: Option<u32>, members: &[GroupMember]) -> Value {
     json!({
         "version": version,

@@ -1,5 +1,5 @@
-//! Lists of values that may be too long to be rendered at once: the items in any range of a list, read from
-//! the body that holds them.
+//! Lists of values that may be too long to be rendered at once. Any range of items can be read from the body
+//! that holds the list, and written.
 
 use super::render::line;
 use super::value;
@@ -9,18 +9,18 @@ use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::layout::segments::Cutter;
 use std::ops::Range;
 
-/// Offsets of var-sized values that are read at once.
+/// How many offsets of var-sized values are read at once.
 const STARTS: u64 = 8192;
 
-/// Bytes of values that are read at once, unless one alone has more.
+/// How many bytes of values are read at once, unless a single value has more.
 const STEP: u64 = 64 << 10;
 
-/// A list of values, shown as an array.
+/// A list of values, written as an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueList {
     datatype: Datatype,
     cells: CellValNum,
-    /// Where the values lie in the body.
+    /// Byte range of the values in the body.
     data: Range<u64>,
     place: Place,
     count: u64,
@@ -30,16 +30,15 @@ pub struct ValueList {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    /// One after the other, each of so many bytes; the last may be shorter.
+    /// Each value has this many bytes; the last may have fewer.
     Stride(u64),
-    /// Each where the u64 in the list that starts at this byte says, counted from the start of `data`; up to
-    /// where the next one starts.
+    /// A list of u64 begins at this byte of the body. Its entries are the offsets of the values in `data`. A
+    /// value ends where the next one starts.
     Starts(u64),
 }
 
 impl ValueList {
-    /// Cells of a fixed size one after the other in `data`. What is left at the end, shorter than a cell, is
-    /// shown in hexadecimal.
+    /// Consecutive fixed-size cells in `data`. Bytes at the end that are less than a cell are hexadecimal.
     pub fn fixed(datatype: Datatype, values: u32, data: Range<u64>) -> Result<ValueList> {
         let size = data.end.saturating_sub(data.start);
         let stride = u64::from(values).saturating_mul(datatype.size() as u64).max(1);
@@ -55,8 +54,8 @@ impl ValueList {
         })
     }
 
-    /// `count` var-sized cells in `data`, whose starts are a list of u64 at byte `starts`. A cell that does
-    /// not lie in the data is null.
+    /// `count` var-sized cells in `data`, whose offsets are a list of u64 at byte `starts`. A cell that
+    /// exceeds the data is null.
     pub fn var(
         body: &dyn Body,
         datatype: Datatype,
@@ -72,7 +71,7 @@ impl ValueList {
             count,
             inline: true,
         };
-        // Text and opaque bytes are one string each.
+        // A cell of text or opaque bytes is one string.
         if !matches!(datatype.kind(), Kind::Text | Kind::Bytes) {
             let size = datatype.size() as u64;
             let mut inline = true;
@@ -85,7 +84,7 @@ impl ValueList {
         Ok(list)
     }
 
-    /// Fails where a var-sized item does not lie in the data, or they are not in its order.
+    /// `Corrupt` if a var-sized item exceeds the data, or if offsets are not ascending.
     pub fn check(&self, body: &dyn Body) -> Result<()> {
         let mut index = 0u64;
         self.each_length(body, |length| {
@@ -105,7 +104,7 @@ impl ValueList {
         self.count
     }
 
-    /// Tells `cutter` how long the items are, about.
+    /// Passes the approximate lengths of the items to `cutter`.
     pub fn cut(&self, body: &dyn Body, cutter: &mut Cutter) -> Result<()> {
         let text = |bytes: u64| bytes.saturating_mul(2).saturating_add(8);
         match self.place {
@@ -116,8 +115,8 @@ impl ValueList {
         }
     }
 
-    /// Appends the items in `items`, with the bracket before the first and the one after the last. The array
-    /// is at nesting `depth`.
+    /// Appends the items in `items`. The first and the last item include the brackets. The array is at
+    /// nesting `depth`.
     pub fn write(&self, body: &dyn Body, items: Range<u64>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
         if items.start == 0 {
             out.push(b'[');
@@ -194,7 +193,7 @@ impl ValueList {
             };
             check_value(part.end.saturating_sub(part.start))?;
             if part.start < held.start || part.end > held.end {
-                // With what follows, as far as it is wanted.
+                // The values that follow are read along, as far as they are wanted.
                 let ahead = part.start.saturating_add(STEP).min(end_of_known);
                 held = part.start..part.end.max(ahead);
                 bytes.clear();
@@ -207,7 +206,7 @@ impl ValueList {
         })
     }
 
-    /// The length of each var-sized item, None where it does not lie in the data.
+    /// Calls `visit` with the length of each var-sized item; None if the item exceeds the data.
     fn each_length(&self, body: &dyn Body, mut visit: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
         let Place::Starts(starts) = self.place else {
             return Ok(());
@@ -217,8 +216,8 @@ impl ValueList {
         })
     }
 
-    /// Hands each of `items` to `visit`: its number, where it lies in the body if it does, and where the last
-    /// of those that are known ends.
+    /// Calls `visit` for each of `items` with its number, its byte range in the body (None if it exceeds the
+    /// data), and the end of the last item whose range is known so far.
     fn each(
         &self,
         body: &dyn Body,
@@ -231,7 +230,7 @@ impl ValueList {
         let mut at = items.start;
         while at < items.end {
             let end = items.end.min(at.saturating_add(STARTS));
-            // With the start of the next one, where this one ends.
+            // An item ends where the next one starts, so one more offset is read.
             let known = u64_items(
                 body,
                 starts,
@@ -255,7 +254,7 @@ impl ValueList {
     }
 }
 
-/// Refuses a value that is too long to be in memory whole.
+/// `LimitExceeded` for a value that is too long to be kept in memory.
 fn check_value(length: u64) -> Result<u64> {
     if length > MAX_VALUE {
         return Err(Error::limit(format!(

@@ -1,7 +1,7 @@
 //! `metadata.json`: the key-value pairs of an array or group.
 //!
-//! An object of `{"datatype", "value_num", "value"}` by key, ordered by the keys' bytes. A key that is not
-//! UTF-8 is percent-encoded.
+//! The document is an object that maps each key to `{"datatype", "value_num", "value"}`, ordered by the bytes
+//! of the keys. A key that is not UTF-8 is percent-encoded.
 
 use super::list::ValueList;
 use super::render;
@@ -16,25 +16,25 @@ use crate::names;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The most that all pairs without their values may take in memory, in bytes.
+/// The most memory that all pairs together may take, in bytes, without their values.
 const MAX_PAIRS: u64 = 32 << 20;
 
-/// Bytes of a value that is read at once.
+/// Values of at most this many bytes are read whole.
 const SMALL: u64 = 64 << 10;
 
-/// Where the value of a pair lies.
+/// The type of a pair's value, and where the value lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     datatype: Datatype,
     value_num: u32,
     /// Index of the file.
     file: u32,
-    /// In its body.
+    /// Byte range in the file's unfiltered body.
     data: Range<u64>,
 }
 
-/// The pairs that are left once the records of several files, oldest file first, have been replayed: each
-/// record replaces or deletes the value of its key. The values stay where they are.
+/// The pairs that are left after the records of several files were replayed, oldest file first. Each record
+/// replaces or deletes the value of its key. Values are not read, only located.
 #[derive(Debug, Default)]
 pub struct Pairs {
     pairs: BTreeMap<Vec<u8>, Place>,
@@ -43,7 +43,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// What a pair takes besides its key.
+    /// Bytes of memory that a pair takes besides its key.
     const PAIR: u64 = 96;
 
     /// No pairs.
@@ -51,7 +51,8 @@ impl Pairs {
         Self::default()
     }
 
-    /// Replays the records of the next file, whose body is `body`.
+    /// Replays the records of the next file, whose unfiltered body is `body`. `LimitExceeded` if the pairs
+    /// take too much memory.
     pub fn replay(&mut self, body: &dyn Body) -> Result<()> {
         each_record(body, |record| self.record(record))?;
         self.files = self.files.saturating_add(1);
@@ -86,7 +87,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// The document, with the bodies of the files in the order of their replay.
+    /// The document. `bodies` are those of the files, in the order in which they were replayed.
     pub fn document(self, bodies: Vec<Box<dyn Body>>) -> Result<Segments> {
         let (keys, places): (Vec<Vec<u8>>, Vec<Place>) = self.pairs.into_iter().unzip();
         let keys: Vec<String> = keys
@@ -113,7 +114,7 @@ impl Pairs {
 /// How a value is shown.
 enum Shown {
     Null,
-    /// At once.
+    /// A value that is read whole.
     Cell(CellValNum),
     List(Box<ValueList>),
     Text(Box<LongString>),

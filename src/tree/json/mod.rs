@@ -1,8 +1,8 @@
-//! The decoded structures as JSON, by the rules of the tree's interface.
+//! The JSON documents of the tree, one module each.
 //!
-//! One file for each document. Most are a pure function from structs to a [`serde_json::Value`] that
-//! [`render()`] writes out; those that may be large are [`Parts`](crate::layout::segments::Parts), which
-//! write the same text item by item. Objects have all their keys, in a fixed order: what is missing is null.
+//! Most are a function from decoded structs to a [`serde_json::Value`], which [`render()`] writes out.
+//! Documents that may be large are [`Parts`](crate::layout::segments::Parts), which write the same text item
+//! by item. Objects have all their keys, in a fixed order: a missing value is null.
 
 pub mod commits;
 pub mod condition;

@@ -1,4 +1,4 @@
-//! JSON text that reads well in `cat`.
+//! Writes JSON text that people can read.
 
 use crate::parallel;
 use serde::Serialize;
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::io::{Result, Write};
 
-/// The text of a document, indented by two spaces and ended by a line feed. An array is on one line where it
-/// holds only scalars and hexadecimal bytes, or pairs of them such as `[lo, hi]`. Equal documents give equal
+/// The text of a document, indented by two spaces, with a line feed at its end. An array is on one line if it
+/// holds only scalars and hexadecimal bytes, or pairs of these such as `[lo, hi]`. Equal documents give equal
 /// bytes.
 pub fn render(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
@@ -17,14 +17,13 @@ pub fn render(value: &Value) -> Vec<u8> {
     out
 }
 
-/// What [`render`] gives for an array of the objects whose members `make` makes of `items`; there must be
-/// some of each. Works on all cores, since making them may take reading a file, and never holds more than the
-/// text.
+/// The text of an array with an object for each of `items`, as by [`render`]. `make` makes the members of an
+/// object. `items` and the members must not be empty. Works on all cores, since `make` may read a file.
 pub fn render_objects<T: Sync, const N: usize>(
     items: &[T],
     make: impl Fn(&T) -> [(&'static str, Value); N] + Sync,
 ) -> Vec<u8> {
-    /// Fewer items than this are not worth a thread.
+    /// The fewest items that are worth a thread.
     const ITEMS: usize = 64;
     if items.is_empty() {
         return b"[]\n".to_vec();
@@ -50,10 +49,10 @@ pub fn render_objects<T: Sync, const N: usize>(
     out
 }
 
-/// The key of what is kept as text. No document has it as a key beside a string.
+/// An object with this key holds the text of an array in place of the array. No document has such an object.
 pub(super) const RENDERED: &str = "\0rendered";
 
-/// The text of an array of very many elements; None for anything else.
+/// The text of an array that is kept as text; None for other objects.
 pub(super) fn rendered_text(entries: &Map<String, Value>) -> Option<&str> {
     match entries.get(RENDERED) {
         Some(Value::String(text)) if entries.len() == 1 => Some(text),
@@ -89,7 +88,7 @@ pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
     }
 }
 
-/// Writes an object of these members, of which there are some, at nesting `depth`.
+/// Writes an object of `members`, which are not empty, at nesting `depth`.
 fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a str, &'a Value)>, depth: usize) {
     out.push(b'{');
     for (i, (name, value)) in members.enumerate() {
@@ -109,7 +108,7 @@ pub(super) fn write_inline(out: &mut Vec<u8>, value: &impl Serialize) {
     let _ = value.serialize(&mut Serializer::with_formatter(out, OneLine));
 }
 
-/// A space behind each comma and colon.
+/// Writes a space after each comma and colon.
 struct OneLine;
 
 impl Formatter for OneLine {
@@ -145,7 +144,7 @@ pub(super) fn key(out: &mut Vec<u8>, key: &str, depth: usize) {
     out.extend_from_slice(b": ");
 }
 
-/// Whether it is a scalar or bytes in hexadecimal.
+/// Whether `value` is a scalar or hexadecimal bytes.
 fn is_atom(value: &Value) -> bool {
     match value {
         Value::Array(_) => false,

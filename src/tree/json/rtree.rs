@@ -1,8 +1,8 @@
 //! `rtree.json`: the R-tree over the minimum bounding rectangles (MBRs) of a sparse fragment's tiles.
 //!
-//! An object of the fanout and of the levels, root first, each an array of MBRs `[[lo, hi], …]` by dimension.
-//! A dense fragment has no levels; versions 1 and 2, which have no tree, have no fanout and their MBRs as the
-//! only level.
+//! The document has the fanout and the levels, root first. A level is an array of MBRs, an MBR a list of
+//! `[lo, hi]` for each dimension. A dense fragment has no levels. Versions 1 and 2 have no R-tree: their
+//! fanout is null, and their MBRs are the only level.
 
 use super::render::{self, line};
 use super::value;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The document: `levels`, whose boxes lie in `body`.
+/// The document of `levels`, whose boxes lie in `body`.
 pub fn rtree_segments(
     fanout: Option<u32>,
     levels: Vec<Boxes>,

@@ -1,11 +1,11 @@
-//! `schema.json` and `schemas/<name>.json`.
+//! `schema.json` and `schemas/<name>.json`: array schemas.
 
 use super::value;
 use crate::format::pipeline::{Codec, Filter, Pipeline};
 use crate::format::schema::{Attribute, Dimension, DimensionLabel, Schema};
 use serde_json::{Map, Value, json};
 
-/// A schema. `name` is that of its file.
+/// The document of a schema. `name` is the name of its file.
 pub fn schema_json(schema: &Schema, name: &str) -> Value {
     let dimensions = &schema.dimensions;
     json!({
@@ -30,7 +30,7 @@ pub fn schema_json(schema: &Schema, name: &str) -> Value {
     })
 }
 
-/// A pipeline with its filters in the order of writing.
+/// A filter pipeline, with the filters in the order in which a writer applies them.
 pub fn pipeline_json(pipeline: &Pipeline) -> Value {
     json!({
         "max_chunk_size": pipeline.max_chunk_size,
@@ -38,7 +38,7 @@ pub fn pipeline_json(pipeline: &Pipeline) -> Value {
     })
 }
 
-/// A filter: its type, then its options by their names in the format.
+/// A filter: its type, then its options by the names that the format specification gives them.
 fn filter_json(filter: &Filter) -> Value {
     let options: Vec<(&str, Value)> = match filter {
         Filter::Unknown { id, options } => {
@@ -95,8 +95,8 @@ fn filter_json(filter: &Filter) -> Value {
     Value::Object(out)
 }
 
-/// A dimension with the pipeline that its tiles go through: the coordinates' where it has none of its own.
-/// Before version 5 it has no tiles.
+/// A dimension, with the filter pipeline of its tiles: its own, or that for all coordinates if its own is
+/// empty. Before version 5, dimensions have no tiles of their own.
 fn dimension_json(schema: &Schema, index: usize) -> Value {
     let Some(dimension) = schema.dimensions.get(index) else {
         return Value::Null;

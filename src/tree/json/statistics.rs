@@ -1,4 +1,4 @@
-//! `statistics.json`: the statistics of each field over a whole fragment.
+//! `statistics.json`: the statistics of each field of a fragment.
 
 use super::fields::{StoredField, by_field};
 use super::tiles::sum_json;
@@ -7,12 +7,12 @@ use crate::format::datatype::Kind;
 use crate::format::fragment::FragmentStatistics;
 use serde_json::{Value, json};
 
-/// The document: for each field its minimum, maximum, sum and null count. `statistics` is indexed by slot;
-/// None, for a version below 12, gives null.
+/// The document: the minimum, maximum, sum and null count of each field. `statistics` is indexed by slot. It
+/// is None for versions below 12; then all values are null.
 ///
-/// A minimum or maximum is null where none is stored; the sum is null for fields that have none (text, opaque
-/// bytes, several values a cell). All four are null for the dimensions of a dense fragment (`dense`), which
-/// stores none of their values but zeros here.
+/// A minimum or maximum is null if none is stored. The sum is null for fields without one: text, opaque
+/// bytes, several values a cell. All four are null for the dimensions of a dense fragment (`dense`), for
+/// which zeros are stored.
 pub fn statistics_json(
     fields: &[StoredField],
     dense: bool,
@@ -23,7 +23,7 @@ pub fn statistics_json(
     };
     by_field(fields, |field| {
         let entry = statistics.get(field.slot).filter(|_| !(dense && field.dimension));
-        // The least text may be the empty one, which is stored like none at all.
+        // An empty text as the minimum is stored in the same way as no minimum.
         let may_be_empty = field.cell_val_num.is_var() && field.datatype.kind() == Kind::Text;
         let bound = |bytes: &[u8], other: &[u8]| {
             if bytes.is_empty() && (!may_be_empty || other.is_empty()) {

@@ -1,4 +1,4 @@
-//! Long strings: text or hexadecimal digits of values that may be too long to be rendered at once.
+//! JSON strings that may be too long to be rendered at once: text, or bytes as hexadecimal digits.
 
 use super::{render, value};
 use crate::error::{Error, Result};
@@ -7,14 +7,14 @@ use crate::layout::segments::Cutter;
 use std::ops::Range;
 use std::str::from_utf8;
 
-/// Bytes that make an item of a long string.
+/// The bytes of a value that one item shows.
 const BLOCK: u64 = 64 << 10;
 
-/// A string of the bytes in a part of a body.
+/// A string of the bytes in a part of a body, written as a sequence of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LongString {
     data: Range<u64>,
-    /// Whether it is text; otherwise digits.
+    /// Whether it is text; if not, it is hexadecimal digits.
     text: bool,
 }
 
@@ -24,13 +24,13 @@ impl LongString {
         LongString { data, text: false }
     }
 
-    /// The bytes in `data` as text where they are UTF-8, else as hexadecimal digits.
+    /// The bytes in `data` as text if they are UTF-8, else as hexadecimal digits.
     pub fn text(body: &dyn Body, data: Range<u64>) -> Result<LongString> {
         let text = is_utf8(body, &data)?;
         Ok(LongString { data, text })
     }
 
-    /// Items that it is written in; at least 1.
+    /// Number of items; at least 1.
     pub fn count(&self) -> u64 {
         self.data
             .end
@@ -39,12 +39,12 @@ impl LongString {
             .max(1)
     }
 
-    /// Tells `cutter` how long the items are, about.
+    /// Passes the approximate lengths of the items to `cutter`.
     pub fn cut(&self, cutter: &mut Cutter) -> Result<()> {
         cutter.items(self.count(), if self.text { BLOCK } else { 2 * BLOCK })
     }
 
-    /// Appends the items in `items`, with what comes before the first and after the last.
+    /// Appends the items in `items`. The first and the last item include the quotes.
     pub fn write(&self, body: &dyn Body, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let (before, after): (&[u8], &[u8]) = if self.text { (b"\"", b"\"") } else { value::HEX };
         if items.start == 0 {
@@ -60,7 +60,7 @@ impl LongString {
                 value::write_digits(out, &bytes);
                 continue;
             }
-            // A character belongs to the item that it begins in.
+            // A character belongs to the item in which it begins.
             let ahead = end.saturating_add(3).min(self.data.end);
             body.read(start..ahead, &mut bytes)?;
             let continues = |byte: &u8| byte & 0xC0 == 0x80;
@@ -97,7 +97,7 @@ fn is_utf8(body: &dyn Body, data: &Range<u64>) -> Result<bool> {
             Err(e) if e.error_len().is_none() => e.valid_up_to(),
             Err(_) => return Ok(false),
         };
-        // The beginning of a character.
+        // The rest is the beginning of a character.
         bytes.drain(..valid);
     }
     Ok(bytes.is_empty())

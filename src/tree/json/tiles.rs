@@ -1,7 +1,7 @@
-//! `tiles.json`: what the metadata of a fragment says of each tile, field by field.
+//! `tiles.json`: what the metadata of a fragment stores of each tile, field by field.
 //!
-//! For each field an object of lists with an entry for each tile, null where the version or the field has
-//! none.
+//! Each field has an object of lists, which have an entry for each tile. A list that the format version or
+//! the field does not have is null.
 
 use super::fields::StoredField;
 use super::list::ValueList;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::ops::Range;
 
 impl TileListKey {
-    /// All of them, in the order of the document.
+    /// All lists, in the order of the document.
     pub const ALL: [TileListKey; 10] = [
         TileListKey::TileOffsets,
         TileListKey::TileVarOffsets,
@@ -29,7 +29,7 @@ impl TileListKey {
         TileListKey::GlobalOrderMaxs,
     ];
 
-    /// Its key.
+    /// Its key in the document.
     fn key(self) -> &'static str {
         match self {
             TileListKey::TileOffsets => "tile_offsets",
@@ -45,7 +45,7 @@ impl TileListKey {
         }
     }
 
-    /// Whether a field has the list, in a version that has it.
+    /// Whether a field has the list, if the format version does.
     pub fn is_of(self, field: &StoredField) -> bool {
         match self {
             TileListKey::TileVarOffsets | TileListKey::TileVarSizes => field.cell_val_num.is_var(),
@@ -54,7 +54,7 @@ impl TileListKey {
         }
     }
 
-    /// How it is shown, given the body that it is stored in; None where it is null.
+    /// Parses the list from the body that holds it; None if the document shows null.
     fn find(self, field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>> {
         match self {
             TileListKey::Mins
@@ -72,10 +72,10 @@ impl TileListKey {
 
 /// Where the lists of a fragment are stored.
 pub trait TileLists: Send + Sync {
-    /// The body of the list of a field, one that it has; None where the fragment's version lacks it.
+    /// The body of a list that the field has; None if the fragment's version does not have it.
     fn body(&self, field: &StoredField, list: TileListKey) -> Option<Box<dyn Body + '_>>;
 
-    /// The error with its place: what is wrong with the list of the field.
+    /// Adds file, field and list to an error.
     fn place(
         &self,
         field: &StoredField,
@@ -119,7 +119,7 @@ pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static)
 struct TileParts {
     fields: Vec<StoredField>,
     lists: Box<dyn TileLists>,
-    /// Those of [`TileListKey::ALL`] of the first field, then of the next.
+    /// The lists of [`TileListKey::ALL`] of the first field, then those of the next, and so on.
     found: Vec<Option<Box<ValueList>>>,
 }
 
@@ -156,7 +156,7 @@ impl Parts for TileParts {
     }
 }
 
-/// A list of numbers: its count u64, then as many values of eight bytes.
+/// A list of numbers. It is stored as a u64 count and that many values of eight bytes.
 fn find_numbers(datatype: Datatype, body: &dyn Body) -> Result<ValueList> {
     let mut c = BodyCursor::new(body)?;
     let count = c.u64("count")?;
@@ -166,8 +166,8 @@ fn find_numbers(datatype: Datatype, body: &dyn Body) -> Result<ValueList> {
     ValueList::fixed(datatype, 1, values)
 }
 
-/// A list of minima or maxima: bytes of the fixed part and of the var part, u64 each, then both. None where
-/// there is none.
+/// A list of minima or maxima. It is stored as the lengths in bytes of a fixed and a var part, u64 each, then
+/// both parts. None if it is empty.
 fn find_bounds(field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>> {
     let mut c = BodyCursor::new(body)?;
     let (fixed, var) = (c.u64("fixed_size")?, c.u64("var_size")?);
@@ -186,7 +186,7 @@ fn find_bounds(field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>
     }))
 }
 
-/// The type in which the sums of values of a field are stored; None where sums make no sense.
+/// The datatype in which sums of a field are stored; None if the field has no sums.
 fn sum_type(datatype: Datatype, cell_val_num: CellValNum) -> Option<Datatype> {
     if cell_val_num != CellValNum::Fixed(1) {
         return None;
@@ -200,8 +200,8 @@ fn sum_type(datatype: Datatype, cell_val_num: CellValNum) -> Option<Datatype> {
     }
 }
 
-/// The sum of values of a field from its eight bytes: signed, unsigned or floating-point after the field's
-/// type; null where sums make no sense.
+/// The sum of values of a field from its eight little-endian bytes. It is signed, unsigned or floating-point
+/// as the field is; null if the field has no sums.
 pub fn sum_json(datatype: Datatype, cell_val_num: CellValNum, sum: [u8; 8]) -> Value {
     sum_type(datatype, cell_val_num).map_or(Value::Null, |datatype| value::element(datatype, &sum))
 }

@@ -7,12 +7,12 @@ use crate::format::schema::Dimension;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Any bytes as `{"hex": "…"}`, in lower case.
+/// Bytes as `{"hex": "…"}`, in lower case.
 pub fn hex(bytes: &[u8]) -> Value {
     to_value(&Hex(bytes))
 }
 
-/// `value` in memory; serializing what is shown here cannot fail.
+/// `value` as a JSON value. Serializing the types of this module cannot fail.
 fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
@@ -36,8 +36,7 @@ pub fn name(bytes: &[u8]) -> Value {
     }
 }
 
-/// A floating-point number: not-a-number and infinities, which JSON lacks, as the strings `nan`, `inf` and
-/// `-inf`.
+/// A floating-point number. JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`.
 pub fn float(number: f64) -> Value {
     match serde_json::Number::from_f64(number) {
         Some(number) => Value::Number(number),
@@ -47,7 +46,7 @@ pub fn float(number: f64) -> Value {
     }
 }
 
-/// Values a cell: an integer or `"var"`.
+/// The number of values a cell: an integer or `"var"`.
 pub fn cell_val_num(cell_val_num: CellValNum) -> Value {
     match cell_val_num {
         CellValNum::Fixed(n) => Value::from(n),
@@ -101,7 +100,7 @@ impl Serialize for Cell<'_> {
     }
 }
 
-/// A cell in memory, as [`write_cell`] writes it.
+/// A cell as a JSON value, as [`write_cell`] writes it.
 pub fn cell(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Value {
     if is_atom(datatype, cell_val_num, bytes) || bytes.len() / datatype.size().max(1) <= FEW {
         return to_value(&Cell(datatype, cell_val_num, bytes));
@@ -112,27 +111,27 @@ pub fn cell(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Value
     Value::Object(Map::from_iter([(RENDERED.to_string(), Value::String(text))]))
 }
 
-/// A cell of a single value, as [`cell`].
+/// As [`cell`], for a cell of a single value.
 pub fn element(datatype: Datatype, bytes: &[u8]) -> Value {
     cell(datatype, CellValNum::Fixed(1), bytes)
 }
 
-/// Appends a cell on the current line: a scalar where cells hold one value, an array where they hold several
-/// or a varying number; text one string and opaque bytes one hexadecimal string, whatever the number. Bytes
-/// that are no such cell, and text that is not valid, are hexadecimal.
+/// Appends a cell on the current line. `bytes` are little-endian. A number is a scalar if cells hold one
+/// value, else an array. Text is one string and opaque bytes are one hexadecimal string, however many values
+/// they are. Bytes of a wrong length and invalid text are hexadecimal, too.
 pub fn write_cell(out: &mut Vec<u8>, datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) {
     write_inline(out, &Cell(datatype, cell_val_num, bytes));
 }
 
-/// Whether the text of a cell is a scalar or bytes in hexadecimal, which arrays are written on one line with.
+/// Whether [`write_cell`] writes a scalar or hexadecimal bytes. Arrays of these are written on one line.
 pub fn is_atom(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> bool {
     Cell(datatype, cell_val_num, bytes).is_atom()
 }
 
-/// Elements above which an array is kept as its text: a JSON value takes many times the memory.
+/// Arrays of more elements are kept as text, since a JSON value takes many times the memory.
 const FEW: usize = 256;
 
-/// What stands around the digits of bytes in hexadecimal.
+/// What [`hex`] puts before and after the digits.
 pub const HEX: (&[u8], &[u8]) = (b"{\"hex\": \"", b"\"}");
 
 /// Appends two hexadecimal digits for each byte.
@@ -143,8 +142,7 @@ pub fn write_digits(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 #[cfg(test)]
-/// Cells of a fixed size one after the other as an array. What is left at the end, shorter than a cell, is
-/// hexadecimal.
+/// Consecutive fixed-size cells as an array. Bytes at the end that are less than a cell are hexadecimal.
 pub fn fixed_cells(datatype: Datatype, values: u32, bytes: &[u8]) -> Value {
     let size = usize::try_from(u64::from(values).saturating_mul(datatype.size() as u64));
     bytes
@@ -154,15 +152,15 @@ pub fn fixed_cells(datatype: Datatype, values: u32, bytes: &[u8]) -> Value {
 }
 
 #[cfg(test)]
-/// Var-sized cells as an array, located as by [`split`]. A cell that does not lie in the data is null.
+/// Var-sized cells as an array, split as by [`split`]. A cell that exceeds the data is null.
 pub fn var_cells(datatype: Datatype, starts: &[u64], data: &[u8]) -> Value {
     split(starts, data)
         .map(|bytes| bytes.map(|bytes| cell(datatype, CellValNum::Var, bytes)))
         .collect()
 }
 
-/// The parts of `data`: part `i` starts at byte `starts[i]` and ends where the next one starts, the last one
-/// at the end of the data. None for a part that does not lie in the data.
+/// Splits `data`: part `i` starts at byte `starts[i]` and ends where the next one starts. The last part ends
+/// with the data. A part that exceeds the data is None.
 pub fn split<'a>(starts: &'a [u64], data: &'a [u8]) -> impl Iterator<Item = Option<&'a [u8]>> {
     let ends = starts.iter().skip(1).copied().chain([data.len() as u64]);
     starts.iter().zip(ends).map(|(&start, end)| {
@@ -179,7 +177,7 @@ pub fn range(datatype: Datatype, cell_val_num: CellValNum, range: &Range) -> Val
     ])
 }
 
-/// A box as `[[lo, hi], …]` by dimension. A range beyond the dimensions has hexadecimal bounds.
+/// A box as `[[lo, hi], …]`, with a range for each dimension. Surplus ranges have hexadecimal bounds.
 pub fn rect(dimensions: &[Dimension], rect: &[Range]) -> Value {
     rect.iter()
         .enumerate()

@@ -1,5 +1,7 @@
-//! `view.json`: what a view shows. Its length follows from names and the schema alone: values that depend on
-//! fragments have room for the longest possible text, and are padded with blanks.
+//! `view.json`: what a view shows.
+//!
+//! The length of the document follows from names and the schema alone, so that `stat` opens no fragment. A
+//! value that depends on fragments has room for the longest possible text, and is padded with blanks.
 
 use super::render;
 use super::value;
@@ -9,13 +11,13 @@ use crate::format::enums::Layout;
 use crate::view::{Role, View};
 use serde_json::{Map, Value, json};
 
-/// The most characters of an error.
+/// The most characters of an error that are shown.
 const ERROR: usize = 240;
 
-/// The most characters of a reason why there is no image: there may be a thousand of them.
+/// The most characters of a reason why an image export is absent. A view may have a thousand such exports.
 const IMAGE_REASON: usize = 80;
 
-/// What takes a look at fragments to know.
+/// What is known only from fragments.
 struct Facts {
     region: Value,
     shape: Result<Vec<u64>>,
@@ -24,7 +26,7 @@ struct Facts {
     exports: Map<String, Value>,
 }
 
-/// The document; `options` tell which exports there are.
+/// The document. `options` say which exports exist.
 pub fn view_json(view: &View, options: &Options) -> Vec<u8> {
     let mut text = render(&document(view, &known(view, options)));
     let longest = render(&document(view, &longest(view))).len();
@@ -55,7 +57,8 @@ fn known(view: &View, options: &Options) -> Facts {
     }
 }
 
-/// Path of an export, whether there is one, and why not; null where that is not known.
+/// The path of an export, and an object that tells whether it exists and why not. `exists` is null if that
+/// is unknown because of an error.
 fn export(export: &Export, absent: Result<Option<String>>) -> (String, Value) {
     let most = match export {
         Export::Image(..) => IMAGE_REASON,
@@ -74,7 +77,7 @@ fn export(export: &Export, absent: Result<Option<String>>) -> (String, Value) {
     (export.path(), json!({"exists": exists, "reason": reason}))
 }
 
-/// The longest that may be known.
+/// The facts whose text is longest.
 fn longest(view: &View) -> Facts {
     let dimensions = view.schema().dimensions.len();
     let (axes, region) = match view.is_dense() {
@@ -93,7 +96,7 @@ fn longest(view: &View) -> Facts {
     }
 }
 
-/// An error in characters that take one byte each in JSON.
+/// `error` with only such characters as take one byte each in JSON.
 fn plain(error: &str) -> String {
     let plain = |c: char| match c {
         '"' | '`' => '\'',
