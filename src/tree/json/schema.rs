@@ -96,7 +96,7 @@ fn filter_json(filter: &Filter) -> Value {
 }
 
 /// A dimension, with the filter pipeline of its tiles: its own, or that for all coordinates if its own is
-/// empty. Before version 5, dimensions have no tiles of their own.
+/// empty. Before version 5 dimensions have no tiles of their own, and it is empty.
 fn dimension_json(schema: &Schema, index: usize) -> Value {
     let Some(dimension) = schema.dimensions.get(index) else {
         return Value::Null;

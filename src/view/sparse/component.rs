@@ -1,5 +1,5 @@
-//! Fragments whose cells interleave in the global order, and the plan by which their merge is entered
-//! anywhere.
+//! Fragments whose cells interleave in the global order, and the checkpoints at which their merge can be
+//! resumed.
 
 use super::block::{Block, Part, Slice, Writer, changed};
 use super::input::{Input, Ranked};
@@ -15,45 +15,44 @@ use crate::single_flight::SingleFlight;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-// Tests merge few cells; smaller numbers have them pass the same bounds as large arrays do.
+// In tests these constants are small, so that few cells reach the same limits as large arrays.
 
-/// Cells of the view between two checkpoints, at least.
+/// The least number of cells of the view between two checkpoints.
 const BLOCK: u64 = if cfg!(test) { 8 } else { 1 << 16 };
 
-/// The same for each member, for which a checkpoint holds a rank: at most one 64th of what the coordinates of
-/// the cells between take.
+/// The least number for each member: a checkpoint holds a rank for each. With this, checkpoints take at most
+/// one 64th of the bytes that the coordinates of the cells between them take.
 const BLOCK_OF_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
 
-/// Candidates below which a merge is not worth several threads.
+/// A merge of fewer candidates is not worth several threads.
 const SMALL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
 
-/// A place in the merge from which it can go on.
+/// A position at which the merge can be resumed.
 struct Checkpoint {
-    /// Cells of the view before it.
+    /// Number of cells of the component before it.
     cell: u64,
     /// The rank of the next candidate of each member.
     ranks: Box<[u64]>,
 }
 
-/// How a component's cells are found.
+/// All that it takes to find a component's cells.
 struct Plan<K> {
     members: Vec<Member<K>>,
     ranked: Arc<[Ranked]>,
     outline: Arc<Outline>,
-    /// Its blocks in the cache.
+    /// The cache's number for its blocks.
     blocks: u64,
 }
 
-/// What one merge of everything tells, kept in the cache.
+/// The result of one complete merge. It is kept in the cache.
 struct Outline {
-    /// Ascending; the last one is the end.
+    /// Ascending; the last one is the end of the merge.
     checkpoints: Vec<Checkpoint>,
-    /// The members whose cells have to be sorted.
+    /// Indexes of the members whose cells are not in global order and have to be sorted first.
     unsorted: Vec<usize>,
 }
 
-/// The entry of the cache that is the block that begins at some ranks: others begin after other numbers of
-/// candidates.
+/// The cache key of the block that begins at `ranks`. The sum of the ranks differs from block to block.
 fn block_key(blocks: u64, ranks: &[u64]) -> CacheKey {
     CacheKey::tile(
         blocks,
@@ -70,21 +69,22 @@ impl Entry for Outline {
     }
 }
 
-/// Fragments whose cells interleave, or a single one.
+/// One fragment, or several whose cells interleave in the global order.
 pub(super) struct Component<K> {
-    /// In reading order.
+    /// The fragments in reading order, oldest first.
     pub inputs: Vec<Arc<Input>>,
-    /// How many cells it has, where footers tell.
+    /// The number of cells, if footers tell.
     known: Option<u64>,
     plan: Mutex<Option<Arc<Plan<K>>>>,
     planning: SingleFlight,
-    /// Its outline in the cache.
+    /// The cache's number for its outline.
     object: u64,
     in_order: Mutex<Option<bool>>,
 }
 
 impl<K: SortKey + 'static> Component<K> {
-    /// The component of `inputs`, of `known` cells where footers tell; `object` names it in the cache.
+    /// The component of `inputs`. `known` is the number of cells if footers tell; `object` is the cache's
+    /// number for its outline.
     pub(super) fn new(inputs: Vec<Arc<Input>>, known: Option<u64>, object: u64) -> Self {
         Component {
             inputs,
@@ -96,7 +96,7 @@ impl<K: SortKey + 'static> Component<K> {
         }
     }
 
-    /// How many cells of the view it has.
+    /// The number of cells of the view in it.
     pub(super) fn count(&self, engine: &Engine, rules: &Rules) -> Result<u64> {
         match self.known {
             Some(known) => Ok(known),
@@ -109,14 +109,13 @@ impl<K: SortKey + 'static> Component<K> {
         }
     }
 
-    /// Whether its cells are all those of its fragments, each once.
+    /// Whether the cells of the view are all cells of its fragments, each once.
     pub(super) fn is_counted(&self) -> bool {
         self.known.is_some()
     }
 
-    /// The ranks of the candidates that some cells are made of, with their member; those of others may be
-    /// among them. Decodes nothing that counting the cells, or telling whether those of a single fragment are
-    /// in order, did not.
+    /// For each member, ranks that contain the candidates of `cells`, and maybe others. Decodes nothing but
+    /// what counting the cells needs, or finding out whether a single fragment is in order.
     pub(super) fn ranks(
         &self,
         engine: &Engine,
@@ -153,7 +152,7 @@ impl<K: SortKey + 'static> Component<K> {
         Ok(ranks.collect())
     }
 
-    /// Where the first cells of `cells` are, and maybe all of them.
+    /// Where the first of `cells` are stored: as many as one block has.
     pub(super) fn part(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<Part> {
         if let ([input], Some(_)) = (self.inputs.as_slice(), self.known)
             && self.is_in_order(rules, input)?
@@ -166,7 +165,7 @@ impl<K: SortKey + 'static> Component<K> {
         let (Some(from), Some(to)) = (checkpoints.get(after.wrapping_sub(1)), checkpoints.get(after)) else {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!("cell {} is in no block", cells.start),
+                format!("no block has cell {}", cells.start),
             ));
         };
         let key = block_key(plan.blocks, &from.ranks);
@@ -177,27 +176,26 @@ impl<K: SortKey + 'static> Component<K> {
         Ok(Part::Merged(Slice::new(plan.ranked.clone(), block, part)?))
     }
 
-    /// Whether the cells of a fragment that nothing is merged with are stored in the array's order. All of
-    /// them are looked at; of very many, for which that would take long, those at places that are spread
-    /// evenly, each place also against the one before it.
+    /// Whether the cells of a single fragment are stored in global order. If there are too many to compare
+    /// all of them, evenly spread samples are compared, within themselves and with each other.
     fn is_in_order(&self, rules: &Rules, input: &Input) -> Result<bool> {
-        /// Candidates that are looked at together, with the first one behind them.
+        /// Candidates in a step. They are compared with each other and the first candidate of the next step.
         const STEP: u64 = if cfg!(test) { 16 } else { 8192 };
-        /// The most steps of which each is looked at.
+        /// With no more steps than this, all steps are compared.
         const STEPS: u64 = if cfg!(test) { 64 } else { 512 };
-        /// Steps that are looked at of more.
+        /// With more steps, this many are compared.
         const SOME: u64 = if cfg!(test) { 8 } else { 32 };
         let mut known = self.in_order.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = *known {
             return Ok(known);
         }
-        // Readers return strings in the order of their writer where they have nothing to merge.
+        // If nothing is merged, libtiledb's readers return strings in the order in which they were written.
         let in_order = input.has_signed_strings() || {
             let steps = input.count().div_ceil(STEP);
             let looks = if steps > STEPS { SOME } else { steps };
-            // The first key and the last one of a step; None where they are not in order.
+            // The first and the last key of a step; None if its keys are not in order.
             let ends = parallel::each(looks, |look| -> Result<Option<Vec<K>>> {
-                // The first step is among them, and the last one.
+                // The samples include the first and the last step.
                 let step = look * (steps - 1) / (looks - 1).max(1);
                 let mut rank = step * STEP;
                 let end = input.count().min(rank + STEP + 1);
@@ -225,7 +223,7 @@ impl<K: SortKey + 'static> Component<K> {
         Ok(in_order)
     }
 
-    /// The plan; made where it is not there, by all threads.
+    /// The plan. The first call makes it, on all threads.
     fn plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
         let _waiting = engine.work.wait(self.object);
         let known = || self.plan.lock().unwrap_or_else(PoisonError::into_inner);
@@ -257,7 +255,8 @@ impl<K: SortKey + 'static> Component<K> {
         }))
     }
 
-    /// The number of its blocks in the cache. What ranks mean depends on which members are sorted.
+    /// The cache's number for its blocks. It depends on which members are sorted, as the meaning of ranks
+    /// does.
     fn blocks(&self, engine: &Engine, unsorted: &[usize]) -> u64 {
         let mut unsorted = unsorted.to_vec();
         unsorted.sort_unstable();
@@ -272,7 +271,8 @@ impl<K: SortKey + 'static> Component<K> {
         members.collect()
     }
 
-    /// Merges everything once; again with its cells sorted where those of a fragment turn out not to be.
+    /// Merges everything once. If a fragment turns out not to be in global order, its cells are sorted and
+    /// the merge begins again.
     fn outline(&self, engine: &Engine, rules: &Rules, candidates: u64) -> Result<Outline> {
         let mut members = self.members();
         let mut unsorted = Vec::new();
@@ -282,9 +282,9 @@ impl<K: SortKey + 'static> Component<K> {
             .work
             .start(self.object, path, "merging fragments", candidates);
         let windows = rules.memory.saturating_mul(parallel::threads());
-        // A candidate in a window takes 64 bytes and less, but for long strings.
+        // A candidate in a window takes at most 64 bytes, except with long strings.
         let _windows = engine.cache.borrow(windows.min(candidates.saturating_mul(64)));
-        // Who asks how many cells there are will read some: blocks stay in the cache where all have room.
+        // A reader that counts cells will read some, so blocks are kept if the cache has room for all.
         let fit = Block::estimate(candidates) <= engine.cache.capacity() / 2;
         loop {
             let blocks = self.blocks(engine, &unsorted);
@@ -307,7 +307,7 @@ impl<K: SortKey + 'static> Component<K> {
                         let input = self.inputs.get(number);
                         input.is_some_and(|input| input.has_signed_strings()) && !unsorted.contains(&number)
                     };
-                    // Where the order of strings is not the reader's, that of other fragments is not either.
+                    // If one fragment is in the order of signed bytes, the others will be, too.
                     let others = (0..self.inputs.len()).filter(signed).collect();
                     let found = if signed(&input) { others } else { vec![input] };
                     for input in found {
@@ -320,7 +320,7 @@ impl<K: SortKey + 'static> Component<K> {
     }
 }
 
-/// Puts the block that begins at some ranks into the cache.
+/// Puts the block that begins at the given ranks into the cache.
 type KeepBlock<'a> = &'a (dyn Fn(&[u64], Block) -> Result<()> + Sync);
 
 /// Sorts the candidates of member `number`, which is not sorted yet.
@@ -333,7 +333,7 @@ fn sort<K: SortKey>(members: &mut [Member<K>], number: usize, rules: &Rules) -> 
         ));
     };
     log::info!(
-        "{}: its cells are not in the array's order and are sorted first",
+        "{}: the cells are not in global order and are sorted first",
         input.info.path.display()
     );
     let sorted = Arc::new(Sorted::new(&input, members, rules)?);
@@ -343,7 +343,7 @@ fn sort<K: SortKey>(members: &mut [Member<K>], number: usize, rules: &Rules) -> 
     Ok(())
 }
 
-/// Merges everything once, and remembers places to begin at.
+/// Merges everything once and returns the checkpoints. The merge is split into parts for several threads.
 fn checkpoints<K: SortKey>(
     rules: &Rules,
     members: &[Member<K>],
@@ -361,7 +361,7 @@ fn checkpoints<K: SortKey>(
         bounds.extend(ranks);
     }
     bounds.push(end);
-    // Places that do not ascend are those of candidates that do not either.
+    // If the bounds of the parts do not ascend in a member, its candidates are not in order.
     for bounds in bounds.windows(2) {
         if let [from, to] = bounds
             && let Some(input) = from.iter().zip(to).position(|(from, to)| from > to)
@@ -371,8 +371,8 @@ fn checkpoints<K: SortKey>(
     }
     let parts = parallel::each(bounds.len() as u64 - 1, |number| {
         let number = number as usize;
-        // Candidates that the view leaves out may have misled the search for a part's ends, if they are in
-        // another order.
+        // If candidates that the view leaves out are not in order, the search for the bounds of a part may
+        // have gone wrong. So a part also checks its keys.
         let below = number.checked_sub(1);
         let between = [below.and_then(|below| keys.get(below)), keys.get(number)];
         match bounds.get(number..number + 2) {
@@ -389,7 +389,7 @@ fn checkpoints<K: SortKey>(
         let count = part.last().map_or(0, |last| last.cell);
         for checkpoint in part {
             let cell = checkpoint.cell + before;
-            // A part without cells moves the place at which the next one begins.
+            // After a part without cells, the next checkpoint replaces the one before.
             match all.last_mut() {
                 Some(last) if last.cell == cell => last.ranks = checkpoint.ranks,
                 _ => all.push(Checkpoint { cell, ..checkpoint }),
@@ -400,10 +400,10 @@ fn checkpoints<K: SortKey>(
     Ok(all)
 }
 
-/// Keys that cut the candidates into about `parts` equal parts, none of which divides the cells of a place;
-/// and the ranks at which each cuts the members.
+/// Keys that split the candidates into about `parts` equal parts, and the ranks at which each key splits the
+/// members. Candidates with the same key stay together.
 fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(Vec<K>, Vec<Vec<u64>>)> {
-    /// Keys that are looked at for each part.
+    /// Keys that are sampled for each part.
     const SAMPLES: u64 = 16;
     let total: u64 = members.iter().fold(0u64, |sum, m| sum.saturating_add(m.count()));
     let step = (total / (parts * SAMPLES)).max(1);
@@ -425,7 +425,7 @@ fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Resul
         })
         .collect();
     keys.dedup();
-    // By member, so that no two threads want the same chunks.
+    // Each thread searches one member, so that no two need the same chunks.
     let ranks = parallel::each(members.len() as u64, |number| -> Result<Vec<u64>> {
         let member = members.get(number as usize);
         let ranks = keys
@@ -443,8 +443,8 @@ fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Resul
     Ok((keys, ranks))
 }
 
-/// Merges a part, from one rank of each member to another: a checkpoint every so many cells, the last one at
-/// its end.
+/// Merges a part, which has the candidates from rank `from` to rank `to` of each member and keys `between`
+/// two. Returns its checkpoints, counted from the beginning of the part; the last one is at its end.
 fn part<K: SortKey>(
     rules: &Rules,
     members: &[Member<K>],
@@ -473,7 +473,7 @@ fn part<K: SortKey>(
             ranks: merge.ranks().into(),
         });
     }
-    // Without candidates it has no cells; otherwise the last one is at the end by itself.
+    // A part without candidates has only this checkpoint.
     let end = Checkpoint {
         cell,
         ranks: to.into(),
@@ -497,7 +497,7 @@ fn next_block<K: SortKey>(
 }
 
 impl<K: SortKey> Plan<K> {
-    /// Merges what lies between two checkpoints.
+    /// Merges the candidates between two checkpoints.
     fn merge(&self, rules: &Rules, from: &Checkpoint, to: &Checkpoint) -> Result<Block> {
         let stop = |stop| match stop {
             Stop::Failed(error) => error,

@@ -1,4 +1,4 @@
-//! Which cells of a fragment are deleted.
+//! Finds out which cells of a fragment are deleted.
 
 use super::values::{Values, numbers};
 use crate::array::cell_slice::CellSlice;
@@ -12,17 +12,17 @@ use crate::error::Result;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What deletes cells of one fragment.
+/// The delete timestamps and delete conditions of one fragment.
 pub(super) struct Deletes {
-    /// When each cell was deleted, where a consolidation has noted that.
+    /// The timestamp at which each cell was deleted, if a consolidation stored these.
     timestamps: Option<FragmentCells>,
     conditions: Vec<BoundCondition>,
-    /// The fields that conditions look at, by their index in the fragment.
+    /// The fields that conditions refer to, with their index in the fragment.
     fields: Vec<(usize, FragmentCells)>,
 }
 
 impl Deletes {
-    /// Those of `deletes` that concern the fragment `info`.
+    /// Binds those of `deletes` that apply to the fragment `info`. With `hold`, files are held open.
     pub(super) fn new(info: &Arc<FragmentInfo>, deletes: &[Delete], hold: bool) -> Result<Deletes> {
         let conditions = bind(deletes, info)?;
         let mut indices: Vec<usize> = conditions.iter().flat_map(|c| c.fields()).copied().collect();
@@ -43,12 +43,12 @@ impl Deletes {
         })
     }
 
-    /// Whether nothing deletes any.
+    /// Whether no cell can be deleted.
     pub(super) fn is_empty(&self) -> bool {
         self.timestamps.is_none() && self.conditions.is_empty()
     }
 
-    /// Which of `cells` are not deleted, as a reader at `times` sees it.
+    /// For each of `cells`, whether a reader of `times` sees it.
     pub(super) fn kept(&self, times: TimeRange, cells: Range<u64>) -> Result<Vec<bool>> {
         let mut kept = vec![true; (cells.end - cells.start) as usize];
         if let Some(timestamps) = &self.timestamps {

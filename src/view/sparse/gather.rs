@@ -1,4 +1,4 @@
-//! The values of one field, put together from the fragments that the cells of a view are in.
+//! The values of one field of a sparse view, gathered from the fragments that its cells lie in.
 
 use super::super::column::Runs;
 use super::super::{Role, ViewField};
@@ -11,39 +11,39 @@ use crate::format::schema::Schema;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// What a fragment has of the field.
+/// What a fragment stores of the field.
 enum Stored {
-    /// Nothing: its cells have the fill value.
+    /// Nothing. Its cells have the fill value.
     Nothing,
-    /// The field.
+    /// The cells of the field.
     Cells(FragmentCells),
-    /// Something that is no longer what the view's schema says.
+    /// A field of another type than in the view's schema.
     Changed(Error),
 }
 
 /// One field of a sparse view.
 pub(super) struct Gather {
     merged: Arc<dyn Merged>,
-    /// How many cells there are.
+    /// Number of cells in the view.
     count: u64,
     field: ViewField,
-    /// The fill value, and whether it is valid.
+    /// The fill value; `fill_valid` tells whether it is valid, that is not null.
     fill: Vec<u8>,
     fill_valid: bool,
-    /// By input, in reading order.
+    /// What each input stores of the field, once that is known.
     stored: Vec<OnceLock<Stored>>,
 }
 
-/// Where the cells of an answer are, in its order.
+/// Where the cells of one read are stored.
 struct Places {
     parts: Vec<Part>,
-    /// How many pieces the parts have.
+    /// Number of pieces in `parts`.
     pieces: u64,
-    /// What is read of each input, ascending, one input after the other.
+    /// What is read: ascending cells of the first input, then of the next, and so on.
     segments: Vec<Segment>,
-    /// The first input that the parts may have cells of.
+    /// The first input that `parts` may have cells of.
     first_input: usize,
-    /// Where the segments of each input from that on begin, and behind the last one where they end.
+    /// For each input from `first_input` on, the index of its first segment; then the number of segments.
     first_segment: Vec<usize>,
 }
 
@@ -51,18 +51,18 @@ struct Places {
 struct Segment {
     input: usize,
     cells: Range<u64>,
-    /// How many of them the answer has.
+    /// How many of `cells` are wanted.
     wanted: u64,
 }
 
-/// Runs of so many cells on average are read one by one.
+/// If runs have at least this many cells on average, each run is read by itself.
 const LONG: u64 = 64;
 
-/// Cells of a fragment that are read at once though not all are wanted: this many for each that is.
+/// A segment may have at most this many cells for each cell that is wanted.
 const WASTE: u64 = 8;
 
 impl Segment {
-    /// One of no cells.
+    /// A segment without cells.
     fn none(input: usize) -> Segment {
         Segment {
             input,
@@ -79,7 +79,7 @@ impl Segment {
         self.wanted = self.wanted.saturating_add(wanted);
     }
 
-    /// Whether both are better read at once.
+    /// Whether it is better to read both as one segment.
     fn joins(&self, next: &Segment) -> bool {
         let mut both = Segment::none(self.input);
         both.take(&self.cells, self.wanted);
@@ -87,17 +87,17 @@ impl Segment {
         !both.wastes()
     }
 
-    /// Whether most of what is read is not wanted.
+    /// Whether it has too many cells that are not wanted.
     fn wastes(&self) -> bool {
         self.cells.end.saturating_sub(self.cells.start) > self.wanted.saturating_mul(WASTE)
     }
 }
 
-/// The first cell of a segment, and the cells that were got of it.
+/// The number of a segment's first cell in its fragment, and the cells that were read.
 type Known<'g, const N: usize> = (u64, &'g [[u8; N]]);
 
 impl Places {
-    /// The places of what `parts` are made of.
+    /// Finds the segments that hold the cells of `parts`.
     fn new(parts: Vec<Part>) -> Result<Places> {
         let inputs = || parts.iter().filter_map(Part::inputs);
         let first_input = inputs().map(|(first, _)| first).min().unwrap_or(0);
@@ -111,7 +111,7 @@ impl Places {
                 }
             })?;
         }
-        // Of those that are not all near each other, one by one.
+        // Inputs whose wanted cells are far apart are read in several segments.
         let mut scattered: Vec<Segment> = Vec::new();
         if whole.iter().any(Segment::wastes) {
             for part in &parts {
@@ -124,7 +124,7 @@ impl Places {
                     }
                 })?;
             }
-            // Cells that had to be sorted come in any order.
+            // The pieces of a fragment whose cells had to be sorted are in no order.
             scattered.sort_unstable_by_key(|segment| (segment.input, segment.cells.start));
         }
         let mut scattered = scattered.into_iter().peekable();
@@ -155,7 +155,7 @@ impl Places {
         })
     }
 
-    /// The segment that holds the first cell of a piece, and the number of that cell in it.
+    /// The index of the segment that holds a piece, and the index of the piece's first cell in the segment.
     fn find(&self, piece: &Piece) -> Option<(usize, usize)> {
         let input = piece.input.checked_sub(self.first_input)?;
         let first = *self.first_segment.get(input)?;
@@ -171,8 +171,8 @@ impl Places {
         Some((number, piece.first.checked_sub(start)? as usize))
     }
 
-    /// By input what was `got` of its segment, and the first cell of that; None where an input has several
-    /// segments, or nothing was got.
+    /// For each input from `first_input` on, the cells that were read of its segment. None if an input has
+    /// several segments or does not store the field.
     fn single<'g, const N: usize>(&self, got: &'g [Option<Vec<u8>>]) -> Option<Vec<Known<'g, N>>> {
         let of = |bounds: &[usize]| match *bounds {
             [first, end] if first == end => Some((0, &[][..])),
@@ -185,8 +185,8 @@ impl Places {
         self.first_segment.windows(2).map(of).collect()
     }
 
-    /// Lets `take` take each piece: how many cells, the number of the first one in its segment, and what was
-    /// `got` of that.
+    /// Calls `take` for each piece with its number of cells, the index of its first cell in the segment, and
+    /// what was read of the segment.
     fn each<T>(
         &self,
         got: &[Option<T>],
@@ -234,7 +234,7 @@ impl Gather {
         })
     }
 
-    /// What input `input` has of the field.
+    /// The cells of input `input`; None if they have the fill value.
     fn stored(&self, input: usize) -> Result<Option<&FragmentCells>> {
         let (Some(cell), Some(source)) = (self.stored.get(input), self.merged.inputs().get(input)) else {
             return Err(Error::new(ErrorKind::Internal, "there is no such fragment"));
@@ -254,7 +254,7 @@ impl Gather {
             match same {
                 true => {
                     let share = Share::of(&info.engine, self.stored.len());
-                    // Where cells begin is looked at to measure them, and again to read them.
+                    // The offsets are read twice: to measure the cells, and to read them.
                     let var = found.cell_val_num.is_var() && share.has_room(info, Some(8));
                     let cells = FragmentCells::new(info.clone(), found.clone());
                     let stays = Some(Content::Offsets).filter(|_| var);
@@ -263,7 +263,7 @@ impl Gather {
                 false => Stored::Changed(
                     info.place(
                         Error::corrupt(format!(
-                            "the fragment's field `{}` has another type than the view's schema says",
+                            "the fragment's field `{}` has another type than in the view's schema",
                             String::from_utf8_lossy(&wanted.name)
                         ))
                         .at(0),
@@ -278,13 +278,12 @@ impl Gather {
         }
     }
 
-    /// Where the cells in `cells` are.
+    /// Where `cells` of the view are stored.
     fn places(&self, cells: Range<u64>) -> Result<Places> {
         Places::new(self.merged.parts(cells)?)
     }
 
-    /// What `read` makes of the cells of each segment; None of those of a fragment that has not got the
-    /// field.
+    /// Calls `read` for each segment and returns the results; None for a fragment without the field.
     fn segments<T>(
         &self,
         places: &Places,
@@ -299,8 +298,8 @@ impl Gather {
         segments.collect()
     }
 
-    /// Reads entries of `size` bytes each of `content`; `fill` is that of cells that a fragment has nothing
-    /// of.
+    /// Appends the entries of `cells` in `content`, of `size` bytes each. `fill` is the entry of cells of
+    /// fragments without the field.
     fn entries(
         &self,
         cells: Range<u64>,
@@ -310,13 +309,13 @@ impl Gather {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         if fill.len() as u64 != size && matches!(self.field.role, Role::Attribute(_)) {
-            let message = format!("the fill value has {} bytes, a cell {size}", fill.len());
+            let message = format!("the fill value has {} bytes, but a cell has {size}", fill.len());
             return Err(Error::corrupt(message).at(0));
         }
         let wanted = cells.end - cells.start;
         let found = self.places(cells)?;
         out.reserve(wanted.saturating_mul(size) as usize);
-        // Long runs are read one by one, straight into the answer.
+        // Long runs are read one by one, directly into `out`.
         if wanted >= LONG.saturating_mul(found.pieces) {
             for part in &found.parts {
                 let mut result = Ok(());
@@ -334,7 +333,7 @@ impl Gather {
             stored.append(content, cells, &mut entries)?;
             Ok(entries)
         })?;
-        // Copies of a known size are a few instructions each.
+        // A copy whose size is known to the compiler takes a few instructions.
         match size {
             1 => copy::<1>(&found, &got, fill, out),
             2 => copy::<2>(&found, &got, fill, out),
@@ -353,7 +352,7 @@ impl Gather {
         }
     }
 
-    /// Appends the entries of a run.
+    /// Reads and appends the entries of one piece.
     fn run(&self, piece: &Piece, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
         match self.stored(piece.input)? {
             Some(stored) => stored.append(content, cells_of(piece), out)?,
@@ -363,14 +362,14 @@ impl Gather {
     }
 }
 
-/// Appends cells of `N` bytes.
+/// Appends the entries of all pieces, of `N` bytes each.
 fn copy<const N: usize>(
     found: &Places,
     got: &[Option<Vec<u8>>],
     fill: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    // Mostly cells come one by one, and there is little time for each.
+    // Most pieces are single cells, so this is the fast path.
     if let Some(single) = found.single::<N>(got) {
         let find = |input: usize, cells: Range<u64>| {
             if cells.is_empty() {
@@ -381,7 +380,8 @@ fn copy<const N: usize>(
             found.get(from..from.saturating_add((cells.end - cells.start) as usize))
         };
         for part in &found.parts {
-            // Where the cells of each fragment follow each other, it is enough to know whose turn it is.
+            // If the cells that the slice takes of each fragment are contiguous, the order of the fragments
+            // is enough.
             let runs = match part {
                 Part::Merged(slice) => slice
                     .runs()
@@ -422,7 +422,7 @@ fn copy<const N: usize>(
 }
 
 fn too_few() -> Error {
-    Error::new(ErrorKind::Internal, "found fewer cells than the fragment has")
+    Error::new(ErrorKind::Internal, "read fewer cells than the fragment has")
 }
 
 impl Runs for Gather {
@@ -485,7 +485,7 @@ impl Runs for Gather {
         let Some(segment) = found.segments.first() else {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!("cell {cell} is in no fragment"),
+                format!("no fragment has cell {cell}"),
             ));
         };
         let first = segment.cells.start;

@@ -1,4 +1,4 @@
-//! What a fragment brings into a merge: which of its cells are candidates, when each was written, and which
+//! A fragment as the input of a merge: which of its cells are candidates, when each was written, and which
 //! are deleted.
 
 use super::Share;
@@ -20,63 +20,63 @@ use std::sync::Arc;
 
 /// A fragment that takes part in a sparse view.
 ///
-/// Its candidates are the cells of the tiles that may hold some of the view; they are counted by *rank*, from
-/// 0 on.
+/// Its *candidates* are the cells of all tiles that may hold cells of the view. The number of a candidate
+/// among them, from 0 on, is its *rank*.
 pub(super) struct Input {
-    /// Its place in reading order.
+    /// Its index among the fragments in reading order, oldest first.
     pub index: usize,
     /// The fragment.
     pub info: Arc<FragmentInfo>,
-    /// Its cells by dimension.
+    /// Its coordinates, one field for each dimension.
     pub dimensions: Vec<FragmentCells>,
-    /// When each cell was written, where they were not written at once.
+    /// The timestamp of each cell, if the fragment stores them.
     timestamps: Option<FragmentCells>,
-    /// Whether some cells were written outside the range of time.
+    /// Whether some cells may have been written outside of the view's time range.
     cut: bool,
     deletes: Deletes,
-    /// The ranges that cells have to lie in.
+    /// The ranges that the view's cells lie in.
     ranges: Arc<Ranges>,
     candidates: Vec<Candidates>,
     count: u64,
-    /// Which dimensions are floats, whose zeros have a sign.
+    /// Indexes of the floating-point dimensions: there, 0.0 and -0.0 are different coordinates.
     floats: Vec<usize>,
     signed_strings: bool,
 }
 
-/// Consecutive cells of tiles that may hold some of the view.
+/// Consecutive tiles that may hold cells of the view.
 struct Candidates {
-    /// The rank of the first.
+    /// The rank of the first cell.
     rank: u64,
-    /// Cells of the fragment.
+    /// The cells' numbers in the fragment.
     cells: Range<u64>,
-    /// Whether all lie inside the ranges, so that none has to be looked at.
+    /// Whether all cells lie inside the ranges, so that they need not be compared.
     inside: bool,
 }
 
-/// The cells of a member by rank.
+/// Maps the ranks of a member's candidates to cells of its fragment.
 #[derive(Clone)]
 pub(super) struct Ranked {
     /// The fragment.
     pub input: Arc<Input>,
-    /// The cell of each rank, where candidates had to be sorted.
+    /// The cell of each rank, if the candidates had to be sorted.
     pub sorted: Option<Arc<Vec<u64>>>,
 }
 
-/// Some candidates in the order in which they are merged, without those that the view leaves out before it
-/// merges.
+/// The keys of consecutive candidates, in the order in which they are merged. Candidates outside of the
+/// view's ranges and times are left out.
 #[derive(Clone)]
 pub(super) struct Window<K> {
-    /// Their keys.
+    /// The key of each candidate.
     pub keys: Vec<K>,
-    /// The rank of each; empty where they follow each other from `first` on.
+    /// The rank of each; empty if the ranks are consecutive from `first` on.
     pub ranks: Vec<u64>,
-    /// When each was written; empty where all were written at once.
+    /// The timestamp of each; empty if the fragment has one timestamp for all.
     pub times: Vec<u64>,
-    /// [`DELETED`], and a bit for each dimension whose coordinate is -0.0; empty where all are 0.
+    /// For each, [`DELETED`] and a bit for each dimension whose coordinate is -0.0; empty if all are 0.
     pub marks: Vec<u32>,
-    /// The rank of the first candidate that it was made of.
+    /// The rank of the first candidate, counting those that are left out.
     pub first: u64,
-    /// The rank behind the last one.
+    /// The rank after the last candidate, counting those that are left out.
     pub end: u64,
 }
 
@@ -84,7 +84,8 @@ pub(super) struct Window<K> {
 pub(super) const DELETED: u32 = 1 << 31;
 
 impl Ranked {
-    /// The cells of the fragment that the ranks from `rank` on are, as far as they follow each other.
+    /// The cells of the ranks from `rank` on, as far as they are consecutive in the fragment. None if there
+    /// is no such rank.
     pub(super) fn cells(&self, rank: u64) -> Option<Range<u64>> {
         match &self.sorted {
             Some(cells) => cells.get(rank as usize).map(|&cell| cell..cell.saturating_add(1)),
@@ -105,7 +106,7 @@ impl<K> Window<K> {
         }
     }
 
-    /// Whether ranks, times and marks tell nothing of single candidates.
+    /// Whether it has keys alone: ranks are consecutive, and there are neither timestamps nor marks.
     pub(super) fn is_plain(&self) -> bool {
         self.ranks.is_empty() && self.times.is_empty() && self.marks.is_empty()
     }
@@ -120,8 +121,8 @@ impl<K> Window<K> {
 }
 
 impl Input {
-    /// What the fragment `info`, number `index` in reading order, brings into the view of `array` at `times`,
-    /// inside `ranges`.
+    /// The fragment `info`, number `index` in reading order, as the input of a view of `times` and `ranges`.
+    /// `Corrupt` if it has no coordinates.
     pub(super) fn new(
         index: usize,
         info: Arc<FragmentInfo>,
@@ -133,7 +134,7 @@ impl Input {
         let count = info.schema.dimensions.len();
         let mut dimensions: Vec<Option<FragmentCells>> = (0..count).map(|_| None).collect();
         let mut timestamps = None;
-        // Who compares cells reads some of them next, mostly all of them, and their coordinates too.
+        // After a merge, most readers read all coordinates again, so they stay in the cache.
         let sizes = info.schema.dimensions.iter();
         let sizes = sizes.map(|d| d.cell_val_num.cell_size(d.datatype));
         let cell = sizes.sum::<Option<u64>>();
@@ -179,28 +180,27 @@ impl Input {
         })
     }
 
-    /// How many candidates there are.
+    /// The number of candidates.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether every candidate is a cell of the view, unless another fragment has a newer one in its place.
+    /// Whether every candidate is a cell of the view, unless a newer cell has the same coordinates.
     pub(super) fn is_whole(&self) -> bool {
         !self.cut && self.deletes.is_empty() && self.candidates.iter().all(|run| run.inside)
     }
 
-    /// Whether cells were written at different times, so that a place may be there several times.
+    /// Whether cells have timestamps of their own: then several may have the same coordinates.
     pub(super) fn has_timestamps(&self) -> bool {
         self.timestamps.is_some()
     }
 
-    /// When a cell was written: of those without a time of their own, when the fragment was begun.
+    /// The timestamp of cells without one of their own: the start of the fragment's time range.
     pub(super) fn start(&self) -> u64 {
         self.info.name.timestamps.0
     }
 
-    /// The runs of cells of the fragment that have the ranks in `ranks`, which are those of candidates: the
-    /// first cell of each and how many.
+    /// The cells of the candidates in `ranks`, as ascending runs.
     pub(super) fn cells(&self, ranks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self
             .candidates
@@ -215,7 +215,7 @@ impl Input {
         })
     }
 
-    /// Makes a window of candidates from `rank` on, of at most `most`.
+    /// Reads a window of at most `most` candidates from `rank` on.
     pub(super) fn window<K: SortKey>(
         &self,
         order: &GlobalOrder,
@@ -231,7 +231,7 @@ impl Input {
         };
         let start = run.cells.start + (rank - run.rank);
         let mut cells = start..run.cells.end.min(start.saturating_add(most));
-        // Up to the end of a tile, where it reaches one: chunks that pass are not read twice then.
+        // If the window reaches the end of a tile, it ends there, so that no chunk is read for two windows.
         let tile = self.info.geometry.tile_cells.max(1);
         let whole = cells.end - cells.end % tile;
         if whole > start && cells.end < run.cells.end {
@@ -248,7 +248,10 @@ impl Input {
         K::append(order, &columns, &mut window.keys);
         let count = (cells.end - cells.start) as usize;
         if window.keys.len() != count {
-            return Err(Error::new(ErrorKind::Internal, "found fewer keys than cells"));
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "made fewer keys than there are cells",
+            ));
         }
         if let Some(timestamps) = &self.timestamps {
             window.times = numbers(timestamps, cells.clone())?;
@@ -300,7 +303,7 @@ impl Input {
         Ok(())
     }
 
-    /// The key of the candidate of rank `rank`.
+    /// The key of the candidate of rank `rank`; None if there is no such candidate.
     pub(super) fn key<K: SortKey>(&self, order: &GlobalOrder, rank: u64) -> Result<Option<K>> {
         let Some(cells) = self.cells(rank..rank.saturating_add(1)).next() else {
             return Ok(None);
@@ -315,15 +318,15 @@ impl Input {
         Ok(keys.pop())
     }
 
-    /// Whether its writer may have compared bytes of strings as signed numbers, as TileDB does on most
-    /// machines: readers compare them as unsigned ones.
+    /// Whether the order of its cells may depend on how bytes of strings are compared. On most machines,
+    /// TileDB writes them in the order of signed bytes, but readers use that of unsigned bytes.
     pub(super) fn has_signed_strings(&self) -> bool {
         self.signed_strings
     }
 }
 
 impl<K> Window<K> {
-    /// Leaves out the candidates for which `stay` is false.
+    /// Removes the candidates for which `stay` is false.
     fn keep(&mut self, stay: &[bool]) {
         if stay.iter().all(|&stay| stay) {
             return;
@@ -341,8 +344,8 @@ fn retain<T>(items: &mut Vec<T>, stay: &[bool]) {
     items.retain(|_| stay.next().copied().unwrap_or(true));
 }
 
-/// Whether coordinates of strings have bytes of 0x80 and more, as far as the fragment's box tells: those are
-/// the greatest or the least, depending on who compares them.
+/// Whether the non-empty domain has strings with bytes from 0x80 on. If coordinates have such bytes, the
+/// domain has, too: compared as signed bytes they are least, and as unsigned bytes greatest.
 fn has_signed_strings(info: &FragmentInfo) -> bool {
     let domain = info.non_empty_domain().into_iter().flatten();
     let mut strings = info.schema.dimensions.iter().zip(domain);
@@ -351,7 +354,7 @@ fn has_signed_strings(info: &FragmentInfo) -> bool {
     })
 }
 
-/// The cells of the tiles whose boxes meet `ranges`.
+/// The cells of the tiles whose bounding boxes meet `ranges`.
 fn candidates(info: &FragmentInfo, ranges: &Ranges) -> Result<Vec<Candidates>> {
     let cell_num = info.geometry.cell_num;
     let all = |inside| {

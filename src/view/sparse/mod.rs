@@ -1,13 +1,16 @@
-//! Sparse views: the cells of visible fragments in the array's global order, of each place the newest,
-//! deletes carried out.
+//! Sparse views: the cells of all visible fragments in the array's global order, without deleted cells. Of
+//! cells with the same coordinates the newest is kept, unless the array allows duplicates.
 //!
-//! ```text
-//! fragment ──► Input: candidates by rank, ──► Merge: k-way, by keys ──► Component: checkpoints, ──► Gather: the values of a field,
-//!              windows of keys, marks          of the global order       blocks of runs              run by run
-//! ```
+//! | step | takes | makes |
+//! |---|---|---|
+//! | [`input`] | a fragment | its candidates, and windows of their sort keys |
+//! | [`merge`] | the inputs | the order of their cells, by a k-way merge of the keys |
+//! | [`component`] | a merge | checkpoints to resume it at, and blocks of runs of cells |
+//! | [`gather`] | runs of cells | the values of a field |
 //!
-//! Fragments whose intervals in the global order do not overlap are components of their own: there is nothing
-//! to merge, and where nothing was deleted or cut either, footers tell how many cells there are.
+//! A component is a set of fragments whose intervals in the global order overlap. A fragment that overlaps no
+//! other is a component of its own and need not be merged. If besides none of its cells is deleted or lies
+//! outside of the view, its footer gives the number of cells.
 
 mod batch;
 mod block;
@@ -51,19 +54,19 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What each fragment of a view may take up.
+/// The resources that each fragment of a view may use.
 #[derive(Clone, Copy)]
 struct Share {
-    /// Whether its files are held open. If not, its chunks stay in the cache while others take their turn.
+    /// Whether its files are held open. If not, its chunks stay in the cache while other fragments are read.
     hold: bool,
-    /// How many bytes of a field stay in the cache where it is known that they are read again.
+    /// The most bytes of a field that stay in the cache to be read again.
     room: u64,
 }
 
 impl Share {
-    /// The share of each of some fragments.
+    /// The share of each of `fragments` fragments.
     fn of(engine: &Engine, fragments: usize) -> Share {
-        /// The files of more fragments are not held open.
+        /// With more fragments than this, files are not held open.
         const HELD: usize = 64;
         Share {
             hold: fragments <= HELD,
@@ -71,13 +74,13 @@ impl Share {
         }
     }
 
-    /// Whether there is room for so many bytes of each cell.
+    /// Whether there is room for `size` bytes of each cell of a fragment; false for None.
     fn has_room(self, info: &FragmentInfo, size: Option<u64>) -> bool {
         size.is_some_and(|size| size.saturating_mul(info.geometry.cell_num) <= self.room)
     }
 }
 
-/// The fragments of a sparse array merged.
+/// A sparse view: the fragments of a sparse array, merged when that is needed.
 pub(super) struct Sparse {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
@@ -86,7 +89,7 @@ pub(super) struct Sparse {
     state: u64,
     cells: Mutex<Option<Arc<dyn Merged>>>,
     merging: SingleFlight,
-    /// How many cells there are, where that is known without them; None where it is not.
+    /// The number of cells by the footers alone; None inside if footers do not tell.
     told: OnceLock<Option<u64>>,
 }
 
@@ -94,22 +97,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The cells of a view, whatever its keys are.
+/// The merged cells of a view, whatever the type of the sort keys.
 trait Merged: Send + Sync {
-    /// How many.
+    /// The number of cells.
     fn count(&self) -> Result<u64>;
 
-    /// What `cells` are made of, in order.
+    /// Where `cells` are stored, in the view's order.
     fn parts(&self, cells: Range<u64>) -> Result<Vec<Part>>;
 
-    /// The fragments, in reading order.
+    /// The fragments in reading order, oldest first.
     fn inputs(&self) -> &[Arc<Input>];
 
-    /// The runs of cells of fragments that `cells` are among, and whether all of those are cells of the view.
+    /// The runs of cells of fragments that contain `cells`.
     fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>>;
 }
 
-/// Runs of cells of a fragment, and whether all of them are meant.
+/// A fragment, runs of its cells, and whether all of these are cells of the view.
 type Source<'a> = (&'a Input, Vec<Range<u64>>, bool);
 
 impl Sparse {
@@ -132,7 +135,7 @@ impl Sparse {
         }
     }
 
-    /// How many cells there are.
+    /// The number of cells. Merges the fragments if footers do not tell.
     pub(super) fn count(&self) -> Result<u64> {
         let merged = lock(&self.cells).clone();
         match (merged, self.told.get()) {
@@ -147,10 +150,10 @@ impl Sparse {
         }
     }
 
-    /// How many cells there are, where footers alone tell: none is left out, and no two can be at one place
-    /// that may not. Opens no fragment, of which there may be very many.
+    /// The number of cells by the outlines of the fragments, without opening them. None if a cell may be left
+    /// out, or hidden by another with the same coordinates.
     fn count_of_outlines(&self) -> Result<Option<u64>> {
-        /// What is opened of fewer is opened soon anyhow.
+        /// With no more fragments than this, it is cheaper to open them.
         const MANY: usize = if cfg!(test) { 1 } else { 64 };
         let (array, times) = (&self.array, self.snapshot.times);
         let fragments = self.snapshot.fragment_list();
@@ -186,7 +189,7 @@ impl Sparse {
         Ok(outlines().try_fold(0u64, |sum, outline| sum.checked_add(outline.cells)))
     }
 
-    /// The cells of field `field`.
+    /// The cells of field `field`, an index into the view's fields.
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
         let fields = ViewField::all(&self.schema);
         let Some(found) = fields.get(field) else {
@@ -207,7 +210,7 @@ impl Sparse {
         )))
     }
 
-    /// Where runs of cells are from.
+    /// The tiles that each of `runs` is from, see [`View::origins`](super::View::origins).
     pub(super) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
         let (cells, fragments) = (self.cells()?, self.snapshot.fragment_list());
         let origins = runs.iter().map(|run| {
@@ -241,7 +244,7 @@ impl Sparse {
         origins.collect()
     }
 
-    /// What is merged; opens the fragments when it is first asked.
+    /// The merge of the fragments. The first call opens them.
     fn cells(&self) -> Result<Arc<dyn Merged>> {
         let find = || lock(&self.cells).clone();
         self.merging.find_or_make(find, || self.merge())
@@ -267,7 +270,7 @@ impl Sparse {
         let listing = &self.snapshot.listing;
         let fragments = self.snapshot.fragment_list();
         let share = Share::of(&array.engine, fragments.len());
-        // Without cells it does not matter whether conditions can be evaluated.
+        // Without fragments, delete conditions need not be read.
         let deletes = match fragments.is_empty() {
             true => Vec::new(),
             false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
@@ -300,7 +303,7 @@ struct Components<K> {
     rules: Rules,
     inputs: Vec<Arc<Input>>,
     components: Vec<Component<K>>,
-    /// Cells before each component, and of all; as far as they are known.
+    /// The number of cells before each component, as far as it is known; the last entry is that of all.
     starts: Mutex<Vec<u64>>,
     counting: SingleFlight,
 }
@@ -330,7 +333,7 @@ impl<K: SortKey + 'static> Components<K> {
         }
         let components = groups.into_iter().filter(|group| !group.is_empty()).enumerate();
         let components = components.map(|(number, mut group)| {
-            // In reading order, so that a later member is the newer one.
+            // Members are in reading order, so that a later one is newer.
             group.sort_unstable();
             let members: Vec<Arc<Input>> = group
                 .into_iter()
@@ -351,7 +354,7 @@ impl<K: SortKey + 'static> Components<K> {
         }
     }
 
-    /// Cells before component `i`.
+    /// The number of cells before component `i`.
     fn start(&self, i: usize) -> Result<u64> {
         let find = || lock(&self.starts).get(i).copied();
         self.counting.find_or_make(find, || {
@@ -396,10 +399,7 @@ impl<K: SortKey + 'static> Merged for Components<K> {
             while at < end {
                 let part = component.part(&self.array.engine, &self.rules, at - start..end - start)?;
                 if part.count() == 0 {
-                    return Err(Error::new(
-                        ErrorKind::Internal,
-                        format!("cell {at} is in no part"),
-                    ));
+                    return Err(Error::new(ErrorKind::Internal, format!("no part has cell {at}")));
                 }
                 at += part.count();
                 parts.push(part);
@@ -442,14 +442,14 @@ impl<K: SortKey + 'static> Merged for Components<K> {
     }
 }
 
-/// The least and the greatest key that a fragment may have. None where that cannot be told.
+/// The least and the greatest key that a fragment may have; None if its non-empty domain does not tell.
 fn interval<K: SortKey>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> {
     let domain = info.non_empty_domain().filter(|_| info.has_sound_boxes())?;
     order.interval(domain)
 }
 
-/// How many cells a component has, where footers tell: all of its fragments', unless some are left out or
-/// several may be at one place.
+/// The number of cells of a component, if footers tell: the sum of those of its fragments. None if some may
+/// be left out or have the same coordinates.
 fn known_count(rules: &Rules, members: &[Arc<Input>]) -> Option<u64> {
     let whole = members.iter().all(|input| input.is_whole());
     let once = rules.duplicates || members.iter().all(|input| !input.has_timestamps()) && !overlap(members);
@@ -457,9 +457,9 @@ fn known_count(rules: &Rules, members: &[Arc<Input>]) -> Option<u64> {
     (whole && once).then(|| counts.try_fold(0u64, u64::checked_add))?
 }
 
-/// Whether the boxes of some fragments overlap, so that they may have cells at one place.
+/// Whether the non-empty domains of some fragments overlap, so that cells may have the same coordinates.
 fn overlap(members: &[Arc<Input>]) -> bool {
-    /// More are not compared with each other.
+    /// With more fragments than this, domains are not compared, and the answer is yes.
     const MOST: usize = 1000;
     if members.len() < 2 {
         return false;
@@ -493,7 +493,7 @@ fn overlap(members: &[Arc<Input>]) -> bool {
     pairs.any(|(i, a)| domains.iter().skip(i + 1).any(|b| !apart(a, b)))
 }
 
-/// A field of the view in a fragment.
+/// The field of a fragment that is `field` of the view.
 fn find_field<'a>(info: &'a FragmentInfo, field: &ViewField) -> Option<&'a crate::array::field::Field> {
     use crate::array::field::Role as Stored;
     info.fields.iter().find(|stored| match (field.role, stored.role) {

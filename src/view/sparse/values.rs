@@ -1,4 +1,4 @@
-//! Cells of one field of a fragment, in memory.
+//! Cells of one field of a fragment, read into memory.
 
 use crate::array::cell_slice::CellSlice;
 use crate::array::cells::{Cells, FragmentCells};
@@ -6,7 +6,7 @@ use crate::array::column::Content;
 use crate::error::Result;
 use std::ops::Range;
 
-/// Cells of one field, read from a fragment.
+/// Consecutive cells of one field: values, and starts and validity if the field has them.
 pub(super) struct Values {
     values: Vec<u8>,
     starts: Option<Vec<u64>>,
@@ -54,7 +54,7 @@ impl Values {
     }
 }
 
-/// Cells that are one u64 each.
+/// Reads cells that are one u64 each.
 pub(super) fn numbers(cells: &FragmentCells, range: Range<u64>) -> Result<Vec<u64>> {
     let read: &dyn Cells = cells;
     let mut scratch = Vec::new();
