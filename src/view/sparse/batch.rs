@@ -1,7 +1,8 @@
 //! A batch of a merge: candidates of several members, sorted.
 //!
-//! The candidates of a member come in the order in which it has them, so that it is enough to know whose turn
-//! it is. Mostly a word then holds what is sorted: how far a key is behind the lowest one, and whose it is.
+//! The candidates of a member stay in their order, so that a sorted batch only tells which member's turn it
+//! is. Mostly a word then holds all that is sorted: the distance of a key from the lowest one, and the number
+//! of the run that it is in.
 
 use super::input::Window;
 use super::member::{Member, Rules};
@@ -25,13 +26,13 @@ pub(super) struct Run<'w, K> {
 #[derive(Clone, Copy)]
 pub(super) struct Turn(u32);
 
-/// What the cells of a merge are handed to.
+/// Where a merge puts the cells of the view.
 pub(super) trait Taker {
-    /// Takes the candidate of `member` of rank `rank`.
+    /// Takes the candidate of `member` that has the rank `rank`.
     fn take(&mut self, member: u32, rank: u64) -> Result<()>;
 
-    /// Takes the next candidate of the member of each turn; `ranks` are those of the next candidate of each
-    /// member, before and after.
+    /// Takes the next candidate of the member of each turn. `ranks` holds the rank of the next candidate of
+    /// each member, and is brought up to date.
     fn take_next(&mut self, turns: &[Turn], ranks: &mut [u64]) -> Result<()>;
 }
 
@@ -150,17 +151,17 @@ impl<K: SortKey> Batch<K> {
         }
         let lowest = runs.iter().filter_map(|run| run.keys().first()).min()?;
         let highest = runs.iter().filter_map(|run| run.keys().last()).max()?;
-        // A place in the order of members takes these bits.
+        // The number of a run takes these bits.
         let bits = u64::BITS - (runs.len() as u64).leading_zeros();
         let farthest = highest.distance(lowest)?;
         if farthest > u64::MAX >> bits {
             return None;
         }
         self.words.clear();
-        for (place, run) in (0..).zip(runs) {
+        for (number, run) in (0..).zip(runs) {
             let words = run.keys().iter().map(|key| {
                 let distance = key.distance(lowest).unwrap_or(0);
-                distance << bits | place
+                distance << bits | number
             });
             self.words.extend(words);
         }
@@ -168,13 +169,13 @@ impl<K: SortKey> Batch<K> {
         sort(&mut self.words, &mut self.sorted, bits..bits + most);
         let members: Vec<u32> = runs.iter().map(|run| run.member).collect();
         let goes_on = self.last.as_ref() == Some(lowest);
-        // No distance is so large, since a place takes a bit or more.
+        // No distance is so large, since the number of a run takes a bit or more.
         let mut before = if goes_on { 0 } else { u64::MAX };
         self.turns.extend(self.words.iter().map(|word| {
-            let (distance, place) = (word >> bits, word & !(u64::MAX << bits));
+            let (distance, run) = (word >> bits, word & !(u64::MAX << bits));
             let same_place = !rules.duplicates && distance == before;
             before = distance;
-            Turn::new(members.get(place as usize).copied().unwrap_or(0), same_place)
+            Turn::new(members.get(run as usize).copied().unwrap_or(0), same_place)
         }));
         self.last = Some(highest.clone());
         Some(())
