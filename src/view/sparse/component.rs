@@ -80,6 +80,7 @@ pub(super) struct Component<K> {
     /// The cache's number for its outline.
     object: u64,
     in_order: Mutex<Option<bool>>,
+    looking: SingleFlight,
 }
 
 impl<K: SortKey + 'static> Component<K> {
@@ -93,6 +94,7 @@ impl<K: SortKey + 'static> Component<K> {
             planning: SingleFlight::default(),
             object,
             in_order: Mutex::default(),
+            looking: SingleFlight::default(),
         }
     }
 
@@ -176,51 +178,17 @@ impl<K: SortKey + 'static> Component<K> {
         Ok(Part::Merged(Slice::new(plan.ranked.clone(), block, part)?))
     }
 
-    /// Whether the cells of a single fragment are stored in global order. If there are too many to compare
-    /// all of them, evenly spread samples are compared, within themselves and with each other.
+    /// Whether the cells of a single fragment are stored in global order. The first call looks.
     fn is_in_order(&self, rules: &Rules, input: &Input) -> Result<bool> {
-        /// Candidates in a step. They are compared with each other and the first candidate of the next step.
-        const STEP: u64 = if cfg!(test) { 16 } else { 8192 };
-        /// With no more steps than this, all steps are compared.
-        const STEPS: u64 = if cfg!(test) { 64 } else { 512 };
-        /// With more steps, this many are compared.
-        const SOME: u64 = if cfg!(test) { 8 } else { 32 };
-        let mut known = self.in_order.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = *known {
-            return Ok(known);
-        }
-        // If nothing is merged, libtiledb's readers return strings in the order in which they were written.
-        let in_order = input.has_signed_strings() || {
-            let steps = input.count().div_ceil(STEP);
-            let looks = if steps > STEPS { SOME } else { steps };
-            // The first and the last key of a step; None if its keys are not in order.
-            let ends = parallel::each(looks, |look| -> Result<Option<Vec<K>>> {
-                // The samples include the first and the last step.
-                let step = look * (steps - 1) / (looks - 1).max(1);
-                let mut rank = step * STEP;
-                let end = input.count().min(rank + STEP + 1);
-                let mut ends: Option<(K, K)> = None;
-                while rank < end {
-                    let window = input.window::<K>(&rules.order, rules.times, rank, end - rank)?;
-                    rank = window.end;
-                    let (Some(first), Some(last)) = (window.keys.first(), window.keys.last()) else {
-                        continue;
-                    };
-                    if !window.keys.is_sorted() || ends.as_ref().is_some_and(|(_, before)| before > first) {
-                        return Ok(None);
-                    }
-                    let first = ends.map_or_else(|| first.clone(), |(first, _)| first);
-                    ends = Some((first, last.clone()));
-                }
-                Ok(Some(
-                    ends.map_or_else(Vec::new, |(first, last)| vec![first, last]),
-                ))
-            })?;
-            let ends: Option<Vec<Vec<K>>> = ends.into_iter().collect();
-            ends.is_some_and(|ends| ends.concat().is_sorted())
-        };
-        *known = Some(in_order);
-        Ok(in_order)
+        let known = || self.in_order.lock().unwrap_or_else(PoisonError::into_inner);
+        self.looking.find_or_make(
+            || *known(),
+            || {
+                let in_order = look_at_order::<K>(rules, input)?;
+                *known() = Some(in_order);
+                Ok(in_order)
+            },
+        )
     }
 
     /// The plan. The first call makes it, on all threads.
@@ -318,6 +286,48 @@ impl<K: SortKey + 'static> Component<K> {
             }
         }
     }
+}
+
+/// Whether the cells of a single fragment are stored in global order. If there are too many to compare
+/// all of them, evenly spread samples are compared, within themselves and with each other.
+fn look_at_order<K: SortKey>(rules: &Rules, input: &Input) -> Result<bool> {
+    /// Candidates in a step. They are compared with each other and the first candidate of the next step.
+    const STEP: u64 = if cfg!(test) { 16 } else { 8192 };
+    /// With no more steps than this, all steps are compared.
+    const STEPS: u64 = if cfg!(test) { 64 } else { 512 };
+    /// With more steps, this many are compared.
+    const SOME: u64 = if cfg!(test) { 8 } else { 32 };
+    // If nothing is merged, libtiledb's readers return strings in the order in which they were written.
+    if input.has_signed_strings() {
+        return Ok(true);
+    }
+    let steps = input.count().div_ceil(STEP);
+    let looks = if steps > STEPS { SOME } else { steps };
+    // The first and the last key of a step; None if its keys are not in order.
+    let ends = parallel::each(looks, |look| -> Result<Option<Vec<K>>> {
+        // The samples include the first and the last step.
+        let step = look * (steps - 1) / (looks - 1).max(1);
+        let mut rank = step * STEP;
+        let end = input.count().min(rank + STEP + 1);
+        let mut ends: Option<(K, K)> = None;
+        while rank < end {
+            let window = input.window::<K>(&rules.order, rules.times, rank, end - rank)?;
+            rank = window.end;
+            let (Some(first), Some(last)) = (window.keys.first(), window.keys.last()) else {
+                continue;
+            };
+            if !window.keys.is_sorted() || ends.as_ref().is_some_and(|(_, before)| before > first) {
+                return Ok(None);
+            }
+            let first = ends.map_or_else(|| first.clone(), |(first, _)| first);
+            ends = Some((first, last.clone()));
+        }
+        Ok(Some(
+            ends.map_or_else(Vec::new, |(first, last)| vec![first, last]),
+        ))
+    })?;
+    let ends: Option<Vec<Vec<K>>> = ends.into_iter().collect();
+    Ok(ends.is_some_and(|ends| ends.concat().is_sorted()))
 }
 
 /// Puts the block that begins at the given ranks into the cache.
