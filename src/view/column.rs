@@ -1,9 +1,9 @@
-//! The cells of a field of a view as seekable bytes, made of runs of cells that its merge puts together.
+//! The cells of a field of a view as bytes that can be read at any offset.
 //!
-//! Fixed-size cells are found by multiplication, var-sized ones by checkpoints: one pass over their lengths,
-//! by all threads, cuts the cells into blocks and notes where each begins. After that a byte is found by a
-//! search among the blocks, and one in the lengths of its block. Both are in the cache, and made again after
-//! they were evicted.
+//! The offset of a fixed-size cell is a multiple of its size. Var-sized cells are divided into blocks: one
+//! pass over all lengths, on all threads, notes the first cell and byte of each block. To find a byte, its
+//! block is searched among these, then its cell among the offsets in the block. Both are in the cache, and
+//! made again after they were evicted.
 
 use crate::array::Array;
 use crate::array::cache::{CacheKey, Keep};
@@ -18,73 +18,74 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Assembles runs of cells of one field of a view, in the view's order. All ranges are within the number of
-/// cells.
+/// Reads runs of cells of one field of a view, in the view's order. Callers pass only ranges within the
+/// number of cells.
 pub(super) trait Runs: Send + Sync {
-    /// How many cells there are.
+    /// The number of cells.
     fn count(&self) -> u64;
 
     /// Appends the values of fixed-size cells.
     fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Appends the length in bytes of each of some var-sized cells. Decodes no value.
+    /// Appends the length in bytes of each var-sized cell. Decodes no values.
     fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()>;
 
     /// Appends the values of var-sized cells, one after the other.
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Appends some bytes of one cell, fixed-size or var-sized, which may be too long for memory as a whole.
+    /// Appends the part `bytes` of one cell, fixed-size or var-sized. The whole cell may be too long for
+    /// memory.
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Appends a byte of validity a cell.
+    /// Appends a validity byte for each cell.
     fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 }
 
-/// Of cells longer than this only what is asked for is read.
+/// Only the wanted part is read of cells that are longer than this, in bytes.
 const LONG: u64 = 64 << 10;
 
-/// Cells of a block, where there are fewer than 2^32 in all.
+/// Cells of a block if there are fewer than 2^32 cells in all.
 const BLOCK_CELLS: u64 = 1 << 14;
 
-/// How many blocks the cells are cut into, before those with very many bytes are cut further. With more
-/// cells, blocks have more cells.
+/// About the most blocks, not counting the splits of blocks with very many bytes. With more cells in all, a
+/// block has more cells.
 const BLOCKS: u64 = 1 << 18;
 
-/// Bytes of values from which on a block is closed.
+/// A block with this many bytes of values is closed, and a new one begins.
 const BLOCK_BYTES: u64 = 4 << 20;
 
-/// The most var-sized cells: with more, not even the lengths of one block would be small.
+/// The most var-sized cells. With more, even the offsets of a single block would be large.
 const MOST_VAR: u64 = 1 << 38;
 
-/// The cells of a field as [`Runs`] puts them together.
+/// The cells of a field, read by [`Runs`], as [`Cells`].
 pub(super) struct RunCells<R> {
     runs: R,
     cell_size: Option<u64>,
     engine: Arc<Engine>,
     /// The array, relative to the source.
     path: PathBuf,
-    /// What this field in this state is called in the cache.
+    /// The cache's number for this field in this state.
     object: u64,
     blocks: OnceLock<Blocks>,
     sequence: SequentialDetector,
 }
 
-/// Where blocks of var-sized cells begin: first cell and first byte of each; the last entry is the number of
-/// cells and bytes.
+/// The first cell and the first byte of each block of var-sized cells, as pairs of little-endian u64. The
+/// last entry is the number of all cells and bytes.
 struct Blocks(Arc<Vec<u8>>);
 
 /// One block of var-sized cells.
 struct Block {
     cells: Range<u64>,
-    /// Its first byte.
+    /// The offset of its first byte among all values.
     start: u64,
-    /// Where in the block each of its cells begins, and where the last one ends.
+    /// The offsets of its cells in the block, and the end of the last, as little-endian u64.
     starts: Arc<Vec<u8>>,
 }
 
 impl<R: Runs> RunCells<R> {
-    /// The cells of `array` that `runs` assembles, of `cell_size` bytes each (None: var-sized). `object`
-    /// names the field and its state in the cache, see [`Engine::number`].
+    /// The cells of `array` that `runs` reads, of `cell_size` bytes each (None: var-sized). `object` is the
+    /// cache's number for the field in this state, see [`Engine::number`].
     pub(super) fn new(runs: R, cell_size: Option<u64>, array: &Array, object: u64) -> Self {
         RunCells {
             runs,
@@ -114,7 +115,8 @@ impl<R: Runs> RunCells<R> {
         Ok(self.blocks.get_or_init(|| Blocks(bytes)))
     }
 
-    /// Makes the checkpoints: one pass over all lengths.
+    /// Makes the entries of [`Blocks`] by one pass over all lengths. `count` is the number of all cells, and
+    /// `block` that of a block.
     fn measure(&self, count: u64, block: u64) -> Result<Vec<u8>> {
         let work = &self.engine.work;
         let job = work.start(
@@ -161,7 +163,7 @@ impl<R: Runs> RunCells<R> {
         check(out.len() as u64, wanted, "lengths")
     }
 
-    /// Block `number`, which begins and ends as its checkpoints say.
+    /// Block `number`. `Corrupt` if the lengths of its cells changed since `blocks` was made.
     fn block(&self, number: usize, blocks: &Blocks) -> Result<Block> {
         let (Some((first, start)), Some((end, last))) =
             (blocks.get(number), blocks.get(number.saturating_add(1)))
@@ -170,7 +172,7 @@ impl<R: Runs> RunCells<R> {
         };
         let cells = first..end;
         let size = end.saturating_sub(first).saturating_add(1).saturating_mul(8);
-        // Scaled, so that a few blocks are as far apart as the reads of a sequential reader.
+        // The detector expects byte ranges, so each block counts as 1 MiB.
         let place = (number as u64).saturating_mul(1 << 20);
         let keep = self.sequence.next(&(place..place.saturating_add(1 << 20)));
         let starts = self.derived(number as u64, size, keep, || {
@@ -198,7 +200,8 @@ impl<R: Runs> RunCells<R> {
         Ok(block)
     }
 
-    /// What `make` makes for `tile` of this field, once for all readers.
+    /// The cache's entry `tile` of this field, made by `make` once for all readers. `size` is the estimated
+    /// size in bytes.
     fn derived(
         &self,
         tile: u64,
@@ -211,7 +214,7 @@ impl<R: Runs> RunCells<R> {
             .derive(CacheKey::tile(self.object, tile), size, keep, make)
     }
 
-    /// Appends bytes of fixed-size cells.
+    /// Appends the bytes in `range` of fixed-size cells.
     fn read_fixed(&self, range: Range<u64>, size: u64, out: &mut Vec<u8>) -> Result<()> {
         let cells = range.start / size..range.end.div_ceil(size);
         if size <= LONG {
@@ -231,7 +234,7 @@ impl<R: Runs> RunCells<R> {
         Ok(())
     }
 
-    /// Appends bytes of var-sized cells.
+    /// Appends the bytes in `range` of var-sized cells.
     fn read_var(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let blocks = self.blocks()?;
         let mut position = range.start;
@@ -248,8 +251,8 @@ impl<R: Runs> RunCells<R> {
         Ok(())
     }
 
-    /// Appends `bytes`, at least one, of the values of a block. Of a long cell only the part that is wanted
-    /// is read.
+    /// Appends the range `bytes`, which is not empty, of the values of a block. Of a long cell only the
+    /// wanted part is read.
     fn read_block(&self, block: &Block, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let entries = block.entries();
         let begins_by = |byte: u64| entries.partition_point(|start| u64::from_le_bytes(*start) <= byte);
@@ -269,7 +272,7 @@ impl<R: Runs> RunCells<R> {
                 cell = cell.saturating_add(1);
                 continue;
             }
-            // All others at once but the last, if that is another such.
+            // The cells up to the end are read at once, except a long last one that is wanted in part.
             let mut stop = last;
             let tail = block.at(last.saturating_sub(1));
             if block.at(last) > bytes.end && block.at(last).saturating_sub(tail) > LONG {
@@ -279,7 +282,7 @@ impl<R: Runs> RunCells<R> {
             let run =
                 block.cells.start.saturating_add(cell as u64)..block.cells.start.saturating_add(stop as u64);
             let mut values = Vec::new();
-            // Into the answer itself where nothing is in it yet.
+            // If `out` is empty, the cells are read directly into it.
             let target = if out.is_empty() { &mut *out } else { &mut values };
             self.runs.var(run, target)?;
             check(target.len() as u64, end.saturating_sub(start), "bytes")?;
@@ -291,7 +294,8 @@ impl<R: Runs> RunCells<R> {
         Ok(())
     }
 
-    /// Appends entries of the offsets: where each cell begins, and behind the last where it ends.
+    /// Appends entries of the offsets, as little-endian u64: the offset of each cell, and last the end of
+    /// all.
     fn read_offsets(&self, entries: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let blocks = self.blocks()?;
         let (count, total) = blocks.total();
@@ -323,17 +327,17 @@ impl Blocks {
         self.0.as_chunks().0
     }
 
-    /// First cell and first byte of block `number`; behind the last one, of all.
+    /// First cell and first byte of block `number`; after the last block, the number of all cells and bytes.
     fn get(&self, number: usize) -> Option<(u64, u64)> {
         self.entries().get(number).map(numbers)
     }
 
-    /// How many cells and bytes there are.
+    /// The number of all cells and bytes.
     fn total(&self) -> (u64, u64) {
         self.entries().last().map(numbers).unwrap_or_default()
     }
 
-    /// The last block that begins where `by` says.
+    /// The last block for whose first cell and byte `by` is true.
     fn find(&self, by: impl Fn((u64, u64)) -> bool) -> usize {
         let entries = self.entries();
         entries
@@ -352,7 +356,7 @@ impl Block {
         self.starts.as_chunks().0
     }
 
-    /// Where in the block its cell number `cell` begins.
+    /// The offset in the block of cell number `cell`.
     fn at(&self, cell: usize) -> u64 {
         let entry = self.entries().get(cell);
         entry.map_or(u64::MAX, |start| u64::from_le_bytes(*start))
@@ -379,7 +383,7 @@ fn check(found: u64, wanted: u64, what: &str) -> Result<()> {
     }
 }
 
-/// Cuts `out` to as many bytes as `range` has, from `skip` on.
+/// Removes the first `skip` bytes of `out`, and what is more than the length of `range`.
 fn cut(out: &mut Vec<u8>, skip: u64, range: &Range<u64>) -> Result<()> {
     let wanted = range.end.saturating_sub(range.start);
     out.drain(..(skip as usize).min(out.len()));

@@ -1,9 +1,9 @@
-//! An array as TileDB reads it: the fragments that are visible in a range of time merged, deletes carried
-//! out, whole or a part of it.
+//! Views: an array as TileDB reads it. The fragments that are visible in a time range are merged, and deletes
+//! are applied. A view shows the whole domain or a part of it.
 //!
-//! A program begins with [`Array::open`] and [`Array::at`] (`reading`). A [`View`] says which cells there are
-//! and in which order; [`View::open`] gives the cells of one field. Dense views (`dense`) are row-major
-//! boxes; sparse ones (`sparse`) are in the array's global order.
+//! A program begins with [`Array::open`] and [`Array::at`] (`reading`). A [`View`] has the number and the
+//! order of the cells; [`View::open`] gives the cells of one field. The cells of a dense view (`dense`) are a
+//! box in row-major order, those of a sparse view (`sparse`) are in the array's global order.
 
 mod column;
 mod dense;
@@ -32,9 +32,9 @@ use crate::parallel;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A range along one dimension, inclusive, whose ends are the stored bytes of a value. In a dense view an
-/// open end (None) is the end of what its fragments cover; in a sparse one it does not restrict. A range
-/// whose lower end is above its upper one is empty.
+/// A range along one dimension. Both ends are inclusive, and are little-endian values of the dimension's
+/// datatype. An end of None is open: in a dense view it is the end of the box that fragments cover, and in a
+/// sparse view there is no limit. A range whose lower end is above its upper end is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct DimRange {
     /// Lower end.
@@ -54,15 +54,15 @@ pub enum Role {
 /// A field of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewField {
-    /// Its name as stored; empty for an anonymous one.
+    /// Its name as stored; empty for an anonymous attribute or dimension.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Whether it is a dimension or an attribute.
     pub role: Role,
     /// Type of a value.
     pub datatype: Datatype,
     /// Values a cell.
     pub cell_val_num: CellValNum,
-    /// Whether it has validity bytes.
+    /// Whether its cells may be null.
     pub nullable: bool,
 }
 
@@ -94,14 +94,14 @@ impl ViewField {
         dimensions.chain(attributes).collect()
     }
 
-    /// Bytes of a cell; None when var-sized.
+    /// The size of a cell in bytes; None for var-sized cells.
     pub fn cell_size(&self) -> Option<u64> {
         self.cell_val_num.cell_size(self.datatype)
     }
 }
 
-/// An array, or a part of it, as a reader sees it in a range of time. Cheap to make: fragments are opened
-/// when they are needed.
+/// An array, or a part of its domain, as a reader sees it in a time range. Making a view is cheap: fragments
+/// are opened when they are needed.
 pub struct View {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
@@ -114,16 +114,16 @@ pub struct View {
     merge: Merge,
 }
 
-/// How fragments become one.
+/// How the fragments are merged.
 enum Merge {
     Dense(Arc<dense::Dense>),
     Sparse(Arc<sparse::Sparse>),
 }
 
 impl View {
-    /// What a reader sees in `array` at `times` (None: up to now), in `subarray` (None: all of it).
-    /// `subarray` has one range for each dimension, in the schema's order, which the caller has checked
-    /// against the domain. Reads only names and the schema.
+    /// What a reader sees of `array` in the time range `times` (None: up to now) and in `subarray` (None: the
+    /// whole domain). `subarray` has one range for each dimension, in the schema's order; the caller has
+    /// checked them against the domain. Reads only file names and the schema.
     pub(crate) fn new(
         array: Arc<Array>,
         times: Option<TimeRange>,
@@ -168,12 +168,12 @@ impl View {
         &self.array
     }
 
-    /// Fragments and more, as seen in its range of time.
+    /// The fragments, deletes and metadata in its time range.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// The range of time that was asked for; None for everything up to now.
+    /// The time range that was asked for; None for everything up to now.
     pub fn times(&self) -> Option<TimeRange> {
         self.times
     }
@@ -188,7 +188,7 @@ impl View {
         &self.schema
     }
 
-    /// The part of the domain that was asked for.
+    /// The part of the domain that was asked for; None for the whole domain.
     pub fn subarray(&self) -> Option<&[DimRange]> {
         self.subarray.as_deref()
     }
@@ -198,19 +198,19 @@ impl View {
         &self.fields
     }
 
-    /// Whether it has a cell for each position, in row-major order; otherwise its cells are in the array's
+    /// Whether the array is dense: then cells are a box in row-major order. Otherwise they are in the array's
     /// global order.
     pub fn is_dense(&self) -> bool {
         matches!(self.merge, Merge::Dense(_))
     }
 
-    /// A hash of what it shows: equal for two views of an array that show the same.
+    /// A hash of the state that it shows. It is equal for two views of an array that show the same.
     pub(crate) fn state(&self) -> u64 {
         self.state
     }
 
-    /// The box that a dense view covers: what was asked for, or else what its fragments cover. None if
-    /// nothing is visible, and for sparse views.
+    /// The box of a dense view: the subarray, with open ends at the box that fragments cover. None for a
+    /// sparse view, or if nothing is visible.
     pub fn region(&self) -> Result<Option<Rect>> {
         match &self.merge {
             Merge::Dense(dense) => dense.region(),
@@ -218,7 +218,8 @@ impl View {
         }
     }
 
-    /// Dense: the length of each axis. Sparse: the number of cells alone.
+    /// For a dense view, the number of cells along each dimension. For a sparse view, the number of all
+    /// cells.
     pub fn shape(&self) -> Result<Vec<u64>> {
         match &self.merge {
             Merge::Dense(dense) => dense.shape(),
@@ -226,8 +227,8 @@ impl View {
         }
     }
 
-    /// An upper bound of the shape: no axis is shorter than the view's, and an axis has length 0 only if one
-    /// of the view's has. Reads only as many fragments as it takes to know that there are cells.
+    /// An upper bound of the shape. No length is less than that in [`View::shape`], and a length is 0 only if
+    /// one in the shape is. Reads fragments only until one has cells.
     pub(crate) fn shape_at_most(&self) -> Result<Vec<u64>> {
         match &self.merge {
             Merge::Dense(dense) => dense.shape_at_most(),
@@ -243,8 +244,8 @@ impl View {
         }
     }
 
-    /// Whether footers alone prove that it has at most `most` cells. For a sparse view the cells of its
-    /// fragments are counted, of which it may show fewer.
+    /// Whether metadata alone proves that the view has at most `most` cells. For a sparse view, all cells of
+    /// its fragments are counted, though deleted ones and duplicates are not shown.
     pub(crate) fn has_at_most(&self, most: u64) -> Result<bool> {
         match &self.merge {
             Merge::Dense(dense) => {
@@ -258,8 +259,8 @@ impl View {
                 }
             }
             Merge::Sparse(_) => {
-                // Some at a time, since few may be enough; more each time, since threads begin anew with
-                // each.
+                // Fragments are read in batches, since a few may be enough. Each batch is larger than the one
+                // before, since each starts threads.
                 let fragments = self.snapshot.fragment_list();
                 let (mut cells, mut read, mut more) = (0u64, 0, 512);
                 while let Some(batch) = fragments.get(read..fragments.len().min(read + more))
@@ -279,8 +280,8 @@ impl View {
         }
     }
 
-    /// Whether it is a dense view of more than 2^26 cells, and of more than 64 times as many as its fragments
-    /// store. Reads fragments only if the domain has so many.
+    /// Whether it is a dense view of more than 2^26 cells, of which fragments store less than one 64th. Reads
+    /// fragments only if the domain has so many cells.
     pub(crate) fn is_mostly_empty(&self) -> Result<bool> {
         const MANY: u64 = 1 << 26;
         let Merge::Dense(dense) = &self.merge else {
@@ -292,8 +293,8 @@ impl View {
             }))
     }
 
-    /// For each field, whether a single fragment wrote all of its cells, so that no cell is unwritten. True
-    /// for all fields of sparse views. Reads the fragments' metadata.
+    /// For each field, whether a single fragment wrote all of its cells, so that none has the fill value for
+    /// lack of a write. True for all fields of sparse views. Reads the fragments' metadata.
     pub(crate) fn written(&self) -> Result<Vec<bool>> {
         match &self.merge {
             Merge::Dense(dense) => dense.written().map(<[bool]>::to_vec),
@@ -301,8 +302,8 @@ impl View {
         }
     }
 
-    /// The cells of field `field`, an index into [`View::fields`]. Those of a dimension of a dense view are
-    /// the coordinates along its axis, once each. `NotFound` for an index out of bounds.
+    /// The cells of field `field`, an index into [`View::fields`]. For a dimension of a dense view, these are
+    /// the coordinates along this dimension, once each. `NotFound` for an index out of bounds.
     pub fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
         match &self.merge {
             Merge::Dense(dense) => dense.open(field),
@@ -310,9 +311,9 @@ impl View {
         }
     }
 
-    /// The cells of attribute `field` of a dense view in a box of its region, in row-major order: from index
-    /// `first` on (0 is the region's lower end), of lengths `shape` along each dimension. `NotFound` if it is
-    /// not an attribute of a dense view.
+    /// The cells of attribute `field` of a dense view in a box of its region, in row-major order. The box
+    /// begins at index `first` (0 is the lower end of the region) and has `shape` cells along each dimension.
+    /// `NotFound` if `field` is not an attribute of a dense view.
     pub(crate) fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
         match &self.merge {
             Merge::Dense(dense) => dense.open_box(field, first, shape),
@@ -330,7 +331,7 @@ fn state(
     let mut hasher = DefaultHasher::new();
     schema.name.hash(&mut hasher);
     snapshot.digest().hash(&mut hasher);
-    // A snapshot of now stays valid until the clock reaches the next stamp.
+    // A snapshot of the present shows the same until the clock reaches the next timestamp in the array.
     match (times, snapshot.next) {
         (None, None) => {}
         _ => snapshot.times.hash(&mut hasher),

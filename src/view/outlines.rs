@@ -1,4 +1,4 @@
-//! Outlines of all fragments of a view.
+//! Reads the outlines of many fragments.
 
 use crate::array::engine::Engine;
 use crate::array::fragment::{Fragment, Outline};
@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::parallel;
 use std::sync::Arc;
 
-/// Fragments whose metadata is read by one thread in one go.
+/// How many fragments one thread reads at a time.
 const TOGETHER: usize = 64;
 
-/// The outlines of `fragments`, by all threads. One that cannot be read is an error.
+/// The outlines of `fragments`, read on all threads. An outline that cannot be read is an error.
 pub(super) fn outlines(engine: &Engine, fragments: &[Arc<Fragment>]) -> Result<Vec<Arc<Outline>>> {
     let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(TOGETHER).collect();
     let tails = TailPrefetch::new(engine, fragments.iter(), Fragment::has_outline);

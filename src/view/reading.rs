@@ -1,4 +1,5 @@
-//! Reading an array from a program: an array, a time, a part of its domain, values.
+//! The interface for programs that read an array: they choose a time and a part of the domain, and read
+//! values.
 
 use super::{DimRange, View};
 use crate::array::Array;
@@ -14,7 +15,7 @@ use std::ops::{Range, RangeFrom, RangeInclusive, RangeToInclusive};
 use std::sync::Arc;
 
 impl Array {
-    /// The array as a reader of `times` sees it. A range without an end ends now.
+    /// Begins a view of the array in the time range `times`. A range without an end ends now.
     pub fn at(self: &Arc<Self>, times: TimeRange) -> ViewBuilder {
         ViewBuilder {
             array: self.clone(),
@@ -24,7 +25,7 @@ impl Array {
     }
 }
 
-/// What a view is to show. Made by [`Array::at`].
+/// The settings of a view. Made by [`Array::at`].
 #[must_use]
 pub struct ViewBuilder {
     array: Arc<Array>,
@@ -33,7 +34,7 @@ pub struct ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// Only a part of the domain: a range for each dimension, in the schema's order.
+    /// Restricts the view to a part of the domain: a range for each dimension, in the schema's order.
     pub fn subarray(self, ranges: impl IntoIterator<Item = DimRange>) -> ViewBuilder {
         ViewBuilder {
             subarray: Some(ranges.into_iter().collect()),
@@ -41,8 +42,8 @@ impl ViewBuilder {
         }
     }
 
-    /// The view of the array's present state. `InvalidInput` for ranges that do not match the dimensions or
-    /// exceed the domain.
+    /// Opens the view of the array's present state. `InvalidInput` if the ranges do not match the dimensions
+    /// or exceed the domain. Fails, too, if the array cannot be listed or its schema cannot be read.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
         if let Some(ranges) = &self.subarray {
@@ -63,7 +64,7 @@ impl ViewBuilder {
     }
 }
 
-/// Holds a range against its dimension.
+/// `InvalidInput` if a range does not fit its dimension.
 fn check(range: &DimRange, dimension: &Dimension) -> Result<()> {
     let refuse = |what: &str| {
         let name = String::from_utf8_lossy(&dimension.name);
@@ -89,20 +90,22 @@ fn check(range: &DimRange, dimension: &Dimension) -> Result<()> {
 }
 
 impl View {
-    /// The fragments that are merged in it, oldest first.
+    /// The fragments that the view merges, oldest first.
     pub fn fragments(&self) -> Vec<Arc<Fragment>> {
         self.snapshot().fragment_list()
     }
 
-    /// The cells of the field of this name. `NotFound` where there is none.
+    /// The cells of the field with this name. `NotFound` if there is no such field.
     pub fn cells(&self, field: &str) -> Result<Arc<dyn Cells>> {
         self.open(self.index(field)?)
     }
 
-    /// The values of cells `cells` of a field of fixed-size cells, several a cell one after the other. Cells
-    /// of a dense view are counted in row-major order, those of a sparse one in the global order; a dimension
-    /// of a dense view has its coordinates once each. Values of null cells are there too. `InvalidInput` if
-    /// the field does not hold `T`, or `cells` exceeds the end.
+    /// Reads the values of `cells` of a field with fixed-size cells. Cells with several values have them one
+    /// after the other. Cells of a dense view are counted in row-major order, those of a sparse view in the
+    /// global order; a dimension of a dense view has each coordinate once. Null cells have values, too.
+    ///
+    /// `NotFound` if there is no such field; `InvalidInput` if it does not hold `T` or is var-sized, or if
+    /// there are fewer cells.
     pub fn read<T: Value>(&self, field: &str, cells: Range<u64>) -> Result<Vec<T>> {
         let index = self.index(field)?;
         let refuse = |what: String| Err(Error::new(ErrorKind::InvalidInput, format!("{field:?} {what}")));
@@ -130,9 +133,9 @@ impl View {
 }
 
 impl Fragment {
-    /// The cells that it stores of the field of this name, in the order on disk; `__timestamps`,
-    /// `__delete_timestamps` and `__delete_condition_index` are fields too. `NotFound` if it stores none of
-    /// it.
+    /// The cells of the field with this name, in the order in which the fragment stores them. The internal
+    /// fields `__timestamps`, `__delete_timestamps` and `__delete_condition_index` can be read, too.
+    /// `NotFound` if the fragment does not store such a field.
     pub fn field(&self, name: &str) -> Result<Arc<dyn Cells>> {
         let info = self.open()?;
         let mut fields = info.fields.iter();
@@ -142,15 +145,15 @@ impl Fragment {
     }
 }
 
-/// A Rust number type that holds one value of some datatypes.
+/// A Rust number type that can hold one value of some TileDB datatypes.
 pub trait Value: Sized + Copy {
-    /// Whether a value of `datatype` is one.
+    /// Whether the type holds values of `datatype`.
     fn holds(datatype: Datatype) -> bool;
 
-    /// The value of `size_of::<Self>()` little-endian bytes; zero where there are fewer.
+    /// The number in the first `size_of::<Self>()` bytes, little-endian; zero if there are fewer bytes.
     fn of_bytes(bytes: &[u8]) -> Self;
 
-    /// Its little-endian bytes.
+    /// The number as little-endian bytes.
     fn bytes(self) -> Vec<u8>;
 }
 

@@ -1,4 +1,4 @@
-//! The cells of an attribute of a dense view.
+//! Reads the cells of an attribute of a dense view.
 
 use super::copy::{Plan, Run, Target, TileLayout, read, scatter};
 use super::overlay::Held;
@@ -19,32 +19,32 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Files of fragments that are open at the same time for one reader.
+/// The most fields of fragments that are open at the same time for one reader.
 const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// If a row of chunks has more bytes than this, the chunks stay in the cache: otherwise the first ones would
-/// be evicted before the next row needs them.
+/// A row of cells passes through a row of chunks, which the next row of cells needs again. If the chunks have
+/// more bytes than this, they stay in the cache; otherwise the first would be evicted before that.
 const PASSING_BAND: u64 = 1 << 20;
 
-/// An attribute, over the region of a view.
+/// An attribute of a view, in a box of cells.
 pub(super) struct DenseRuns {
     stack: Arc<Stack>,
     attribute: Attribute,
-    /// What each layer has of it.
+    /// What each layer stores of the attribute.
     slots: Vec<Slot>,
-    /// The first index of the region along each dimension.
+    /// The first index of the box along each dimension.
     origin: Vec<u64>,
     shape: Vec<u64>,
-    /// Cells from one to the next along each dimension.
+    /// For each dimension, the distance in cells from one index to the next.
     strides: Vec<u64>,
     count: u64,
-    /// Bytes of the chunks that a row passes through.
+    /// Bytes of the chunks that a row of cells passes through.
     band: u64,
     sequence: SequentialDetector,
     sources: Mutex<LruCache<(usize, Content), Arc<Source>>>,
 }
 
-/// A column of a fragment, and where its cells are.
+/// An open field of a fragment, and where its cells lie.
 struct Source {
     column: OpenColumn,
     tile_cells: u64,
@@ -56,8 +56,8 @@ enum Shape {
     Points(Points),
 }
 
-/// Where the bytes of a var-sized cell are, counted over all values of the fragment: its layer, and the first
-/// byte. The fill value has no layer.
+/// Where the value of a cell begins: its layer (None for the fill value), and its byte offset in all values
+/// of the fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     layer: Option<usize>,
@@ -65,8 +65,8 @@ struct Place {
 }
 
 impl DenseRuns {
-    /// `attribute` of the cells in the array of this shape that begins at `origin`; the product of the shape
-    /// is `count`.
+    /// `attribute` of the box of cells that begins at the index `origin` and has `shape` cells along each
+    /// dimension. `count` is the product of the shape.
     pub(super) fn new(
         stack: Arc<Stack>,
         schema: &Schema,
@@ -97,7 +97,7 @@ impl DenseRuns {
         }
     }
 
-    /// How the chunks of a read of `cells`, each of `size` bytes, are cached.
+    /// How the cache keeps the chunks of a read of `cells`, which have `size` bytes each.
     fn keep(&self, cells: &Range<u64>, size: u64) -> Keep {
         let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
         match self.sequence.next(&bytes) {
@@ -106,7 +106,8 @@ impl DenseRuns {
         }
     }
 
-    /// Calls `each` with the sources of `content` of `cells`, layers or the fill value, oldest first.
+    /// Calls `each` with every source of `content` of `cells`, and the plan to copy from it. A source is a
+    /// layer, or None for the fill value. In each tile, older sources come first.
     fn plans(
         &self,
         cells: &Range<u64>,
@@ -123,7 +124,7 @@ impl DenseRuns {
             Some(Slot::Attribute(_) | Slot::Other(_)) => Held::Values,
             _ => Held::Nothing,
         };
-        // Each request begins as far as possible from where the others began.
+        // Concurrent requests begin at different tiles, so that they do not wait for the same chunks.
         let length = cells.end.saturating_sub(cells.start).max(1);
         let turn = ((cells.start / length) as u32).reverse_bits();
         for part in boxes(&self.shape, cells.clone()) {
@@ -169,7 +170,7 @@ impl DenseRuns {
         Ok(())
     }
 
-    /// Opens what a layer has.
+    /// Opens the attribute in a layer.
     fn source(&self, layer: usize, content: Content) -> Result<Arc<Source>> {
         let sources = || self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(source) = sources().get(&(layer, content)) {
@@ -183,7 +184,7 @@ impl DenseRuns {
             Some(Slot::Other(what)) => {
                 return Err(info.place(
                     Error::corrupt(format!(
-                        "the fragment's attribute `{}` has {what} than the view's schema says",
+                        "the fragment's attribute `{}` has {what} than in the view's schema",
                         String::from_utf8_lossy(&self.attribute.name)
                     ))
                     .at(0),
@@ -215,12 +216,12 @@ impl DenseRuns {
         })
     }
 
-    /// Appends one fixed-size piece a cell: values or validity.
+    /// Appends fixed-size values or validity bytes of `cells`. `fill` is that of the fill value.
     fn copy(&self, cells: Range<u64>, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let size = fill.len();
         let wanted = cells.end.saturating_sub(cells.start).checked_mul(size as u64);
         let wanted = wanted.and_then(|bytes| usize::try_from(bytes).ok());
-        let wanted = wanted.ok_or_else(|| Error::limit("the read is larger than memory can be"))?;
+        let wanted = wanted.ok_or_else(|| Error::limit("the read has more bytes than can be addressed"))?;
         let before = out.len();
         out.resize(before.saturating_add(wanted), 0);
         let out = out.get_mut(before..).unwrap_or_default();
@@ -252,7 +253,7 @@ impl DenseRuns {
         })
     }
 
-    /// Where each of some var-sized cells begins, and its length.
+    /// Where each of the var-sized `cells` begins, and its length in bytes.
     fn places(&self, cells: &Range<u64>) -> Result<(Vec<Place>, Vec<u64>)> {
         let count = cells.end.saturating_sub(cells.start) as usize;
         let none = Place {
@@ -301,7 +302,7 @@ impl DenseRuns {
         Ok((places, lengths))
     }
 
-    /// Appends bytes of a cell that begin at `start` in `place`.
+    /// Appends the part `bytes` of the value that begins at `place`.
     fn bytes(&self, place: Place, bytes: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
         let Some(layer) = place.layer else {
             let fill = self
@@ -341,8 +342,8 @@ impl Runs for DenseRuns {
 
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let (places, lengths) = self.places(&cells)?;
-        // What is contiguous both in a fragment and in the view is read at once, in the order in which it is
-        // stored.
+        // Values that are contiguous both in a fragment and in the view are joined to one run. Runs are read
+        // in the order in which they are stored.
         let mut runs: Vec<(Place, u64, Range<u64>)> = Vec::new();
         let mut total = 0u64;
         for (place, length) in places.into_iter().zip(lengths) {
@@ -362,8 +363,8 @@ impl Runs for DenseRuns {
             }
         }
         runs.sort_unstable_by_key(|(place, _, _)| *place);
-        let wanted =
-            usize::try_from(total).map_err(|_| Error::limit("the read is larger than memory can be"))?;
+        let wanted = usize::try_from(total)
+            .map_err(|_| Error::limit("the read has more bytes than can be addressed"))?;
         let before = out.len();
         out.resize(before.saturating_add(wanted), 0);
         let out = out.get_mut(before..).unwrap_or_default();
@@ -371,7 +372,7 @@ impl Runs for DenseRuns {
         let mut scratch = Vec::new();
         let mut rest = runs.as_slice();
         while let Some((first, end, _)) = rest.first() {
-            // As many as are best read at once.
+            // Runs that are close to each other are read together.
             let mut end = *end;
             let together = rest
                 .iter()
@@ -447,8 +448,10 @@ impl Runs for DenseRuns {
     }
 }
 
-/// Gaps of up to this many bytes between two runs are read along; and the bytes that are best read at once.
+/// Runs with a gap of at most this many bytes between them are read together.
 const GAP: u64 = 4 << 10;
+
+/// The most bytes of runs that are read together.
 const WINDOW: u64 = 256 << 10;
 
 /// Writes the fill value to the cells of `run`.
@@ -466,7 +469,7 @@ fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
     let Some(out) = out.get_mut(..(run.count as usize).saturating_mul(size)) else {
         return;
     };
-    // What is written already is repeated after itself, doubling it each time.
+    // The bytes that are written are copied behind themselves, which doubles them each time.
     let mut done = size.min(out.len());
     out.get_mut(..done)
         .unwrap_or_default()
@@ -478,7 +481,7 @@ fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
     }
 }
 
-/// Bytes of the chunks that are needed again until all their rows are read.
+/// Bytes of the chunks that a row of cells passes through and that the next row needs again.
 fn band(stack: &Stack, schema: &Schema, size: u64, shape: &[u64]) -> u64 {
     const CHUNK: u64 = 64 << 10;
     let axes = || stack.space.axes.iter().zip(shape);

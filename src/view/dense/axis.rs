@@ -7,13 +7,13 @@ use crate::array::read_bytes::ReadBytes;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 
-/// Consecutive coordinates, once each. Computed, never stored.
+/// Consecutive coordinates, once each. They are computed: dense fragments store none.
 pub(super) struct AxisCells {
     /// The dimension.
     pub(super) axis: Axis,
-    /// Index of the first.
+    /// Index of the first coordinate in the domain.
     pub(super) first: u64,
-    /// How many.
+    /// Number of coordinates.
     pub(super) count: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Copying boxes of cells from a fragment to a reader: their places, the best order to read them in, and how
-//! much to read at once.
+//! Copies boxes of cells from a fragment to the output of a reader: computes where cells lie in both, in
+//! which order to read them, and how many at once.
 
 use super::space::{Area, Space};
 use crate::array::cache::Keep;
@@ -11,21 +11,21 @@ use crate::format::enums::Layout as Order;
 use crate::format::schema::Schema;
 use std::ops::Range;
 
-/// Where the cells of a dense fragment lie in its files.
+/// The order in which a dense fragment stores its cells.
 #[derive(Debug, Clone)]
 pub(super) struct TileLayout {
-    /// Along each dimension: the number in the array of its first tile, how many tiles it has, and cells of a
-    /// tile.
+    /// For each dimension: the number of the fragment's first tile in the array, the fragment's number of
+    /// tiles, and the cells of a tile.
     axes: Vec<(u64, u64, u64)>,
-    /// Cells from one to the next along each dimension, inside a tile.
+    /// For each dimension, the distance in cells from one index to the next inside a tile.
     strides: Vec<u64>,
     tile_cells: u64,
     column_tiles: bool,
 }
 
 impl TileLayout {
-    /// The layout of a fragment that covers `area`, written with `schema`. The number of its cells has been
-    /// checked.
+    /// The layout of a fragment that covers `area` and was written with `schema`. The caller has checked that
+    /// it has at most 2^64 cells.
     pub(super) fn new(space: &Space, area: &Area, schema: &Schema) -> TileLayout {
         let axes: Vec<_> = space
             .axes
@@ -55,7 +55,7 @@ impl TileLayout {
         }
     }
 
-    /// The number of the first cell of `area`, counted over all tiles of the fragment.
+    /// The number of the first cell of `area` among all stored cells of the fragment.
     fn first(&self, area: &Area) -> u64 {
         let mut within = 0u64;
         let places = self.axes.iter().zip(&area.0).zip(&self.strides);
@@ -75,7 +75,7 @@ impl TileLayout {
         tile.saturating_mul(self.tile_cells).saturating_add(within)
     }
 
-    /// The runs of `area`, which lies in one tile. `target` says where they go.
+    /// The plan to copy `area`, which lies in one tile, to `target`.
     pub(super) fn plan(&self, area: &Area, target: &Target<'_>) -> Plan {
         let sides = area.0.iter().map(|(first, last)| last - first + 1);
         let axes = sides.zip(&self.strides).zip(target.strides);
@@ -84,19 +84,19 @@ impl TileLayout {
     }
 }
 
-/// Where the cells of a reader lie: a run of an array in row-major order.
+/// Where a reader wants cells: a run of the cells of a box in row-major order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
-    /// The first index of the array along each dimension.
+    /// The first index of the box along each dimension.
     pub(super) origin: &'a [u64],
-    /// Cells from one to the next along each dimension.
+    /// For each dimension, the distance in cells from one index to the next.
     pub(super) strides: &'a [u64],
-    /// The first cell of the run.
+    /// The number of the run's first cell in the box.
     pub(super) start: u64,
 }
 
 impl Target<'_> {
-    /// Where in the run the cell at `place` goes to.
+    /// The position in the run of the cell with the indexes `place`.
     pub(super) fn position(&self, place: impl Iterator<Item = u64>) -> u64 {
         let places = place.zip(self.origin).zip(self.strides);
         let cell = places.fold(0u64, |cell, ((index, origin), stride)| {
@@ -109,7 +109,7 @@ impl Target<'_> {
         self.position(area.0.iter().map(|(first, _)| *first))
     }
 
-    /// The runs of `area`, if it is not read from anywhere.
+    /// The plan to write `area` without a source, that is with the fill value.
     pub(super) fn plan(&self, area: &Area) -> Plan {
         let sides = area.0.iter().map(|(first, last)| last - first + 1);
         let axes = sides.zip(self.strides).map(|(count, &dest)| Side {
@@ -121,7 +121,7 @@ impl Target<'_> {
     }
 }
 
-/// Cells that are contiguous in the source, and a step apart in the destination.
+/// Cells that are contiguous in the source, and `step` cells apart in the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) source: u64,
@@ -130,7 +130,8 @@ pub(super) struct Run {
     pub(super) step: u64,
 }
 
-/// One side of a box.
+/// One side of a box: its length, and the distance in cells from one index to the next in source and
+/// destination.
 #[derive(Debug, Clone, Copy)]
 struct Side {
     count: u64,
@@ -138,14 +139,14 @@ struct Side {
     dest: u64,
 }
 
-/// The runs of cells to be copied, in the order of the source.
+/// Which cells are to be copied where, in the order of the source.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// The runs of a box: where it begins in source and destination, and its sides, the slowest one in the
-    /// source first.
+    /// A box: its first cell in source and destination, and its sides, the slowest-varying in the source
+    /// first.
     #[allow(private_interfaces)]
     Box(u64, u64, Vec<Side>),
-    /// Single cells: the place of each in source and destination.
+    /// Single cells: the number of each in source and destination.
     Cells(Vec<(u64, u64)>),
 }
 
@@ -153,7 +154,7 @@ impl Plan {
     fn strided(source: u64, dest: u64, sides: impl Iterator<Item = Side>) -> Plan {
         let mut sides: Vec<Side> = sides.filter(|side| side.count > 1).collect();
         sides.sort_unstable_by_key(|side| std::cmp::Reverse(side.source));
-        // Neighbours that are contiguous on both sides are merged.
+        // Two sides that are contiguous in both source and destination become one.
         sides.dedup_by(|inner, outer| {
             let joined = |inner: u64, outer: u64, count: u64| inner.checked_mul(count) == Some(outer);
             let one = joined(inner.source, outer.source, inner.count)
@@ -167,7 +168,7 @@ impl Plan {
         Plan::Box(source, dest, sides)
     }
 
-    /// Calls `each` with the runs.
+    /// Calls `each` with every run, in the order of the source.
     pub(super) fn runs(&self, mut each: impl FnMut(Run) -> Result<()>) -> Result<()> {
         let (mut source, mut dest, sides) = match self {
             Plan::Box(source, dest, sides) => (*source, *dest, sides),
@@ -218,8 +219,8 @@ impl Plan {
         }
     }
 
-    /// Calls `each` with one window of the source after the other and the runs in it. A window is as many
-    /// cells as are best read at once, all of one tile. `size`: bytes of a cell in the source.
+    /// Calls `each` with every window of the source and the runs in it. A window is a range of cells of one
+    /// tile that are read at once. `size` is the size in bytes of a cell in the source.
     pub(super) fn windows(
         &self,
         size: u64,
@@ -264,16 +265,18 @@ impl Plan {
     }
 }
 
-/// Bytes of a window: as many as most chunks have, so that it is part of one chunk and need not be assembled.
+/// The most bytes of a window. Most chunks have as many, so that a window is part of a single chunk and need
+/// not be assembled.
 const WINDOW: u64 = 64 << 10;
 
-/// Gaps of up to this many bytes between two runs are read along.
+/// Runs with a gap of at most this many bytes between them are read in one window.
 const GAP: u64 = 4 << 10;
 
 /// The most runs of a window.
 const RUNS: usize = 4096;
 
-/// The bytes in `range` of a column, whose chunks are cached as `keep` says. Fails if there are fewer.
+/// Reads the bytes in `range` of a column. `keep` says how its chunks are cached. `Internal` if there are
+/// fewer bytes.
 pub(super) fn read<'s>(
     column: &OpenColumn,
     range: Range<u64>,
@@ -292,8 +295,8 @@ pub(super) fn read<'s>(
     }
 }
 
-/// Copies contiguous cells of `size` bytes in `from` into `to`, to cell `first` and every `step` cells from
-/// there.
+/// Copies the cells of `size` bytes in `from` to the cells `first`, `first + step`, `first + 2 * step` … of
+/// `to`.
 pub(super) fn scatter(size: usize, from: &[u8], to: &mut [u8], first: usize, step: usize) {
     fn by<const N: usize>(from: &[u8], to: &mut [u8], first: usize, step: usize) {
         let places = to.as_chunks_mut::<N>().0.get_mut(first..).unwrap_or_default();

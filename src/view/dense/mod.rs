@@ -1,8 +1,8 @@
-//! Dense views: boxes of cells in row-major order, each cell the newest fragment's that covers it and has the
-//! attribute.
+//! Dense views: boxes of cells in row-major order. A cell comes from the newest fragment that covers it and
+//! has the attribute.
 //!
-//! A run of cells is cut into boxes ([`space`]), these by tiles, these by fragments ([`overlay`]), and each
-//! part is copied from where its fragment has it ([`copy`], [`attribute`]).
+//! To read a run of cells, it is split into boxes, and these are split by tiles ([`space`]) and by fragments
+//! ([`overlay`]). Then each part is copied from its fragment ([`copy`], [`attribute`]).
 
 mod attribute;
 mod axis;
@@ -31,7 +31,7 @@ use space::{Area, Space};
 use stack::{Slot, Stack};
 use std::sync::{Arc, OnceLock};
 
-/// The fragments of a dense array laid over each other.
+/// A dense view: the fragments of a dense array, newer ones over older ones.
 pub(super) struct Dense {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
@@ -46,8 +46,8 @@ pub(super) struct Dense {
 /// The cells that a view covers.
 #[derive(Debug, Clone)]
 struct Region {
-    /// First and last index along each dimension, the first greater if it is empty; None if neither the
-    /// request nor a fragment gives them.
+    /// First and last index along each dimension; the first is greater if the range is empty. None if neither
+    /// the subarray nor a fragment gives them.
     ends: Vec<Option<(u64, u64)>>,
     /// The length of each axis.
     shape: Vec<u64>,
@@ -73,7 +73,7 @@ impl Dense {
         }
     }
 
-    /// The fragments. Reads the metadata of all of them.
+    /// The stack of fragments. The first call reads the metadata of all of them.
     fn stack(&self) -> Result<&Arc<Stack>> {
         if let Some(stack) = self.stack.get() {
             return Ok(stack);
@@ -91,14 +91,14 @@ impl Dense {
         Ok(self.region.get_or_init(|| region))
     }
 
-    /// The cells of the domain; None beyond 2^64.
+    /// The number of cells in the domain; None beyond 2^64.
     pub(super) fn domain_cells(&self) -> Option<u64> {
         let domain = Space::new(&self.schema).ok()?.domain();
         let mut lengths = domain.0.iter().map(|(first, last)| (last - first).checked_add(1));
         lengths.try_fold(1u64, |cells, length| cells.checked_mul(length?))
     }
 
-    /// The cells that fragments store, padding included.
+    /// The number of cells that all fragments store, including padding.
     pub(super) fn stored(&self) -> Result<u64> {
         let fragments = self.snapshot.fragment_list();
         let tails = TailPrefetch::new(&self.array.engine, fragments.iter(), Fragment::has_outline);
@@ -111,7 +111,7 @@ impl Dense {
             })
     }
 
-    /// Looks at fragments only where an end is open.
+    /// Finds the region. Reads fragments only if the subarray has an open end.
     fn find_region(&self) -> Result<Region> {
         let space = Space::new(&self.schema)?;
         let all = vec![DimRange::default(); space.axes.len()];
@@ -159,7 +159,7 @@ impl Dense {
         })
     }
 
-    /// The box that the fragments cover, cropped to the domain and the current domain.
+    /// The smallest box around all fragments, cropped to the domain and the current domain.
     fn covered(&self, space: &Space) -> Result<Option<Area>> {
         let Some(bounds) = self.stack()?.bounds() else {
             return Ok(None);
@@ -220,7 +220,7 @@ impl Dense {
                     .map(|(first, last)| (last - first).saturating_add(1))
                     .collect())
             }
-            // Or none alone, or a damaged one.
+            // No fragment has cells in the domain, or one cannot be read.
             None => self.shape(),
         }
     }
@@ -229,7 +229,8 @@ impl Dense {
         count(&self.cells()?.shape)
     }
 
-    /// Whether one fragment covers the region and has the field, and no newer one lacks it.
+    /// For each field, whether a single fragment wrote all of its cells, see
+    /// [`View::written`](super::View::written).
     pub(super) fn written(&self) -> Result<&[bool]> {
         if let Some(written) = self.written.get() {
             return Ok(written);
@@ -315,7 +316,7 @@ impl Dense {
     }
 }
 
-/// The cells of a box of this shape.
+/// The number of cells in a box of this shape. `LimitExceeded` beyond 2^64.
 fn count(shape: &[u64]) -> Result<u64> {
     if shape.contains(&0) {
         return Ok(0);

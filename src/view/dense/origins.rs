@@ -1,4 +1,4 @@
-//! Which tiles of which fragments the cells of a dense view are from.
+//! Finds the tiles of fragments that the cells of a dense view are from.
 
 use super::Dense;
 use super::space::{Area, boxes};
@@ -9,14 +9,14 @@ use crate::format::schema::Schema;
 use crate::view::{Origin, Tiles};
 use std::ops::Range;
 
-/// Runs of tiles above which nothing is told.
+/// The most runs of tiles in an answer. If there are more, the answer is None.
 const MOST: usize = 1 << 20;
 
 impl Dense {
-    /// Where runs of cells are from.
+    /// The tiles that each of `runs` is from, see [`View::origins`](crate::view::View::origins).
     pub(in crate::view) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
         let stack = self.stack()?;
-        // Whether a fragment hides all older ones in what it covers, whatever the attribute.
+        // Whether a fragment has all attributes, so that it hides older ones completely.
         let mut hides = vec![true; stack.overlay.layers().len()];
         for attribute in &self.schema.attributes {
             for (hides, slot) in hides.iter_mut().zip(stack.slots(attribute)) {
@@ -64,7 +64,8 @@ impl Dense {
         origins.collect()
     }
 
-    /// The smallest box around some cells, and whether it has no others. None if they have no place.
+    /// The smallest box around the cells of `run`, and whether it has no other cells. None if the region is
+    /// empty.
     fn area(&self, run: Range<u64>) -> Result<Option<(Area, bool)>> {
         let region = self.cells()?;
         let boxes = boxes(&region.shape, run);
@@ -80,7 +81,7 @@ impl Dense {
         Ok(moved.map(|ends| (Area(ends), exact)))
     }
 
-    /// Whether a box begins and ends with tiles.
+    /// Whether a box consists of whole tiles.
     fn is_of_tiles(&self, area: &Area) -> bool {
         let Ok(stack) = self.stack() else { return false };
         let mut axes = stack.space.axes.iter().zip(&area.0);
@@ -89,11 +90,12 @@ impl Dense {
         })
     }
 
-    /// The numbers of the tiles that `area` touches of a fragment that covers `covered`; None where they are
-    /// more than `most` runs.
+    /// The numbers of the tiles that `area` touches in a fragment that covers `covered`, as runs; None if
+    /// these are more than `most`.
     fn tiles(&self, area: &Area, covered: &Area, schema: &Schema, most: usize) -> Option<Vec<Range<u64>>> {
         let stack = self.stack().ok()?;
-        // First and last tile along each dimension, and how many there are; the slowest dimension first.
+        // For each dimension, the first and the last tile and the fragment's number of tiles. The
+        // slowest-varying dimension comes first.
         let axes = stack.space.axes.iter().zip(area.0.iter().zip(&covered.0));
         let mut axes: Vec<(u64, u64, u64)> = axes
             .map(|(axis, (area, covered))| {

@@ -1,58 +1,59 @@
-//! Which fragment each cell of a dense array is from.
+//! Finds the fragment that each cell of a dense array comes from.
 //!
 //! A cell comes from the newest fragment whose non-empty domain contains it and which has the attribute.
-//! There is one exception, which libtiledb makes for speed: if everything that a fragment covers in a tile is
-//! covered by a newer one, the older one is ignored there, even if the newer one lacks the attribute.
+//! libtiledb makes one exception for speed: if a newer fragment covers all that an older one covers of a
+//! tile, the older one is ignored in this tile, even if the newer one lacks the attribute.
 
 use super::space::Area;
 use std::ops::Range;
 
-/// The box of a fragment.
+/// The box that a fragment covers.
 #[derive(Debug, Clone)]
 pub(super) struct Layer {
-    /// Bounding box of its cells.
+    /// The bounding box of its cells.
     pub(super) area: Area,
-    /// Whether it has all cells of the box, or only those at its coordinates.
+    /// Whether the fragment is dense: it has all cells of the box. A sparse one has only those at its
+    /// coordinates.
     pub(super) dense: bool,
 }
 
-/// What a fragment has of an attribute.
+/// Whether a fragment has an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Values.
+    /// It has values.
     Values,
-    /// Nothing: older ones show through.
+    /// It has none: the values of older fragments are seen.
     Nothing,
 }
 
-/// Who a box of cells is from, inside a tile.
+/// A box of cells of one tile, and the layer that they come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The layer, or None for the fill value.
+    /// The layer; None for the fill value.
     pub(super) layer: Option<usize>,
     /// The cells.
     pub(super) area: Area,
 }
 
-/// The parts of some cells of one tile.
+/// Where some cells of one tile come from.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Boxes that do not overlap and together are all that was asked for.
+    /// Boxes that do not overlap, and together are all the cells that were asked for.
     pub(super) boxes: Vec<Part>,
-    /// For each box the layer of whole boxes that it is from, newest first.
+    /// The dense layers that `boxes` may come from, newest first.
     pub(super) whole: Vec<usize>,
-    /// Layers that set single cells, oldest first, each with the number of newer layers of whole boxes, which
-    /// hide what they cover.
+    /// The sparse layers that may set some of the cells, oldest first. With each, how many layers of `whole`
+    /// are newer and hide what they cover.
     pub(super) points: Vec<(usize, usize)>,
 }
 
-/// The layers of an array, oldest first, and a tree of boxes around them, to find those that touch a tile.
+/// The layers of an array, oldest first, and a tree of bounding boxes to find those that touch a tile.
 #[derive(Debug)]
 pub(super) struct Overlay {
     layers: Vec<Layer>,
-    /// The layers, ordered so that neighbours in space are neighbours here.
+    /// Indexes of the layers, in the order of the tree's leaves.
     sorted: Vec<usize>,
-    /// The root is the last; empty where there are no layers.
+    /// The nodes of the tree; the root is the last. Empty if there are no layers.
     nodes: Vec<Node>,
 }
 
@@ -65,18 +66,18 @@ struct Node {
 #[derive(Debug)]
 enum Below {
     Nodes(usize, usize),
-    /// A part of [`Overlay::sorted`].
+    /// A range of [`Overlay::sorted`].
     Layers(Range<usize>),
 }
 
-/// Layers in a leaf of the tree.
+/// The most layers in a leaf of the tree.
 const LEAF: usize = 8;
 
-/// A box with more fragments than this is halved, so that each half has fewer.
+/// A box with more layers than this is halved, so that each half has fewer.
 const FEW: usize = 8;
 
 impl Overlay {
-    /// The layers of an array, oldest first.
+    /// An overlay of `layers`, oldest first.
     pub(super) fn new(layers: Vec<Layer>) -> Overlay {
         let mut sorted: Vec<usize> = (0..layers.len()).collect();
         let mut nodes = Vec::new();
@@ -103,12 +104,12 @@ impl Overlay {
         found
     }
 
-    /// Whether there is any.
+    /// Whether any layer's box touches `area`.
     pub(super) fn touches(&self, area: &Area) -> bool {
         self.search(area, |_| true)
     }
 
-    /// Calls `each` with the layers whose boxes touch `area`, in any order, until it says stop. Returns
+    /// Calls `each` with the layers whose boxes touch `area`, in any order, until it returns true. Returns
     /// whether it did.
     fn search(&self, area: &Area, mut each: impl FnMut(usize) -> bool) -> bool {
         let mut waiting: Vec<usize> = self.nodes.len().checked_sub(1).into_iter().collect();
@@ -134,10 +135,10 @@ impl Overlay {
         self.layers.get(layer).map(|layer| &layer.area)
     }
 
-    /// Where the cells of `wanted` are from. `wanted` lies in `tile`, which is all cells of a tile of the
-    /// array. `held` says what each layer has of the attribute.
+    /// Where the cells of `wanted` come from. `wanted` lies in `tile`, the box of a tile of the array. `held`
+    /// tells whether a layer has the attribute.
     pub(super) fn parts(&self, tile: &Area, wanted: &Area, held: impl Fn(usize) -> Held) -> Parts {
-        // The parts of the tile that newer fragments without the attribute cover, none inside another.
+        // The parts of the tile that newer layers without the attribute cover. None is inside another.
         let mut hiding: Vec<Area> = Vec::new();
         let mut parts = Parts::default();
         for number in self.touching(tile) {
@@ -159,7 +160,7 @@ impl Overlay {
                     if layer.area.touches(wanted) {
                         parts.whole.push(number);
                     }
-                    // What is older shows nowhere.
+                    // All older layers are hidden.
                     if layer.area.contains(wanted) {
                         break;
                     }
@@ -176,7 +177,8 @@ impl Overlay {
         parts
     }
 
-    /// Cuts `area` by the boxes of `layers`, newest first, all of which touch it.
+    /// Splits `area` into boxes of one layer each, or of none. `layers` are newest first, and all touch
+    /// `area`.
     fn resolve(&self, area: Area, layers: &[usize], out: &mut Vec<Part>) {
         let newest = layers.first().copied();
         let whole = newest
@@ -224,7 +226,7 @@ impl Overlay {
     }
 }
 
-/// The halves of a box along its longest side; None of a single cell.
+/// Halves a box along its longest side; None for a single cell.
 fn halves(area: &Area) -> Option<[Area; 2]> {
     let sides = area.0.iter().enumerate();
     let (longest, &(first, last)) = sides.max_by_key(|(_, (first, last))| last - first)?;
@@ -242,8 +244,8 @@ fn halves(area: &Area) -> Option<[Area; 2]> {
     Some([half((first, middle)), half((middle + 1, last))])
 }
 
-/// Builds the tree over the layers in `part`, which begins at `start` of all of them. Returns the number of
-/// its root.
+/// Builds the tree over the layers in `part`, which begins at index `start` of all layers, and sorts `part`.
+/// Returns the index of the tree's root.
 fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Node>) -> Option<usize> {
     let area_of = |number: usize| layers.get(number).map(|layer| &layer.area);
     let mut areas = part.iter().filter_map(|&number| area_of(number));
@@ -252,8 +254,8 @@ fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Nod
     let below = if part.len() <= LEAF {
         Below::Layers(start..start + part.len())
     } else {
-        // Split by the centres of their boxes, along the dimension in which these are farthest apart relative
-        // to the boxes.
+        // The layers are split by the centres of their boxes, along the dimension in which the centres are
+        // farthest apart relative to the lengths of the boxes.
         let middle = |number: usize, axis: usize| {
             let ends = area_of(number).and_then(|area| area.0.get(axis));
             ends.map_or(0, |(first, last)| first + (last - first) / 2)

@@ -1,4 +1,5 @@
-//! Sparse fragments in dense arrays, which old versions wrote: each sets the cells at its coordinates.
+//! Sparse fragments in dense arrays, which old versions of libtiledb wrote. Each sets the cells at its
+//! coordinates.
 
 use super::copy::{Target, read};
 use super::space::{Area, Space};
@@ -13,15 +14,15 @@ use std::sync::Arc;
 /// The coordinates of a sparse fragment.
 pub(super) struct Points {
     info: Arc<FragmentInfo>,
-    /// One a dimension.
+    /// The coordinates along each dimension.
     columns: Vec<OpenColumn>,
-    /// The box of each tile: first and last index along each dimension.
+    /// The bounding box of each tile: first and last index along each dimension.
     boxes: Arc<Vec<(u64, u64)>>,
 }
 
 impl Points {
-    /// Opens them. The boxes of their tiles are found by a pass over all coordinates, once for each state of
-    /// the array.
+    /// Opens the coordinates of a fragment. Finds the bounding boxes by decoding all coordinates, unless they
+    /// are in the cache.
     pub(super) fn open(stack: &Stack, info: &Arc<FragmentInfo>) -> Result<Points> {
         let dimension = |index: usize| {
             let mut fields = info.fields.iter();
@@ -56,7 +57,7 @@ impl Points {
         Ok(points)
     }
 
-    /// The indexes of the cells of a tile, along each dimension.
+    /// For each dimension, the indexes of the cells of a tile.
     fn tile(&self, space: &Space, tile: u64, keep: Keep) -> Result<Vec<Vec<u64>>> {
         let geometry = &self.info.geometry;
         let first = tile.saturating_mul(geometry.tile_cells);
@@ -73,8 +74,8 @@ impl Points {
         indexes.collect()
     }
 
-    /// The cells in `wanted` that none of `hiding` has: the number of each in the fragment, and its place in
-    /// `target`.
+    /// The cells in `wanted` that lie in none of `hiding`: the number of each in the fragment, and its
+    /// position in `target`.
     pub(super) fn within(
         &self,
         space: &Space,

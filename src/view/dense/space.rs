@@ -1,7 +1,7 @@
 //! Boxes of cells in a domain of integers, and the tiles that they touch.
 //!
-//! Cells are counted from the lower end of the domain along each dimension, in unsigned numbers, so that
-//! signed, unsigned and temporal dimensions are alike, and domains of all of 64 bits too.
+//! Along each dimension, cells have unsigned indexes, counted from the lower end of the domain. So signed,
+//! unsigned and temporal dimensions are treated alike, up to a domain of all 64-bit numbers.
 
 use crate::array::geometry::{integer, mask};
 use crate::error::{Error, Result};
@@ -14,11 +14,11 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     datatype: Datatype,
-    /// The low bits of the domain's lower end.
+    /// The lower end of the domain, as unsigned bits.
     origin: u64,
     /// The last index of the domain.
     last: u64,
-    /// Cells of a tile.
+    /// Length of a tile in cells.
     pub(super) extent: u64,
 }
 
@@ -31,7 +31,7 @@ impl Axis {
         };
         let datatype = dimension.datatype;
         let origin = integer(datatype, &domain.lo)?;
-        // Extents are unsigned in effect.
+        // A negative extent of a signed type means the unsigned number with the same bits.
         let extent = integer(datatype, extent)? & mask(datatype);
         if extent == 0 {
             return Err(Error::corrupt("the tile extent is 0"));
@@ -49,17 +49,17 @@ impl Axis {
         Ok(integer(self.datatype, coordinate)?.wrapping_sub(self.origin) & mask(self.datatype))
     }
 
-    /// Bytes of a coordinate.
+    /// The size of a coordinate in bytes.
     pub(super) fn size(&self) -> usize {
         self.datatype.size()
     }
 
-    /// The stored coordinate of an index, in the first [`Axis::size`] bytes.
+    /// The stored coordinate of an index: little-endian, in the first [`Axis::size`] bytes.
     pub(super) fn coordinate(&self, index: u64) -> [u8; 8] {
         self.origin.wrapping_add(index).to_le_bytes()
     }
 
-    /// First and last index of tile `tile`; the last tile may reach beyond the domain.
+    /// First and last index of tile number `tile`. The last tile may exceed the domain.
     pub(super) fn tile(&self, tile: u64) -> (u64, u64) {
         let first = tile.saturating_mul(self.extent);
         (first, first.saturating_add(self.extent - 1))
@@ -73,7 +73,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// The space of a dense array's schema.
+    /// The space of a dense array with this schema. `Corrupt` if a dimension has no domain or tile extent.
     pub(super) fn new(schema: &Schema) -> Result<Space> {
         let axes = schema.dimensions.iter().map(Axis::new);
         Ok(Space {
@@ -92,7 +92,7 @@ impl Space {
         Area(self.axes.iter().map(|axis| (0, axis.last)).collect())
     }
 
-    /// A stored box; `Corrupt` if a lower end is above the upper one.
+    /// A stored box as indexes. `Corrupt` if it exceeds the domain, or a lower end is above the upper one.
     pub(super) fn area(&self, rect: &[range::Range]) -> Result<Area> {
         let wrong = || Error::corrupt("the box is not within the array's domain");
         if rect.len() != self.axes.len() {
@@ -108,9 +108,9 @@ impl Space {
         ends.collect::<Result<_>>().map(Area)
     }
 
-    /// Calls `each` with every tile that `area` touches: all cells of the tile. Row-major, but along the last
-    /// dimension it begins `turn` 2^32nds of the way, so that threads that read neighbouring rows at the same
-    /// time do not wait for each other at every tile.
+    /// Calls `each` with the box of every tile that `area` touches, in row-major order. Along the last
+    /// dimension, the order is rotated by `turn` / 2^32 of its length: threads that read neighbouring rows at
+    /// the same time then begin at different tiles, and do not wait for each other.
     pub(super) fn tiles(
         &self,
         area: &Area,
@@ -149,12 +149,12 @@ impl Space {
     }
 }
 
-/// A box of cells: first and last index along each dimension, both in. Never empty.
+/// A box of cells: first and last index along each dimension, both inclusive. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Area(pub(super) Vec<(u64, u64)>);
 
 impl Area {
-    /// The cells that are in both.
+    /// The intersection of two boxes; None if it is empty.
     pub(super) fn common(&self, other: &Area) -> Option<Area> {
         let ends = self.0.iter().zip(&other.0);
         let ends = ends.map(|(a, b)| {
@@ -164,31 +164,32 @@ impl Area {
         ends.collect::<Option<_>>().map(Area)
     }
 
-    /// Whether some cell is in both.
+    /// Whether two boxes intersect.
     pub(super) fn touches(&self, other: &Area) -> bool {
         let mut ends = self.0.iter().zip(&other.0);
         ends.all(|(a, b)| a.0 <= b.1 && b.0 <= a.1)
     }
 
-    /// Whether all cells of `other` are in it.
+    /// Whether it contains all cells of `other`.
     pub(super) fn contains(&self, other: &Area) -> bool {
         let mut ends = self.0.iter().zip(&other.0);
         ends.all(|(a, b)| a.0 <= b.0 && b.1 <= a.1)
     }
 
-    /// Whether the cell at `place` is in it.
+    /// Whether it contains the cell with the indexes `place`.
     pub(super) fn has(&self, place: &[u64]) -> bool {
         let mut ends = self.0.iter().zip(place);
         ends.all(|(ends, index)| ends.0 <= *index && *index <= ends.1)
     }
 
-    /// The smallest box with all cells of both.
+    /// The smallest box that contains both.
     pub(super) fn around(&self, other: &Area) -> Area {
         let ends = self.0.iter().zip(&other.0);
         Area(ends.map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect())
     }
 
-    /// Appends what is left of it without `inner`, which lies in it: at most two boxes a dimension.
+    /// Appends its cells without those of `inner`, which lies in it, as boxes: at most two for each
+    /// dimension.
     pub(super) fn without(mut self, inner: &Area, out: &mut Vec<Area>) {
         for (i, &(first, last)) in inner.0.iter().enumerate() {
             let Some(own) = self.0.get(i).copied() else { return };
@@ -212,16 +213,16 @@ impl Area {
     }
 }
 
-/// Cuts a row-major run of cells of an array of this shape into boxes of indexes: for n dimensions at most 2
-/// n - 1. The product of the shape fits into 64 bits.
+/// Splits a run of cells of an array of this shape, in row-major order, into boxes of indexes. For n
+/// dimensions there are at most 2n - 1. The product of the shape must fit into 64 bits.
 pub(super) fn boxes(shape: &[u64], run: Range<u64>) -> Vec<Area> {
     let mut out = Vec::new();
     cut(shape, run, &mut Vec::with_capacity(shape.len()), &mut out);
     out
 }
 
-/// Appends the boxes of a run of cells of what is left of an array where the indexes along the first
-/// dimensions are those `above`.
+/// Appends the boxes of a run of cells of a part of an array: `above` are the ranges of indexes along the
+/// first dimensions, `shape` the lengths of the others, and `run` counts cells along these.
 fn cut(shape: &[u64], run: Range<u64>, above: &mut Vec<(u64, u64)>, out: &mut Vec<Area>) {
     let Some((_, inner)) = shape.split_first().filter(|_| !run.is_empty()) else {
         return;

@@ -1,4 +1,4 @@
-//! The fragments of a dense view, laid over each other.
+//! The fragments of a dense view, newer ones over older ones.
 
 use super::overlay::{Layer, Overlay};
 use super::space::{Area, Space};
@@ -9,10 +9,10 @@ use crate::format::schema::{Attribute, Schema};
 use crate::view::outlines::outlines;
 use std::sync::Arc;
 
-/// The visible fragments that have cells.
+/// The visible fragments of an array that have cells.
 pub(super) struct Stack {
     pub(super) space: Space,
-    /// Where they lie.
+    /// The boxes that they cover, oldest first.
     pub(super) overlay: Overlay,
     /// The fragment of each layer, with its schema.
     pub(super) fragments: Vec<(Arc<Fragment>, Arc<Schema>)>,
@@ -20,13 +20,13 @@ pub(super) struct Stack {
     pub(super) array: Arc<Array>,
 }
 
-/// What a fragment has of an attribute.
+/// What a fragment stores of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The attribute of this index in its schema.
+    /// The attribute with this index in the fragment's schema.
     Attribute(usize),
     Nothing,
-    /// One of the same name that is something else.
+    /// An attribute of the same name but of another type; the text says what differs.
     Other(&'static str),
 }
 
@@ -51,8 +51,8 @@ impl Slot {
 }
 
 impl Stack {
-    /// Reads from the metadata of `fragments`, oldest first, which cells they cover. One that cannot be read
-    /// is an error, because it is unknown what it hides.
+    /// Reads which cells `fragments`, oldest first, cover. Metadata that cannot be read is an error, because
+    /// it is unknown what the fragment hides.
     pub(super) fn new(array: Arc<Array>, schema: &Schema, fragments: Vec<Arc<Fragment>>) -> Result<Stack> {
         let space = Space::new(schema)?;
         let outlines = outlines(&array.engine, &fragments)?;
@@ -90,19 +90,19 @@ impl Stack {
         })
     }
 
-    /// The smallest box with the cells of all fragments; None where there are none.
+    /// The smallest box that contains all fragments; None if there are none.
     pub(super) fn bounds(&self) -> Option<Area> {
         let mut areas = self.overlay.layers().iter().map(|layer| &layer.area);
         let first = areas.next()?.clone();
         Some(areas.fold(first, |all, next| all.around(next)))
     }
 
-    /// What each layer has of `attribute`.
+    /// What each fragment stores of `attribute`.
     pub(super) fn slots(&self, attribute: &Attribute) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::with_capacity(self.fragments.len());
         let mut last: Option<&Arc<Schema>> = None;
         for (_, schema) in &self.fragments {
-            // Most were written with the same schema as the one before.
+            // Most fragments have the same schema as the one before.
             let slot = match (last, slots.last()) {
                 (Some(before), Some(slot)) if Arc::ptr_eq(before, schema) => *slot,
                 _ => Slot::of(attribute, schema),
