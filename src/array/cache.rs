@@ -36,8 +36,8 @@ const LITTLE: u64 = 64 << 10;
 const LETTING_GO: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a cache entry is of. `object` comes from [`super::engine::Engine::object`]; `tile` and `chunk` count
-/// within it. Entries of two types are two entries, whatever their keys.
+/// What a cache entry belongs to. `object` is a number from [`super::engine::Engine::object`]; `tile` and
+/// `chunk` are numbers within the object. Entries of different types may have the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     object: u64,
@@ -46,17 +46,17 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
-    /// All of an object.
+    /// The key of an entry for a whole object.
     pub fn of(object: u64) -> CacheKey {
         CacheKey::tile(object, u64::MAX)
     }
 
-    /// A tile of a file, or another part of an object that has a number.
+    /// The key of a tile of a file, or of another numbered part of an object.
     pub fn tile(object: u64, tile: u64) -> CacheKey {
         CacheKey::chunk(object, tile, 0)
     }
 
-    /// A chunk of a tile.
+    /// The key of a chunk of a tile.
     pub fn chunk(object: u64, tile: u64, chunk: usize) -> CacheKey {
         CacheKey { object, tile, chunk }
     }

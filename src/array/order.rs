@@ -33,7 +33,8 @@ pub struct GlobalOrder {
     words: Option<usize>,
 }
 
-/// A key: `[u64; N]` where [`GlobalOrder::words`] is `Some(N)`, [`ByteKey`] in any order.
+/// The position of a cell in the global order, in a form that compares quickly. It is `[u64; N]` where
+/// [`GlobalOrder::words`] is `Some(N)`; [`ByteKey`] fits every array.
 pub trait SortKey: Ord + Clone + Send + Sync + Sized {
     /// Appends the keys of cells, given the coordinates of all of them in each dimension in the schema's
     /// order.
@@ -42,8 +43,8 @@ pub trait SortKey: Ord + Clone + Send + Sync + Sized {
     /// Where the keys of the order have another number of words.
     fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>);
 
-    /// How far it is behind `base`, which is not above it, as numbers that compare as such keys do. None
-    /// where that takes more than a word.
+    /// Its distance from `base`, which is not greater. Distances from the same key compare as the keys do.
+    /// None if the distance does not fit a word.
     fn distance(&self, _base: &Self) -> Option<u64> {
         None
     }
@@ -71,7 +72,7 @@ enum Tiles {
     Integer { extent: u64 },
     /// The number of a tile is computed in the dimension's own type.
     Float32 { lo: f32, extent: f32, last: u64 },
-    /// The same.
+    /// As `Float32`.
     Float64 { lo: f64, extent: f64, last: u64 },
 }
 

@@ -1,4 +1,4 @@
-//! Structures of the format built by hand.
+//! Builds structures of the format by hand.
 #![allow(dead_code)]
 
 /// Little-endian bytes under construction.
@@ -35,7 +35,7 @@ impl Bytes {
     pub fn text64(self, text: &str) -> Self {
         self.u64(text.len() as u64).raw(text.as_bytes())
     }
-    /// A pipeline of filters with chunks of 64 KiB.
+    /// Appends a filter pipeline with chunks of at most 64 KiB.
     pub fn pipeline(self, filters: &[&[u8]]) -> Self {
         let bytes = self.u32(65_536).u32(filters.len() as u32);
         filters.iter().fold(bytes, |bytes, filter| bytes.raw(filter))

@@ -1,4 +1,4 @@
-//! A source that counts what is asked of it.
+//! A storage that counts calls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tiledbfs::Result;
 use tiledbfs::internals::storage::{Audience, Blob, DirEntry, Metadata, Storage, Want};
 
-/// How often each was asked.
+/// How often each kind of call was made.
 #[derive(Default)]
 pub struct Counts {
     pub listed: AtomicU64,
@@ -15,7 +15,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All of it together since the last time.
+    /// The number of all calls since the last call of `take`.
     pub fn take(&self) -> u64 {
         [&self.listed, &self.looked_at, &self.opened]
             .into_iter()
@@ -24,7 +24,7 @@ impl Counts {
     }
 }
 
-/// A source in front of another.
+/// Passes all calls to another storage, and counts them.
 pub struct Counted<S> {
     pub inner: S,
     pub counts: Arc<Counts>,

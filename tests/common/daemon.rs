@@ -1,4 +1,4 @@
-//! A process that mounts a source in the foreground.
+//! Runs the program as a process that mounts a source in the foreground.
 
 use super::eventually;
 use super::program::program;
@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use tempfile::TempDir;
 use tiledbfs::internals::fuse::unmount_path;
 
-/// The process and its mount, both gone when it is dropped.
+/// The process and its mount. Dropping it ends both.
 pub struct Daemon {
     child: Child,
     mountpoint: TempDir,
@@ -40,7 +40,7 @@ impl Daemon {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
 
-    /// Its memory in bytes: `VmRSS` now, `VmHWM` at most.
+    /// Its memory in bytes: at present for `VmRSS:`, the peak for `VmHWM:`.
     pub fn memory(&self, which: &str) -> u64 {
         let status = fs::read_to_string(self.proc("status")).unwrap();
         let line = status.lines().find(|line| line.starts_with(which)).unwrap();
@@ -48,12 +48,12 @@ impl Daemon {
         kib << 10
     }
 
-    /// How many descriptors it has open.
+    /// The number of its open file descriptors.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(self.proc("fd")).unwrap().count()
     }
 
-    /// What `.tiledbfs/stats.json` says.
+    /// The content of `.tiledbfs/stats.json`.
     pub fn stats(&self) -> serde_json::Value {
         serde_json::from_slice(&fs::read(self.path(".tiledbfs/stats.json")).unwrap()).unwrap()
     }

@@ -1,4 +1,4 @@
-//! Trees in memory, and mounts of them that are taken away whatever happens.
+//! Trees in memory, and mounts of them that are removed even if a test fails.
 #![allow(dead_code)]
 
 pub mod bytes;
@@ -30,7 +30,7 @@ use tiledbfs::{Error, ErrorKind, Result};
 /// 2023-11-14T22:13:20.123Z
 pub const MTIME: u64 = 1_700_000_000_123;
 
-/// A directory whose names are fixed when it is made.
+/// A directory in memory whose entries never change.
 pub struct MemDir {
     nodes: HashMap<OsString, Node>,
     names: Arc<Vec<(OsString, NodeType)>>,
@@ -67,13 +67,13 @@ pub fn dir_of(freshness: Freshness, nodes: Vec<(String, Node)>) -> Node {
     }))
 }
 
-/// A directory that never changes.
+/// An immutable directory with these entries.
 pub fn dir<const N: usize>(nodes: [(&str, Node); N]) -> Node {
     let nodes = nodes.into_iter().map(|(name, node)| (name.to_owned(), node));
     dir_of(Freshness::Immutable, nodes.collect())
 }
 
-/// A directory whose names can be changed.
+/// A directory in memory whose entries can be changed.
 #[derive(Default)]
 pub struct ChangingDir(pub Mutex<Vec<(OsString, Node)>>);
 
@@ -101,7 +101,7 @@ impl Directory for ChangingDir {
     }
 }
 
-/// A file in memory that can be changed.
+/// A file in memory whose content can be changed.
 pub struct MemFile {
     state: Mutex<(u64, Arc<Vec<u8>>)>,
     freshness: Freshness,
@@ -120,7 +120,7 @@ impl MemFile {
     }
 }
 
-/// A file that never changes.
+/// An immutable file.
 pub fn file(bytes: impl Into<Vec<u8>>) -> Node {
     Node::File(MemFile::new(Freshness::Immutable, bytes))
 }
@@ -161,7 +161,7 @@ impl OpenFile for OpenMem {
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let range = clamp(self.len(), offset, size);
         let range = range.start as usize..range.end as usize;
-        // Both kinds of answer.
+        // Both kinds of `ReadBytes` are used.
         if offset.is_multiple_of(3) {
             Ok(ReadBytes::Shared(self.1.clone(), range))
         } else {
@@ -172,16 +172,16 @@ impl OpenFile for OpenMem {
     }
 }
 
-/// What a broken file does.
+/// How a broken file fails.
 #[derive(Clone, Copy)]
 pub enum Fault {
     Error(ErrorKind),
     Panic,
-    /// Answers with fewer bytes than it should.
+    /// Returns fewer bytes than were asked for.
     Short,
 }
 
-/// A file of 10,000 bytes that fails in one of its methods.
+/// A file of 10,000 bytes whose methods fail as their field says.
 pub struct BrokenFile {
     pub len: Option<Fault>,
     pub open: Option<Fault>,
@@ -236,7 +236,7 @@ impl OpenFile for OpenBroken {
     }
 }
 
-/// How often each operation was asked for, and which of them are to panic.
+/// Counts the requests of each operation, and makes some of them panic.
 #[derive(Default)]
 pub struct Requests {
     counts: Mutex<HashMap<&'static str, u64>>,
@@ -253,7 +253,7 @@ impl Requests {
 
 /// A mounted tree.
 pub struct TestMount {
-    // Unmounted before its directory is removed: fields are dropped in order.
+    // Fields are dropped in this order: it is unmounted before its directory is removed.
     pub mounted: Option<Mounted>,
     pub dir: TempDir,
     pub stats: Arc<Stats>,
@@ -316,8 +316,7 @@ impl TestMount {
     }
 }
 
-/// Breaks the connection of the FUSE file system mounted at `path`, as the kernel's control file system lets
-/// root do.
+/// Aborts the connection of the FUSE file system mounted at `path`, through `/sys/fs/fuse`. Needs root.
 pub fn abort(path: &Path) {
     let control = tempfile::tempdir().unwrap();
     let succeeds = |command: &mut Command| command.status().unwrap().success();
@@ -332,7 +331,7 @@ pub fn abort(path: &Path) {
     assert!(succeeds(Command::new("umount").arg(control.path())));
 }
 
-/// Waits until `condition` holds, at most 10 s.
+/// Waits until `condition` is true. Panics after 10 s.
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !condition() {
@@ -349,7 +348,7 @@ pub fn errno<T>(result: std::io::Result<T>) -> i32 {
     }
 }
 
-/// Bytes that look random and differ everywhere.
+/// `len` pseudorandom bytes.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let mut bytes = Vec::with_capacity(len + 8);

@@ -1,4 +1,4 @@
-//! A folder of its own for each test of the program.
+//! A directory for each test of the program.
 
 use super::program::program;
 use std::fs;
@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 use tiledbfs::internals::fuse::{mountinfo, unmount_path};
 
-/// A folder with an empty group (`group`), a directory to mount on (`mnt`) and one for temporary files
-/// (`tmp`). What is mounted is taken away when it is dropped.
+/// A temporary directory with an empty group (`group`), a mount point (`mnt`) and a directory for temporary
+/// files (`tmp`). Dropping it unmounts what is mounted.
 pub struct Place(TempDir);
 
 impl Place {
@@ -21,12 +21,12 @@ impl Place {
         place
     }
 
-    /// A path in it, without symbolic links, as messages name it.
+    /// A path in the directory, without symbolic links, as in messages of the program.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().canonicalize().unwrap().join(name)
     }
 
-    /// The program, to be run in it.
+    /// A command that runs the program in the directory.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program();
         command
@@ -41,14 +41,14 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// How many mounts there are on `mnt`.
+    /// The number of mounts on `mnt`.
     pub fn mounts(&self) -> usize {
         let mountpoint = self.path("mnt");
         let all = mountinfo::mounts().unwrap();
         all.iter().filter(|mount| mount.mount_point == mountpoint).count()
     }
 
-    /// All processes that have the mount point in their command line, by number and state.
+    /// All processes that have the mount point in their command line: process id and state.
     pub fn processes(&self) -> Vec<(i32, String)> {
         let mountpoint = self.path("mnt");
         let pids = fs::read_dir("/proc").unwrap();
@@ -63,7 +63,7 @@ impl Place {
             .collect()
     }
 
-    /// Those of them that are daemons in the background.
+    /// The process ids of those that are daemons in the background.
     pub fn daemons(&self) -> Vec<i32> {
         let processes = self.processes().into_iter().map(|(pid, _)| pid);
         processes

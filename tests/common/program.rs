@@ -1,4 +1,4 @@
-//! The program as a process.
+//! Runs the program as a process.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,8 +8,8 @@ pub fn program() -> Command {
     with_signals(env!("CARGO_BIN_EXE_tiledbfs"))
 }
 
-/// Runs `program` with signals as a terminal leaves them: whoever runs the tests may have some ignored, which
-/// processes inherit.
+/// A command that runs `program` with the default action for signals, as in a terminal. The test runner may
+/// ignore some signals, and processes inherit that.
 pub fn with_signals(program: &str) -> Command {
     let mut command = Command::new(program);
     let reset = || {

@@ -1,6 +1,6 @@
 //! Random numbers that are the same in every run.
 
-/// A small generator of random numbers (SplitMix64).
+/// A generator of pseudorandom numbers (SplitMix64). The field is the seed.
 pub struct Random(pub u64);
 
 impl Random {

@@ -1,10 +1,10 @@
-//! Looking at everything in a tree without a mount, within bounds, and checking what must hold whatever the
-//! source holds.
+//! Walks a tree without a mount, within limits, and checks what must hold whatever the source holds:
 //!
-//! Checked of directories: that names are plain components of paths and differ, that each leads to a node of
-//! the kind listed, that the listing ends where it says. Of files: that the length before opening, after
-//! opening and that of the bytes read are one, that reads at any offset are parts of the whole. Of errors:
-//! that they name a file and are not bugs ([`ErrorKind::Internal`]).
+//! - Directories: names are different, and plain components of paths. Each leads to a node of the kind that is
+//!   listed. The listing has as many entries as it says.
+//! - Files: the length is the same before opening, after opening and when all bytes are read. A read at any
+//!   offset gives a part of the whole.
+//! - Errors: they name a file and are not bugs ([`ErrorKind::Internal`]).
 
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -13,18 +13,18 @@ use std::os::unix::ffi::OsStrExt;
 use tiledbfs::internals::tree::{Directory, File, Freshness, Node, OpenFile};
 use tiledbfs::{Error, ErrorKind, Result};
 
-/// How much of a tree is looked at.
+/// How much of a tree is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Names of one directory, half of them the first, half the last.
+    /// The most names of one directory: half are the first, half the last.
     pub entries: u64,
-    /// Bytes of one file; of a longer one its last bytes are read as well.
+    /// The most bytes of one file. Of a longer file the last bytes are read, too.
     pub file_bytes: u64,
-    /// Bytes of all files.
+    /// The most bytes of all files together.
     pub total_bytes: u64,
-    /// Files and directories.
+    /// The most files and directories.
     pub nodes: u64,
-    /// Directories in one another.
+    /// The deepest nesting of directories.
     pub depth: usize,
 }
 
@@ -40,33 +40,33 @@ impl Default for Limits {
     }
 }
 
-/// What became of one file or directory.
+/// The result for one file or directory.
 #[derive(Debug, Clone)]
 pub struct Visit {
-    /// Its path from where the walk began, components separated by `/`; the empty one is that node.
+    /// Its path relative to the root of the walk, with `/` as separator; empty for the root.
     pub path: String,
-    /// Length and SHA-256 of what was read of a file, zeros for a directory; or the first error met.
+    /// For a file, the length and SHA-256 of what was read; for a directory, zeros. Or the first error.
     pub outcome: Result<(u64, [u8; 32])>,
 }
 
 /// What a walk found.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Every file and directory, in the order in which they were met.
+    /// Every file and directory, in the order of the walk.
     pub visits: Vec<Visit>,
-    /// What must never be, each with its path; empty unless there is a bug.
+    /// The violated rules, each with its path. Empty unless there is a bug.
     pub violations: Vec<String>,
-    /// Bytes read of all files.
+    /// Number of bytes read of all files.
     pub bytes: u64,
 }
 
-/// Looks at `root` and all below it. Does not fail: errors are part of the report.
+/// Walks `root` and everything below it. Errors are a part of the report.
 pub fn walk(root: &Node, limits: &Limits) -> Report {
     let mut walker = Walker {
         limits,
         report: Report::default(),
     };
-    // A stack of its own: how deep a source is nested must not decide whether this ends.
+    // Not recursive: a deeply nested source must not overflow the stack.
     let mut waiting = vec![(String::new(), root.clone(), 0usize)];
     while let Some((path, node, depth)) = waiting.pop() {
         if walker.report.visits.len() as u64 >= limits.nodes {
@@ -110,7 +110,7 @@ impl Walker<'_> {
             ErrorKind::Internal | ErrorKind::InvalidInput => self.wrong(path, format!("{error:?}")),
             ErrorKind::NotFound => self.wrong(path, format!("it is listed, but: {error:?}")),
             _ if error.file().is_none() => self.wrong(path, format!("no file in the error: {error:?}")),
-            // There is no place in a file that is not there, and the operating system names none.
+            // An error of the operating system, or for lack of a key, has no offset in a file.
             ErrorKind::Io(_) | ErrorKind::KeyRequired => {}
             _ if error.offset().is_none() => {
                 self.wrong(path, format!("no place in the error: {error:?}"));
@@ -124,7 +124,7 @@ impl Walker<'_> {
         let listing = directory.list()?;
         let len = listing.len();
         if listing.get(len).is_some() || listing.get(u64::MAX).is_some() {
-            self.wrong(path, format!("an entry behind the last of {len}"));
+            self.wrong(path, format!("there is an entry after the last of {len}"));
         }
         let half = self.limits.entries / 2;
         let first = 0..len.min(half);
@@ -132,19 +132,19 @@ impl Walker<'_> {
         let (mut children, mut names) = (Vec::new(), HashSet::new());
         for index in first.chain(last) {
             let Some((name, kind)) = listing.get(index) else {
-                self.wrong(path, format!("no entry {index} of {len}"));
+                self.wrong(path, format!("there is no entry {index} of {len}"));
                 continue;
             };
             if !is_plain(&name) {
-                self.wrong(path, format!("a name that is no component of a path: {name:?}"));
+                self.wrong(path, format!("{name:?} is not a component of a path"));
             }
             if !names.insert(name.to_os_string()) {
-                self.wrong(path, format!("twice the name {name:?}"));
+                self.wrong(path, format!("{name:?} is listed twice"));
             }
             match directory.lookup(&name) {
                 Ok(Some(node)) if node.node_type() == kind => children.push((name.into_owned(), node)),
                 Ok(Some(_)) => self.wrong(path, format!("{name:?} is of another kind than listed")),
-                Ok(None) => self.wrong(path, format!("{name:?} is listed but not there")),
+                Ok(None) => self.wrong(path, format!("{name:?} is listed but does not exist")),
                 Err(error) => self.wrong(path, format!("{name:?} is listed but: {error:?}")),
             }
         }
@@ -156,7 +156,7 @@ impl Walker<'_> {
             "18446744073709551616.data.bin",
             "00.data.bin",
         ] {
-            // A source may hold anything, also an array of such a name.
+            // The source may have an array of this name.
             let is_listed = || {
                 (0..len).any(|i| {
                     listing
@@ -167,20 +167,20 @@ impl Walker<'_> {
             if let Ok(Some(_)) = directory.lookup(OsStr::new(absent))
                 && !is_listed()
             {
-                self.wrong(path, format!("{absent:?} is not listed but there"));
+                self.wrong(path, format!("{absent:?} is not listed but exists"));
             }
         }
         Ok(children)
     }
 
-    /// Reads a file from its start, and again at odd places.
+    /// Reads a file from its start, and again at odd offsets.
     fn file(&mut self, path: &str, file: &dyn File) -> Result<(u64, [u8; 32])> {
         let live = file.freshness() == Freshness::Live;
         let before = file.len();
         let open = match (file.open(), &before) {
             (Ok(open), Ok(before)) => {
                 if open.len() != *before && !live {
-                    let message = format!("{before} bytes, but {} once it is open", open.len());
+                    let message = format!("the length is {before}, but {} once it is open", open.len());
                     self.wrong(path, message);
                 }
                 open
@@ -199,7 +199,7 @@ impl Walker<'_> {
             let piece = open.read(offset, size, &mut scratch)?;
             let expected = (len - offset).min(size as u64);
             if piece.len() as u64 != expected {
-                let message = format!("{} bytes at {offset} where {expected} are wanted", piece.len());
+                let message = format!("read {} bytes at {offset}, expected {expected}", piece.len());
                 self.wrong(path, message);
                 break;
             }
@@ -232,28 +232,28 @@ impl Walker<'_> {
             let known = whole.get(start..end).unwrap_or_default();
             let expected = len.saturating_sub(offset).min(size as u64);
             if piece.len() as u64 != expected || piece.get(..known.len()) != Some(known) {
-                let message = format!("{size} bytes at {offset} are no part of the whole");
+                let message = format!("{size} bytes at {offset} differ from a read of the whole");
                 self.wrong(path, message);
             }
         }
         for offset in [len, len.saturating_add(1), u64::MAX] {
             if !open.read(offset, 10, &mut scratch)?.is_empty() {
-                self.wrong(path, format!("bytes at {offset}, behind the end"));
+                self.wrong(path, format!("there are bytes at {offset}, after the end"));
             }
         }
-        // Of a file too long for the limits, the end too; whether that can be decoded is another matter than
-        // its beginning.
+        // Of a file that is longer than the limits, the last byte is read, too. An error there is accepted:
+        // its beginning could be decoded.
         if len > read
             && let Ok(piece) = open.read(len - 1, 10, &mut scratch)
             && piece.len() != 1
         {
-            self.wrong(path, format!("{} bytes at the last", piece.len()));
+            self.wrong(path, format!("read {} bytes at the last byte", piece.len()));
         }
         Ok(())
     }
 }
 
-/// Whether the kernel would take it as a name.
+/// Whether the kernel accepts it as a name.
 fn is_plain(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     (1..=255).contains(&bytes.len())

@@ -1,4 +1,4 @@
-//! What `tiledbfs check` finds in the sample once it is damaged, one thing at a time.
+//! Damages one thing at a time in the sample source, and compares what `tiledbfs check` finds.
 
 use crate::common::copying::copy;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Damaged files, and inputs that fuzzing found: an error at the most.
+//! Damaged files, and inputs that fuzzing found: they may cause an error, but nothing worse.
 
 mod check;
 #[path = "../common/mod.rs"]

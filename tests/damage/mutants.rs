@@ -1,8 +1,8 @@
-//! Damaged arrays under a real mount: each is listed whole and read whole through the kernel, and what is
-//! damaged is told apart from what is not.
+//! Damaged arrays in a real mount: everything is listed and read through the kernel. Damage that a checksum
+//! covers gives an error, and what is not damaged reads as before.
 //!
-//! `TILEDBFS_ARRAYS` names a directory of further arrays, each of which gives some mutants;
-//! `TILEDBFS_MUTANTS` sets how many an array of `tests/data` gives.
+//! `TILEDBFS_ARRAYS` is a directory of further arrays, of which mutants are made, too. `TILEDBFS_MUTANTS` is
+//! the number of mutants of each array in `tests/data`.
 
 use crate::common::daemon::Daemon;
 use crate::mutate::checking::{names, problems, uncommitted};

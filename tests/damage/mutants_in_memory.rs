@@ -1,7 +1,7 @@
-//! Damaged arrays looked at whole, without a mount: nothing panics, hangs or contradicts itself.
+//! Damaged arrays read completely, without a mount: nothing panics, hangs or contradicts itself.
 //!
-//! `TILEDBFS_ARRAYS` names a directory of further arrays, `TILEDBFS_VIEWS` one of arrays of which views are
-//! looked at; `TILEDBFS_MUTANTS` is the number of mutants of each, `TILEDBFS_SEED` the seed.
+//! `TILEDBFS_ARRAYS` is a directory of further arrays, and `TILEDBFS_VIEWS` one of arrays whose views are
+//! read. `TILEDBFS_MUTANTS` is the number of mutants of each array, and `TILEDBFS_SEED` the seed.
 
 use crate::mutate::{Files, Random, files, mutate};
 use crate::targets::walk::{Limits, Report, walk};

@@ -1,4 +1,4 @@
-//! Damaging arrays, the same way each time for the same seed.
+//! Damages arrays, in the same way each time for the same seed.
 #![allow(dead_code)]
 
 pub mod checking;

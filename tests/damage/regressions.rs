@@ -1,5 +1,4 @@
-//! The inputs that fuzzing once failed on, each given to its target again:
-//! `tests/regressions/<target>/<number>`.
+//! Runs the fuzz targets on the inputs on which they once failed: `tests/regressions/<target>/<number>`.
 
 use std::fs;
 use std::panic::catch_unwind;

@@ -1,6 +1,6 @@
-//! Structures that no released writer produces, in bytes built by hand from the description of the format;
-//! and directories in states that a library does not leave behind. Through the tree, which ends up at the
-//! same parsers as real arrays.
+//! Structures that no released writer produces, built by hand from the format specification, and directories
+//! in states that libtiledb does not leave behind. They are read through the tree, with the same parsers as
+//! real arrays.
 
 use crate::common::bytes::Bytes;
 use flate2::Compression;

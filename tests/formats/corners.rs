@@ -1,4 +1,4 @@
-//! Small arrays that random ones have shown to be worth keeping (`tests/data/corners`, written by
+//! Small arrays with rare properties that random tests came upon (`tests/data/corners`, written by
 //! `tests/data/write_corners.py`).
 
 use std::path::{Path, PathBuf};

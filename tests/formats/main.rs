@@ -1,4 +1,4 @@
-//! What is read of arrays of each version, and how much work that is.
+//! Reads arrays of every format version, and counts the work that reading takes.
 
 mod by_hand;
 #[path = "../common/mod.rs"]

@@ -1,6 +1,6 @@
-//! SCALE_FLOAT before other filters, as libraries before format version 20 wrote it and as later ones do
-//! (`tests/data/scaled_floats`). The former told every filter the attribute's own type, the latter the type
-//! that the filter before it put out. libtiledb 2.30 misreads or refuses the former (`wrong.json`).
+//! SCALE_FLOAT before other filters (`tests/data/scaled_floats`). Before format version 20, libtiledb passed
+//! the attribute's datatype to every filter; later it passes the datatype that the filter before puts out.
+//! libtiledb 2.30 misreads or refuses arrays of the first kind (`wrong.json`).
 
 use std::path::Path;
 use tiledbfs::internals::tree::{Options, Tree};

@@ -1,6 +1,6 @@
-//! The arrays and groups in `tests/data/versions`, written by releases of libtiledb from 1.4 to 2.30 in every
-//! format version from 1 to 22, against what libtiledb 2.30 reads from them (`answers.json`): every column,
-//! every fact in JSON; through the tree and through a mount.
+//! The arrays and groups in `tests/data/versions` were written by releases of libtiledb from 1.4 to 2.30, in
+//! every format version from 1 to 22. All columns and JSON documents are compared with what libtiledb 2.30
+//! reads (`answers.json`), both through the tree and through a mount.
 
 use crate::common::TestMount;
 use serde_json::{Map, Value};

@@ -1,5 +1,4 @@
-//! How much work reading takes, told by the counters: no chunk is decoded twice, and none that nobody asked
-//! for.
+//! Counts the work that reading takes: no chunk is decoded twice, and none that is not needed.
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,10 +1,14 @@
-//! 64 threads of reads, listings and page faults on every array of a source, each answer compared with what
-//! the library reads without a mount, while a small cache has to be emptied all the time.
+//! 64 threads read, list and map the files of a mount at the same time. Each result is compared with what
+//! this crate reads without a mount. The cache is so small that it evicts all the time.
 //!
-//! `TILEDBFS_LOAD_SOURCE` is the source, in place of the arrays in `tests/data`; `TILEDBFS_LOAD_SECONDS` how
-//! long it takes; `TILEDBFS_LOAD_SEED` what an earlier run printed; `TILEDBFS_LOAD_HASHES` a file with
-//! `SHA-256 path` in each line, as `tests/oracle/run.py --hashes` writes it: files that were found equal to
-//! what libtiledb reads, to which the reference must be equal.
+//! | variable | |
+//! |---|---|
+//! | `TILEDBFS_LOAD_SOURCE` | the source; by default the arrays in `tests/data` |
+//! | `TILEDBFS_LOAD_SECONDS` | how long to run |
+//! | `TILEDBFS_LOAD_SEED` | the seed that an earlier run printed, to repeat it |
+//! | `TILEDBFS_LOAD_HASHES` | a file of `SHA-256 path` lines, as `tests/oracle/run.py --hashes` writes it |
+//!
+//! The hashes are of files that were found equal to what libtiledb reads. The reference must have the same.
 
 #[path = "../common/mod.rs"]
 mod common;

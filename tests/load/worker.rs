@@ -1,4 +1,4 @@
-//! What each of the threads does, and what it expects.
+//! One thread of the load: random calls, and the results that it expects.
 
 use super::*;
 

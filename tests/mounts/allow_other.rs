@@ -1,6 +1,6 @@
 //! `-o allow_other` given by users who are not root.
 //!
-//! Run as root, which can become any user, in a mount namespace whose /etc/fuse.conf the test has made.
+//! Needs root, which can become any user. Runs in a mount namespace with an /etc/fuse.conf of its own.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,4 +1,4 @@
-//! What the kernel keeps, and that it keeps nothing that has changed.
+//! The kernel's caches: what they keep, and that they drop what has changed.
 
 use crate::common::{ChangingDir, MemFile, TestMount, dir, errno, file, noise};
 use std::ffi::OsString;

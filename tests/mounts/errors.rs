@@ -1,4 +1,4 @@
-//! What fails, how, and that nothing else does.
+//! Files and directories that fail: which error they give, and that all others still work.
 
 use crate::common::{BrokenFile, Fault, TestMount, dir, errno, file};
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! A panic in any operation: EIO for whoever asked, a line in the log, and a mount that lives.
+//! A panic in any operation gives EIO for that request and a line in the log. The mount goes on.
 
 use crate::common::{BrokenFile, Fault, TestMount, dir, dir_of, errno, eventually, file};
 use nix::mount::MsFlags;

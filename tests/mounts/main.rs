@@ -1,4 +1,4 @@
-//! What a mount does, asked through the kernel; most of it wants root.
+//! Tests of mounts through the kernel. Most need root.
 
 mod allow_other;
 mod cache;

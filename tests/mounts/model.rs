@@ -1,7 +1,6 @@
-//! Random sequences of calls from several threads through the kernel, each answer compared with the tree in
-//! memory.
+//! Several threads make random calls through the kernel. Each result is compared with the tree in memory.
 //!
-//! `TILEDBFS_SEED` repeats what an earlier run printed.
+//! `TILEDBFS_SEED` is the seed that an earlier run printed, to repeat it.
 
 use crate::common::{Random, TestMount, dir_of, eventually, file, noise};
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,4 @@
-//! Names that make trouble: of fields, of members of groups, and groups within themselves.
+//! Difficult names of fields and of group members, and groups that contain themselves.
 
 use crate::common::counted::{Counted, Counts};
 use crate::walk::{Limits, Report, walk};

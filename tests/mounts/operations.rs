@@ -1,7 +1,7 @@
-//! Every call on every kind of path, held against what a file system of the kernel answers that is mounted
-//! read only: a tmpfs with copies of the same files.
+//! Makes every system call on every kind of path, and compares the result with that of a file system of the
+//! kernel: a tmpfs with copies of the same files, mounted read-only.
 //!
-//! Run as root, which no permission keeps from trying.
+//! Needs root, so that no permission check comes before the call.
 
 mod calls;
 mod mutations;

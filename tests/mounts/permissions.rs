@@ -1,6 +1,6 @@
-//! What other users may see of a mount that they may enter: nothing that they could not read in the source.
+//! Users other than the one who mounted see only what they could read in the source.
 //!
-//! Run as root, which can become any user.
+//! Needs root, which can become any user.
 
 use crate::common::{Random, dir, eventually, file};
 use std::collections::HashSet;

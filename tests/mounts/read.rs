@@ -1,4 +1,4 @@
-//! Reading through the kernel: the bytes, the sizes, the names.
+//! Reads bytes, sizes and names through the kernel.
 
 use crate::common::{MTIME, Random, TestMount, dir, dir_of, file, noise};
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
-//! What a mount shows while its source changes: files cut short, replaced and deleted, arrays written to,
-//! made and removed.
+//! What a mount shows while its source changes: files are truncated, replaced and deleted; arrays are written
+//! to, created and removed.
 
 use crate::common::copying::copy;
 use crate::common::{errno, eventually};

@@ -1,5 +1,5 @@
-//! A source on a file system that fails, hangs or goes away. It is another mount, whose files are those of a
-//! sample array and which can be told what to do.
+//! A source on a file system that fails, hangs or goes away. This file system is a FUSE mount made by the
+//! test, which has the files of a sample array and injects faults.
 
 use crate::common::{Random, TestMount, errno, eventually};
 use std::ffi::OsStr;

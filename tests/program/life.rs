@@ -1,5 +1,5 @@
-//! How mounts end: under load, while they start, when they are killed, when the terminal goes away. Nothing
-//! is left behind.
+//! How mounts end: under load, while they start, when they are killed, and when the terminal is closed. No
+//! mount, process or file is left behind.
 
 use crate::common::place::Place;
 use crate::common::program::{signal, with_signals};

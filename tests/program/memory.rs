@@ -1,5 +1,5 @@
-//! Memory is bounded whatever the files say: arrays with very much metadata, and with little that claims to
-//! be much, through a mount with a small cache. What is honest is read whole; what is not is refused.
+//! Memory stays bounded in a mount with a small cache. Arrays with very much metadata are read completely.
+//! Arrays whose metadata claims false sizes are refused.
 
 use crate::common::bytes::Bytes;
 use crate::common::daemon::Daemon;

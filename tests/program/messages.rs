@@ -1,4 +1,4 @@
-//! What the program says and how it ends, where no array is needed.
+//! Messages and exit codes of the program for which no array is needed.
 
 use crate::common::place::Place;
 use std::fs::{self, Permissions};

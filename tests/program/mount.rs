@@ -1,4 +1,4 @@
-//! The program as a daemon: an empty group is mounted, which is all that this takes.
+//! The program as a daemon. The source is an empty group.
 
 mod automount;
 mod fstab;

@@ -1,4 +1,4 @@
-//! What `tiledbfs check` finds in a source.
+//! Runs the check of a source, and collects its findings.
 
 use super::places::KEYS;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What the bytes of a source belong to, and what tells when they change.
+//! Finds out what the bytes of a source belong to, and which of them are protected by a checksum.
 
 use super::{Files, Kind, Mutation};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Directories in states that a library does not leave behind.
+//! Directories in states that libtiledb does not leave behind.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Comparing what is shown with the answers.
+//! Compares columns and documents with `answers.json`, and reports differences.
 
 use super::*;
 

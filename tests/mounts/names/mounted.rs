@@ -1,4 +1,4 @@
-//! The same through a mount.
+//! Difficult names through a mount.
 
 use super::*;
 

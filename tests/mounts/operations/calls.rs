@@ -1,4 +1,4 @@
-//! What calls are made of, and what they give.
+//! The description of a system call, and its result.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};

@@ -1,4 +1,4 @@
-//! Calls that would change something.
+//! System calls that would change something.
 
 use super::calls::*;
 use std::os::fd::AsRawFd;

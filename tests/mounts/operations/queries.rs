@@ -1,4 +1,4 @@
-//! Calls that change nothing.
+//! System calls that change nothing.
 
 use super::calls::*;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! A file system of the kernel, mounted read only, beside a mount of the same files.
+//! A read-only tmpfs beside a mount of the same files.
 
 use super::calls::*;
 use nix::mount::{MntFlags, MsFlags, umount2};

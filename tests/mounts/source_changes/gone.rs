@@ -1,4 +1,4 @@
-//! Sources that go away while they are mounted.
+//! Sources that are removed while they are mounted.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `tiledbfs check` as a command: its output and exit codes.
+//! `check`: its output and exit codes.
 
 use super::{run as run_program, sample};
 use crate::common::copying::copy;

@@ -1,4 +1,4 @@
-//! `cp`.
+//! `cp`: copies, messages and exit codes.
 
 use super::{fails, run, sample, text};
 use crate::common::copying::copy;

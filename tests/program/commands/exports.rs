@@ -1,4 +1,4 @@
-//! Exports: files for other programs, with `cat` and `cp`, and which of them there are.
+//! Exports, which are files for other programs: which exist, and what `cat` and `cp` make of them.
 
 use super::{fails, sample, text};
 use tiledbfs::internals::export;

@@ -1,4 +1,4 @@
-//! What is made of the definition of the arguments: help, manual pages, completions.
+//! Help, manual pages and completions, which are generated from the definition of the arguments.
 
 use super::text;
 use std::collections::HashSet;

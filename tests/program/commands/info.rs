@@ -1,4 +1,4 @@
-//! `info`.
+//! `info`: its output and exit codes.
 
 use super::{fails, run, sample, text};
 use crate::common::copying::copy;

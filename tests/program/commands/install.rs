@@ -1,4 +1,4 @@
-//! `scripts/install.sh`.
+//! `scripts/install.sh`: what it installs, and where.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! `ls` and `cat`, and how SOURCE and PATH are understood.
+//! `ls` and `cat`, and how the arguments SOURCE and PATH are interpreted.
 
 use super::{fails, run, sample, text};
 

@@ -1,4 +1,4 @@
-//! A mount on demand: autofs of the kernel, with this test in the place of systemd or the automounter.
+//! A mount on demand by the kernel's autofs. The test takes the role of systemd or the automounter.
 
 use crate::common::eventually;
 use crate::common::place::Place;

@@ -1,4 +1,4 @@
-//! The program as the helper of mount(8): real `mount` and `umount`, in a mount namespace that has an
+//! The program as a helper of mount(8). Runs the real `mount` and `umount`, in a mount namespace with an
 //! /etc/fstab and an /sbin of its own.
 
 use crate::common::place::Place;

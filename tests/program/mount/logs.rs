@@ -1,4 +1,4 @@
-//! Where messages go, how many, and what signals do.
+//! Where log messages go, how many there are, and how signals change that.
 
 use crate::common::eventually;
 use crate::common::place::Place;

@@ -1,4 +1,4 @@
-//! The unit for systemd, run without it: what its lines say is done here.
+//! The systemd unit, tested without systemd: the test does what the lines of the unit say.
 
 use crate::common::eventually;
 use crate::common::place::Place;
