@@ -487,7 +487,7 @@ fn geometry_of(schema: &Schema, footer: &Footer, position: FooterPosition) -> Re
     for (slot, &size) in footer.file_sizes.iter().enumerate() {
         if size > 0 && size / 8 < geometry.tile_num {
             return Err(Error::corrupt(format!(
-                "{} tiles cannot be in a data file of {size} bytes (slot {slot})",
+                "{} tiles do not fit in a data file of {size} bytes (slot {slot})",
                 geometry.tile_num
             ))
             .in_part("footer")

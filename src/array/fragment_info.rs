@@ -242,7 +242,7 @@ impl FragmentInfo {
             .len;
         if size / 8 < self.geometry.tile_num {
             return Err(Error::corrupt(format!(
-                "{} tiles cannot be in a data file of {size} bytes",
+                "{} tiles do not fit in a data file of {size} bytes",
                 self.geometry.tile_num
             ))
             .at(0)

@@ -58,7 +58,7 @@ impl Geometry {
         let (mut tile_num, mut tile_cells, mut cells_in_domain) = (1u64, 1u64, 1u64);
         if non_empty_domain.len() != schema.dimensions.len() {
             return Err(Error::corrupt(format!(
-                "the non-empty domain has {} dimensions, the array {}",
+                "the non-empty domain has {} dimensions, but the array has {}",
                 non_empty_domain.len(),
                 schema.dimensions.len()
             )));

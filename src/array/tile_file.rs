@@ -85,7 +85,7 @@ impl TileFile {
             Some(start) => Err(self.place(
                 tile,
                 Error::corrupt(format!(
-                    "the tile is said to take bytes {start} to {end} of a file of {} bytes",
+                    "the metadata places the tile at bytes {start} to {end}, but the file has {} bytes",
                     self.file_size
                 ))
                 .at(*start),

@@ -78,7 +78,9 @@ impl TileList for Vec<u64> {
 }
 
 pub(super) fn wrong_count(found: u64, tile_num: u64) -> Error {
-    Error::corrupt(format!("the list has {found} tiles, the fragment {tile_num}"))
+    Error::corrupt(format!(
+        "the list has {found} entries, but the fragment has {tile_num} tiles"
+    ))
 }
 
 /// Running sums over a [`TileList`] of sizes: where each tile begins in the concatenation of all.

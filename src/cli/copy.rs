@@ -110,7 +110,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         };
         if !names.insert(target.clone()) {
             let what = match into {
-                true => "is the copy of two files: they have the same name",
+                true => "is the copy of two files, which have the same name",
                 false => "is not a directory, so several files cannot be copied to it",
             };
             return Err(failed(target.as_os_str(), what).into());

@@ -23,5 +23,5 @@ pub mod schema;
 #[cfg(test)]
 pub(crate) mod testing;
 
-/// The newest format version that is understood; anything above is refused.
+/// The newest format version that is supported. Newer ones are refused.
 pub const MAX_VERSION: u32 = 23;

@@ -67,7 +67,7 @@ pub(super) fn check_version(version: u32, offset: u64) -> Result<()> {
              understood",
             v ^ EXPERIMENTAL
         ),
-        v => format!("format version {v} is newer than {newest}, the newest that is understood"),
+        v => format!("format version {v} is newer than {newest}, the newest that is supported"),
     };
     Err(Error::new(ErrorKind::UnsupportedVersion, message)
         .at(offset)

@@ -453,7 +453,10 @@ impl Attribute {
                 let fill_value = read::text64(c, "fill_value")?;
                 match cell_val_num.cell_size(datatype) {
                     Some(size) if size != fill_value.len() as u64 => {
-                        let message = format!("the fill value has {} bytes, a cell {size}", fill_value.len());
+                        let message = format!(
+                            "the fill value has {} bytes, but a cell has {size}",
+                            fill_value.len()
+                        );
                         return Err(c.corrupt("fill_value", message));
                     }
                     _ => fill_value,

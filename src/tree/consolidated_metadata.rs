@@ -175,7 +175,7 @@ fn repeated(
         (Err(e), _) => (
             None,
             Some(format!(
-                "the fragment's own footer is not there to compare with: {e}"
+                "the fragment's own footer cannot be read to compare with it: {e}"
             )),
         ),
     };

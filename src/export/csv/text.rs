@@ -125,7 +125,7 @@ fn value(datatype: Datatype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         Some(part) if bytes.len() == size => part.copy_from_slice(bytes),
         _ => {
             return Err(Error::corrupt(format!(
-                "found {} bytes, a value of {} has {size}",
+                "found {} bytes, but a value of {} has {size}",
                 bytes.len(),
                 datatype.name()
             )));

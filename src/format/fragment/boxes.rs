@@ -301,7 +301,7 @@ impl RTree {
             let count = c.u32("dimension_num")?;
             if count as usize != schema.dimensions.len() {
                 let message = format!(
-                    "found {count} dimensions, the schema has {}",
+                    "found {count} dimensions, but the schema has {}",
                     schema.dimensions.len()
                 );
                 return Err(c.corrupt("dimension_num", message));

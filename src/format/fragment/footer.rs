@@ -192,8 +192,9 @@ impl Footer {
         for (name, offsets) in lists {
             for &offset in offsets {
                 if offset != 0 && offset.checked_add(GENERIC_TILE_HEADER).is_none_or(|e| e > end) {
-                    let message =
-                        format!("the section is said to be at byte {offset}, but sections end at byte {end}");
+                    let message = format!(
+                        "the footer places the section at byte {offset}, but sections end at byte {end}"
+                    );
                     return Err(Error::corrupt(message)
                         .at(end)
                         .in_part(format_args!("`{name}`"))

@@ -242,7 +242,7 @@ impl State {
         if path.is_empty() && empty(&listed.tree) {
             return Err(match self.directories.is_empty() {
                 true => Error::not_found("not found: no object is below this URL"),
-                false => Error::new(ErrorKind::Io(libc::EIO), "nothing of the source exists any more"),
+                false => Error::new(ErrorKind::Io(libc::EIO), "the source does not exist any more"),
             });
         }
         // What the listing before it said of directories below.

@@ -18,7 +18,7 @@ pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
     let mut c = BodyCursor::new(&body)?;
     let version = c.u32("version")?;
     if version != 0 {
-        let message = format!("version {version}; 0 is understood");
+        let message = format!("unknown version {version}, only 0 is known");
         return Err(Error::new(ErrorKind::UnsupportedVersion, message)
             .at(0)
             .in_part("`version`"));

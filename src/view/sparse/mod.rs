@@ -9,7 +9,7 @@
 //! | [`gather`] | runs of cells | the values of a field |
 //!
 //! A component is a set of fragments whose intervals in the global order overlap. A fragment that overlaps no
-//! other is a component of its own and need not be merged. If besides none of its cells is deleted or lies
+//! other is a component of its own and need not be merged. If moreover no cell is deleted or lies
 //! outside of the view, its footer gives the number of cells.
 
 mod batch;
