@@ -44,9 +44,9 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(feature = "internals"), warn(unnameable_types))]
 #![deny(unsafe_op_in_unsafe_fn)]
-// What has a length and is not exported says whether it is empty where somebody asks.
+// Types that are not exported have `is_empty` only where it is called.
 #![allow(clippy::len_without_is_empty)]
-// What nobody uses is found where all features are on; parts of the program need not use all of the others.
+// Unused code is reported with all features on. With fewer, some modules are used only in part.
 #![cfg_attr(
     not(all(feature = "mount", feature = "remote")),
     allow(dead_code, unused_imports)

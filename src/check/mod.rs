@@ -2,16 +2,16 @@
 //!
 //! | what | against | module |
 //! |---|---|---|
-//! | every chunk of every tile of every stored field | its codecs, checksums and declared lengths | `field`, `coordinates` |
+//! | every chunk of every tile | its codecs, checksums and declared lengths | `field`, `coordinates` |
 //! | files of fields | sizes in the metadata, and tiles back to back | `files` |
 //! | offsets of var-sized cells, validity bytes | their tile | `cells`, `field` |
-//! | every section of the fragment metadata, the R-tree, the non-empty domain | the tiles, and each other | `fragment`, `rtree` |
+//! | fragment metadata, R-tree, non-empty domain | the tiles, and each other | `fragment`, `rtree` |
 //! | minima, maxima, sums, null counts of tiles and fragments | the values | `statistics` |
 //! | R-tree, global order | the coordinates | `coordinates` |
 //! | schemas, enumerations, labels, metadata | what refers to them | `array` |
 //! | commit, ignore, vacuum, delete files | fragments | `commits` |
 //! | consolidated fragment metadata | the fragments' own | `consolidated` |
-//! | members of groups | what is there | `walk` |
+//! | members of groups | the objects that exist | `walk` |
 //!
 //! Memory is bounded by the number of threads, the longest cell and the fragment metadata: cells are read
 //! some thousands at a time.

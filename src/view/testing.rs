@@ -1,4 +1,4 @@
-//! For tests: arrays written in memory, file by file, without any library that writes such arrays.
+//! For tests: writes arrays into memory, file by file, without libtiledb.
 
 use crate::array::Array;
 use crate::array::cells::Cells;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(crate) const UUID: &str = "0123456789abcdef0123456789abcdef";
 
-/// Numbers that follow from a seed.
+/// Pseudorandom numbers from a seed.
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
@@ -22,7 +22,7 @@ impl Numbers {
     }
 }
 
-/// A tile of chunks of `size` bytes each, through the filter.
+/// A tile of chunks of `size` bytes each, filtered by `filter`.
 pub(super) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> {
     let chunks: Vec<&[u8]> = data.chunks(size).collect();
     let mut out = Bytes::default().u64(chunks.len() as u64);
@@ -58,7 +58,7 @@ pub(crate) fn generic(body: &[u8]) -> Vec<u8> {
     out.raw(&pipeline).raw(&tile).bytes
 }
 
-/// The files of a field: tiles one behind the other, with where each begins.
+/// The files of a field: concatenated tiles, and the offset of each.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) fixed: (Vec<u8>, Vec<u64>),
@@ -79,16 +79,16 @@ pub(super) struct Parts {
     /// The name of its schema.
     pub(super) schema: String,
     pub(super) dense: bool,
-    /// Its non-empty domain as the footer has it.
+    /// Its non-empty domain as bytes of the footer.
     pub(super) domain: Vec<u8>,
     /// The body of its R-tree.
     pub(super) rtree: Vec<u8>,
-    /// Tiles of a sparse fragment; 0 of a dense one.
+    /// Number of tiles of a sparse fragment; 0 for a dense one.
     pub(super) tiles: u64,
     pub(super) last_tile_cells: u64,
     pub(super) has_timestamps: bool,
     pub(super) has_delete_metadata: bool,
-    /// By slot of the footer: the name of its files, and those.
+    /// By slot of the footer: the base name of the field's files, and the files.
     pub(super) fields: Vec<(String, Files)>,
 }
 

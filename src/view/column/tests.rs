@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Cells that are in memory.
 struct Plain {
     cells: Vec<Vec<u8>>,
-    /// Lengths that were asked for.
+    /// Number of lengths that were read.
     lengths: AtomicU64,
-    /// Bytes of values that were asked for.
+    /// Number of bytes of values that were read.
     values: AtomicU64,
 }
 
@@ -130,10 +130,10 @@ fn sequential_reading_looks_at_lengths_twice_and_at_values_once() {
         read(&cells, Content::Data, start..start + (16 << 10));
     }
     assert_eq!(plain.lengths.load(Ordering::Relaxed), 200_000);
-    // But for the cells where two reads meet.
+    // Only cells at the border of two reads are read twice.
     let values = plain.values.load(Ordering::Relaxed);
     assert!((len..len + len / 100).contains(&values), "{values} of {len}");
-    // Entries, in the meantime, come from the same blocks.
+    // Offsets come from the same blocks.
     read(&cells, Content::Offsets, 0..8_000);
     assert!(plain.lengths.load(Ordering::Relaxed) <= 200_000 + BLOCK_CELLS);
 }
@@ -161,7 +161,7 @@ fn lengths_that_change_meanwhile_are_an_error() {
     let (changed, _) = column((0..100).map(|_| 6), None);
     let array = Array::new(engine, PathBuf::new());
     let later = RunCells::new(changed, None, &array, 1);
-    // The same state by name: it has the checkpoints of the first.
+    // It has the same number in the cache, and so the same blocks.
     assert_eq!(later.len(Content::Data).unwrap(), 500);
     let error = later.read(Content::Data, 0..10, &mut Vec::new()).err().unwrap();
     assert!(error.to_string().contains("changed"), "{error}");

@@ -1,5 +1,5 @@
-//! Arrays written here, fragment by fragment, and read as views: against a model that paints cell after cell
-//! as the rule says, without any library that writes such arrays.
+//! Writes dense arrays, fragment by fragment, and compares their views with a model that finds the fragment
+//! of each cell by itself. No other library is involved.
 
 use super::super::testing::{Files, Numbers, Parts, UUID, generic, open, read, tile};
 use super::super::{DimRange, View};
@@ -12,14 +12,14 @@ use crate::storage::MemoryStorage;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What an attribute is in a schema.
+/// The type of an attribute in a schema.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     /// Three INT16, nullable.
     Fixed,
     /// STRING_ASCII.
     Var,
-    /// INT64, in place of either.
+    /// INT64, in place of one of the others.
     Long,
 }
 
@@ -86,7 +86,7 @@ impl Design {
     }
 }
 
-/// All places of a box, both ends in, in row-major order or column-major order.
+/// All coordinates in a box, both ends inclusive, in row-major or column-major order.
 fn places(sides: &[(i32, i32)], column: bool) -> Vec<Vec<i32>> {
     let mut sides = sides.to_vec();
     if column {
@@ -106,7 +106,7 @@ fn places(sides: &[(i32, i32)], column: bool) -> Vec<Vec<i32>> {
     all
 }
 
-/// What fragment `number` has at a place: validity, three numbers, and a text.
+/// The values of fragment `number` at a cell: validity, three numbers, and a text.
 fn value(number: usize, place: &[i32]) -> (u8, [u8; 6], Vec<u8>) {
     let mut hash = number as u64 + 1;
     for index in place {
@@ -140,8 +140,8 @@ impl Writer {
         self.storage.insert(Path::new(&path), generic(&design.bytes()));
     }
 
-    /// Writes a fragment of the cells of `area`, or where `cells` are given those alone, with the schema of
-    /// that stamp.
+    /// Writes a fragment of the cells of `area`; if `cells` are given, a sparse one of these. Uses the schema
+    /// with that timestamp.
     fn fragment(
         &mut self,
         stamp: usize,
@@ -221,15 +221,15 @@ impl Writer {
     }
 }
 
-/// What was written, as the model sees it.
+/// A written fragment, as the model sees it.
 struct Painted {
     area: Vec<(i32, i32)>,
     attributes: Vec<(&'static str, Kind)>,
-    /// Of a sparse fragment, the place of each cell.
+    /// The coordinates of each cell of a sparse fragment; None for a dense one.
     cells: Option<Vec<Vec<i32>>>,
 }
 
-/// The number of the fragment that the cell at `place` is from.
+/// The number of the fragment that the cell at `place` comes from.
 fn owner(design: &Design, written: &[Painted], attribute: (&str, Kind), place: &[i32]) -> Option<usize> {
     let in_tile = |area: &[(i32, i32)]| -> Option<Vec<(i32, i32)>> {
         let sides = design.dimensions.iter().zip(area).zip(place);
@@ -274,7 +274,7 @@ fn views_equal_a_model_that_paints_cell_after_cell() {
             match numbers.below(6) {
                 0 => drop(attributes.remove(0)),
                 1 => drop(attributes.remove(1)),
-                // Fixed in place of var-sized: as if it were not there.
+                // A fixed-size attribute in place of a var-sized one counts as missing.
                 2 => attributes[1].1 = Kind::Long,
                 _ => {}
             }
@@ -475,7 +475,7 @@ fn what_cannot_be_given_is_an_error_where_it_is_needed() {
         text.contains(&name) && text.contains("another datatype"),
         "{text}"
     );
-    // Written over, it is needed no more.
+    // Once it is overwritten, it is not needed any more.
     writer.fragment(3, &design, &[(4, 9), (4, 9)], None);
     let (array, _) = writer.open();
     let view = View::new(array, None, None).unwrap();

@@ -38,7 +38,8 @@ pub(super) struct Input {
     ranges: Arc<Ranges>,
     candidates: Vec<Candidates>,
     count: u64,
-    /// Indexes of the floating-point dimensions: there, 0.0 and -0.0 are different coordinates.
+    /// Indexes of the floating-point dimensions. There, 0.0 and -0.0 have the same key, but are different
+    /// coordinates.
     floats: Vec<usize>,
     signed_strings: bool,
 }

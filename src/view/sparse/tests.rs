@@ -1,6 +1,6 @@
-//! Sparse arrays written here, fragment by fragment, and read as views: against a model that collects all
-//! cells in a hash map and sorts what is left with a comparator that follows the rule step by step, without
-//! keys, windows, heaps or checkpoints.
+//! Writes sparse arrays, fragment by fragment, and compares their views with a model. The model collects all
+//! cells in a hash map, and sorts those of the view with a plain comparison of coordinates, without keys,
+//! windows, heaps or checkpoints.
 
 use super::super::testing::{Files, Numbers, Parts, UUID, generic, open, read, tile};
 use super::super::{DimRange, View};
@@ -101,7 +101,7 @@ impl Dimension {
         }
     }
 
-    /// A coordinate of few, so that places repeat; floats have both zeros among them.
+    /// One of a few coordinates, so that cells have the same ones. Floats include both zeros.
     fn coordinate(&self, numbers: &mut Numbers) -> Coordinate {
         let zero = numbers.below(5);
         match &self.domain {
@@ -159,7 +159,7 @@ impl Dimension {
     }
 }
 
-/// The place on the Hilbert curve of some buckets.
+/// The position on the Hilbert curve of a cell in these buckets.
 fn hilbert(mut x: Vec<u64>, bits: u32) -> u64 {
     let d = x.len();
     let mut q = 1u64 << (bits - 1);
@@ -259,7 +259,7 @@ impl Design {
         b.u32(0).u32(0).u32(0).u8(1).bytes
     }
 
-    /// The order of two places.
+    /// The global order of two cells, by their coordinates.
     fn compare(&self, a: &[Coordinate], b: &[Coordinate]) -> Ordering {
         let all: Vec<usize> = (0..self.dimensions.len()).collect();
         let back: Vec<usize> = all.iter().rev().copied().collect();
@@ -290,9 +290,9 @@ impl Design {
 #[derive(Clone, Debug)]
 struct Cell {
     place: Vec<Coordinate>,
-    /// When it was written.
+    /// The timestamp at which it was written.
     time: u64,
-    /// When it was deleted; `u64::MAX` for never.
+    /// The timestamp at which it was deleted; `u64::MAX` for never.
     deleted: u64,
     numbers: [u8; 6],
     valid: u8,
@@ -310,7 +310,7 @@ struct Written {
 }
 
 impl Written {
-    /// A fragment of up to `most` cells; `number` keeps names apart.
+    /// A fragment of up to `most` cells; `number` makes its name unique.
     fn random(numbers: &mut Numbers, design: &Design, number: u64, most: u64) -> Written {
         let has_timestamps = numbers.below(3) == 0;
         let start = 10 + numbers.below(20);
@@ -319,7 +319,7 @@ impl Written {
         } else {
             start
         };
-        // Names of equal stamps are not in the order in which they were written.
+        // The order of names with equal timestamps is not that in which they were written.
         let shuffled = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let name = format!("__{start}_{end}_{shuffled:016x}{number:016x}_22");
         let has_delete_metadata = has_timestamps && numbers.below(2) == 0;
@@ -339,11 +339,11 @@ impl Written {
             })
             .collect();
         if !design.duplicates && !has_timestamps {
-            // What is written at once has each place once.
+            // Cells that are written at once have different coordinates.
             let mut seen = std::collections::HashSet::new();
             cells.retain(|cell| seen.insert(key(&cell.place)));
         }
-        // Some writers keep no order.
+        // Some fragments are not in global order.
         if numbers.below(4) > 0 {
             cells.sort_by(|a, b| {
                 let newest_first = match design.duplicates {
@@ -451,12 +451,12 @@ impl Written {
     }
 }
 
-/// The bytes that tell places apart.
+/// The bytes by which coordinates are told apart.
 fn key(place: &[Coordinate]) -> Vec<Vec<u8>> {
     place.iter().map(Coordinate::bytes).collect()
 }
 
-/// The cells of a view as the rule says.
+/// The cells that a view must have.
 fn model(
     design: &Design,
     written: &[Written],
@@ -468,7 +468,7 @@ fn model(
         .filter(|own| own.stamps.0 <= times.end && times.start <= own.stamps.1)
         .collect();
     visible.sort_by(|a, b| (a.stamps.0, &a.name).cmp(&(b.stamps.0, &b.name)));
-    /// Time, fragment, place in it, and the cell.
+    /// Timestamp, index of the fragment, index in the fragment, and the cell.
     type Version<'a> = (u64, usize, usize, &'a Cell);
     let mut places: HashMap<Vec<Vec<u8>>, Vec<Version>> = HashMap::new();
     for (index, own) in visible.iter().enumerate() {
@@ -489,7 +489,7 @@ fn model(
     let mut cells = Vec::new();
     for (_, mut versions) in places {
         if !design.duplicates {
-            // The newest; of one fragment the first stored.
+            // The newest is kept; within one fragment, the one that is stored first.
             versions.sort_by_key(|&(time, index, at, _)| (time, index, usize::MAX - at));
             versions = versions.pop().into_iter().collect();
         }
@@ -517,7 +517,8 @@ fn model(
     cells.into_iter().map(|(.., cell)| cell.clone()).collect()
 }
 
-/// Holds one content of a field against what it should be: whole, in steps, and some parts at random places.
+/// Compares one content of a field with the bytes that it must have: read as a whole, in steps, and in some
+/// random parts.
 fn check(view: &View, field: usize, content: Content, wanted: &[u8], numbers: &mut Numbers, what: &str) {
     let cells = view.open(field).unwrap();
     assert_eq!(cells.len(content).unwrap(), wanted.len() as u64, "{what}");
@@ -535,7 +536,7 @@ fn check(view: &View, field: usize, content: Content, wanted: &[u8], numbers: &m
     assert!(read(&*cells, content, 1 << 20) == wanted, "{what}");
 }
 
-/// Texts one behind the other, and where each begins, with the end of the last.
+/// Concatenated texts, and the offset of each, with the end of the last.
 fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<u8>) {
     let (mut data, mut offsets) = (Vec::new(), vec![0; 8]);
     for value in values {
@@ -545,7 +546,7 @@ fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<u8>) {
     (data, offsets)
 }
 
-/// Views of `written` at random times and in random parts, against the model.
+/// Compares views of `written`, at random times and in random parts, with the model.
 fn compare(numbers: &mut Numbers, design: &Design, written: &[Written], seed: u64) {
     let mut storage = MemoryStorage::default();
     let schema = format!("__schema/__1_1_{UUID}");
@@ -655,7 +656,7 @@ fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
             cell_order: 0,
             capacity: 1 + numbers.below(4) as usize,
         };
-        // All have both ends and one time, so that they are merged: one alone stays as it is stored.
+        // All have the same domain and timestamp, so that they are merged: a single one is not sorted.
         let mut written = |number: u64| {
             let chosen = places
                 .iter()
@@ -708,7 +709,7 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
     };
     let sorted: Vec<i32> = (0..4000).collect();
     let turned: Vec<i32> = (0..4000).rev().collect();
-    // In order within each place that is looked at, and not one after the other.
+    // Each sample is in order, but the samples are not in order among themselves.
     let halves: Vec<i32> = (2000..4000).chain(0..2000).collect();
     for (places, chunks) in [(sorted, 20), (turned, 1000), (halves, 1000)] {
         let written = Written {
