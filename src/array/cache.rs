@@ -1,16 +1,16 @@
-//! The one cache of decoded chunks, chunk indexes and the text of large documents, bounded in bytes.
+//! The cache of decoded chunks, chunk indexes and the text of large documents, bounded in bytes.
 //!
-//! What is being decoded counts against the bound, and is decoded once however many readers want it: the
-//! first becomes its loader, the others wait for the result, success or failure. Failures are not kept.
+//! An entry that is being decoded counts against the bound. It is decoded once, even if several readers want
+//! it: the first loads it, and the others wait for its result, success or failure. Failures are not kept.
 //!
-//! Two lists share the bound. The cache is scan-resistant: what sequential readers pass through
-//! ([`Keep::Passing`]) is not read again, since the kernel keeps its own copy. It gets a small share of its
-//! own, so that it neither evicts what may be read again nor touches new memory all the time: page faults
+//! The cache is scan-resistant: two lists share the bound. Chunks that a sequential reader passes through
+//! ([`Keep::Passing`]) are not read again, since the kernel has its own copy. They get a small share. So they
+//! do not evict chunks that may be read again, and their memory is used again: page faults of new memory
 //! would cost half as much as decoding.
 //!
-//! A loader must not ask the cache for anything itself, because it holds a part of the budget that others may
-//! be waiting for. What is made of other entries, such as the text of documents, is loaded with
-//! [`ChunkCache::derive`], whose loader holds none.
+//! A loader holds a part of the budget that others may be waiting for, so it must not use the cache itself.
+//! An entry that is made from other entries, such as the text of a document, is loaded with
+//! [`ChunkCache::derive`], whose loader holds nothing.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::requester::{is_of_others, wait_on};
@@ -24,15 +24,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
-/// What may be decoded at once beyond the size of the cache, and with the smallest cache.
+/// How many bytes may be decoded at once beyond the size of the cache.
 const ALLOWANCE: u64 = 32 << 20;
+
+/// The size that is assumed for this if the cache is smaller, in bytes.
 const LEAST: u64 = 32 << 20;
 
-/// What is held may always have this much more.
+/// A reservation of at most this many bytes is never refused.
 const LITTLE: u64 = 64 << 10;
 
-/// For how long, and how often, an entry larger than the whole cache waits for readers to let go of another
-/// such entry. Not for longer: a reader may ask for one while it holds one.
+/// How long, and how often, the loader of an entry that is larger than the cache waits until readers drop
+/// another such entry. The time is limited, since a reader may hold the one while it asks for the other.
 const LETTING_GO: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -62,9 +64,9 @@ impl CacheKey {
     }
 }
 
-/// What the cache can hold.
+/// A type of cache entries.
 pub trait Entry: Send + Sync + 'static {
-    /// Bytes that it takes, about.
+    /// Approximate size in bytes.
     fn memory(&self) -> u64;
 }
 
@@ -74,10 +76,10 @@ impl<T: Copy + Send + Sync + 'static> Entry for Vec<T> {
     }
 }
 
-/// What was measured of a document.
+/// The measured lengths of a document.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lengths {
-    /// Where each of its segments ends.
+    /// The end offset of each of its segments.
     pub ends: Vec<u64>,
     /// A hash of its text.
     pub version: u64,
@@ -89,12 +91,13 @@ impl Entry for Lengths {
     }
 }
 
-/// For how long an entry is of use.
+/// How long an entry is useful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// As long as there is room.
     Staying,
-    /// Until sequential readers are past it: while it is among the most recent in their share of the cache.
+    /// Until sequential readers have passed it: while it is among the most recent in their share of the
+    /// cache.
     Passing,
 }
 
@@ -107,7 +110,7 @@ struct Item {
 
 impl Item {
     fn new<T: Entry>(entry: Arc<T>) -> Item {
-        /// What an entry takes besides.
+        /// Bytes that the cache needs for each entry.
         const BESIDES: u64 = 128;
         Item {
             size: entry.memory().saturating_add(BESIDES),
@@ -141,9 +144,9 @@ const PASSING_MOST: u64 = 16 << 20;
 const PASSING_ENTRIES: u64 = 32;
 
 /// How much of that share is used for each processor: this many entries or this many bytes, whichever is
-/// more. Requests of different processors have chunks in common, and with overlapping fragments those of
-/// several. With half of it, ten fragments of 256 MiB took 10 % more decoding and 24 % more time; other
-/// arrays are as fast with either.
+/// more. Requests on different processors use the same chunks, and overlapping fragments need several chunks
+/// for each request. With half of it, ten fragments of 256 MiB took 10 % more decoding and 24 % more time;
+/// other arrays were as fast.
 const PASSING_ENTRIES_EACH: usize = 64;
 const PASSING_EACH: u64 = 4 << 20;
 
@@ -174,7 +177,7 @@ struct State {
     staying: LruCache<TypedKey, Item>,
     passing: LruCache<TypedKey, Item>,
     loading: HashMap<TypedKey, Arc<Flight>>,
-    /// Of all three together.
+    /// Bytes of all three together.
     bytes: u64,
     passing_bytes: u64,
     loading_bytes: u64,
@@ -218,7 +221,7 @@ impl State {
         !self.unkept.is_empty()
     }
 
-    /// Drops the least recently used entry of those that pass.
+    /// Drops the least recently used of the passing entries.
     fn drop_passing(&mut self) -> bool {
         let Some((_, Item { size, .. })) = self.passing.pop_lru() else {
             return false;
@@ -228,7 +231,7 @@ impl State {
         true
     }
 
-    /// Drops the least recently used entry of those that stay.
+    /// Drops the least recently used of the staying entries.
     fn drop_staying(&mut self) -> bool {
         let Some((_, Item { size, .. })) = self.staying.pop_lru() else {
             return false;
@@ -295,8 +298,8 @@ impl ChunkCache {
         self.capacity
     }
 
-    /// Fails where decoding something of `bytes` bytes would take much more memory than the cache may: sizes
-    /// that a file declares are not believed beyond that, however consistent they are.
+    /// `LimitExceeded` if decoding `bytes` bytes at once would take much more memory than the cache has. Even
+    /// consistent sizes in a file are not believed beyond that.
     pub fn check_size(&self, bytes: u64) -> Result<()> {
         let most = self.capacity.max(LEAST).saturating_add(ALLOWANCE);
         if bytes > most {
@@ -314,7 +317,8 @@ impl ChunkCache {
         item.entry().ok()
     }
 
-    /// Puts an entry of at most an eighth of the cache into it, in place of what was there under its key.
+    /// Puts an entry into the cache, in place of one with the same key. An entry larger than an eighth of the
+    /// cache is not kept.
     pub fn put<T: Entry>(&self, key: CacheKey, entry: Arc<T>) {
         let (key, item) = (typed::<T>(key), Item::new(entry));
         let mut state = lock(&self.state);
@@ -352,8 +356,7 @@ impl ChunkCache {
         Ok(())
     }
 
-    /// Counts `bytes` bytes that work in progress takes outside of the cache against its bound, as long as
-    /// the answer lives.
+    /// Counts `bytes` bytes of temporary memory against the bound of the cache, until the result is dropped.
     pub fn borrow(&self, bytes: u64) -> Borrowed<'_> {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_add(bytes);
@@ -372,12 +375,12 @@ impl ChunkCache {
         self.room.notify_all();
     }
 
-    /// The most bytes of what passes.
+    /// The most bytes of passing entries.
     fn passing_share(&self) -> u64 {
         (self.capacity / PASSING_SHARE).min(PASSING_MOST)
     }
 
-    /// Whether more is kept of what passes than is of use.
+    /// Whether more passing entries are kept than are useful.
     fn passes_too_much(&self, state: &State) -> bool {
         let entries = PASSING_ENTRIES_EACH.saturating_mul(self.processors);
         let bytes = PASSING_EACH.saturating_mul(self.processors as u64);
@@ -385,9 +388,9 @@ impl ChunkCache {
             || state.passing_bytes > bytes && state.passing.len() > entries
     }
 
-    /// The entry for `key`, or what `load` makes of it, expected to take `estimate` bytes. Waits for room
-    /// where loads in progress take up all of it; an entry larger than the whole cache is loaded alone and
-    /// not kept.
+    /// The entry for `key`. If there is none, `load` makes it, which is expected to take `estimate` bytes.
+    /// Waits for room if loads in progress take up all of it. An entry larger than the cache is loaded alone
+    /// and not kept.
     pub fn get<T: Entry>(
         &self,
         key: CacheKey,
@@ -398,8 +401,8 @@ impl ChunkCache {
         self.fetch(key, estimate, self.kept(estimate, keep), load)
     }
 
-    /// The same for what `load` makes of other entries of the cache. `size` is about its length; it must be
-    /// small, since it is counted only when it is complete.
+    /// As [`ChunkCache::get`], but `load` may use other entries of the cache. `size` is the approximate size;
+    /// it must be small, since the entry is counted only when it is complete.
     pub fn derive<T: Entry>(
         &self,
         key: CacheKey,
@@ -410,8 +413,8 @@ impl ChunkCache {
         self.fetch(key, 0, self.kept(size, keep), load)
     }
 
-    /// Large entries, which take many requests to read, stay: too few would fit into the share for passing
-    /// ones.
+    /// How to keep an entry of `size` bytes. Large entries always stay: reading one takes many requests, and
+    /// too few would fit into the share for passing entries.
     fn kept(&self, size: u64, keep: Keep) -> Keep {
         if size > self.passing_share() / PASSING_ENTRIES {
             Keep::Staying
@@ -439,7 +442,7 @@ impl ChunkCache {
             if let Some(other) = state.loading.get(&key).cloned() {
                 drop(state);
                 match other.wait() {
-                    // Who loaded it gave up; this one has not.
+                    // The reader that loaded it gave up, but this one did not.
                     Err(e) if is_of_others(&e) => {
                         state = lock(&self.state);
                         continue;
@@ -457,7 +460,7 @@ impl ChunkCache {
                 && state.holds_unkept()
                 && begun.get_or_insert_with(Instant::now).elapsed() < LETTING_GO
             {
-                // Nothing tells when the last reader lets go.
+                // There is no notice when the last reader drops the entry.
                 drop(state);
                 thread::sleep(LOOK);
                 state = lock(&self.state);
@@ -472,7 +475,7 @@ impl ChunkCache {
         self.stats.cache_bytes.set(state.bytes);
         drop(state);
 
-        // Settles the account even if `load` panics, so that nobody waits forever.
+        // Gives back the budget even if `load` panics, so that nobody waits forever.
         let mut landing = Landing {
             cache: self,
             key,
@@ -556,7 +559,7 @@ impl Drop for Landing<'_> {
                 self.cache.evict(&mut state, item.size);
                 if state.bytes.saturating_add(item.size) <= self.cache.capacity {
                     state.put(self.key, item.clone(), self.keep);
-                    // What passes makes room for what passes.
+                    // Passing entries are evicted for new passing entries.
                     self.cache.evict(&mut state, 0);
                 }
             }

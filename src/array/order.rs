@@ -1,9 +1,10 @@
 //! The global order of cells, as keys that compare as the cells do.
 //!
-//! In row- and column-major order a key is made of the numbers of the tile along each dimension, in the tile
-//! order, and then of the places in the tile, in the cell order. In Hilbert order it is made of the place on
-//! the curve and then of the coordinates, first to last dimension. Where all of it takes at most 256 bits, as
-//! with most domains, a key is a few words; otherwise it is a string of bytes.
+//! In row- and column-major order, a key consists of the tile number along each dimension, in the tile order,
+//! and then of the position in the tile along each dimension, in the cell order. In Hilbert order, it
+//! consists of the position on the curve, and then of the coordinates from the first dimension to the last.
+//! If a key takes at most 256 bits, as with most domains, it is a few words; otherwise it is a string of
+//! bytes.
 
 use super::cell_slice::CellSlice;
 use super::hilbert::Curve;
@@ -14,21 +15,22 @@ use crate::format::range::Rect;
 use crate::format::schema::{Dimension, Schema};
 use std::iter::repeat_n;
 
-/// Most words of a key.
+/// The most words of a key.
 const MAX_WORDS: u32 = 4;
 
-/// Cells whose keys are made at a time, so that intermediate values stay in the processor's first cache.
+/// How many keys are made at a time, so that intermediate values stay in the processor's first-level cache.
 const BLOCK: usize = 256;
 
 /// The order in which readers merge the cells of an array.
 ///
-/// Two keys are equal exactly if the cells are equal in every dimension; `-0.0` and `0.0` are equal.
-/// Coordinates outside the domain, which writers that check them refuse, have the key of the nearest bound.
+/// Two keys are equal exactly if the coordinates are equal in every dimension; `-0.0` and `0.0` are equal.
+/// Coordinates outside the domain have the key of the nearest bound. Writers refuse these, unless they do not
+/// check.
 pub struct GlobalOrder {
-    /// In the schema's order.
+    /// The dimensions in the schema's order.
     axes: Vec<Axis>,
     curve: Option<Curve>,
-    /// Most significant first.
+    /// The parts of a key, most significant first.
     parts: Vec<Part>,
     words: Option<usize>,
 }
@@ -36,11 +38,11 @@ pub struct GlobalOrder {
 /// The position of a cell in the global order, in a form that compares quickly. It is `[u64; N]` where
 /// [`GlobalOrder::words`] is `Some(N)`; [`ByteKey`] fits every array.
 pub trait SortKey: Ord + Clone + Send + Sync + Sized {
-    /// Appends the keys of cells, given the coordinates of all of them in each dimension in the schema's
+    /// Appends the keys of some cells. `columns` are their coordinates along each dimension, in the schema's
     /// order.
     ///
     /// # Panics
-    /// Where the keys of the order have another number of words.
+    /// If the keys of the order have another number of words.
     fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>);
 
     /// Its distance from `base`, which is not greater. Distances from the same key compare as the keys do.
@@ -50,17 +52,17 @@ pub trait SortKey: Ord + Clone + Send + Sync + Sized {
     }
 }
 
-/// A key of any order, as bytes that compare as keys do.
+/// A key as bytes, which fits every array. Bytes compare as the cells do.
 pub type ByteKey = Box<[u8]>;
 
 /// One dimension.
 struct Axis {
     datatype: Datatype,
-    /// Bytes of a coordinate; None for strings.
+    /// The size of a coordinate in bytes; None for strings.
     size: Option<usize>,
     /// The ordinal (see [`Axis::ordinals`]) of the lower bound of the domain.
     origin: u64,
-    /// The distance of the ordinals of both bounds.
+    /// The distance between the ordinals of the two bounds.
     width: u64,
     tiles: Option<Tiles>,
 }
@@ -68,9 +70,9 @@ struct Axis {
 /// The tiles along a dimension.
 #[derive(Clone, Copy)]
 enum Tiles {
-    /// Of this many cells.
+    /// Tiles of this many cells.
     Integer { extent: u64 },
-    /// The number of a tile is computed in the dimension's own type.
+    /// Tile numbers are computed in the dimension's own type.
     Float32 { lo: f32, extent: f32, last: u64 },
     /// As `Float32`.
     Float64 { lo: f64, extent: f64, last: u64 },
@@ -79,36 +81,36 @@ enum Tiles {
 /// A part of a key.
 struct Part {
     what: What,
-    /// How many bits it has; 0 for a string.
+    /// Number of bits; 0 for a string.
     bits: u32,
-    /// How many bits follow it in a key of words.
+    /// Number of bits that follow it in a key of words.
     shift: u32,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum What {
-    /// The place on the Hilbert curve.
+    /// The position on the Hilbert curve.
     Place,
     /// The number of the tile along a dimension.
     Tile(usize),
-    /// Where in its tile the cell lies along a dimension; the coordinate where there are no such tiles.
+    /// The position in the tile along a dimension; the coordinate if the dimension has no tiles.
     Coordinate(usize),
 }
 
-/// What is known of some cells, [`BLOCK`] at most.
+/// Intermediate values of at most [`BLOCK`] cells.
 struct Block {
-    /// For each dimension the tiles of all cells.
+    /// For each dimension, the tile number of each cell.
     tiles: Vec<[u64; BLOCK]>,
-    /// For each dimension the places of all cells in their tiles.
+    /// For each dimension, the position of each cell in its tile.
     coordinates: Vec<[u64; BLOCK]>,
     places: [u64; BLOCK],
-    /// Room for the buckets of the curve.
+    /// Scratch space for the buckets of the Hilbert curve.
     buckets: Vec<u64>,
 }
 
 impl GlobalOrder {
-    /// The order of an array's cells, given any of its schemas: dimensions, domain and order are the same in
-    /// all. `Unsupported` for a Hilbert curve in more than 63 dimensions.
+    /// The order of an array's cells. `schema` may be any of its schemas: dimensions, domain and order are
+    /// the same in all. `Unsupported` for Hilbert order in more than 63 dimensions.
     pub fn new(schema: &Schema) -> Result<GlobalOrder> {
         let count = schema.dimensions.len();
         let hilbert = schema.cell_order == Layout::Hilbert;
@@ -124,7 +126,7 @@ impl GlobalOrder {
             .dimensions
             .iter()
             .map(|dimension| {
-                // Along a single dimension whole numbers are in the order of their tiles by themselves.
+                // Along a single dimension of integers, the order of coordinates is that of tiles.
                 let alone = count == 1 && dimension.datatype.kind() != Kind::Float;
                 Axis::new(dimension, !hilbert && !alone)
             })
@@ -165,24 +167,24 @@ impl GlobalOrder {
         })
     }
 
-    /// Words of a key, 1 to 4, the most significant one first. None where keys are strings of bytes: with
-    /// dimensions of strings, and where 256 bits do not suffice.
+    /// Number of words of a key, 1 to 4, the most significant first. None if keys must be strings of bytes:
+    /// with string dimensions, or if 256 bits do not suffice.
     pub fn words(&self) -> Option<usize> {
         self.words
     }
 
-    /// The least and the greatest key that a cell in a box can have. None where that cannot be told: in
-    /// Hilbert order, where the numbers of tiles overflow, and for a box with NaN or of other dimensions.
+    /// The least and the greatest key that a cell in a box can have. None if that is unknown: in Hilbert
+    /// order, if tile numbers overflow, and for a box with NaN or with other dimensions.
     pub fn interval<K: SortKey>(&self, rect: &Rect) -> Option<(K, K)> {
         self.intervals(&[rect])?.pop()
     }
 
-    /// The same of several boxes; None where it cannot be told of all.
+    /// As [`GlobalOrder::interval`], for several boxes; None if it is unknown for one.
     pub fn intervals<K: SortKey>(&self, rects: &[&Rect]) -> Option<Vec<(K, K)>> {
         if self.curve.is_some() || self.axes.iter().any(Axis::overflows) {
             return None;
         }
-        // By dimension both corners of each box, one behind the other, and where they begin.
+        // For each dimension, the lower and the upper end of each box, concatenated, and their offsets.
         let mut corners: Vec<(Vec<u8>, Vec<u64>)> = vec![(Vec::new(), vec![0]); self.axes.len()];
         for rect in rects {
             if rect.len() != self.axes.len() {
@@ -255,7 +257,7 @@ impl GlobalOrder {
     }
 }
 
-/// How many cells all columns have.
+/// The number of cells in each of `columns`.
 fn count(columns: &[CellSlice<'_>]) -> usize {
     columns.iter().map(|column| column.count).min().unwrap_or(0)
 }
@@ -339,8 +341,8 @@ impl SortKey for ByteKey {
     }
 }
 
-/// Appends a text so that what follows it does not count where it is shorter than another: zero bytes are
-/// followed by 0xFF, and the text by two zero bytes.
+/// Appends a text so that keys compare by it before they compare by what follows: a 0xFF is inserted after
+/// each zero byte, and two zero bytes are appended.
 fn push_text(key: &mut Vec<u8>, text: &[u8]) {
     for piece in text.split_inclusive(|&byte| byte == 0) {
         key.extend_from_slice(piece);
@@ -368,7 +370,7 @@ impl Part {
     }
 }
 
-/// Bits of a number.
+/// The number of bits that `number` takes.
 fn bits(number: u64) -> u32 {
     64 - number.leading_zeros()
 }
@@ -400,7 +402,7 @@ impl Axis {
         axis
     }
 
-    /// Bits of the number of a tile; 0 where there are none, or a single one.
+    /// The number of bits of a tile number; 0 if there are no tiles, or a single one.
     fn tile_bits(&self) -> u32 {
         match self.tiles {
             Some(Tiles::Integer { extent }) => bits(self.width.checked_div(extent).unwrap_or(0)),
@@ -409,7 +411,7 @@ impl Axis {
         }
     }
 
-    /// Bits of a place in a tile; 0 for strings.
+    /// The number of bits of a position in a tile; 0 for strings.
     fn coordinate_bits(&self) -> u32 {
         match (self.size, self.tiles) {
             (None, _) => 0,
@@ -450,9 +452,9 @@ impl Axis {
         }
     }
 
-    /// The ordinals of fixed-size coordinates: how far above the lower bound of the domain they are, at most
-    /// its width, in steps. An integer's step is 1, a float's is that to the next float. Coordinates and
-    /// their ordinals compare alike.
+    /// The ordinals of fixed-size coordinates: their distance from the lower bound of the domain, at most the
+    /// width of the domain. It is counted in steps: 1 for integers, and to the next float for floats.
+    /// Ordinals compare as the coordinates do.
     fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
         macro_rules! each {
             ($unsigned:ty, $ordinal:expr) => {{
@@ -493,8 +495,7 @@ impl Axis {
         }
     }
 
-    /// The numbers of the tiles of coordinates of a fixed size. Turns their ordinals into places in their
-    /// tiles.
+    /// The tile numbers of fixed-size coordinates. Turns their ordinals into positions in the tiles.
     fn tiles(&self, values: &[u8], tiles: &mut [u64], ordinals: &mut [u64]) {
         match self.tiles {
             None => {}
@@ -525,7 +526,7 @@ impl Axis {
 }
 
 impl Tiles {
-    /// The tiles of a domain; None where the type has no numbers.
+    /// The tiles of a domain; None if the datatype is not numeric.
     fn new(datatype: Datatype, lo: &[u8], hi: &[u8], extent: &[u8]) -> Option<Tiles> {
         match (datatype.kind(), datatype) {
             (_, Datatype::Float32) => {
@@ -556,8 +557,8 @@ impl Tiles {
 /// 2^64.
 const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
 
-/// The number of the tile for a quotient. One that does not fit a u64, because the width of a domain
-/// overflows, is converted as libtiledb does on x86-64.
+/// The tile number for a quotient. If it does not fit a u64, because the width of the domain overflows, it is
+/// converted as libtiledb does on x86-64.
 fn truncated(quotient: f64) -> u64 {
     match quotient {
         _ if quotient.is_nan() => 1 << 63,
