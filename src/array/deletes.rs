@@ -15,8 +15,8 @@ use crate::format::schema::Schema;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What a delete or update file says: which cells are kept, and in an update the values assigned to the
-/// others.
+/// The content of a delete or update file: the condition for cells that are kept, and in an update the values
+/// that are assigned to the others.
 pub type StoredCondition = (Condition, Option<Vec<UpdateValue>>);
 
 /// Parses the unfiltered body of the delete or update file called `name`.

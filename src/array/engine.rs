@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Bytes of what is kept of fragments' metadata, about.
+/// About how many bytes of fragment metadata are kept in memory.
 const FRAGMENT_BYTES: u64 = 24 << 20;
 
-/// How often, at most, directories are listed again because something is missing.
+/// The shortest time between two new listings of directories in which something is missing.
 const LIST_ANEW: Duration = Duration::from_secs(1);
 
-/// Where something is kept that can be read again.
+/// A cell that keeps something which can be read again.
 pub trait Kept: Send + Sync {
-    /// Lets go of it.
+    /// Drops its content.
     fn take(&self) -> Option<Arc<dyn Any + Send + Sync>>;
 }
 
@@ -48,10 +48,10 @@ pub struct Engine {
     pub cache: Arc<ChunkCache>,
     /// Counters.
     pub stats: Arc<Stats>,
-    /// What takes long just now.
+    /// The long jobs that run at present.
     pub work: Work,
     keys: Vec<(PathBuf, EncryptionKey)>,
-    /// The time as of which everything is looked at, in milliseconds; None: now.
+    /// The time at which everything is read, in milliseconds since the Unix epoch; None for the present.
     at: Option<u64>,
     /// The same as `storage`.
     files: Arc<OpenFileCache>,
@@ -88,13 +88,13 @@ impl Engine {
         }
     }
 
-    /// The same, for looking at everything as of a time, in milliseconds since the Unix epoch.
+    /// An engine that reads everything as it was at a time, in milliseconds since the Unix epoch.
     #[must_use]
     pub fn fixed_at(self, at: Option<u64>) -> Self {
         Engine { at, ..self }
     }
 
-    /// The time as of which everything is looked at; None where that is now.
+    /// The time at which everything is read, in milliseconds since the Unix epoch; None for the present.
     pub fn at(&self) -> Option<u64> {
         self.at
     }
@@ -104,7 +104,8 @@ impl Engine {
         self.at.unwrap_or_else(super::time::now)
     }
 
-    /// The key for the array or group at `path`: that of the longest path given which is `path` or above it.
+    /// The key for the array or group at `path`. If several paths with keys are `path` or above it, the
+    /// longest counts.
     pub fn key_for(&self, path: &Path) -> Option<&EncryptionKey> {
         self.keys
             .iter()
@@ -113,8 +114,8 @@ impl Engine {
             .map(|(_, key)| key)
     }
 
-    /// Opens a file that never changes once it exists, or finds it still open. One that has changed
-    /// nevertheless is opened anew.
+    /// Opens a file that never changes once it exists, or finds it still open. If the file has changed all
+    /// the same, it is opened again.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         self.files.open_cached(path)
     }
@@ -163,9 +164,9 @@ impl Engine {
         self.files.let_go(|file| file.starts_with(path));
     }
 
-    /// The cache's number for what is called `number` in a file. It differs between states of the file, so
-    /// that chunks of two states are never mixed. It is 64 bits of a keyed hash, so that no file can provoke
-    /// a collision.
+    /// The cache's number for object `number` of a file. It is different for each state of the file, so that
+    /// chunks of two states are never mixed. It is 64 bits of a keyed hash, so that no file can provoke a
+    /// collision.
     pub fn object(&self, blob: &dyn Blob, number: u64) -> u64 {
         self.objects.hash_one((blob.display(), blob.version(), number))
     }
@@ -176,22 +177,22 @@ impl Engine {
         self.objects.hash_one(name)
     }
 
-    /// What was measured of the document of that number, if it is still known.
+    /// The measured lengths of the document with this number, if they are still in the cache.
     pub fn recall(&self, document: u64) -> Option<Arc<Lengths>> {
         self.cache.find(CacheKey::of(document))
     }
 
-    /// Remembers what was measured of the document of that number.
+    /// Puts the measured lengths of the document with this number into the cache.
     pub fn remember(&self, document: u64, lengths: Arc<Lengths>) {
         self.cache.put(CacheKey::of(document), lengths);
     }
 
-    /// The text of that number, if it is still in the cache.
+    /// The text with this number, if it is still in the cache.
     pub fn text(&self, number: u64) -> Option<Arc<Vec<u8>>> {
         self.cache.find(CacheKey::of(number))
     }
 
-    /// Puts a text into the cache, for who asks for it soon.
+    /// Puts a text into the cache.
     pub fn keep_text(&self, number: u64, text: Arc<Vec<u8>>) {
         self.cache.put(CacheKey::of(number), text);
     }

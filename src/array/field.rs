@@ -18,11 +18,11 @@ pub enum Role {
     ZippedDimension(usize),
     /// The coordinates of all dimensions, in one file (before version 5).
     Coordinates,
-    /// When each cell was written.
+    /// The timestamp at which each cell was written.
     Timestamps,
-    /// When each cell was deleted.
+    /// The timestamp at which each cell was deleted.
     DeleteTimestamps,
-    /// Which condition deleted each cell.
+    /// The index of the condition that deleted each cell.
     DeleteConditionIndex,
 }
 
@@ -208,13 +208,13 @@ impl Field {
     }
 }
 
-/// What is known of who wrote a fragment.
+/// What is known of the writer of a fragment.
 #[derive(Debug, Clone)]
 pub struct Writer {
     /// Format version of the fragment.
     pub fragment_version: u32,
-    /// Format version of the library: that of the generic tiles in the fragment's metadata. Libraries of 20
-    /// and later tell each filter the type that the one before it put out; before, all were told the field's.
+    /// Format version of the library, which is that of the generic tiles in the fragment's metadata. From 20
+    /// on, a filter gets the datatype that the filter before it puts out; before, all got the field's.
     pub library_version: u32,
     /// Whether tiles are encrypted.
     pub encrypted: bool,

@@ -1,4 +1,4 @@
-//! The files of a field of a fragment, open, and the tiles in them.
+//! The open files of a field of a fragment, and the tiles in them.
 
 use super::cache::Keep;
 use super::field::{Field, Role};
@@ -12,24 +12,24 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The files of a field that were opened; to read from one that was not is an error.
+/// The open files of a field. Reading from a file that was not opened is an error.
 pub struct FieldFiles {
     geometry: Geometry,
-    /// Bytes of a cell; of the offset of a var-sized one.
+    /// The size of a cell in bytes; for a var-sized field, that of an offset.
     cell_size: u64,
-    /// The values of cells of a fixed size, those of all dimensions where they are zipped; of var-sized
-    /// cells where each begins.
+    /// The values of fixed-size cells (of all dimensions if they are zipped), or the offsets of var-sized
+    /// cells.
     pub fixed: Option<TileFile>,
     /// The values of var-sized cells.
     pub var: Option<TileFile>,
-    /// The same with a codec that rebuilds offsets; None where they cannot be embedded.
+    /// As `var`, with a codec that also rebuilds offsets; None if they cannot be embedded.
     embedding: Option<TileFile>,
-    /// Validity.
+    /// The validity bytes.
     pub validity: Option<TileFile>,
-    /// How many bytes of values each tile of var-sized cells has.
+    /// The unfiltered size of each tile of var-sized values, in bytes.
     pub var_sizes: Option<Arc<dyn TileList>>,
     zipped: Option<Zipped>,
-    /// The answer that [`FieldFiles::embeds`] gave last: twice the tile, and 1 more where it does.
+    /// The last result of [`FieldFiles::embeds`]: twice the number of the tile, plus 1 if it was true.
     embeds: AtomicU64,
 }
 
@@ -146,9 +146,8 @@ impl FieldFiles {
         opened(&self.validity)?.read(tile, size, cells, sink)
     }
 
-    /// Appends where some of the var-sized cells begin, as little-endian u64, in bytes from `base` bytes
-    /// before the tile. The first of a tile begins at 0, none before the one in front of it, and none behind
-    /// the values.
+    /// Appends the offsets of some var-sized cells, as little-endian u64, plus `base`. `Corrupt` if the first
+    /// offset of the tile is not 0, or if offsets descend or exceed the values.
     pub fn read_offsets(
         &self,
         tile: &Tile,
@@ -202,12 +201,12 @@ fn opened<T>(part: &Option<T>) -> Result<&T> {
     part.as_ref().ok_or_else(missing)
 }
 
-/// To read from a file that was not opened.
+/// The error of reading from a file that was not opened.
 pub(super) fn missing() -> Error {
     Error::new(ErrorKind::Internal, "a file of the column was not opened")
 }
 
-/// More bytes than can be counted.
+/// The error of a column with more than 2^64 bytes.
 pub(super) fn overflow() -> Error {
     Error::limit("the column has more than 2^64 bytes").at(0)
 }

@@ -1,4 +1,4 @@
-//! What the metadata of a fragment says, and the paths of its files.
+//! The metadata of a fragment, and the paths of its files.
 
 use super::engine::Engine;
 use super::field::{Field, Role, Writer};
@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 /// The name of every fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
 
-/// What the metadata of a fragment says, in the form of its version.
+/// The metadata of a fragment, in the form of its format version.
 pub enum FragmentMetadata {
     /// Versions 1 and 2.
     Legacy(Box<LegacyMetadata>),
@@ -46,7 +46,7 @@ impl FragmentMetadata {
         }
     }
 
-    /// Bytes of all files of fields; None beyond 2^64.
+    /// The size of all files of fields together, in bytes; None beyond 2^64.
     pub fn files_size(&self) -> Option<u64> {
         match self {
             FragmentMetadata::Legacy(legacy) => legacy.files_size(),
@@ -69,7 +69,7 @@ pub struct FragmentInfo {
     pub schema_name: String,
     /// Its metadata.
     pub metadata: FragmentMetadata,
-    /// Whether cells are stored by position.
+    /// Whether it is dense: cells are stored by position, without coordinates.
     pub dense: bool,
     /// Its tiles.
     pub geometry: Geometry,
@@ -77,7 +77,7 @@ pub struct FragmentInfo {
     pub slots: Slots,
     /// Its fields.
     pub fields: Vec<Field>,
-    /// Who wrote it.
+    /// Its writer.
     pub writer: Writer,
     /// Bytes of the metadata file.
     pub metadata_size: u64,
@@ -101,7 +101,7 @@ impl FragmentInfo {
         self
     }
 
-    /// Bytes that it takes in memory, about.
+    /// Approximate size in memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         const BASE: u64 = 1024;
         const SLOT: u64 = 256;
@@ -148,7 +148,7 @@ impl FragmentInfo {
         error.in_file(self.engine.storage.display(&self.metadata_path()))
     }
 
-    /// Bytes of one of a field's files as the metadata has it; 0 where it has none.
+    /// The size in bytes of one of a field's files, by the metadata; 0 if there is no such file.
     pub fn file_size(&self, slot: usize, part: Part) -> u64 {
         let sizes: &[u64] = match (&self.metadata, part) {
             (FragmentMetadata::Legacy(legacy), Part::Fixed) => &legacy.file_sizes,

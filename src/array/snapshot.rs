@@ -11,8 +11,7 @@ use crate::format::name::TimestampedName;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-/// What a reader sees in an array in a range of time. A function of what is in the array: nothing in it
-/// changes.
+/// What a reader sees in an array in a range of time. It is derived from a listing, and never changes.
 pub struct Snapshot {
     /// What is in the array.
     pub listing: Arc<ArrayListing>,
@@ -26,7 +25,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What of `listing` is seen at `times`, in an array whose schema in force is `sparse`.
+    /// What a reader of `times` sees of `listing`. `sparse` tells whether the schema in force is sparse.
     pub fn new(listing: Arc<ArrayListing>, times: TimeRange, sparse: bool) -> Snapshot {
         let vacuums: Vec<bool> = listing
             .vacuums

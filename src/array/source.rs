@@ -1,4 +1,4 @@
-//! Opening a source from a program, and what a directory of one is.
+//! Opens a source, and tells arrays, groups and plain directories apart.
 
 use super::Array;
 use super::engine::Engine;
@@ -22,10 +22,10 @@ use std::time::Duration;
 /// How a source is opened.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
-    /// Bound of the cache of decoded data, in bytes; 256 MiB by default.
+    /// The size of the cache of decoded data, in bytes; 256 MiB by default.
     pub cache_size: u64,
-    /// Keys of encrypted arrays. A key counts for the array at its path (relative to the source, empty for
-    /// the source itself) and for all below; where several do, the longest path wins.
+    /// Keys of encrypted arrays. A key applies to the array at its path and to all below. Paths are relative
+    /// to the source; the empty path is the source itself. If several keys apply, the longest path counts.
     pub keys: Vec<(PathBuf, EncryptionKey)>,
     /// Whether symbolic links that lead out of a local source are followed.
     pub follow_symlinks: bool,
@@ -46,13 +46,13 @@ impl Default for SourceOptions {
     }
 }
 
-/// A directory, or a prefix of an object store, that arrays are in. They share a cache.
+/// A directory, or a prefix in an object store, that contains arrays. These share a cache.
 pub struct Source(Arc<Engine>);
 
 impl Source {
-    /// Opens a path of this machine, or a URL such as `s3://bucket/prefix` with the feature `remote`, whose
-    /// listings are taken as they are for a minute. Reads no array. `NotFound` where nothing is there,
-    /// `Unsupported` for a URL without that feature.
+    /// Opens a local path, or with the feature `remote` a URL such as `s3://bucket/prefix`. Listings of an
+    /// object store are used for a minute before they are requested again. Reads no array. `NotFound` if
+    /// there is nothing, `Unsupported` for a URL without the feature.
     pub fn open(location: impl AsRef<OsStr>, options: &SourceOptions) -> Result<Source> {
         let stats: Arc<Stats> = Arc::default();
         let storage: Arc<dyn Storage> = match Location::parse(location.as_ref())? {
@@ -80,15 +80,15 @@ impl Source {
         ))))
     }
 
-    /// The array at `path`, relative to the source; empty for the source itself. Reads nothing of it yet:
-    /// where there is none, opening a view of it fails.
+    /// The array at `path`, which is relative to the source; empty for the source itself. Reads nothing yet:
+    /// if there is no array, opening a view fails.
     pub fn array(&self, path: impl Into<PathBuf>) -> Arc<Array> {
         Arc::new(Array::new(self.0.clone(), path.into()))
     }
 }
 
 impl Array {
-    /// The array at a path of this machine, or at a URL, as [`Source::open`] opens it without options.
+    /// The array at a local path or a URL, opened as by [`Source::open`] with default options.
     pub fn open(location: impl AsRef<OsStr>) -> Result<Arc<Array>> {
         Ok(Source::open(location, &SourceOptions::default())?.array(""))
     }
@@ -109,13 +109,13 @@ pub enum ObjectKind {
     Directory,
 }
 
-/// What the directory at `path` is. A failure to read it is an error: it must not make an array look like a
-/// plain directory.
+/// Whether the directory at `path` is an array, a group or neither. A failure to read it is an error: it must
+/// not make an array look like a plain directory.
 pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     let is = |name: &str, wanted: EntryType| match engine.storage.metadata(&path.join(name)) {
         Ok(metadata) => Ok(metadata.entry_type == wanted),
         Err(e) => match e.kind() {
-            // What may not be looked into shows nothing.
+            // What must not be accessed counts as missing.
             ErrorKind::Io(code) if ![libc::EACCES, libc::EPERM, libc::ELOOP].contains(&code) => Err(e),
             _ => Ok(false),
         },

@@ -3,33 +3,33 @@
 use crate::error::{Error, Result};
 use std::ops::Range;
 
-/// The lists of tiles that the metadata of a fragment has of each field.
+/// The lists in the fragment metadata that each field has, with an entry for each tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TileListKey {
-    /// Where each tile starts in the file of the data, or of the offsets of a var-sized field.
+    /// The byte offset of each tile in the data file; for a var-sized field, in the file of its offsets.
     TileOffsets,
-    /// Where each tile starts in the file of the var data.
+    /// The byte offset of each tile in the file of var data.
     TileVarOffsets,
-    /// Unfiltered bytes of each tile of the var data.
+    /// The unfiltered size of each tile of var data, in bytes.
     TileVarSizes,
-    /// Where each tile starts in the file of the validity bytes.
+    /// The byte offset of each tile in the validity file.
     TileValidityOffsets,
-    /// Least values.
+    /// The minimum of each tile.
     Mins,
-    /// Greatest values.
+    /// The maximum of each tile.
     Maxs,
-    /// Sums, eight bytes each.
+    /// The sum of each tile, in eight bytes.
     Sums,
-    /// Numbers of null cells.
+    /// The number of null cells of each tile.
     NullCounts,
-    /// The coordinates of the first cells in global order, of dimensions; from version 23.
+    /// The coordinate of the first cell of each tile in global order; for dimensions, from version 23.
     GlobalOrderMins,
-    /// The coordinates of the last cells.
+    /// The coordinate of the last cell of each tile in global order; for dimensions, from version 23.
     GlobalOrderMaxs,
 }
 
 impl TileListKey {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             TileListKey::TileOffsets => "tile offsets",
