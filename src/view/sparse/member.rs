@@ -1,4 +1,4 @@
-//! The members of a merge: fragments, and their candidates in the array's global order.
+//! The members of a merge: fragments with their candidates in global order.
 
 use super::input::{Input, Ranked, Window};
 use crate::array::order::{GlobalOrder, SortKey};
@@ -8,24 +8,24 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The fewest candidates of a window, and the most; few in tests, whose fragments are small. Tiles of sparse
-/// fragments have 10,000 cells unless somebody said otherwise.
+/// The least and the greatest number of candidates in a window. Tiles of sparse fragments have 10,000 cells by
+/// default. Tests have small fragments and use small windows.
 pub(super) const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 32..10_000 };
 
-/// What does not change while a component is merged.
+/// What is the same for all merges of a view.
 pub(super) struct Rules {
     /// The order of keys.
     pub order: GlobalOrder,
     /// The range of time that is read.
     pub times: TimeRange,
-    /// Whether several cells may be at one place; otherwise the newest alone stays.
+    /// Whether the array allows duplicates. If not, only the newest cell at a place stays.
     pub duplicates: bool,
-    /// The most bytes that the windows of one merge may take together.
+    /// The most bytes that all windows of one merge may take together.
     pub memory: u64,
 }
 
 impl Rules {
-    /// When candidate `i` of a window of `source` was written; 0 where that plays no part.
+    /// When candidate `i` of a window of `source` was written; 0 where the array allows duplicates.
     pub(super) fn time<K>(&self, source: &Member<K>, window: &Window<K>, i: usize) -> u64 {
         match window.times.get(i) {
             _ if self.duplicates => 0,
@@ -34,9 +34,9 @@ impl Rules {
         }
     }
 
-    /// Whether the cells of a window, and before them one of this key and time, are in the order of a merge:
-    /// places ascend, and of one place the newest comes first. Libraries that wrote format version 15
-    /// consolidated the cells of one place in any order.
+    /// Whether the cells of a window follow `last`, a key and a time, in the order of a merge: places ascend,
+    /// and at one place the newest cell comes first. Libraries that wrote format version 15 consolidated the
+    /// cells at one place in any order.
     pub(super) fn continues<K: SortKey>(&self, last: Option<&(K, u64)>, window: &Window<K>) -> bool {
         if self.duplicates || window.times.is_empty() {
             let goes_on = last
@@ -56,11 +56,11 @@ impl Rules {
     }
 }
 
-/// The candidates of a fragment whose stored order is another, sorted.
+/// The candidates of a fragment that is not stored in global order, sorted.
 pub(super) struct Sorted<K> {
-    /// Of all of them; here ranks are those of the sorted sequence.
+    /// All candidates. Their ranks are those in the sorted sequence.
     pub window: Window<K>,
-    /// The cell of the fragment that is each of them.
+    /// The number of each candidate's cell in the fragment.
     pub cells: Arc<Vec<u64>>,
 }
 
@@ -71,8 +71,8 @@ impl<K: SortKey> Sorted<K> {
         input.count().saturating_mul(each)
     }
 
-    /// Sorts the candidates of `input`. `LimitExceeded` where they take, with those of `others` that are
-    /// sorted too, more memory than windows may.
+    /// Sorts the candidates of `input`. `LimitExceeded` if all sorted candidates, with those of `others`, would
+    /// take more memory than windows may.
     pub(super) fn new(input: &Input, others: &[Member<K>], rules: &Rules) -> Result<Sorted<K>> {
         let sorted = others.iter().filter(|member| member.sorted.is_some());
         let others = sorted.fold(0u64, |sum, member| {
@@ -80,7 +80,7 @@ impl<K: SortKey> Sorted<K> {
         });
         if others.saturating_add(Self::memory(input)) > rules.memory {
             let message = format!(
-                "its {} cells are not in the array's order, and sorting them takes more memory than this \
+                "its {} cells are not in global order, and sorting them takes more memory than this \
                  cache size allows",
                 input.count()
             );
@@ -102,8 +102,8 @@ impl<K: SortKey> Sorted<K> {
             }
             rank = window.end;
         }
-        // Stable; of one place the newest comes first, as where fragments are consolidated. Duplicates stay
-        // in stored order.
+        // At one place the newest comes first, as in consolidated fragments. The sort is stable: duplicates
+        // keep their stored order.
         all.sort_by(|a, b| {
             let newest_first = match rules.duplicates {
                 true => Ordering::Equal,
@@ -135,12 +135,12 @@ impl<K: SortKey> Sorted<K> {
 pub(super) struct Member<K> {
     /// The fragment.
     pub input: Arc<Input>,
-    /// Its candidates, where they had to be sorted.
+    /// Its sorted candidates, if they are not stored in order.
     pub sorted: Option<Arc<Sorted<K>>>,
 }
 
 impl<K: SortKey> Member<K> {
-    /// How many ranks there are.
+    /// The number of candidates.
     pub(super) fn count(&self) -> u64 {
         match &self.sorted {
             Some(sorted) => sorted.window.end,

@@ -1,4 +1,4 @@
-//! The k-way merge of fragments: cells in the array's global order, of each place the newest.
+//! The k-way merge of fragments: cells in global order, and of cells at one place the newest.
 
 use super::batch::{Batch, Run, Taker};
 use super::input::{DELETED, Window};
@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// A fragment whose cells turned out not to be stored in the array's order.
+/// A fragment whose cells turned out not to be stored in global order.
 #[derive(Debug)]
 pub(super) struct Unsorted {
-    /// Which of the inputs.
+    /// The number of the input.
     pub input: usize,
 }
 
@@ -28,61 +28,61 @@ impl From<Error> for Stop {
     }
 }
 
-/// A member's place in a merge that is under way.
+/// How far a merge has read a member.
 struct Cursor<K> {
-    /// What has been read of it and is not used up; none is empty.
+    /// Windows that have been read and have candidates that are in no batch yet. None is empty.
     windows: VecDeque<Window<K>>,
-    /// Of the first candidate in the first window that is in no batch yet.
+    /// The number, in the first window, of the first candidate that is in no batch yet.
     at: usize,
     /// The rank behind the last window.
     read: u64,
-    /// The rank behind the last one of this merge.
+    /// The rank at which the merge of this member ends.
     end: u64,
-    /// The last key that was read, and its time.
+    /// The last key that was read, and the time of its candidate.
     last: Option<(K, u64)>,
 }
 
 /// A merge of the candidates of several fragments, from one rank of each to another.
 ///
-/// It goes from batch to batch: what has been read of all members is sorted, up to where the first of them
-/// has to be read on. That takes less time than comparing what comes next of each member, since it does not
-/// branch on keys.
+/// It goes from batch to batch. A batch is all candidates that have been read, up to the end of what has been
+/// read of any member, and is sorted at once. That is faster than comparing the next candidates of all members
+/// again and again, since sorting does not branch on keys.
 pub(super) struct Merge<'a, K> {
     rules: &'a Rules,
     members: &'a [Member<K>],
-    /// Between which keys candidates have to be, where that is known: the lower one is in.
+    /// The range of keys that candidates must lie in, where it is known. The lower bound is inclusive, the
+    /// upper one exclusive.
     between: [Option<&'a K>; 2],
     cursors: Vec<Cursor<K>>,
-    /// The members in the order in which their cells of one place and time come.
+    /// The members in the order in which their cells at one place come, if those are of one time.
     newest_first: Vec<u32>,
-    /// Whether cells of one member may be of several times.
+    /// Whether cells of one member may have been written at different times.
     timed: bool,
     batch: Batch<K>,
-    /// Of the next candidate in the batch.
+    /// The number of the next candidate in the batch.
     next: usize,
-    /// The rank behind the last candidate of each member that was taken.
+    /// The rank behind the last candidate that was taken, for each member.
     ranks: Vec<u64>,
-    /// The most candidates of a window.
+    /// The most candidates in a window.
     window: u64,
-    /// For each sign of zeros that was seen at the place that is merged: the mark, and the member that has
-    /// the newest cell.
+    /// The marks of the cells seen at the present place, each with the member that has the newest such cell:
+    /// cells that differ in the sign of a zero are different cells.
     seen: Vec<(u32, u32)>,
-    /// Whether several members have a cell there.
+    /// Whether several members have a cell at the present place.
     shared: bool,
 }
 
-/// Windows of a member that are read ahead. One of two is left when the other has been used up, so that
-/// batches are not cut short wherever a window ends.
+/// How many windows of a member are read ahead. With two, a batch does not end wherever a window ends.
 const AHEAD: usize = 2;
 
-/// About how many candidates a batch has: they and their copy stay in a processor's second cache.
+/// About how many candidates a batch has. They and a copy fit in a processor's second-level cache.
 const BATCH: usize = if cfg!(test) { 16 } else { 8192 };
 
-/// The least that it has of each member, all of which are looked at for each batch.
+/// The least number of candidates of each member in a batch, since each batch looks at all members.
 const BATCH_OF_MEMBER: usize = if cfg!(test) { 1 } else { 16 };
 
 impl<K> Cursor<K> {
-    /// Candidate `i` of those that are in no batch yet: a window, and its place there. None where it has not
+    /// Candidate `i` of those that are in no batch yet: its window, and its number there. None if it has not
     /// been read.
     fn candidate(&self, i: usize) -> Option<(&Window<K>, usize)> {
         let mut at = self.at + i;
@@ -97,8 +97,8 @@ impl<K> Cursor<K> {
 }
 
 impl<'a, K: SortKey> Merge<'a, K> {
-    /// A merge of ranks `from[i]..to[i]` of each member, whose keys are `between` two where those are given.
-    /// A member with others is not sorted.
+    /// A merge of ranks `from[i]..to[i]` of each member. Keys outside of `between`, where that is given, mean
+    /// that a member is not sorted.
     pub(super) fn new(
         rules: &'a Rules,
         members: &'a [Member<K>],
@@ -106,7 +106,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         to: &[u64],
         between: [Option<&'a K>; 2],
     ) -> Self {
-        // A candidate takes its key, time, rank and mark.
+        // A candidate takes memory for its key, time, rank and mark.
         let each = size_of::<K>() + 3 * 8;
         let window = rules.memory / (AHEAD * each * members.len().max(1)) as u64;
         let cursors = from.iter().zip(to).map(|(&from, &to)| Cursor {
@@ -137,8 +137,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
         }
     }
 
-    /// The rank behind the last candidate of each member that was taken: a merge from there on goes on where
-    /// this one is.
+    /// The rank behind the last candidate that was taken, for each member. A merge that begins at these ranks
+    /// continues this one.
     pub(super) fn ranks(&self) -> &[u64] {
         &self.ranks
     }
@@ -151,9 +151,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
         Ok(self.next < self.batch.turns.len())
     }
 
-    /// Hands the next cells of the view to `taker`, until the next candidate is at another place and there
-    /// were `most`, or none is left; returns how many there were. `pass` is told of how many candidates they
-    /// were chosen, now and then.
+    /// Hands the next cells of the view to `taker` and returns their number: at least `most`, and then up to
+    /// the next place, or all that are left. `pass` is told now and then how many candidates were looked at.
     pub(super) fn take(
         &mut self,
         most: u64,
@@ -213,7 +212,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         Ok(count)
     }
 
-    /// Reads ahead of a member until there are so many windows, or nothing is left.
+    /// Reads windows of a member until it has `windows` of them, or nothing is left.
     fn read_ahead(&mut self, member: usize, windows: usize) -> std::result::Result<(), Stop> {
         let (Some(cursor), Some(source)) = (self.cursors.get_mut(member), self.members.get(member)) else {
             return Ok(());
@@ -236,14 +235,14 @@ impl<'a, K: SortKey> Merge<'a, K> {
         Ok(())
     }
 
-    /// Makes the next batch, of nothing at the end.
+    /// Makes the next batch, which is empty at the end.
     fn fill_batch(&mut self) -> std::result::Result<(), Stop> {
         self.next = 0;
         let most = (BATCH / self.members.len().max(1)).max(BATCH_OF_MEMBER);
         for member in 0..self.cursors.len() {
             self.read_ahead(member, AHEAD)?;
         }
-        // Where a member has more than its part, or has to be read on: what lies behind has to wait.
+        // The batch ends before the first candidate that exceeds a member's part or has not been read.
         let ends = (0..).zip(self.cursors.iter().zip(self.members));
         let ends = ends.filter_map(|(member, (cursor, source))| {
             let (window, i) = cursor.candidate(most).or_else(|| {
@@ -302,15 +301,14 @@ impl<'a, K: SortKey> Merge<'a, K> {
                 cursor.windows.pop_front();
             }
         }
-        // What comes behind the batch may be at the place of its last candidate.
+        // The candidates behind the batch may be at the place of its last one.
         for member in 0..self.cursors.len() {
             self.read_ahead(member, 1)?;
         }
         Ok(())
     }
 
-    /// Whether a candidate of another member than `member`, behind the last one that was taken, is at the
-    /// place of that.
+    /// Whether another member than `member` has a candidate at the place of the last candidate that was taken.
     fn is_shared(&self, member: u32) -> bool {
         let rest = self.batch.turns.iter().skip(self.next);
         for next in rest {
@@ -324,7 +322,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         })
     }
 
-    /// Whether a candidate of `member`, at the place that is merged, is the newest there with its `mark`.
+    /// Whether a candidate of `member` at the present place is the newest there with its `mark`.
     fn is_newest(&mut self, member: u32, mark: u32) -> bool {
         if self.rules.duplicates {
             return true;
@@ -334,8 +332,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
                 self.seen.push((mark, member));
                 true
             }
-            // A fragment that was written at once may hold a place several times, if its writer was told not
-            // to look. Readers return all of them.
+            // A fragment may hold a place several times if its writer was told not to look for duplicates.
+            // Readers return all of them.
             Some(&(_, newest)) => {
                 let source = self.members.get(member as usize);
                 newest == member
