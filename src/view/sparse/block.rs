@@ -1,8 +1,8 @@
-//! What a merge took from its members, in four bytes a run: the numbers of the members in the view's order.
+//! Blocks: the results of a merge, in four bytes for each run of cells of one member.
 //!
-//! The candidates of a member come in the order of their ranks, so that it is enough to know whose turn it
-//! is; a step that skips tells of those that the view leaves out. Where the merge began is known of each
-//! member, and a block is read from its start on.
+//! The candidates of a member come in the order of their ranks. So a block only tells which member's turn it
+//! is, and how many of its candidates are taken, or are skipped because the view leaves them out. The ranks
+//! at which it begins are known, and it is read from there, or from one of its checkpoints.
 
 use super::batch::{Taker, Turn};
 use super::input::{Input, Ranked};
@@ -11,74 +11,73 @@ use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps between two marks of a block, at least, and for each member, of which a mark holds a rank.
+/// The least number of steps between two checkpoints of a block, and the least number for each member: a
+/// checkpoint holds a rank for each.
 const STRIDE: usize = if cfg!(test) { 4 } else { 2048 };
 const STRIDE_OF_MEMBER: usize = if cfg!(test) { 1 } else { 64 };
 
 /// Consecutive cells of a fragment that follow each other in the view too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// The number of the fragment in reading order.
+    /// The number of the fragment, in reading order.
     pub input: usize,
-    /// Its first cell.
+    /// The first cell.
     pub first: u64,
-    /// How many.
+    /// The number of cells.
     pub count: u64,
 }
 
-/// Cells of the view that a merge gave one after the other.
+/// Consecutive cells of the view, as a merge found them.
 pub(super) struct Block {
-    /// See [`Steps`].
     steps: Steps,
-    /// What comes before every so many steps, the first one among them.
-    marks: Vec<Mark>,
-    /// How many steps lie between two marks.
+    /// Before every so many steps, the first one among them.
+    checkpoints: Vec<Checkpoint>,
+    /// How many steps lie between two checkpoints.
     stride: usize,
-    /// What comes before its end.
-    end: Mark,
+    end: Checkpoint,
 }
 
-/// Steps, in pieces as large as most chunks: in the cache both take each other's place, and what one leaves
-/// has to fit the other. Blocks in one piece of a MiB made the memory of a mount with a full cache of 256 MiB
-/// half as much again.
+/// Steps, in pieces of the size of most chunks. Chunks and blocks take each other's place in the cache, and
+/// memory that one has left must fit the other: with blocks in one piece of a MiB, a mount with a full cache of
+/// 256 MiB took half as much memory again.
 ///
-/// A step has the number of a member in its lowest bits, then whether candidates are skipped, and above how
-/// many.
+/// A step is, from the lowest bit on, the number of a member, whether its candidates are skipped, and how many
+/// candidates there are.
 struct Steps {
     pieces: Vec<Vec<u32>>,
-    /// Bits of the number of a member.
+    /// How many bits the number of a member takes.
     bits: u32,
 }
 
-/// What comes before a step.
+/// A position at which a merge can be resumed, or from which a block can be read.
 #[derive(Clone)]
-struct Mark {
-    /// Cells of the block.
-    cells: u64,
+pub(super) struct Checkpoint {
+    /// The number of cells before it: of the component, or of the block.
+    pub cell: u64,
     /// The rank of the next candidate of each member.
-    ranks: Box<[u64]>,
+    pub ranks: Box<[u64]>,
 }
 
-/// Notes what a merge takes.
+/// Makes a block of what a merge takes.
 pub(super) struct Writer {
     block: Block,
     /// The most candidates of a step.
     most: u32,
-    /// How many steps come before the next mark.
-    unmarked: usize,
-    /// The member of the next step, and how many candidates it has so far.
+    /// How many steps are left before the next checkpoint.
+    left: usize,
+    /// The member of the step that is being made, and how many candidates it has so far.
     open: (u32, u32),
 }
 
-/// Some cells of the view that follow each other, and where they are.
+/// Consecutive cells of the view, and where they are.
 pub(super) enum Part {
-    /// Candidates of a fragment in the order of their ranks.
+    /// Candidates of a fragment, by rank.
     Stored(Arc<Input>, Range<u64>),
     /// Cells of a block.
     Merged(Slice),
 }
 
-/// Cells of a block that follow each other.
+/// Consecutive cells of a block.
 pub(super) struct Slice {
     members: Arc<[Ranked]>,
     block: Arc<Block>,
@@ -88,22 +87,22 @@ pub(super) struct Slice {
     end: Position,
 }
 
-/// A place between two cells of a block, behind the first of them.
+/// A position in a block, right behind a cell.
 struct Position {
-    /// The number of the next step, and how many of its candidates come before.
+    /// The number of the next step, and how many of its candidates come before the position.
     step: usize,
     before: u64,
     /// The rank of the next candidate of each member.
     ranks: Vec<u64>,
 }
 
-/// Where the candidates of a member are up to.
+/// The next candidate of a member.
 struct Cursor {
-    /// The rank of the next.
+    /// Its rank.
     rank: u64,
-    /// The cell of the fragment that is it; of no meaning where `rank` has reached `end`.
+    /// Its cell in the fragment. Undefined if `rank` has reached `end`.
     cell: u64,
-    /// Up to which rank cells follow each other.
+    /// The rank up to which the cells are consecutive.
     end: u64,
 }
 
@@ -115,7 +114,7 @@ impl Cursor {
 }
 
 impl Steps {
-    /// Of four bytes each.
+    /// Steps in a piece.
     const PIECE: usize = if cfg!(test) { 4 } else { 16384 };
 
     fn new(members: usize) -> Steps {
@@ -155,7 +154,7 @@ impl Steps {
         rest.into_iter().chain(pieces.map(Vec::as_slice))
     }
 
-    /// The same: member, whether its candidates are skipped, and how many.
+    /// The steps from number `first` on: the member, whether its candidates are skipped, and how many.
     fn from(&self, first: usize) -> impl Iterator<Item = (usize, bool, u64)> + '_ {
         let bits = self.bits;
         let members = !(u32::MAX << bits);
@@ -167,8 +166,7 @@ impl Steps {
 }
 
 impl Writer {
-    /// Of a merge whose members are at `ranks`. `LimitExceeded` where they are more than a step can tell
-    /// apart.
+    /// A writer for a merge that is at `ranks`. `LimitExceeded` if a step cannot tell so many members apart.
     pub(super) fn new(ranks: &[u64]) -> Result<Writer> {
         let steps = Steps::new(ranks.len());
         let most = steps.most();
@@ -178,15 +176,15 @@ impl Writer {
         Ok(Writer {
             block: Block {
                 steps,
-                marks: Vec::new(),
+                checkpoints: Vec::new(),
                 stride: STRIDE.max(ranks.len() * STRIDE_OF_MEMBER),
-                end: Mark {
-                    cells: 0,
+                end: Checkpoint {
+                    cell: 0,
                     ranks: ranks.into(),
                 },
             },
             most,
-            unmarked: 0,
+            left: 0,
             open: (0, 0),
         })
     }
@@ -201,23 +199,23 @@ impl Writer {
     fn push(&mut self, member: u32, skips: bool, count: u32) {
         let Block {
             steps,
-            marks,
+            checkpoints,
             stride,
             end,
         } = &mut self.block;
-        if self.unmarked == 0 {
-            marks.push(end.clone());
-            self.unmarked = *stride;
+        if self.left == 0 {
+            checkpoints.push(end.clone());
+            self.left = *stride;
         }
-        self.unmarked -= 1;
+        self.left -= 1;
         steps.push(member, skips, count);
         if let Some(rank) = end.ranks.get_mut(member as usize) {
             *rank = rank.saturating_add(u64::from(count));
         }
-        end.cells += if skips { 0 } else { u64::from(count) };
+        end.cell += if skips { 0 } else { u64::from(count) };
     }
 
-    /// Has the next candidate of `member` be that of rank `rank`. `ESTALE` where that has been passed.
+    /// Skips the candidates of `member` before rank `rank`. `ESTALE` if that rank has been passed.
     fn skip_to(&mut self, member: u32, rank: u64) -> Result<()> {
         let next = self.block.end.ranks.get(member as usize);
         let mut skipped = next
@@ -231,7 +229,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What was taken.
+    /// The block.
     pub(super) fn end(mut self) -> Block {
         self.close();
         self.block
@@ -281,35 +279,37 @@ impl Taker for Writer {
 impl cache::Entry for Block {
     fn memory(&self) -> u64 {
         let steps: usize = self.steps.pieces.iter().map(Vec::capacity).sum();
-        let ranks = (1 + self.marks.len()) * (self.end.ranks.len() + 3);
+        let ranks = (1 + self.checkpoints.len()) * (self.end.ranks.len() + 3);
         (steps * size_of::<u32>() + ranks * size_of::<u64>()) as u64
     }
 }
 
 impl Block {
-    /// About how many bytes one of `cells` cells takes.
+    /// About how many bytes a block of `cells` cells takes.
     pub(super) fn estimate(cells: u64) -> u64 {
         cells.saturating_mul(size_of::<u32>() as u64)
     }
 
     /// How many cells it has.
     pub(super) fn count(&self) -> u64 {
-        self.end.cells
+        self.end.cell
     }
 
-    /// Where cell `cell` begins; None behind the end.
+    /// The position before cell `cell`; None behind the end.
     fn position(&self, cell: u64) -> Option<Position> {
-        if cell == self.end.cells {
+        if cell == self.end.cell {
             return Some(Position {
                 step: usize::MAX,
                 before: 0,
                 ranks: self.end.ranks.to_vec(),
             });
         }
-        let after = self.marks.partition_point(|mark| mark.cells <= cell);
+        let after = self
+            .checkpoints
+            .partition_point(|checkpoint| checkpoint.cell <= cell);
         let number = after.checked_sub(1)?;
-        let mark = self.marks.get(number)?;
-        let (mut left, mut ranks) = (cell - mark.cells, mark.ranks.to_vec());
+        let checkpoint = self.checkpoints.get(number)?;
+        let (mut left, mut ranks) = (cell - checkpoint.cell, checkpoint.ranks.to_vec());
         let (mut step, mut before) = (number * self.stride, 0);
         for (member, skips, count) in self.steps.from(step) {
             if left == 0 {
@@ -350,12 +350,12 @@ impl Slice {
         self.start.ranks.iter().copied().zip(ends)
     }
 
-    /// Fills `out` with its cells, given those of each member with the ones that are skipped. None where
-    /// these are too few.
+    /// Fills `out` with its cells, given the cells of each member, skipped ones included. None if these are too
+    /// few.
     pub(super) fn interleave<T: Copy>(&self, runs: &mut [&[T]], mut out: &mut [T]) -> Option<()> {
         let steps = &self.block.steps;
         let members = !(u32::MAX << steps.bits);
-        // A step of one candidate that is not skipped, as most are.
+        // A step of one candidate that is taken, as most are.
         let single = 2 << steps.bits;
         let mut before = self.start.before;
         for piece in steps.pieces_from(self.start.step) {
@@ -390,7 +390,8 @@ impl Slice {
         out.is_empty().then_some(())
     }
 
-    /// The cells of each member, with those that are skipped, where they follow each other; and its input.
+    /// The number of each member's input and its range of cells, skipped ones included. None for a member whose
+    /// cells are not consecutive.
     pub(super) fn runs(&self) -> impl Iterator<Item = Option<(usize, Range<u64>)>> + '_ {
         self.ranks().zip(&*self.members).map(|((rank, end), ranked)| {
             let count = end.saturating_sub(rank);
@@ -445,7 +446,7 @@ impl Slice {
     }
 }
 
-/// What was read of the fragments is not what was merged.
+/// The error for fragments that are no longer what was merged.
 pub(super) fn changed() -> Error {
     Error::new(
         ErrorKind::Io(libc::ESTALE),
@@ -466,11 +467,11 @@ impl Part {
         }
     }
 
-    /// The first and the last input that it may have cells of.
+    /// The first and the last input that may have cells in it.
     pub(super) fn inputs(&self) -> Option<(usize, usize)> {
         match self {
             Part::Stored(input, _) => Some((input.index, input.index)),
-            // In reading order.
+            // Members are in reading order.
             Part::Merged(Slice { members, .. }) => members
                 .first()
                 .zip(members.last())
@@ -478,8 +479,8 @@ impl Part {
         }
     }
 
-    /// The same cells in any order, with few others between them, in as few pieces as may be; and how many
-    /// pieces there are in order, about.
+    /// Hands its cells to `take` in few pieces, in any order and with some other cells among them. Returns about
+    /// how many pieces they are in order.
     pub(super) fn outline(&self, mut take: impl FnMut(Piece)) -> Result<u64> {
         let mut count = 0;
         if let Part::Merged(slice) = self {
@@ -499,7 +500,7 @@ impl Part {
                         rank = rank.saturating_add(run);
                     }
                 }
-                // As many steps as those of its block, in proportion.
+                // Its share of the block's steps.
                 let steps = slice.block.steps.count();
                 return Ok(steps * slice.count / slice.block.count().max(1));
             }
@@ -535,7 +536,7 @@ mod tests {
 
     #[test]
     fn steps_tell_whose_turn_it_was_and_what_was_skipped() {
-        // So many members leave eleven bits for how many candidates a step is of.
+        // So many members leave eleven bits for the number of candidates in a step.
         let members = 1 << 20;
         for members in [1, 2, 20, members] {
             let mut ranks = vec![7; members];

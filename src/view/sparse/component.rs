@@ -1,7 +1,7 @@
 //! Fragments whose cells interleave in the global order, and the checkpoints at which their merge can be
 //! resumed.
 
-use super::block::{Block, Part, Slice, Writer, changed};
+use super::block::{Block, Checkpoint, Part, Slice, Writer, changed};
 use super::input::{Input, Ranked};
 use super::member::{Member, Rules, Sorted};
 use super::merge::{Merge, Stop, Unsorted};
@@ -26,14 +26,6 @@ const BLOCK_OF_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
 
 /// A merge of fewer candidates is not worth several threads.
 const SMALL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
-
-/// A position at which the merge can be resumed.
-struct Checkpoint {
-    /// Number of cells of the component before it.
-    cell: u64,
-    /// The rank of the next candidate of each member.
-    ranks: Box<[u64]>,
-}
 
 /// All that it takes to find a component's cells.
 struct Plan<K> {
