@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -92,13 +93,15 @@ class Moto(Server):
     def __enter__(self):
         self.start([sys.executable, __file__, "--serve-moto"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = json.loads(self.process.stdout.readline())["port"]
+        self.asking = threading.Lock()
         return self
 
     def ask(self, **command):
         """Has the process do something."""
-        self.process.stdin.write(json.dumps(command) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        with self.asking:
+            self.process.stdin.write(json.dumps(command) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
         if not answer:
             raise SystemExit(f"moto ended: {self.log.read_text()}")
         return json.loads(answer)
