@@ -364,7 +364,8 @@ impl Copier<'_> {
     fn fill(&self, open: &dyn OpenFile, out: &File, target: &Path, path: &OsStr) -> Result<(), Stop> {
         let len = open.len();
         let next = AtomicU64::new(0);
-        let stopped: Mutex<Option<Stop>> = Mutex::default();
+        // Of several failures the first in the file is told.
+        let stopped: Mutex<Option<(u64, Stop)>> = Mutex::default();
         let stop = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let one = || {
             let mut scratch = Vec::new();
@@ -375,7 +376,10 @@ impl Copier<'_> {
                 }
                 let copied = self.piece(open, out, target, path, offset, &mut scratch);
                 if let Err(reason) = copied {
-                    stop().get_or_insert(reason);
+                    let mut stop = stop();
+                    if stop.as_ref().is_none_or(|(first, _)| offset < *first) {
+                        *stop = Some((offset, reason));
+                    }
                 }
             }
         };
@@ -388,8 +392,8 @@ impl Copier<'_> {
             }
             one();
         });
-        let reason = stop().take();
-        reason.map_or(Ok(()), Err)
+        let first = stop().take();
+        first.map_or(Ok(()), |(_, reason)| Err(reason))
     }
 
     fn piece(
