@@ -38,11 +38,11 @@ pub(super) struct Block {
 }
 
 /// Steps, in pieces of the size of most chunks. Chunks and blocks take each other's place in the cache, and
-/// memory that one has left must fit the other: with blocks in one piece of a MiB, a mount with a full cache of
-/// 256 MiB took half as much memory again.
+/// memory that one has left must fit the other: with blocks in one piece of a MiB, a mount with a full cache
+/// of 256 MiB took half as much memory again.
 ///
-/// A step is, from the lowest bit on, the number of a member, whether its candidates are skipped, and how many
-/// candidates there are.
+/// A step is, from the lowest bit on, the number of a member, whether its candidates are skipped, and how
+/// many candidates there are.
 struct Steps {
     pieces: Vec<Vec<u32>>,
     /// How many bits the number of a member takes.
@@ -350,8 +350,8 @@ impl Slice {
         self.start.ranks.iter().copied().zip(ends)
     }
 
-    /// Fills `out` with its cells, given the cells of each member, skipped ones included. None if these are too
-    /// few.
+    /// Fills `out` with its cells, given the cells of each member, skipped ones included. None if these are
+    /// too few.
     pub(super) fn interleave<T: Copy>(&self, runs: &mut [&[T]], mut out: &mut [T]) -> Option<()> {
         let steps = &self.block.steps;
         let members = !(u32::MAX << steps.bits);
@@ -390,8 +390,8 @@ impl Slice {
         out.is_empty().then_some(())
     }
 
-    /// The number of each member's input and its range of cells, skipped ones included. None for a member whose
-    /// cells are not consecutive.
+    /// The number of each member's input and its range of cells, skipped ones included. None for a member
+    /// whose cells are not consecutive.
     pub(super) fn runs(&self) -> impl Iterator<Item = Option<(usize, Range<u64>)>> + '_ {
         self.ranks().zip(&*self.members).map(|((rank, end), ranked)| {
             let count = end.saturating_sub(rank);
@@ -479,8 +479,8 @@ impl Part {
         }
     }
 
-    /// Hands its cells to `take` in few pieces, in any order and with some other cells among them. Returns about
-    /// how many pieces they are in order.
+    /// Hands its cells to `take` in few pieces, in any order and with some other cells among them. Returns
+    /// about how many pieces they are in order.
     pub(super) fn outline(&self, mut take: impl FnMut(Piece)) -> Result<u64> {
         let mut count = 0;
         if let Part::Merged(slice) = self {

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The least and the greatest number of candidates in a window. Tiles of sparse fragments have 10,000 cells by
-/// default. Tests have small fragments and use small windows.
+/// The least and the greatest number of candidates in a window. Tiles of sparse fragments have 10,000 cells
+/// by default. Tests have small fragments and use small windows.
 pub(super) const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 32..10_000 };
 
 /// What is the same for all merges of a view.
@@ -71,8 +71,8 @@ impl<K: SortKey> Sorted<K> {
         input.count().saturating_mul(each)
     }
 
-    /// Sorts the candidates of `input`. `LimitExceeded` if all sorted candidates, with those of `others`, would
-    /// take more memory than windows may.
+    /// Sorts the candidates of `input`. `LimitExceeded` if all sorted candidates, with those of `others`,
+    /// would take more memory than windows may.
     pub(super) fn new(input: &Input, others: &[Member<K>], rules: &Rules) -> Result<Sorted<K>> {
         let sorted = others.iter().filter(|member| member.sorted.is_some());
         let others = sorted.fold(0u64, |sum, member| {

@@ -45,8 +45,8 @@ struct Cursor<K> {
 /// A merge of the candidates of several fragments, from one rank of each to another.
 ///
 /// It goes from batch to batch. A batch is all candidates that have been read, up to the end of what has been
-/// read of any member, and is sorted at once. That is faster than comparing the next candidates of all members
-/// again and again, since sorting does not branch on keys.
+/// read of any member, and is sorted at once. That is faster than comparing the next candidates of all
+/// members again and again, since sorting does not branch on keys.
 pub(super) struct Merge<'a, K> {
     rules: &'a Rules,
     members: &'a [Member<K>],
@@ -308,7 +308,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
         Ok(())
     }
 
-    /// Whether another member than `member` has a candidate at the place of the last candidate that was taken.
+    /// Whether another member than `member` has a candidate at the place of the last candidate that was
+    /// taken.
     fn is_shared(&self, member: u32) -> bool {
         let rest = self.batch.turns.iter().skip(self.next);
         for next in rest {
