@@ -216,9 +216,14 @@ impl State {
     }
 
     /// Whether a reader still holds an entry that is larger than the whole cache.
-    fn holds_unkept(&mut self) -> bool {
+    fn holds_unkept(&self) -> bool {
+        self.unkept.iter().any(|entry| entry.strong_count() > 0)
+    }
+
+    /// Notes an entry that is larger than the whole cache, in place of those that nobody holds any more.
+    fn note_unkept(&mut self, item: &Item) {
         self.unkept.retain(|entry| entry.strong_count() > 0);
-        !self.unkept.is_empty()
+        self.unkept.push(Arc::downgrade(&item.entry));
     }
 
     /// Drops the least recently used of the passing entries.
@@ -554,7 +559,7 @@ impl Drop for Landing<'_> {
         state.bytes = state.bytes.saturating_sub(self.estimate);
         state.loading_bytes = state.loading_bytes.saturating_sub(self.estimate);
         match &result {
-            Ok(item) if item.size > self.cache.capacity => state.unkept.push(Arc::downgrade(&item.entry)),
+            Ok(item) if item.size > self.cache.capacity => state.note_unkept(item),
             Ok(item) => {
                 self.cache.evict(&mut state, item.size);
                 if state.bytes.saturating_add(item.size) <= self.cache.capacity {

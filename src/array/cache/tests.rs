@@ -144,6 +144,14 @@ fn what_is_too_large_waits_for_readers_of_another() {
     let held = get(3);
     get(4);
     drop(held);
+
+    // Nor does it remember those that nobody holds.
+    for tile in 5..50 {
+        cache
+            .derive(key(tile), 0, Keep::Staying, || Ok(item(5000)))
+            .unwrap();
+    }
+    assert!(lock(&cache.state).unkept.len() <= 1);
 }
 
 #[test]
