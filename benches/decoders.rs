@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tiledbfs::internals::array::cache::{CacheKey, ChunkCache, Keep};
 use tiledbfs::internals::filter::chunk::ChunkIndex;
-use tiledbfs::internals::filter::tile_codec::Decoded;
-use tiledbfs::internals::filter::{EncryptionKey, TileCodec};
+use tiledbfs::internals::filter::{Decoded, EncryptionKey, TileCodec};
 use tiledbfs::internals::format::datatype::Datatype;
 use tiledbfs::internals::format::enums::WebpFormat;
 use tiledbfs::internals::format::pipeline::{Codec, Filter, Pipeline};
@@ -89,20 +88,14 @@ impl Case {
             (Filter::Webp { .. }, _) => Datatype::Uint8,
             _ => Datatype::Int64,
         };
-        let codec = TileCodec {
-            pipeline: Pipeline {
-                max_chunk_size: CHUNK as u32,
-                filters: vec![self.filter.clone()],
-            },
-            datatype,
-            cell_size: if datatype == Datatype::Int64 { 8 } else { 1 },
-            fragment_version: 22,
-            propagates_types: true,
-            embeds_offsets: self.strings.is_some(),
-            key: None,
+        let pipeline = Pipeline {
+            max_chunk_size: CHUNK as u32,
+            filters: vec![self.filter.clone()],
         };
+        let codec = TileCodec::new(pipeline, datatype, datatype.size() as u64, 22, 22);
         match self.filter {
             Filter::Aes256Gcm => codec.encrypted_with(Some(EncryptionKey::new(KEY))),
+            _ if self.strings.is_some() => codec.embedding_offsets(),
             _ => codec,
         }
     }

@@ -145,15 +145,12 @@ impl Settings {
             Some((metadata, data)) => (&metadata[..], &data[..]),
             None => (metadata, data),
         };
-        let codec = TileCodec {
-            pipeline,
-            datatype: self.datatype,
-            cell_size: self.cell_size,
-            fragment_version: self.version,
-            propagates_types: self.switches & PROPAGATES != 0,
-            embeds_offsets: self.switches & EMBEDS != 0,
-            key: Some(key()),
-        };
+        let library = if self.switches & PROPAGATES != 0 { 20 } else { 19 };
+        let mut codec = TileCodec::new(pipeline, self.datatype, self.cell_size, self.version, library)
+            .with_key(Some(key()));
+        if self.switches & EMBEDS != 0 {
+            codec = codec.embedding_offsets();
+        }
         codec.is_identity();
         let decoded = match self.switches & NO_CELLS {
             0 => codec.decode_chunk_of_cells(self.original, self.cells, metadata, data),

@@ -191,15 +191,13 @@ impl Field {
             (Part::Var, _) => (self.datatype, self.datatype.size() as u64),
             (Part::Validity, _) => (Datatype::Uint8, 1),
         };
-        let codec = TileCodec {
-            pipeline: self.filters(schema, part)?.clone(),
+        let codec = TileCodec::new(
+            self.filters(schema, part)?.clone(),
             datatype,
             cell_size,
-            fragment_version: writer.fragment_version,
-            propagates_types: writer.library_version >= 20,
-            embeds_offsets: false,
-            key: None,
-        };
+            writer.fragment_version,
+            writer.library_version,
+        );
         Some(if writer.encrypted {
             codec.encrypted_with(writer.key.clone())
         } else {
@@ -213,8 +211,7 @@ impl Field {
 pub struct Writer {
     /// Format version of the fragment.
     pub fragment_version: u32,
-    /// Format version of the library, which is that of the generic tiles in the fragment's metadata. From 20
-    /// on, a filter gets the datatype that the filter before it puts out; before, all got the field's.
+    /// Format version of the library, which is that of the generic tiles in the fragment's metadata.
     pub library_version: u32,
     /// Whether tiles are encrypted.
     pub encrypted: bool,

@@ -71,7 +71,7 @@ impl TileFile {
     #[must_use]
     pub fn embedding_offsets(&self) -> Self {
         let mut file = self.clone();
-        file.codec.embeds_offsets = true;
+        file.codec = file.codec.embedding_offsets();
         file
     }
 
@@ -154,7 +154,7 @@ impl TileFile {
             .get(chunk)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the tile has no such chunk"))?;
         // Twice the offsets: as numbers, and as bytes.
-        let offsets = match self.codec.embeds_offsets {
+        let offsets = match self.codec.embeds_offsets() {
             true => self.geometry.cells_of(tile).saturating_mul(16),
             false => 0,
         };

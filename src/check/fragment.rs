@@ -131,7 +131,7 @@ impl Sections<'_> {
             let engine = &self.info.engine;
             let blob = engine.open_immutable(&path)?;
             let (tile, body) = engine.generic_tile(&*blob, offset, self.info.writer.key.as_ref())?;
-            if tile.codec.cell_size != 1 || tile.codec.datatype != Datatype::Char {
+            if tile.codec.cell_size() != 1 || tile.codec.datatype() != Datatype::Char {
                 return Err(
                     Error::corrupt("the generic tile must hold CHAR cells of 1 byte").in_file(blob.display())
                 );

@@ -9,8 +9,7 @@
 //! lengths of byteshuffle, which the digests cover as well.
 
 use super::framing::{self, Limits};
-use super::plan::{self, Stage};
-use super::tile_codec::{Decoded, TileCodec};
+use super::tile_codec::{Decoded, Stage, TileCodec, reinterpretation};
 use super::{
     aes_256_gcm, bit_width_reduction, bitshuffle, byteshuffle, bzip2, checksum, delta, dictionary,
     double_delta, element, embedded, gzip, lz4, positive_delta, rle, scale_float, string_rle, webp, xor,
@@ -23,15 +22,10 @@ use std::cell::Cell;
 use std::mem;
 
 impl TileCodec {
-    /// Whether decoded bytes are the stored ones and there is nothing to check.
-    pub fn is_identity(&self) -> bool {
-        !self.embeds_offsets && plan::stages(self, 0, None).next().is_none()
-    }
-
     /// Decodes one chunk into exactly `original_length` bytes. Allocates in proportion to it, whatever the
     /// chunk declares.
     ///
-    /// With [`TileCodec::embeds_offsets`] prefer [`TileCodec::decode_chunk_of_cells`]: here the offsets alone
+    /// With [`TileCodec::embedding_offsets`] prefer [`TileCodec::decode_chunk_of_cells`]: here the offsets alone
     /// may take up 128 MiB and 8 bytes for each byte of the original length.
     ///
     /// Errors: `Truncated`, `Corrupt` and `LimitExceeded` for a damaged chunk, `ChecksumMismatch`,
@@ -59,9 +53,12 @@ impl TileCodec {
         metadata: &[u8],
         data: &[u8],
     ) -> Result<Decoded> {
-        let stages = plan::stages(self, original_length, cells);
-        let stages = stages.collect::<Result<Vec<Stage<'_>>>>()?;
-        if self.embeds_offsets && !stages.first().is_some_and(|stage| stage.strings) {
+        for stage in &self.stages {
+            if let Filter::Unknown { id, .. } = stage.filter {
+                return Err(Error::unsupported(format!("unknown filter type {id}")));
+            }
+        }
+        if self.embeds_offsets && !self.stages.first().is_some_and(|stage| stage.strings) {
             return Err(Error::corrupt(
                 "the offsets should be embedded in the values, but the first filter embeds none",
             ));
@@ -77,7 +74,7 @@ impl TileCodec {
             result: Vec::new(),
             offsets: Vec::new(),
         };
-        let outcome = chunk.undo_all(&stages, original_length);
+        let outcome = chunk.undo_all(original_length);
         chunk.scratch.trim();
         SCRATCH.set(chunk.scratch);
         outcome?;
@@ -147,20 +144,19 @@ struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    fn undo_all(&mut self, stages: &[Stage<'_>], original_length: u32) -> Result<()> {
+    fn undo_all(&mut self, original_length: u32) -> Result<()> {
+        let stages = &self.codec.stages;
+        let limits = self.codec.limits(original_length, self.cells);
         // Undone last, this stage writes straight to the result.
         let last = stages
             .iter()
             .find(|stage| stage.rewrites())
             .map(|stage| stage.index);
-        for stage in stages.iter().rev() {
+        for (stage, before) in stages.iter().zip(limits).rev() {
             let is_last = last == Some(stage.index);
-            self.undo(stage, is_last).map_err(|e| {
-                e.in_part(format_args!(
-                    "filter {} ({})",
-                    stage.index + 1,
-                    label(stage.filter)
-                ))
+            self.undo(stage, before, is_last).map_err(|e| {
+                let name = label(&stage.filter);
+                e.in_part(format_args!("filter {} ({name})", stage.index + 1))
             })?;
         }
         if last.is_none() {
@@ -191,8 +187,9 @@ impl Chunk<'_> {
         stream.get(self.consumed..).unwrap_or_default()
     }
 
-    /// Undoes one filter, into the result if `is_last`, else into the scratch space.
-    fn undo(&mut self, stage: &Stage<'_>, is_last: bool) -> Result<()> {
+    /// Undoes one filter, into the result if `is_last`, else into the scratch space. The streams before it have
+    /// at most `before` bytes.
+    fn undo(&mut self, stage: &Stage, before: Limits, is_last: bool) -> Result<()> {
         let mut out = match is_last {
             true => mem::take(&mut self.result),
             false => mem::take(&mut self.scratch.next_data),
@@ -208,12 +205,13 @@ impl Chunk<'_> {
             Source::Result => &self.result,
         };
         let mut metadata = Cursor::new(self.remaining_metadata());
-        let before = metadata.remaining();
+        let stored_metadata = metadata.remaining();
         let outcome = undo_stage(
             Context {
                 codec: self.codec,
                 cells: self.cells,
                 stage,
+                before,
             },
             &mut metadata,
             input,
@@ -221,7 +219,7 @@ impl Chunk<'_> {
             &mut out,
             &mut offsets,
         );
-        let consumed = before.saturating_sub(metadata.remaining());
+        let consumed = stored_metadata.saturating_sub(metadata.remaining());
 
         self.offsets = offsets;
         match &outcome {
@@ -260,7 +258,8 @@ enum Metadata {
 struct Context<'a> {
     codec: &'a TileCodec,
     cells: Option<u64>,
-    stage: &'a Stage<'a>,
+    stage: &'a Stage,
+    before: Limits,
 }
 
 /// Undoes one filter: reads `metadata` and `data`, writes to the empty vectors.
@@ -272,8 +271,13 @@ fn undo_stage(
     out: &mut Vec<u8>,
     offsets: &mut Vec<u64>,
 ) -> Result<Metadata> {
-    let Context { codec, cells, stage } = context;
-    let Limits { data: limit, .. } = stage.before;
+    let Context {
+        codec,
+        cells,
+        stage,
+        before,
+    } = context;
+    let limit = before.data;
     let width = stage.datatype.size();
     if stage.strings {
         let header = embedded::header(metadata, data.len(), limit, cells)?;
@@ -289,17 +293,17 @@ fn undo_stage(
         }
         return Ok(Metadata::Prefix);
     }
-    match stage.filter {
+    match &stage.filter {
         Filter::Compression {
             codec: compressor,
             reinterpret,
             ..
         } => {
-            let datatype = plan::reinterpretation(*reinterpret).unwrap_or(stage.datatype);
+            let datatype = reinterpretation(*reinterpret).unwrap_or(stage.datatype);
             // A cell that does not fit in memory has no runs either.
-            let cell_size = usize::try_from(codec.cell_size).unwrap_or(usize::MAX);
+            let cell_size = usize::try_from(codec.cell_size()).unwrap_or(usize::MAX);
             let all = metadata.rest();
-            framing::undo(all, data, 0, stage.before, metadata_out, out, |part, out| {
+            framing::undo(all, data, 0, before, metadata_out, out, |part, out| {
                 let (stored, original) = (part.stored, part.original);
                 match compressor {
                     Codec::Gzip => gzip::decompress(stored, original, out),
@@ -328,7 +332,7 @@ fn undo_stage(
                 all,
                 data,
                 aes_256_gcm::EXTRA,
-                stage.before,
+                before,
                 metadata_out,
                 out,
                 |part, out| key.cipher().decrypt(&part, out),
@@ -340,11 +344,7 @@ fn undo_stage(
                 bit_width_reduction::undo(metadata, integers, data, limit, out)?;
             }
         }
-        Filter::PositiveDelta { .. } => {
-            if let Some(width) = positive_delta::integers(stage.datatype, codec.fragment_version) {
-                positive_delta::undo(metadata, width, data, out)?;
-            }
-        }
+        Filter::PositiveDelta { .. } => positive_delta::undo(metadata, width, data, out)?,
         Filter::Bitshuffle => bitshuffle::undo(metadata, width, data, out)?,
         Filter::Byteshuffle => byteshuffle::undo(metadata, width, data, out)?,
         Filter::Xor => xor::undo(metadata, width, data, out)?,

@@ -99,15 +99,7 @@ impl GenericTile {
             data_end,
             size,
             encryption,
-            codec: TileCodec {
-                pipeline,
-                datatype,
-                cell_size,
-                fragment_version: version,
-                propagates_types: version >= 20,
-                embeds_offsets: false,
-                key: key.cloned(),
-            },
+            codec: TileCodec::new(pipeline, datatype, cell_size, version, version).with_key(key.cloned()),
         })
     }
 

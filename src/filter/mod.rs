@@ -23,7 +23,6 @@ mod framing;
 mod gzip;
 mod key;
 mod lz4;
-mod plan;
 mod positive_delta;
 mod rle;
 mod scale_float;
@@ -31,7 +30,7 @@ mod stream;
 mod string_rle;
 #[cfg(test)]
 mod tests;
-pub mod tile_codec;
+mod tile_codec;
 mod transpose;
 #[cfg(test)]
 mod vectors;
@@ -40,4 +39,4 @@ mod xor;
 mod zstd;
 
 pub use key::EncryptionKey;
-pub use tile_codec::TileCodec;
+pub use tile_codec::{Decoded, TileCodec};

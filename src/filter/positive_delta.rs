@@ -21,12 +21,12 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 
-/// Bytes of the integers that the filter makes of `datatype`, None where it does nothing.
-pub(super) fn integers(datatype: Datatype, fragment_version: u32) -> Option<usize> {
+/// Whether the filter does anything to values of `datatype`.
+pub(super) fn applies(datatype: Datatype, fragment_version: u32) -> bool {
     match datatype.kind() {
-        Kind::Signed | Kind::Unsigned | Kind::Bool => Some(datatype.size()),
-        Kind::Datetime | Kind::Time if fragment_version >= 20 => Some(datatype.size()),
-        _ => matches!(datatype, Datatype::Blob | Datatype::GeomWkb | Datatype::GeomWkt).then_some(1),
+        Kind::Signed | Kind::Unsigned | Kind::Bool => true,
+        Kind::Datetime | Kind::Time => fragment_version >= 20,
+        _ => matches!(datatype, Datatype::Blob | Datatype::GeomWkb | Datatype::GeomWkt),
     }
 }
 
@@ -127,18 +127,18 @@ mod tests {
 
     #[test]
     fn types_that_are_left_alone() {
-        assert_eq!(integers(Datatype::Int8, 5), Some(1));
-        assert_eq!(integers(Datatype::GeomWkt, 22), Some(1));
-        assert_eq!(integers(Datatype::Bool, 22), Some(1));
-        assert_eq!(integers(Datatype::DatetimeDay, 19), None);
-        assert_eq!(integers(Datatype::DatetimeDay, 20), Some(8));
+        assert!(applies(Datatype::Int8, 5));
+        assert!(applies(Datatype::GeomWkt, 22));
+        assert!(applies(Datatype::Bool, 22));
+        assert!(!applies(Datatype::DatetimeDay, 19));
+        assert!(applies(Datatype::DatetimeDay, 20));
         for datatype in [
             Datatype::Char,
             Datatype::Any,
             Datatype::Float32,
             Datatype::StringUcs4,
         ] {
-            assert_eq!(integers(datatype, 22), None);
+            assert!(!applies(datatype, 22));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of whole chunks: those of libtiledb, pipelines put together here, and damage to all of them.
 
 use super::tile_codec::Decoded;
-use super::vectors::{Chunk, bytes, codec, compression, vectors};
+use super::vectors::{Chunk, bytes, codec, codec_of, compression, vectors};
 use super::{EncryptionKey, TileCodec};
 use crate::error::ErrorKind;
 use crate::format::datatype::Datatype;
@@ -278,7 +278,7 @@ fn encryption() {
     assert_eq!(format!("{key:?}"), "EncryptionKey(…)");
     assert_eq!((key.bytes(), &key), (&[9; 32], &EncryptionKey::new([9; 32])));
     let twice = with(Some(9)).encrypted_with(Some(key));
-    assert_eq!(twice.pipeline.filters.len(), 2);
+    assert_eq!(twice.pipeline().filters.len(), 2);
 }
 
 #[test]
@@ -316,10 +316,7 @@ fn types_are_propagated_or_not() {
         .find(|v| v.name.starts_with("float scale + byteshuffle"))
         .unwrap();
     // A library before format 20 shuffled the six bytes as FLOAT64, that is, left them alone.
-    let old = TileCodec {
-        propagates_types: false,
-        ..scaled.codec()
-    };
+    let old = codec_of(scaled.datatype, scaled.filters.clone(), 19);
     let (original, metadata, _) = scaled.chunk();
     let stored = [2, 0, 3, 0, 0xf4, 0xff];
     assert_eq!(
@@ -350,10 +347,7 @@ fn identities() {
     assert!(!codec(Datatype::Int8, vec![delta.clone()]).is_identity());
     assert!(codec(Datatype::Int8, vec![window.clone()]).is_identity());
     assert!(!codec(Datatype::Int8, vec![Filter::ChecksumMd5]).is_identity());
-    let old = TileCodec {
-        fragment_version: 19,
-        ..codec(Datatype::DatetimeMs, vec![window, delta])
-    };
+    let old = codec_of(Datatype::DatetimeMs, vec![window, delta], 19);
     assert!(old.is_identity());
     assert_eq!(old.decode_chunk(8, &[], &[7; 8]).unwrap().data, [7; 8]);
     assert_eq!(kind(&old, 8, &[1], &[7; 8]), ErrorKind::Corrupt);
@@ -370,10 +364,7 @@ fn empty_input() {
         Filter::ChecksumMd5,
         Filter::Aes256Gcm,
     ] {
-        let codec = TileCodec {
-            key: Some(EncryptionKey::new([0; 32])),
-            ..codec(Datatype::Int32, vec![filter])
-        };
+        let codec = codec(Datatype::Int32, vec![filter]).with_key(Some(EncryptionKey::new([0; 32])));
         assert_eq!(kind(&codec, 0, &[], &[]), ErrorKind::Truncated);
         assert_eq!(kind(&codec, 4, &[], &[]), ErrorKind::Truncated);
     }
@@ -420,10 +411,7 @@ fn bombs_are_refused() {
         ErrorKind::LimitExceeded
     );
     // Empty strings take no bytes; their number is bounded all the same.
-    let strings = TileCodec {
-        embeds_offsets: true,
-        ..codec(Datatype::StringAscii, vec![compression(Codec::Rle)])
-    };
+    let strings = codec(Datatype::StringAscii, vec![compression(Codec::Rle)]).embedding_offsets();
     let header = [&words(&[0, 1, 0, 9, u32::MAX - 7])[..], &[8, 1]].concat();
     let runs = [&[0, 0, 0, 0, 0x1F, 0xFF, 0xFF, 0xFF], &[0][..]].concat();
     assert_eq!(kind(&strings, 0, &header, &runs), ErrorKind::LimitExceeded);
@@ -436,10 +424,7 @@ fn embedded_offsets_need_their_filter() {
         vec![Filter::Byteshuffle],
         vec![Filter::Noop, compression(Codec::Rle)],
     ] {
-        let codec = TileCodec {
-            embeds_offsets: true,
-            ..codec(Datatype::StringAscii, filters)
-        };
+        let codec = codec(Datatype::StringAscii, filters).embedding_offsets();
         assert_eq!(
             kind(&codec, 4, &[1, 0, 0, 0, 4, 0, 0, 0], &[0; 4]),
             ErrorKind::Corrupt

@@ -30,18 +30,16 @@ pub(super) fn bytes<const N: usize, const M: usize>(values: [[u8; N]; M]) -> Vec
 }
 
 pub(super) fn codec(datatype: Datatype, filters: Vec<Filter>) -> TileCodec {
-    TileCodec {
-        pipeline: Pipeline {
-            max_chunk_size: 65536,
-            filters,
-        },
-        datatype,
-        cell_size: datatype.size() as u64,
-        fragment_version: 22,
-        propagates_types: true,
-        embeds_offsets: false,
-        key: None,
-    }
+    codec_of(datatype, filters, 22)
+}
+
+/// As `version` wrote it.
+pub(super) fn codec_of(datatype: Datatype, filters: Vec<Filter>, version: u32) -> TileCodec {
+    let pipeline = Pipeline {
+        max_chunk_size: 65536,
+        filters,
+    };
+    TileCodec::new(pipeline, datatype, datatype.size() as u64, version, version)
 }
 
 /// Undoes a filter whose metadata is the number of parts and their lengths.
@@ -264,9 +262,10 @@ fn chunks(tile: &str) -> Vec<Chunk> {
 
 impl Vector {
     pub fn codec(&self) -> TileCodec {
-        TileCodec {
-            embeds_offsets: self.offsets.is_some(),
-            ..codec(self.datatype, self.filters.clone())
+        let codec = codec(self.datatype, self.filters.clone());
+        match self.offsets {
+            Some(_) => codec.embedding_offsets(),
+            None => codec,
         }
     }
 

@@ -64,6 +64,10 @@ fn part(cache_size: u64) -> (TileFile, Arc<Stats>) {
             file.extend((start..start + CHUNK).map(plain));
         }
     }
+    let pipeline = Pipeline {
+        max_chunk_size: CHUNK as u32,
+        filters: vec![Filter::Byteshuffle],
+    };
     let stats: Arc<Stats> = Arc::default();
     let storage = LocalStorage::new(Path::new("/"), false, stats.clone()).unwrap();
     let part = TileFile {
@@ -76,18 +80,7 @@ fn part(cache_size: u64) -> (TileFile, Arc<Stats>) {
         object: 1,
         file_size: file.len() as u64,
         blob: Arc::new(Memory(file)),
-        codec: TileCodec {
-            pipeline: Pipeline {
-                max_chunk_size: CHUNK as u32,
-                filters: vec![Filter::Byteshuffle],
-            },
-            datatype: Datatype::Uint8,
-            cell_size: 1,
-            fragment_version: 22,
-            propagates_types: true,
-            embeds_offsets: false,
-            key: None,
-        },
+        codec: TileCodec::new(pipeline, Datatype::Uint8, 1, 22, 22),
         offsets: Arc::new(offsets),
         geometry: Geometry::new(TILES, TILE, TILE).unwrap(),
         generic: false,

@@ -90,7 +90,7 @@ impl Pipelines {
         let Ok(schema) = Schema::parse(&body) else {
             return found;
         };
-        let encrypted = tile.codec.pipeline.filters.contains(&Filter::Aes256Gcm);
+        let encrypted = tile.codec.pipeline().filters.contains(&Filter::Aes256Gcm);
         found.encrypted = encrypted;
         let mut add = |name: String, pipeline: &Pipeline| {
             found
@@ -161,7 +161,7 @@ fn parts(path: &Path, bytes: &[u8], pipelines: &Pipelines) -> Vec<(usize, Place)
     while let Ok(tile) = GenericTile::read_header(&blob, at as u64, None) {
         let (start, end) = (tile.data_start as usize, tile.data_end as usize);
         parts.push((start, Place::TileHeader));
-        let place = place_of_chunk(&tile.codec.pipeline, false);
+        let place = place_of_chunk(tile.codec.pipeline(), false);
         chunks(bytes, start, end, place, &mut parts);
         at = end;
     }
