@@ -1,4 +1,4 @@
-//! Single flight: one thread does what several want.
+//! Single flight: one thread does what several want; and a memo that is filled in that way.
 
 use crate::error::{Error, Result};
 use crate::requester::{is_of_others, wait_on};
@@ -83,6 +83,41 @@ impl SingleFlight {
     }
 }
 
+/// A value that is made when it is first wanted, by one thread. A failure is not remembered.
+pub struct Memo<T> {
+    value: Mutex<Option<T>>,
+    making: SingleFlight,
+}
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Memo {
+            value: Mutex::new(None),
+            making: SingleFlight::default(),
+        }
+    }
+}
+
+impl<T: Clone> Memo<T> {
+    /// The value, if it has been made.
+    pub fn get(&self) -> Option<T> {
+        self.value().clone()
+    }
+
+    /// The value, which `make` makes if nobody has. `Abandoned` if the requester has a signal to handle while
+    /// this thread waits for another.
+    pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.making.find_or_make(
+            || self.get(),
+            || make().inspect(|value| *self.value() = Some(value.clone())),
+        )
+    }
+
+    fn value(&self) -> MutexGuard<'_, Option<T>> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,16 +128,14 @@ mod tests {
 
     #[test]
     fn one_makes_what_all_find() {
-        let (flight, made) = (SingleFlight::default(), Mutex::new(None));
-        let find = || *made.lock().unwrap();
-        let count = Mutex::new(0);
+        let (memo, count) = (Memo::default(), Mutex::new(0));
+        assert_eq!(memo.get(), None);
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let got = flight.find_or_make(find, || {
+                    let got = memo.get_or_make(|| {
                         thread::sleep(Duration::from_millis(20));
                         *count.lock().unwrap() += 1;
-                        *made.lock().unwrap() = Some(7);
                         Ok(7)
                     });
                     assert_eq!(got.unwrap(), 7);

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::requester::on_another_thread;
-use crate::single_flight::SingleFlight;
+use crate::single_flight::Memo;
 use crate::storage::location::Location;
 use crate::storage::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Storage, Want};
 use std::collections::HashMap;
@@ -39,8 +39,7 @@ struct Members {
 struct Member {
     url: String,
     /// None until it could be opened.
-    storage: Mutex<Option<Arc<dyn Storage>>>,
-    opening: SingleFlight,
+    storage: Memo<Arc<dyn Storage>>,
 }
 
 impl FollowingStorage {
@@ -82,15 +81,12 @@ impl FollowingStorage {
     /// The storage of a member. Opening one member does not keep others waiting; a failure is tried again at
     /// the next use.
     fn storage(&self, member: &Member) -> Result<Arc<dyn Storage>> {
-        let known = || member.storage.lock().unwrap_or_else(PoisonError::into_inner);
-        let find = || known().clone();
-        member.opening.find_or_make(find, || {
+        member.storage.get_or_make(|| {
             let (open, url) = (self.open.clone(), member.url.clone());
             let opened = on_another_thread(move || open(&url)).map_err(|error| error.in_file(&member.url))?;
             if let Some(budget) = self.budget.get() {
                 opened.share(budget.clone());
             }
-            *known() = Some(opened.clone());
             Ok(opened)
         })
     }
@@ -140,8 +136,7 @@ impl Storage for FollowingStorage {
             log::warn!("{url}: following a group member that lies outside of the source");
             members.met.push(Arc::new(Member {
                 url,
-                storage: Mutex::default(),
-                opening: SingleFlight::default(),
+                storage: Memo::default(),
             }));
         }
         Some(Path::new(ELSEWHERE).join(number.to_string()))

@@ -11,9 +11,9 @@ use crate::array::order::SortKey;
 use crate::array::work::Job;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel;
-use crate::single_flight::SingleFlight;
+use crate::single_flight::Memo;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 // In tests these constants are small, so that few cells reach the same limits as large arrays.
 
@@ -67,12 +67,10 @@ pub(super) struct Component<K> {
     pub inputs: Vec<Arc<Input>>,
     /// The number of cells, if footers tell.
     known: Option<u64>,
-    plan: Mutex<Option<Arc<Plan<K>>>>,
-    planning: SingleFlight,
+    plan: Memo<Arc<Plan<K>>>,
     /// The cache's number for its outline.
     object: u64,
-    in_order: Mutex<Option<bool>>,
-    looking: SingleFlight,
+    in_order: Memo<bool>,
 }
 
 impl<K: SortKey + 'static> Component<K> {
@@ -82,11 +80,9 @@ impl<K: SortKey + 'static> Component<K> {
         Component {
             inputs,
             known,
-            plan: Mutex::new(None),
-            planning: SingleFlight::default(),
+            plan: Memo::default(),
             object,
-            in_order: Mutex::default(),
-            looking: SingleFlight::default(),
+            in_order: Memo::default(),
         }
     }
 
@@ -172,27 +168,13 @@ impl<K: SortKey + 'static> Component<K> {
 
     /// Whether the cells of a single fragment are stored in global order. The first call looks.
     fn is_in_order(&self, rules: &Rules, input: &Input) -> Result<bool> {
-        let known = || self.in_order.lock().unwrap_or_else(PoisonError::into_inner);
-        self.looking.find_or_make(
-            || *known(),
-            || {
-                let in_order = look_at_order::<K>(rules, input)?;
-                *known() = Some(in_order);
-                Ok(in_order)
-            },
-        )
+        self.in_order.get_or_make(|| look_at_order::<K>(rules, input))
     }
 
     /// The plan. The first call makes it, on all threads.
     fn plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
         let _waiting = engine.work.wait(self.object);
-        let known = || self.plan.lock().unwrap_or_else(PoisonError::into_inner);
-        let find = || known().clone();
-        self.planning.find_or_make(find, || {
-            let plan = self.make_plan(engine, rules)?;
-            *known() = Some(plan.clone());
-            Ok(plan)
-        })
+        self.plan.get_or_make(|| self.make_plan(engine, rules))
     }
 
     fn make_plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {

@@ -42,7 +42,7 @@ use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
 use crate::parallel;
-use crate::single_flight::SingleFlight;
+use crate::single_flight::{Memo, SingleFlight};
 use block::Part;
 use component::Component;
 use deletes::Deletes;
@@ -87,8 +87,7 @@ pub(super) struct Sparse {
     schema: Arc<Schema>,
     subarray: Option<Vec<DimRange>>,
     state: u64,
-    cells: Mutex<Option<Arc<dyn Merged>>>,
-    merging: SingleFlight,
+    cells: Memo<Arc<dyn Merged>>,
     /// The number of cells by the footers alone; None inside if footers do not tell.
     told: OnceLock<Option<u64>>,
 }
@@ -129,15 +128,14 @@ impl Sparse {
             schema: schema.clone(),
             subarray: subarray.map(<[DimRange]>::to_vec),
             state,
-            cells: Mutex::default(),
-            merging: SingleFlight::default(),
+            cells: Memo::default(),
             told: OnceLock::new(),
         }
     }
 
     /// The number of cells. Merges the fragments if footers do not tell.
     pub(super) fn count(&self) -> Result<u64> {
-        let merged = lock(&self.cells).clone();
+        let merged = self.cells.get();
         match (merged, self.told.get()) {
             (Some(merged), _) => merged.count(),
             (None, Some(Some(told))) => Ok(*told),
@@ -246,21 +244,18 @@ impl Sparse {
 
     /// The merge of the fragments. The first call opens them.
     fn cells(&self) -> Result<Arc<dyn Merged>> {
-        let find = || lock(&self.cells).clone();
-        self.merging.find_or_make(find, || self.merge())
+        self.cells.get_or_make(|| self.merge())
     }
 
     fn merge(&self) -> Result<Arc<dyn Merged>> {
         let order = GlobalOrder::new(&self.schema)?;
-        let cells: Arc<dyn Merged> = match order.words() {
+        Ok(match order.words() {
             Some(1) => Arc::new(self.merged::<[u64; 1]>(order)?),
             Some(2) => Arc::new(self.merged::<[u64; 2]>(order)?),
             Some(3) => Arc::new(self.merged::<[u64; 3]>(order)?),
             Some(4) => Arc::new(self.merged::<[u64; 4]>(order)?),
             _ => Arc::new(self.merged::<ByteKey>(order)?),
-        };
-        *lock(&self.cells) = Some(cells.clone());
-        Ok(cells)
+        })
     }
 
     fn merged<K: SortKey + 'static>(&self, order: GlobalOrder) -> Result<Components<K>> {
