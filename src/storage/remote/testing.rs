@@ -37,6 +37,8 @@ pub(crate) struct TestStore {
     pub(crate) requests: Mutex<Vec<Request>>,
     pub(crate) fault: Mutex<Option<Fault>>,
     pub(crate) latency: Mutex<Duration>,
+    /// Requests under way, and the most that were at once.
+    pub(crate) under_way: Mutex<(usize, usize)>,
     /// A key that `object_store` cannot name, and that is listed with the others.
     pub(crate) odd: Mutex<Option<&'static str>>,
     /// Keys of a page.
@@ -68,6 +70,7 @@ impl TestStore {
             requests: Mutex::default(),
             fault: Mutex::default(),
             latency: Mutex::default(),
+            under_way: Mutex::default(),
             odd: Mutex::default(),
             page,
         })
@@ -125,7 +128,13 @@ impl TestStore {
         self.requests.lock().unwrap().push(request);
         let latency = *self.latency.lock().unwrap();
         if latency > Duration::ZERO {
+            let begin = |under_way: &mut (usize, usize)| {
+                under_way.0 += 1;
+                under_way.1 = under_way.1.max(under_way.0);
+            };
+            begin(&mut self.under_way.lock().unwrap());
             tokio::time::sleep(latency).await;
+            self.under_way.lock().unwrap().0 -= 1;
         }
         fault.map_or(Ok(()), Err)
     }

@@ -277,7 +277,11 @@ fn a_bar_where_there_is_a_terminal() {
         String::from_utf8(output.stdout).unwrap()
     };
     let shown = on_terminal(&format!("cp -r weather {}", place.name("a")));
-    assert!(shown.contains("[###") && shown.contains("% "), "{shown:?}");
+    // Copying may be over before the bar is drawn again, so that it may stand at 0 %.
+    let bar = |text: &str| text.len() == 24 && text.chars().all(|c| "#>-".contains(c));
+    let (before, after) = shown.split_once("] ").unwrap();
+    assert!(bar(before.trim_start_matches('[')), "{shown:?}");
+    assert!(after.trim_start().split_once("%  ").is_some(), "{shown:?}");
     assert!(shown.contains("iB), 0 skipped"), "{shown:?}");
     let quiet = on_terminal(&format!("cp -qr weather {}", place.name("b")));
     assert_eq!(quiet, "");
