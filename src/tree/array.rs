@@ -493,7 +493,7 @@ fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
     let text = json::render_objects(&entries, |(index, (entry, hidden))| {
         tails.reach(*index);
         let entry = fragment_entry(entry, hidden.as_ref(), &consolidated, &errors);
-        json::fragments::members(&entry)
+        json::fragments::entry_json(&entry)
     });
     Ok(DocumentContent::text(text).with_errors(errors))
 }

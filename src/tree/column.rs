@@ -2,6 +2,7 @@
 //! tile.
 
 use super::directory::{NamedDirectory, Names, fixed_listing};
+use super::json::Json;
 use super::json::schema::pipeline_json;
 use super::node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
 use super::npy;
@@ -166,11 +167,11 @@ fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<Pat
         CellValNum::Var => "var".to_owned(),
     };
     let filters = field.filters(&column.info().schema, column.part_of(content));
-    let filters = filters.map_or(serde_json::Value::Null, pipeline_json);
+    let filters = Json::from(filters.map(pipeline_json));
     let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     vec![
         ("user.tiledb.datatype", datatype.name().to_owned()),
-        ("user.tiledb.shape", serde_json::Value::from(shape).to_string()),
+        ("user.tiledb.shape", Json::from_iter(shape).to_string()),
         ("user.tiledb.cell_val_num", cell_val_num),
         ("user.tiledb.filters", filters.to_string()),
         ("user.tiledb.source", files.join("\n")),

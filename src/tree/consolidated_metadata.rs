@@ -5,6 +5,7 @@
 //! one does no harm; it is shown as it is.
 
 use super::document::DocumentContent;
+use super::json::Json;
 use super::json::consolidated_metadata::{
     ConsolidatedMetadata, FooterSource, RepeatedFooter, consolidated_metadata_segments, difference,
 };
@@ -24,7 +25,6 @@ use crate::format::fragment::Footer;
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
-use serde_json::Value;
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -153,16 +153,22 @@ fn repeated(
     bytes: &[u8],
     entry: &ConsolidatedFooter,
 ) -> RepeatedFooter {
+    let position = FooterPosition {
+        offset: entry.offset,
+        size: bytes.len() as u64,
+    };
     let own = own_footer(listing, &entry.name);
     let parsed = match &own {
-        Ok((info, _, _)) => parse(bytes, &info.schema, entry.offset),
+        Ok((info, _)) => parse(bytes, &info.schema, position),
         // The fragment may be gone; its schema is not.
-        Err(_) => schema_of(array, bytes).and_then(|schema| parse(bytes, &schema, entry.offset)),
+        Err(_) => schema_of(array, bytes).and_then(|schema| parse(bytes, &schema, position)),
     };
     let (matches, difference) = match (&own, &parsed) {
-        (Ok((_, own, _)), _) if own == bytes => (Some(true), None),
-        (Ok((_, own, shown)), Ok(here)) => {
-            let text = same_position(here, shown).or_else(|| {
+        (Ok((_, own)), _) if own == bytes => (Some(true), None),
+        (Ok((info, own)), Ok(here)) => {
+            // As if it were at the same place, since their own offsets are in different files.
+            let shown = parse(own, &info.schema, position).ok();
+            let text = shown.and_then(|own| difference(here, &own)).or_else(|| {
                 let at = own.iter().zip(bytes).take_while(|(a, b)| a == b).count();
                 let (here, there) = (bytes.len(), own.len());
                 Some(format!(
@@ -188,19 +194,8 @@ fn repeated(
     }
 }
 
-/// Where the footers differ, ignoring their own offsets, which are in different files.
-fn same_position(here: &Value, own: &Value) -> Option<String> {
-    let mut own = own.clone();
-    for key in ["footer_offset", "footer_size"] {
-        if let (Some(target), Some(value)) = (own.get_mut(key), here.get(key)) {
-            *target = value.clone();
-        }
-    }
-    difference(here, &own)
-}
-
-/// A fragment with the bytes of its own footer and how they are shown.
-fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>, Vec<u8>, Value)> {
+/// A fragment with the bytes of its own footer.
+fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>, Vec<u8>)> {
     let entry = std::str::from_utf8(directory_name(name))
         .ok()
         .and_then(|name| listing.fragment(name))
@@ -211,8 +206,7 @@ fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>,
     };
     let blob = info.engine.open_immutable(&info.metadata_path())?;
     let bytes = blob.read(position.offset, position.size)?;
-    let shown = super::fragment::footer(&info);
-    Ok((info, bytes, shown))
+    Ok((info, bytes))
 }
 
 /// The schema that a footer names; below version 10, the only one there was.
@@ -228,17 +222,13 @@ fn schema_of(array: &Array, footer: &[u8]) -> Result<Arc<Schema>> {
     }
 }
 
-/// A footer as it is shown. Offsets in errors count from the start of the unfiltered file.
-fn parse(bytes: &[u8], schema: &Schema, offset: u64) -> Result<Value> {
-    let footer = Footer::parse(&mut Cursor::with_base(bytes, offset), schema, true)?;
+/// A footer as it is shown if it lies at `position`.
+fn parse(bytes: &[u8], schema: &Schema, position: FooterPosition) -> Result<Json> {
+    let footer = Footer::parse(&mut Cursor::with_base(bytes, position.offset), schema, true)?;
     let geometry = match (footer.dense, &footer.non_empty_domain) {
         (true, Some(domain)) => Geometry::dense(schema, domain)?,
         (true, None) => Geometry::new(0, 0, 0)?,
         (false, _) => Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num)?,
-    };
-    let position = FooterPosition {
-        offset,
-        size: bytes.len() as u64,
     };
     Ok(footer_json(&footer, schema, position, &geometry))
 }

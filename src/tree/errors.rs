@@ -1,8 +1,8 @@
 //! The most recent errors, shown in `.tiledbfs/errors.jsonl`.
 
+use super::json::object;
 use crate::array::time::now;
 use crate::error::Error;
-use serde_json::json;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -95,11 +95,11 @@ impl ErrorLog {
         causes.sort_by_key(|cause| cause.order);
         let lines = causes.into_iter().map(|cause| {
             let error = &cause.error;
-            let line = json!({
+            let line = object!({
                 "time": cause.first,
                 "last": cause.last,
                 "count": cause.count,
-                "path": cause.path,
+                "path": &*cause.path,
                 "file": error.file(),
                 "part": error.part(),
                 "offset": error.offset(),
@@ -137,6 +137,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn lines(log: &ErrorLog) -> Vec<serde_json::Value> {
         let text = String::from_utf8(log.snapshot().0).unwrap();

@@ -5,7 +5,7 @@ use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent, state_of_file};
 use super::json::fields::{StoredField, stored_fields};
 use super::json::tiles::TileLists;
-use super::json::{self, render};
+use super::json::{self, Json, render};
 use super::node::{Freshness, Node, NodeType};
 use super::permissions::Origin;
 use crate::array::fragment::Fragment;
@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
 use crate::layout::segments::Segments;
 use crate::storage::Blob;
-use serde_json::Value;
 use std::sync::Arc;
 
 /// The node of a fragment.
@@ -43,7 +42,7 @@ fn child(fragment: &Arc<Fragment>, name: &'static str) -> Node {
                 .map_err(|e| info.place(e))
         })
     };
-    let small = |content: fn(&FragmentInfo) -> Result<Value>| {
+    let small = |content: fn(&FragmentInfo) -> Result<Json>| {
         document(fragment, name, move |fragment| {
             let info = fragment.open()?;
             let value = content(&info).map_err(|e| info.place(e))?;
@@ -83,7 +82,7 @@ fn document(
     )
 }
 
-fn footer_or_front(fragment: &Fragment) -> Result<Value> {
+fn footer_or_front(fragment: &Fragment) -> Result<Json> {
     let error = match fragment.open() {
         Ok(info) => return Ok(footer(&info)),
         Err(error) => error,
@@ -97,7 +96,7 @@ fn footer_or_front(fragment: &Fragment) -> Result<Value> {
 }
 
 /// What the metadata says but for its lists.
-pub fn footer(info: &FragmentInfo) -> Value {
+pub fn footer(info: &FragmentInfo) -> Json {
     let geometry = &info.geometry;
     match &info.metadata {
         FragmentMetadata::Legacy(legacy) => {
@@ -143,7 +142,7 @@ impl TileLists for Lists {
     }
 }
 
-fn statistics(info: &FragmentInfo) -> Result<Value> {
+fn statistics(info: &FragmentInfo) -> Result<Json> {
     let fields = stored_fields(&info.schema, &info.slots);
     let statistics = info.statistics()?;
     Ok(json::statistics::statistics_json(
@@ -153,7 +152,7 @@ fn statistics(info: &FragmentInfo) -> Result<Value> {
     ))
 }
 
-fn conditions(info: &FragmentInfo) -> Result<Value> {
+fn conditions(info: &FragmentInfo) -> Result<Json> {
     let paths = info.processed_conditions()?;
     Ok(json::conditions::conditions_json(paths.as_deref()))
 }

@@ -4,6 +4,7 @@ use super::context::{Ancestors, Context};
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent};
 use super::errors::ErrorLog;
+use super::json::{self, object};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use crate::array::engine::Engine;
@@ -376,14 +377,14 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
 /// Long-running work as JSON: an array of `path`, `what`, `done`, `of`, and `since`, in milliseconds since
 /// the Unix epoch.
 fn work_json(work: &Work) -> Vec<u8> {
-    super::json::render_objects(&work.long(), |job| {
-        [
-            ("path", job.path.clone().into()),
-            ("what", job.what.into()),
-            ("done", job.done().into()),
-            ("of", job.of.into()),
-            ("since", job.since.into()),
-        ]
+    json::render_objects(&work.long(), |job| {
+        object!({
+            "path": job.path.clone(),
+            "what": job.what,
+            "done": job.done(),
+            "of": job.of,
+            "since": job.since,
+        })
     })
 }
 
@@ -391,12 +392,8 @@ fn work_json(work: &Work) -> Vec<u8> {
 /// read a moment later.
 fn stats_json(stats: &Stats) -> Vec<u8> {
     const LENGTH: usize = 2048;
-    let counters = stats
-        .snapshot()
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.into()))
-        .collect();
-    let mut out = super::json::render(&serde_json::Value::Object(counters));
+    let counters = stats.snapshot().into_iter();
+    let mut out = json::render(&counters.map(|(name, value)| (name, value.into())).collect());
     if out.len() < LENGTH {
         out.pop();
         out.resize(LENGTH - 1, b' ');

@@ -4,6 +4,7 @@ use super::column::file_names;
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::export::{find, listed};
+use super::json::Json;
 use super::json::view::view_json;
 use super::moment::Moment;
 use super::node::{
@@ -291,7 +292,7 @@ fn attributes(view: &View, index: usize) -> Result<ExtendedAttributes> {
     let fragments: Vec<&str> = view.snapshot().fragments().map(|entry| &*entry.name).collect();
     Ok(vec![
         ("user.tiledb.datatype", field.datatype.name().to_owned()),
-        ("user.tiledb.shape", serde_json::Value::from(shape).to_string()),
+        ("user.tiledb.shape", Json::from_iter(shape).to_string()),
         ("user.tiledb.cell_val_num", cell_val_num),
         ("user.tiledb.source", fragments.join("\n")),
     ])

@@ -17,6 +17,7 @@ use std::time::Duration;
 use tiledbfs::internals::array::cache::{CacheKey, ChunkCache, Keep};
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount};
 use tiledbfs::internals::stats::Stats;
+use tiledbfs::internals::tree::json::{Json, render_objects};
 use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
 use tiledbfs::{ErrorKind, Result};
 
@@ -389,9 +390,9 @@ fn those_who_wait_for_a_load_that_panics_are_let_go() {
 fn a_panic_in_another_thread_comes_to_the_one_that_asked() {
     let items: Vec<u32> = (0..1000).collect();
     let rendered = std::panic::catch_unwind(|| {
-        tiledbfs::internals::tree::json::render_objects(&items, |item| {
-            assert!(*item != 999, "in the last thread");
-            [("item", serde_json::json!(item))]
+        render_objects(&items, |&item| {
+            assert!(item != 999, "in the last thread");
+            Json::from([item])
         })
     });
     let panic = rendered.unwrap_err();

@@ -1,11 +1,10 @@
 //! `commits.json`: the commit files of an array, which say what fragments are committed and what is deleted.
 
 use super::condition::{FieldLookup, condition_json, condition_text, constant};
-use super::value;
+use super::{Json, object, value};
 use crate::array::commits::CommitKind;
 use crate::array::deletes::StoredCondition;
 use crate::format::condition::{Condition, UpdateValue};
-use serde_json::{Value, json};
 
 /// The content of a commit file.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,65 +63,53 @@ pub struct CommitEntry {
 /// What [`entry_json`] says of a delete condition.
 const KEEPS: &str = "cells for which the condition is true; the others are deleted";
 
-/// The members of an entry of the document. Conditions are shown as a tree and as text. `lookup` gives the
+/// An entry of the document. Conditions are shown as a tree and as text. `lookup` gives the
 /// types of their constants; constants of unknown fields are hexadecimal.
-pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> [(&'static str, Value); 12] {
+pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> Json {
     let (entries, condition, values, error) = match &entry.content {
         CommitContent::Marker => (None, None, None, None),
         CommitContent::Consolidated(commits) => {
             let commits = commits.iter().map(|commit| consolidated_json(commit, lookup));
-            (Some(commits.collect::<Value>()), None, None, None)
+            (Some(commits.collect::<Json>()), None, None, None)
         }
         CommitContent::Paths(paths) => {
             let paths = paths.iter().map(|listed| {
-                json!({"path": value::name(&listed.path), "normalised": value::name(&listed.normalised)})
+                object!({"path": value::name(&listed.path), "normalised": value::name(&listed.normalised)})
             });
-            (Some(paths.collect::<Value>()), None, None, None)
+            (Some(paths.collect::<Json>()), None, None, None)
         }
         CommitContent::Condition(condition, values) => (None, Some(condition), values.as_ref(), None),
-        CommitContent::Damaged(error) => (None, None, None, Some(error)),
+        CommitContent::Damaged(error) => (None, None, None, Some(error.as_str())),
     };
     let is_delete = entry.kind == CommitKind::Delete && condition.is_some();
-    [
-        ("name", value::name(&entry.name)),
-        ("path", value::name(&entry.path)),
-        ("type", json!(entry.kind.extension())),
-        (
-            "timestamp_range",
-            json!(entry.timestamp_range.map(|(start, end)| [start, end])),
-        ),
-        ("format_version", json!(entry.format_version)),
-        ("size", json!(entry.size)),
-        ("entries", Value::from(entries)),
-        (
-            "condition",
-            Value::from(condition.map(|condition| condition_json(condition, lookup))),
-        ),
-        (
-            "text",
-            Value::from(condition.map(|condition| condition_text(condition, lookup))),
-        ),
-        ("keeps", json!(is_delete.then_some(KEEPS))),
-        (
-            "values",
-            Value::from(values.map(|values| values_json(values, lookup))),
-        ),
-        ("error", json!(error)),
-    ]
+    object!({
+        "name": value::name(&entry.name),
+        "path": value::name(&entry.path),
+        "type": entry.kind.extension(),
+        "timestamp_range": entry.timestamp_range.map(<[u64; 2]>::from),
+        "format_version": entry.format_version,
+        "size": entry.size,
+        "entries": entries,
+        "condition": condition.map(|condition| condition_json(condition, lookup)),
+        "text": condition.map(|condition| condition_text(condition, lookup)),
+        "keeps": is_delete.then_some(KEEPS),
+        "values": values.map(|values| values_json(values, lookup)),
+        "error": error,
+    })
 }
 
-fn values_json(values: &[UpdateValue], lookup: &FieldLookup) -> Value {
-    let value = |v: &UpdateValue| json!({"field": value::name(&v.field), "value": constant(lookup(&v.field), &v.value)});
+fn values_json(values: &[UpdateValue], lookup: &FieldLookup) -> Json {
+    let value = |v: &UpdateValue| object!({"field": value::name(&v.field), "value": constant(lookup(&v.field), &v.value)});
     values.iter().map(value).collect()
 }
 
-fn consolidated_json(commit: &ConsolidatedCommit, lookup: &FieldLookup) -> Value {
+fn consolidated_json(commit: &ConsolidatedCommit, lookup: &FieldLookup) -> Json {
     let (condition, values, error) = match &commit.condition {
         None => (None, None, None),
         Some(Ok((condition, values))) => (Some(condition), values.as_ref(), None),
-        Some(Err(error)) => (None, None, Some(error)),
+        Some(Err(error)) => (None, None, Some(error.as_str())),
     };
-    json!({
+    object!({
         "path": value::name(&commit.path),
         "condition": condition.map(|condition| condition_json(condition, lookup)),
         "text": condition.map(|condition| condition_text(condition, lookup)),
@@ -139,6 +126,7 @@ mod tests {
     use super::super::schema::tests::example;
     use super::*;
     use crate::format::enums::{Combination, ConditionOp};
+    use serde_json::{Value, json};
 
     fn entry(kind: CommitKind, content: CommitContent) -> CommitEntry {
         let name = format!("__1_2_ab_22.{}", kind.extension());
@@ -154,7 +142,7 @@ mod tests {
     }
 
     fn shown(entry: &CommitEntry) -> Value {
-        Value::from_iter(entry_json(entry, &schema_lookup(&example())))
+        serde_json::to_value(entry_json(entry, &schema_lookup(&example()))).unwrap()
     }
 
     #[test]

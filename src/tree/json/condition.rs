@@ -1,13 +1,11 @@
 //! The conditions of delete and update files, as JSON and as text.
 
-use super::render::rendered_text;
-use super::value;
+use super::{Json, object, value};
 use crate::format::condition::Condition;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::{Combination, ConditionOp};
 use crate::format::schema::Schema;
 use crate::names;
-use serde_json::{Map, Value, json};
 
 /// Maps the name of a field to its datatype and number of values a cell; None for an unknown field.
 pub type FieldLookup<'a> = dyn Fn(&[u8]) -> Option<(Datatype, CellValNum)> + 'a;
@@ -25,26 +23,25 @@ pub fn schema_lookup(schema: &Schema) -> impl Fn(&[u8]) -> Option<(Datatype, Cel
 
 /// A condition as a tree of `{"combination", "children"}` and `{"op", "field", "value"}`. The value is null
 /// in a null test, an array for IN and NOT_IN.
-pub fn condition_json(condition: &Condition, lookup: &FieldLookup) -> Value {
+pub fn condition_json(condition: &Condition, lookup: &FieldLookup) -> Json {
     match condition {
         Condition::Expression {
             combination,
             children,
-        } => json!({
+        } => object!({
             "combination": combination.name(),
-            "children": children.iter().map(|child| condition_json(child, lookup)).collect::<Value>(),
+            "children": children.iter().map(|child| condition_json(child, lookup)).collect::<Json>(),
         }),
         Condition::Value {
             op,
             field,
             value,
             offsets,
-        } => Value::Object(Map::from_iter([
-            // `json!` would copy the constant.
-            ("op".to_string(), op.name().into()),
-            ("field".to_string(), value::name(field)),
-            ("value".to_string(), operand(*op, lookup(field), value, offsets)),
-        ])),
+        } => object!({
+            "op": op.name(),
+            "field": value::name(field),
+            "value": operand(*op, lookup(field), value, offsets),
+        }),
     }
 }
 
@@ -93,12 +90,12 @@ fn write_condition(out: &mut String, condition: &Condition, lookup: &FieldLookup
 }
 
 /// Appends a comparison of `field` with `operand`.
-fn write_comparison(out: &mut String, op: ConditionOp, field: &[u8], operand: &Value) {
+fn write_comparison(out: &mut String, op: ConditionOp, field: &[u8], operand: &Json) {
     let sign = match op {
         ConditionOp::AlwaysTrue => return out.push_str("TRUE"),
         ConditionOp::AlwaysFalse => return out.push_str("FALSE"),
-        ConditionOp::Eq if operand.is_null() => "IS",
-        ConditionOp::Ne if operand.is_null() => "IS NOT",
+        ConditionOp::Eq if *operand == Json::Null => "IS",
+        ConditionOp::Ne if *operand == Json::Null => "IS NOT",
         ConditionOp::Lt => "<",
         ConditionOp::Le => "<=",
         ConditionOp::Gt => ">",
@@ -113,7 +110,7 @@ fn write_comparison(out: &mut String, op: ConditionOp, field: &[u8], operand: &V
     out.push_str(sign);
     out.push(' ');
     match (op, operand) {
-        (ConditionOp::In | ConditionOp::NotIn, Value::Array(members)) => {
+        (ConditionOp::In | ConditionOp::NotIn, Json::Array(members)) => {
             out.push('(');
             for (i, member) in members.iter().enumerate() {
                 if i > 0 {
@@ -142,37 +139,32 @@ fn field_text(field: &[u8]) -> String {
 }
 
 /// A constant as text: as in JSON, but opaque bytes are `0x…` and a missing constant is NULL.
-fn constant_text(constant: &Value) -> String {
+fn constant_text(constant: &Json) -> String {
     match constant {
-        Value::Null => "NULL".to_string(),
-        Value::Object(hex) => match hex.get("hex") {
-            // Only arrays of numbers are kept as text, so that spaces can be dropped.
-            None => match rendered_text(hex) {
-                Some(text) => text.replace(", ", ","),
-                None => constant.to_string(),
-            },
-            Some(Value::String(digits)) => format!("0x{digits}"),
-            _ => constant.to_string(),
+        Json::Null => "NULL".to_string(),
+        Json::Cell(cell) => match cell.hex() {
+            Some(digits) => format!("0x{digits}"),
+            None => constant.to_string(),
         },
         _ => constant.to_string(),
     }
 }
 
 /// The right-hand side of a comparison: null for a null test, an array for IN and NOT_IN.
-fn operand(op: ConditionOp, field: Option<(Datatype, CellValNum)>, value: &[u8], offsets: &[u64]) -> Value {
+fn operand(op: ConditionOp, field: Option<(Datatype, CellValNum)>, value: &[u8], offsets: &[u64]) -> Json {
     match op {
         ConditionOp::In | ConditionOp::NotIn => value::split(offsets, value)
             .map(|member| member.map(|member| constant(field, member)))
             .collect(),
         // An empty constant is an empty value for a var-sized field, else a null test. For an unknown field a
         // null test is assumed.
-        _ if value.is_empty() && !matches!(field, Some((_, CellValNum::Var))) => Value::Null,
+        _ if value.is_empty() && !matches!(field, Some((_, CellValNum::Var))) => Json::Null,
         _ => constant(field, value),
     }
 }
 
 /// A constant in the type of its field; hexadecimal if the field is unknown.
-pub(super) fn constant(field: Option<(Datatype, CellValNum)>, value: &[u8]) -> Value {
+pub(super) fn constant(field: Option<(Datatype, CellValNum)>, value: &[u8]) -> Json {
     match field {
         Some((datatype, cell_val_num)) => value::cell(datatype, cell_val_num, value),
         None => value::hex(value),
@@ -219,6 +211,12 @@ pub(super) mod tests {
         assert_eq!(text(&value(AlwaysFalse, "a", b"")), "FALSE");
         assert_eq!(text(&value(Eq, "unknown", &thirty)), "unknown == 0x1e000000");
         assert_eq!(text(&value(Eq, "a", &[1])), "a == 0x01");
+        let list = |_: &[u8]| Some((Datatype::Int16, CellValNum::Var));
+        let bytes = [1, 0, 0xFF, 0xFF].repeat(1000);
+        assert_eq!(
+            condition_text(&value(Ge, "list", &bytes), &list),
+            format!("list >= [1,-1{}]", ",1,-1".repeat(999))
+        );
     }
 
     #[test]

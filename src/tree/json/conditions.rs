@@ -1,14 +1,13 @@
 //! `conditions.json`: the delete conditions that a consolidation already applied to a fragment.
 
-use super::value;
-use serde_json::Value;
+use super::{Json, value};
 
 /// An array of the paths of the processed conditions, relative to the array as they are stored, such as
 /// `__commits/__1_1_<uuid>_22.del`. Null for None, which versions below 16 have.
-pub fn conditions_json(paths: Option<&[Vec<u8>]>) -> Value {
+pub fn conditions_json(paths: Option<&[Vec<u8>]>) -> Json {
     match paths {
         Some(paths) => paths.iter().map(|path| value::name(path)).collect(),
-        None => Value::Null,
+        None => Json::Null,
     }
 }
 
@@ -25,6 +24,6 @@ mod tests {
             json!(["__commits/__1_1_ab_22.del", {"hex": "ff"}])
         );
         assert_eq!(conditions_json(Some(&[])), json!([]));
-        assert_eq!(conditions_json(None), Value::Null);
+        assert_eq!(conditions_json(None), Json::Null);
     }
 }

@@ -1,10 +1,9 @@
 //! `consolidated_metadata.json`: the copies of footers in consolidated fragment metadata files (`.meta`).
 
 use super::render::{self, line};
-use super::value;
+use super::{Json, object, value};
 use crate::error::Error;
 use crate::layout::segments::{Cutter, Parts, Segments};
-use serde_json::{Value, json};
 use std::ops::Range;
 
 /// A consolidated fragment metadata file.
@@ -30,7 +29,7 @@ pub struct RepeatedFooter {
     /// Byte offset of the footer in the unfiltered file.
     pub offset: u64,
     /// The footer, as in `footer.json`; None if it cannot be parsed.
-    pub footer: Option<Value>,
+    pub footer: Option<Json>,
     /// Whether it equals the fragment's own footer; None if that is unknown.
     pub matches: Option<bool>,
     /// The first difference, or why it is unknown.
@@ -88,16 +87,12 @@ impl Parts for Document {
                 ("path", value::name(&file.path)),
                 (
                     "timestamp_range",
-                    json!(file.timestamp_range.map(|(start, end)| [start, end])),
+                    file.timestamp_range.map(<[u64; 2]>::from).into(),
                 ),
-                ("format_version", json!(file.format_version)),
-                ("size", json!(file.size)),
+                ("format_version", file.format_version.into()),
+                ("size", file.size.into()),
             ];
-            for (i, (key, value)) in fields.iter().enumerate() {
-                out.push(if i == 0 { b'{' } else { b',' });
-                render::key(out, key, 2);
-                render::write_value(out, value, 2);
-            }
+            render::begin_object(out, &fields, 1);
             out.push(b',');
             render::key(out, "fragments", 2);
             out.extend_from_slice(if file.fragments.is_ok() { b"[" } else { b"null" });
@@ -108,7 +103,7 @@ impl Parts for Document {
             }
             line(out, 3);
             let fragment = self.footers.footer(part, index as usize)?;
-            let shown = json!({
+            let shown = object!({
                 "name": value::name(&fragment.name),
                 "offset": fragment.offset,
                 "matches": fragment.matches,
@@ -126,7 +121,7 @@ impl Parts for Document {
             }
             out.push(b',');
             render::key(out, "error", 2);
-            render::write_value(out, &json!(file.fragments.as_ref().err()), 2);
+            render::write_value(out, &file.fragments.as_ref().err().cloned().into(), 2);
             line(out, 1);
             out.push(b'}');
             if part.saturating_add(1) == self.files.len() {
@@ -138,11 +133,12 @@ impl Parts for Document {
 }
 
 /// The first difference of two documents, as a path with both values; None if they are equal.
-pub fn difference(here: &Value, own: &Value) -> Option<String> {
+pub fn difference(here: &Json, own: &Json) -> Option<String> {
     match (here, own) {
         _ if here == own => None,
-        (Value::Object(a), Value::Object(b)) if a.len() == b.len() => a.iter().find_map(|(key, value)| {
-            let below = difference(value, b.get(key).unwrap_or(&Value::Null))?;
+        (Json::Object(a), Json::Object(b)) if a.len() == b.len() => a.iter().find_map(|(key, value)| {
+            let other = b.iter().find(|(other, _)| other == key);
+            let below = difference(value, other.map_or(&Json::Null, |(_, value)| value))?;
             let separator = if below.starts_with(':') { "" } else { "." };
             Some(format!("{key}{separator}{below}"))
         }),
@@ -153,6 +149,7 @@ pub fn difference(here: &Value, own: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_file_has_all_keys_in_order() {
@@ -170,7 +167,7 @@ mod tests {
                 Ok(RepeatedFooter {
                     name: b"__1_1_cd_22".to_vec(),
                     offset: 64,
-                    footer: Some(json!({"dense": true})),
+                    footer: Some(object!({"dense": true})),
                     matches: Some(true),
                     difference: None,
                 })
@@ -195,7 +192,7 @@ mod tests {
             let json: Value = serde_json::from_slice(&text).unwrap();
             assert_eq!(
                 String::from_utf8(text).unwrap(),
-                String::from_utf8(render::render(&json)).unwrap()
+                String::from_utf8(render::render(&json.clone().into())).unwrap()
             );
             json
         };
@@ -214,15 +211,16 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        let own = json!({"a": 1, "fields": {"x": {"size": 5}, "y": {"size": 6}}});
-        let mut here = own.clone();
-        assert_eq!(difference(&here, &own), None);
-        here["fields"]["y"]["size"] = json!(7);
+        let footer = |size: u64| object!({"a": 1, "fields": object!({"x": object!({"size": 5}), "y": object!({"size": size})})});
+        assert_eq!(difference(&footer(6), &footer(6)), None);
         assert_eq!(
-            difference(&here, &own).unwrap(),
+            difference(&footer(7), &footer(6)).unwrap(),
             "fields.y.size: 7 here, 6 in the fragment's own footer"
         );
-        let other = json!({"fields": {"x": 5}});
-        assert!(difference(&other, &own).unwrap().starts_with(": {"));
+        let other = object!({"fields": object!({"x": 5})});
+        assert_eq!(
+            difference(&other, &object!({"a": [1, 2], "b": value::hex(&[1])})).unwrap(),
+            r#": {"fields":{"x":5}} here, {"a":[1,2],"b":{"hex":"01"}} in the fragment's own footer"#
+        );
     }
 }

@@ -6,7 +6,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::{Body, BodyCursor};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::layout::segments::{Cutter, Parts, Segments};
-use serde_json::Value;
 use std::ops::Range;
 
 /// The longest name, in bytes.
@@ -63,13 +62,9 @@ pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
         ("name", value::name(&name)),
         ("datatype", datatype.name().into()),
         ("cell_val_num", value::cell_val_num(cells)),
-        ("ordered", Value::from(ordered)),
+        ("ordered", ordered.into()),
     ];
-    for (i, (key, value)) in fields.iter().enumerate() {
-        before.push(if i == 0 { b'{' } else { b',' });
-        render::key(&mut before, key, 1);
-        render::write_value(&mut before, value, 1);
-    }
+    render::begin_object(&mut before, &fields, 0);
     before.push(b',');
     render::key(&mut before, "values", 1);
     let mut cutter = Cutter::new();
@@ -118,6 +113,7 @@ mod tests {
     use super::*;
     use crate::format::enumeration::Enumeration;
     use crate::format::testing::{Bytes, check_hostile};
+    use serde_json::Value;
 
     fn head(name: &str, datatype: Datatype, cells: u32) -> Bytes {
         let b = Bytes::default().u32(0).text32(name).text32("__0123_0");

@@ -1,10 +1,10 @@
 //! The fields in the metadata of a fragment, and their keys in documents.
 
+use super::Json;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::fragment::Slots;
 use crate::format::schema::Schema;
 use crate::names;
-use serde_json::{Map, Value};
 
 /// A field that has a slot in the lists of a fragment's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,13 +92,11 @@ pub fn stored_fields(schema: &Schema, slots: &Slots) -> Vec<StoredField> {
 }
 
 /// An object with one entry for each field.
-pub fn by_field(fields: &[StoredField], mut value: impl FnMut(&StoredField) -> Value) -> Value {
-    Value::Object(
-        fields
-            .iter()
-            .map(|field| (field.key.clone(), value(field)))
-            .collect::<Map<_, _>>(),
-    )
+pub fn by_field(fields: &[StoredField], value: impl Fn(&StoredField) -> Json) -> Json {
+    fields
+        .iter()
+        .map(|field| (field.key.clone(), value(field)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,19 +1,18 @@
 //! `footer.json`: the footer of a fragment's metadata file, or what corresponds to it below version 3.
 
 use super::fields::{StoredField, by_field, stored_fields};
-use super::value;
+use super::{Json, object, value};
 use crate::array::geometry::Geometry;
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, SectionOffsets};
 use crate::format::schema::Schema;
 use crate::names;
-use serde_json::{Map, Value, json};
 
 /// A footer of format versions 3 to 23. `schema` is that of the fragment, `position` tells where the footer
 /// lies in the metadata file, and `geometry` is derived from footer and schema.
-pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, geometry: &Geometry) -> Value {
+pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, geometry: &Geometry) -> Json {
     let fields = stored_fields(schema, &footer.slots);
-    json!({
+    object!({
         "format_version": footer.version,
         "array_schema_name": footer.schema_name.as_ref().map(|name| value::name(name)),
         "dense": footer.dense,
@@ -29,49 +28,43 @@ pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, g
         "offsets": offsets_json(&fields, schema, Some(&footer.offsets)),
         "footer_offset": position.offset,
         "footer_size": position.size,
-        "optional_sections": footer.optional_sections.iter().map(|section| json!({
+        "optional_sections": footer.optional_sections.iter().map(|section| object!({
             "id": section.id,
-            "size": section.data.len(),
+            "size": section.data.len() as u64,
             "data": value::hex(&section.data),
-        })).collect::<Value>(),
+        })).collect::<Json>(),
     })
 }
 
 /// A footer of an encrypted array whose key was not given. What can be parsed only with the schema is null.
-pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Value {
-    let mut footer = json!({
+pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Json {
+    object!({
         "format_version": front.version,
         "array_schema_name": front.schema_name.as_ref().map(|name| value::name(name)),
         "dense": front.dense,
-    });
-    let unknown = [
-        "non_empty_domain",
-        "sparse_tile_num",
-        "tile_num",
-        "last_tile_cell_num",
-        "cell_num",
-        "cells_in_domain",
-        "has_timestamps",
-        "has_delete_metadata",
-        "fields",
-        "offsets",
-    ];
-    if let Value::Object(map) = &mut footer {
-        map.extend(unknown.map(|key| (key.to_owned(), Value::Null)));
-        map.insert("footer_offset".to_owned(), position.offset.into());
-        map.insert("footer_size".to_owned(), position.size.into());
-        map.insert("optional_sections".to_owned(), Value::Null);
-    }
-    footer
+        "non_empty_domain": Json::Null,
+        "sparse_tile_num": Json::Null,
+        "tile_num": Json::Null,
+        "last_tile_cell_num": Json::Null,
+        "cell_num": Json::Null,
+        "cells_in_domain": Json::Null,
+        "has_timestamps": Json::Null,
+        "has_delete_metadata": Json::Null,
+        "fields": Json::Null,
+        "offsets": Json::Null,
+        "footer_offset": position.offset,
+        "footer_size": position.size,
+        "optional_sections": Json::Null,
+    })
 }
 
 /// The metadata of versions 1 and 2 with the same keys as a footer. It does not say whether the fragment is
 /// dense, so that is an argument.
-pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geometry: &Geometry) -> Value {
+pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geometry: &Geometry) -> Json {
     let fields = stored_fields(schema, &metadata.slots(schema));
-    json!({
+    object!({
         "format_version": metadata.version,
-        "array_schema_name": null,
+        "array_schema_name": Json::Null,
         "dense": dense,
         "non_empty_domain": metadata.non_empty_domain.as_ref().map(|rect| value::rect(&schema.dimensions, rect)),
         "sparse_tile_num": if dense { 0 } else { metadata.mbrs.len() },
@@ -83,34 +76,34 @@ pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geom
         "has_delete_metadata": false,
         "fields": sizes_json(&fields, &metadata.file_sizes, &metadata.file_var_sizes, &[]),
         "offsets": offsets_json(&fields, schema, None),
-        "footer_offset": null,
-        "footer_size": null,
-        "optional_sections": [],
+        "footer_offset": Json::Null,
+        "footer_size": Json::Null,
+        "optional_sections": Json::Array(Vec::new()),
     })
 }
 
 /// The file sizes of each field in bytes; null for files that a field does not have.
-fn sizes_json(fields: &[StoredField], fixed: &[u64], var: &[u64], validity: &[u64]) -> Value {
+fn sizes_json(fields: &[StoredField], fixed: &[u64], var: &[u64], validity: &[u64]) -> Json {
     by_field(fields, |field| {
-        json!({
-            "file_size": fixed.get(field.slot),
-            "file_var_size": var.get(field.slot).filter(|_| field.cell_val_num.is_var()),
-            "file_validity_size": validity.get(field.slot).filter(|_| field.nullable),
+        object!({
+            "file_size": fixed.get(field.slot).copied(),
+            "file_var_size": var.get(field.slot).copied().filter(|_| field.cell_val_num.is_var()),
+            "file_validity_size": validity.get(field.slot).copied().filter(|_| field.nullable),
         })
     })
 }
 
 /// The byte offset of each section in the metadata file; null for sections that the version does not have.
-fn offsets_json(fields: &[StoredField], schema: &Schema, offsets: Option<&SectionOffsets>) -> Value {
+fn offsets_json(fields: &[StoredField], schema: &Schema, offsets: Option<&SectionOffsets>) -> Json {
     let none = SectionOffsets::default();
     let sections = offsets.unwrap_or(&none);
     let list = |offsets: &[u64]| match offsets {
-        [] => Value::Null,
-        _ => by_field(fields, |field| Value::from(offsets.get(field.slot).copied())),
+        [] => Json::Null,
+        _ => by_field(fields, |field| offsets.get(field.slot).copied().into()),
     };
     // The sections of global-order minima and maxima are indexed by dimension, not by slot.
     let dimensions = |offsets: &[u64]| match offsets {
-        [] => Value::Null,
+        [] => Json::Null,
         _ => {
             let keys = schema.dimensions.iter().enumerate().map(|(i, dimension)| {
                 if dimension.name.is_empty() {
@@ -121,11 +114,12 @@ fn offsets_json(fields: &[StoredField], schema: &Schema, offsets: Option<&Sectio
             });
             let keys = names::unique(keys.collect(), usize::MAX);
             let entries = keys.into_iter().enumerate();
-            let entries = entries.map(|(i, key)| (key, Value::from(offsets.get(i).copied())));
-            Value::Object(entries.collect::<Map<_, _>>())
+            entries
+                .map(|(i, key)| (key, offsets.get(i).copied().into()))
+                .collect()
         }
     };
-    json!({
+    object!({
         "rtree": offsets.map(|offsets| offsets.rtree),
         "tile_offsets": list(&sections.tile_offsets),
         "tile_var_offsets": list(&sections.tile_var_offsets),
@@ -343,8 +337,8 @@ mod tests {
             expected
         );
         assert_eq!(
-            legacy_json(&metadata, &schema, true, &geometry)["sparse_tile_num"],
-            json!(0)
+            serde_json::to_value(legacy_json(&metadata, &schema, true, &geometry)).unwrap()["sparse_tile_num"],
+            0
         );
     }
 }

@@ -1,7 +1,6 @@
 //! `fragments.json`: the fragments of an array, committed or not.
 
-use super::value;
-use serde_json::Value;
+use super::{Json, object, value};
 
 /// One fragment in the list. A value is None if the format version does not have it, or it cannot be read.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +22,7 @@ pub struct FragmentSummary {
     /// File name of the schema that it was written with.
     pub schema_name: Option<Vec<u8>>,
     /// Its non-empty domain as [`value::rect`] gives it with that schema.
-    pub non_empty_domain: Option<Value>,
+    pub non_empty_domain: Option<Json>,
     /// Whether a `.meta` file holds its footer too.
     pub has_consolidated_metadata: Option<bool>,
     /// Whether a reader that opens the array now would see it.
@@ -32,33 +31,27 @@ pub struct FragmentSummary {
     pub reason: Option<String>,
 }
 
-/// The members of one object of the document. The document is an array of these, oldest fragment first.
-pub fn members(entry: &FragmentSummary) -> [(&'static str, Value); 12] {
-    let timestamps = entry.timestamp_range.map(|(start, end)| vec![start, end]);
-    let schema_name = entry.schema_name.as_ref().map(|name| value::name(name));
-    [
-        ("name", value::name(&entry.name)),
-        ("format_version", entry.format_version.into()),
-        ("timestamp_range", timestamps.into()),
-        ("dense", entry.dense.into()),
-        ("cell_num", entry.cell_num.into()),
-        ("tile_num", entry.tile_num.into()),
-        ("size", entry.size.into()),
-        ("schema_name", schema_name.into()),
-        ("non_empty_domain", entry.non_empty_domain.clone().into()),
-        (
-            "has_consolidated_metadata",
-            entry.has_consolidated_metadata.into(),
-        ),
-        ("visible", entry.visible.into()),
-        ("reason", entry.reason.clone().into()),
-    ]
+/// One object of the document. The document is an array of these, oldest fragment first.
+pub fn entry_json(entry: &FragmentSummary) -> Json {
+    object!({
+        "name": value::name(&entry.name),
+        "format_version": entry.format_version,
+        "timestamp_range": entry.timestamp_range.map(<[u64; 2]>::from),
+        "dense": entry.dense,
+        "cell_num": entry.cell_num,
+        "tile_num": entry.tile_num,
+        "size": entry.size,
+        "schema_name": entry.schema_name.as_ref().map(|name| value::name(name)),
+        "non_empty_domain": entry.non_empty_domain.clone(),
+        "has_consolidated_metadata": entry.has_consolidated_metadata,
+        "visible": entry.visible,
+        "reason": entry.reason.clone(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn an_entry_has_all_keys_in_order_and_null_for_what_is_not_known() {
@@ -71,7 +64,7 @@ mod tests {
             tile_num: Some(4),
             size: Some(1234),
             schema_name: Some(b"__1_1_cd".to_vec()),
-            non_empty_domain: Some(json!([[1, 4], [1, 4]])),
+            non_empty_domain: Some(Json::from([[1, 4], [1, 4]])),
             has_consolidated_metadata: Some(false),
             visible: true,
             reason: None,
@@ -90,9 +83,8 @@ mod tests {
             visible: false,
             reason: Some("no commit".to_string()),
         };
-        let object = |entry| Value::from_iter(members(entry));
         assert_eq!(
-            Value::from_iter([object(&whole), object(&damaged)]).to_string(),
+            Json::from([entry_json(&whole), entry_json(&damaged)]).to_string(),
             concat!(
                 r#"[{"name":"__1_2_ab_22","format_version":22,"timestamp_range":[1,2],"dense":true,"cell_num":16,"#,
                 r#""tile_num":4,"size":1234,"schema_name":"__1_1_cd","non_empty_domain":[[1,4],[1,4]],"#,

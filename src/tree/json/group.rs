@@ -1,19 +1,18 @@
 //! `group.json`: the members of a group.
 
-use super::value;
+use super::{Json, object, value};
 use crate::format::group::GroupMember;
-use serde_json::{Value, json};
 
 /// The document: the version of the group's details (null if there are none), and its members as written.
-pub fn group_json(version: Option<u32>, members: &[GroupMember]) -> Value {
-    json!({
+pub fn group_json(version: Option<u32>, members: &[GroupMember]) -> Json {
+    object!({
         "version": version,
-        "members": members.iter().map(member_json).collect::<Value>(),
+        "members": members.iter().map(member_json).collect::<Json>(),
     })
 }
 
-fn member_json(member: &GroupMember) -> Value {
-    json!({
+fn member_json(member: &GroupMember) -> Json {
+    object!({
         "name": member.name.as_ref().map(|name| value::name(name)),
         "type": member.object_type.name(),
         "uri": value::name(&member.uri),

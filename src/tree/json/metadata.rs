@@ -190,12 +190,11 @@ impl Parts for Document {
         if items.start == 0 {
             out.push(if part == 0 { b'{' } else { b',' });
             render::key(out, key, 1);
-            out.push(b'{');
-            render::key(out, "datatype", 2);
-            render::write_string(out, place.datatype.name());
-            out.push(b',');
-            render::key(out, "value_num", 2);
-            render::write_value(out, &place.value_num.into(), 2);
+            let fields = [
+                ("datatype", place.datatype.name().into()),
+                ("value_num", place.value_num.into()),
+            ];
+            render::begin_object(out, &fields, 1);
             out.push(b',');
             render::key(out, "value", 2);
         }
@@ -223,6 +222,7 @@ impl Parts for Document {
 
 #[cfg(test)]
 mod tests {
+    use super::super::object;
     use super::*;
     use crate::error::ErrorKind;
     use crate::format::testing::Bytes;
@@ -256,7 +256,7 @@ mod tests {
         let text = text(files);
         let json: Value = serde_json::from_slice(&text).unwrap();
         // As it would be rendered at once.
-        assert!(text == render::render(&json));
+        assert!(text == render::render(&json.clone().into()));
         json
     }
 
@@ -334,7 +334,7 @@ mod tests {
         }
         let segments = document(&[&file.bytes]).unwrap();
         assert!(segments.count() > 20, "{}", segments.count());
-        let mut expected = Map::new();
+        let mut expected = Vec::new();
         for name in ["BLOB", "FLOAT64", "INT8", "STRING_UTF32", "STRING_UTF8"] {
             let datatype = *Datatype::ALL.iter().find(|d| d.name() == name).unwrap();
             let cells = match datatype.kind() {
@@ -342,10 +342,10 @@ mod tests {
                 _ => CellValNum::Fixed(of(datatype)),
             };
             let shown = value::cell(datatype, cells, &bytes);
-            let pair = json!({"datatype": name, "value_num": of(datatype), "value": shown});
-            expected.insert(name.to_owned(), pair);
+            let pair = object!({"datatype": name, "value_num": of(datatype), "value": shown});
+            expected.push((name, pair));
         }
-        assert!(segments.render().unwrap() == render::render(&Value::Object(expected)));
+        assert!(segments.render().unwrap() == render::render(&expected.into_iter().collect()));
     }
 
     #[test]

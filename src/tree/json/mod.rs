@@ -1,6 +1,6 @@
 //! The JSON documents of the tree, one module each.
 //!
-//! Most are a function from decoded structs to a [`serde_json::Value`], which [`render()`] writes out.
+//! Most are a function from decoded structs to a [`Json`], which [`render()`] writes out.
 //! Documents that may be large are [`Parts`](crate::layout::segments::Parts), which write the same text item
 //! by item. Objects have all their keys, in a fixed order: a missing value is null.
 
@@ -8,6 +8,7 @@ pub mod commits;
 pub mod condition;
 pub mod conditions;
 pub mod consolidated_metadata;
+pub mod document;
 pub mod enumeration;
 pub mod fields;
 pub mod footer;
@@ -23,4 +24,6 @@ pub mod text;
 pub mod tiles;
 pub mod value;
 pub mod view;
+pub use document::Json;
+pub(crate) use document::object;
 pub use render::{render, render_objects};

@@ -1,28 +1,25 @@
 //! Writes JSON text that people can read.
 
+use super::Json;
 use crate::parallel;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
-use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::io::{Result, Write};
 
 /// The text of a document, indented by two spaces, with a line feed at its end. An array is on one line if it
 /// holds only scalars and hexadecimal bytes, or pairs of these such as `[lo, hi]`. Equal documents give equal
 /// bytes.
-pub fn render(value: &Value) -> Vec<u8> {
+pub fn render(value: &Json) -> Vec<u8> {
     let mut out = Vec::new();
     write_value(&mut out, value, 0);
     out.push(b'\n');
     out
 }
 
-/// The text of an array with an object for each of `items`, as by [`render`]. `make` makes the members of an
-/// object. `items` and the members must not be empty. Works on all cores, since `make` may read a file.
-pub fn render_objects<T: Sync, const N: usize>(
-    items: &[T],
-    make: impl Fn(&T) -> [(&'static str, Value); N] + Sync,
-) -> Vec<u8> {
+/// The text of an array with the object that `make` makes of each of `items`, as by [`render`]. Works on all
+/// cores, since `make` may read a file.
+pub fn render_objects<T: Sync>(items: &[T], make: impl Fn(&T) -> Json + Sync) -> Vec<u8> {
     /// The fewest items that are worth a thread.
     const ITEMS: usize = 64;
     if items.is_empty() {
@@ -36,7 +33,7 @@ pub fn render_objects<T: Sync, const N: usize>(
             for item in slices.get(number as usize).copied().unwrap_or_default() {
                 out.push(b',');
                 line(&mut out, 1);
-                write_members(&mut out, make(item).iter().map(|(key, value)| (*key, value)), 1);
+                write_value(&mut out, &make(item), 1);
             }
             Ok(out)
         },
@@ -49,23 +46,10 @@ pub fn render_objects<T: Sync, const N: usize>(
     out
 }
 
-/// An object with this key holds the text of an array in place of the array. No document has such an object.
-pub(super) const RENDERED: &str = "\0rendered";
-
-/// The text of an array that is kept as text; None for other objects.
-pub(super) fn rendered_text(entries: &Map<String, Value>) -> Option<&str> {
-    match entries.get(RENDERED) {
-        Some(Value::String(text)) if entries.len() == 1 => Some(text),
-        _ => None,
-    }
-}
-
 /// Writes `value` at nesting `depth`, without a line feed at its end.
-pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
+pub(super) fn write_value(out: &mut Vec<u8>, value: &Json, depth: usize) {
     match value {
-        Value::Array(items) if items.is_empty() => out.extend_from_slice(b"[]"),
-        Value::Array(items) if items.iter().all(is_atom_or_pair) => write_inline(out, value),
-        Value::Array(items) => {
+        Json::Array(items) if !items.iter().all(is_atom_or_pair) => {
             out.push(b'[');
             for (i, item) in items.iter().enumerate() {
                 if i > 0 {
@@ -77,29 +61,22 @@ pub(super) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) {
             line(out, depth);
             out.push(b']');
         }
-        Value::Object(entries) if !entries.is_empty() && !is_atom(value) => {
-            if let Some(text) = rendered_text(entries) {
-                return out.extend_from_slice(text.as_bytes());
-            }
-            let members = entries.iter().map(|(key, value)| (key.as_str(), value));
-            write_members(out, members, depth);
+        Json::Object(members) if !members.is_empty() => {
+            begin_object(out, members, depth);
+            line(out, depth);
+            out.push(b'}');
         }
         _ => write_inline(out, value),
     }
 }
 
-/// Writes an object of `members`, which are not empty, at nesting `depth`.
-fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a str, &'a Value)>, depth: usize) {
-    out.push(b'{');
-    for (i, (name, value)) in members.enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        key(out, name, depth + 1);
+/// Writes an object at nesting `depth` that begins with `members`, which are not empty, without its end.
+pub(super) fn begin_object<K: AsRef<str>>(out: &mut Vec<u8>, members: &[(K, Json)], depth: usize) {
+    for (i, (name, value)) in members.iter().enumerate() {
+        out.push(if i == 0 { b'{' } else { b',' });
+        key(out, name.as_ref(), depth + 1);
         write_value(out, value, depth + 1);
     }
-    line(out, depth);
-    out.push(b'}');
 }
 
 /// Writes `value` on the current line.
@@ -145,25 +122,27 @@ pub(super) fn key(out: &mut Vec<u8>, key: &str, depth: usize) {
 }
 
 /// Whether `value` is a scalar or hexadecimal bytes.
-fn is_atom(value: &Value) -> bool {
+fn is_atom(value: &Json) -> bool {
     match value {
-        Value::Array(_) => false,
-        Value::Object(entries) => entries.len() == 1 && matches!(entries.get("hex"), Some(Value::String(_))),
-        _ => true,
+        Json::Null => true,
+        Json::Cell(cell) => cell.is_atom(),
+        Json::Array(_) | Json::Object(_) => false,
     }
 }
 
-fn is_atom_or_pair(value: &Value) -> bool {
+fn is_atom_or_pair(value: &Json) -> bool {
     match value {
-        Value::Array(items) => matches!(items.as_slice(), [a, b] if is_atom(a) && is_atom(b)),
+        Json::Cell(cell) => cell.array_len().is_none_or(|len| len == 2),
+        Json::Array(items) => matches!(items.as_slice(), [a, b] if is_atom(a) && is_atom(b)),
         _ => is_atom(value),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::object;
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn nested_objects_are_indented_and_flat_arrays_are_not() {
@@ -205,7 +184,7 @@ mod tests {
   "h": {"hex": "00"}
 }
 "#;
-        let text = render(&value);
+        let text = render(&value.clone().into());
         assert_eq!(String::from_utf8(text.clone()).unwrap(), expected);
         assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), value);
     }
@@ -214,23 +193,23 @@ mod tests {
     fn objects_from_several_threads_are_in_order() {
         for count in [0, 1, 63, 64, 65, 1000] {
             let items: Vec<u64> = (0..count).collect();
-            let make = |i: &u64| [("i", json!(i)), ("list", json!([[i]]))];
-            let whole: Value = items.iter().map(make).map(Value::from_iter).collect();
+            let make = |i: &u64| object!({"i": *i, "list": [[*i]]});
+            let whole: Json = items.iter().map(make).collect();
             assert_eq!(render_objects(&items, make), render(&whole), "{count}");
         }
     }
 
     #[test]
     fn a_scalar_is_a_line() {
-        assert_eq!(render(&Value::Null), b"null\n");
-        assert_eq!(render(&json!([])), b"[]\n");
-        assert_eq!(render(&json!(u64::MAX)), b"18446744073709551615\n");
-        assert_eq!(render(&json!(-0.0)), b"-0.0\n");
+        assert_eq!(render(&Json::Null), b"null\n");
+        assert_eq!(render(&json!([]).into()), b"[]\n");
+        assert_eq!(render(&u64::MAX.into()), b"18446744073709551615\n");
+        assert_eq!(render(&(-0.0).into()), b"-0.0\n");
     }
 
     #[test]
     fn a_million_integers_are_one_line() {
-        let value: Value = (0..1_000_000_u64).collect();
+        let value: Json = (0..1_000_000_u64).collect();
         let text = render(&value);
         assert_eq!(text.iter().filter(|&&b| b == b'\n').count(), 1);
         assert!(text.starts_with(b"[0, 1, 2, ") && text.ends_with(b", 999999]\n"));

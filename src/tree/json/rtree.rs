@@ -5,14 +5,13 @@
 //! fanout is null, and their MBRs are the only level.
 
 use super::render::{self, line};
-use super::value;
+use super::value::{self, Cell};
 use crate::error::Result;
 use crate::format::body::Body;
 use crate::format::fragment::Boxes;
 use crate::format::fragment::boxes::{Bounds, to_rect};
 use crate::format::schema::{Dimension, Schema};
 use crate::layout::segments::{Cutter, Parts, Segments};
-use serde_json::Value;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,9 +55,7 @@ struct RTreeParts {
 impl Parts for RTreeParts {
     fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         if part == 0 && items.start == 0 {
-            out.push(b'{');
-            render::key(out, "fanout", 1);
-            render::write_value(out, &Value::from(self.fanout), 1);
+            render::begin_object(out, &[("fanout", self.fanout.into())], 0);
             out.push(b',');
             render::key(out, "levels", 1);
             out.push(b'[');
@@ -100,7 +97,8 @@ impl Parts for RTreeParts {
 /// Appends a box at nesting depth 3.
 fn write_box(out: &mut Vec<u8>, dimensions: &[Dimension], bounds: &[Bounds<'_>]) {
     let plain = dimensions.iter().zip(bounds).all(|(d, (lo, hi))| {
-        value::is_atom(d.datatype, d.cell_val_num, lo) && value::is_atom(d.datatype, d.cell_val_num, hi)
+        let is_atom = |bytes| Cell::new(d.datatype, d.cell_val_num, bytes).is_atom();
+        is_atom(*lo) && is_atom(*hi)
     });
     if !plain {
         return render::write_value(out, &value::rect(dimensions, &to_rect(bounds)), 3);
@@ -118,12 +116,12 @@ fn write_box(out: &mut Vec<u8>, dimensions: &[Dimension], bounds: &[Bounds<'_>])
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Json, object};
     use super::*;
     use crate::format::datatype::Datatype;
     use crate::format::fragment::RTree;
     use crate::format::range::{Range as Interval, Rect};
     use crate::format::testing::{Bytes, field, schema, var};
-    use serde_json::json;
 
     fn mbr(x: [u8; 2], y: [&[u8]; 2]) -> Rect {
         let [lo, hi] = x.map(|x| vec![x, 0]);
@@ -144,15 +142,15 @@ mod tests {
         b.bytes
     }
 
-    /// The document by way of a tree of JSON values.
+    /// The document by way of [`Json`].
     fn whole(fanout: Option<u32>, levels: &[Vec<Rect>], dimensions: &[Dimension]) -> Vec<u8> {
         let level = |level: &Vec<Rect>| {
             level
                 .iter()
                 .map(|mbr| value::rect(dimensions, mbr))
-                .collect::<Value>()
+                .collect::<Json>()
         };
-        render::render(&json!({"fanout": fanout, "levels": levels.iter().map(level).collect::<Value>()}))
+        render::render(&object!({"fanout": fanout, "levels": levels.iter().map(level).collect::<Json>()}))
     }
 
     fn example() -> Schema {

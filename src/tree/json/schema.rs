@@ -1,14 +1,13 @@
 //! `schema.json` and `schemas/<name>.json`: array schemas.
 
-use super::value;
+use super::{Json, object, value};
 use crate::format::pipeline::{Codec, Filter, Pipeline};
 use crate::format::schema::{Attribute, Dimension, DimensionLabel, Schema};
-use serde_json::{Map, Value, json};
 
 /// The document of a schema. `name` is the name of its file.
-pub fn schema_json(schema: &Schema, name: &str) -> Value {
+pub fn schema_json(schema: &Schema, name: &str) -> Json {
     let dimensions = &schema.dimensions;
-    json!({
+    object!({
         "format_version": schema.version,
         "name": name,
         "array_type": schema.array_type.name(),
@@ -19,90 +18,82 @@ pub fn schema_json(schema: &Schema, name: &str) -> Value {
         "coords_filters": pipeline_json(&schema.coords_filters),
         "offsets_filters": pipeline_json(&schema.offsets_filters),
         "validity_filters": schema.validity_filters.as_ref().map(pipeline_json),
-        "dimensions": (0..dimensions.len()).map(|i| dimension_json(schema, i)).collect::<Value>(),
-        "attributes": schema.attributes.iter().map(attribute_json).collect::<Value>(),
-        "dimension_labels": schema.dimension_labels.iter().map(|label| label_json(label, dimensions)).collect::<Value>(),
-        "enumerations": schema.enumerations.iter().map(|e| json!({
+        "dimensions": (0..dimensions.len()).map(|i| dimension_json(schema, i)).collect::<Json>(),
+        "attributes": schema.attributes.iter().map(attribute_json).collect::<Json>(),
+        "dimension_labels": schema.dimension_labels.iter().map(|label| label_json(label, dimensions)).collect::<Json>(),
+        "enumerations": schema.enumerations.iter().map(|e| object!({
             "name": value::name(&e.name),
             "file": value::name(&e.file),
-        })).collect::<Value>(),
+        })).collect::<Json>(),
         "current_domain": schema.current_domain.as_ref().map(|rect| value::rect(dimensions, rect)),
     })
 }
 
 /// A filter pipeline, with the filters in the order in which a writer applies them.
-pub fn pipeline_json(pipeline: &Pipeline) -> Value {
-    json!({
+pub fn pipeline_json(pipeline: &Pipeline) -> Json {
+    object!({
         "max_chunk_size": pipeline.max_chunk_size,
-        "filters": pipeline.filters.iter().map(filter_json).collect::<Value>(),
+        "filters": pipeline.filters.iter().map(filter_json).collect::<Json>(),
     })
 }
 
 /// A filter: its type, then its options by the names that the format specification gives them.
-fn filter_json(filter: &Filter) -> Value {
-    let options: Vec<(&str, Value)> = match filter {
+fn filter_json(filter: &Filter) -> Json {
+    let name = filter.name();
+    match filter {
         Filter::Unknown { id, options } => {
-            return json!({"type": "UNKNOWN", "id": id, "options": value::hex(options)});
+            object!({"type": "UNKNOWN", "id": *id, "options": value::hex(options)})
         }
         Filter::Compression {
             codec: Codec::Delta | Codec::DoubleDelta,
             level,
             reinterpret,
-        } => vec![
-            ("level", Value::from(*level)),
-            (
-                "reinterpret_datatype",
-                Value::from(reinterpret.map(|datatype| datatype.name())),
-            ),
-        ],
-        Filter::Compression { level, .. } => vec![("level", Value::from(*level))],
+        } => object!({
+            "type": name,
+            "level": *level,
+            "reinterpret_datatype": reinterpret.map(|datatype| datatype.name()),
+        }),
+        Filter::Compression { level, .. } => object!({"type": name, "level": *level}),
         Filter::BitWidthReduction { max_window_size } | Filter::PositiveDelta { max_window_size } => {
-            vec![("max_window_size", Value::from(*max_window_size))]
+            object!({"type": name, "max_window_size": *max_window_size})
         }
         Filter::ScaleFloat {
             scale,
             offset,
             byte_width,
-        } => vec![
-            ("scale", value::float(*scale)),
-            ("offset", value::float(*offset)),
-            ("byte_width", Value::from(*byte_width)),
-        ],
+        } => object!({"type": name, "scale": *scale, "offset": *offset, "byte_width": *byte_width}),
         Filter::Webp {
             quality,
             format,
             lossless,
             y_extent,
             x_extent,
-        } => vec![
-            ("quality", value::float(f64::from(*quality))),
-            ("format", Value::from(format.name())),
-            ("lossless", Value::from(*lossless)),
-            ("y_extent", Value::from(*y_extent)),
-            ("x_extent", Value::from(*x_extent)),
-        ],
+        } => object!({
+            "type": name,
+            "quality": f64::from(*quality),
+            "format": format.name(),
+            "lossless": *lossless,
+            "y_extent": *y_extent,
+            "x_extent": *x_extent,
+        }),
         Filter::Noop
         | Filter::Bitshuffle
         | Filter::Byteshuffle
         | Filter::Aes256Gcm
         | Filter::ChecksumMd5
         | Filter::ChecksumSha256
-        | Filter::Xor => Vec::new(),
-    };
-    let mut out = Map::new();
-    out.insert("type".to_string(), Value::from(filter.name()));
-    out.extend(options.into_iter().map(|(key, value)| (key.to_string(), value)));
-    Value::Object(out)
+        | Filter::Xor => object!({"type": name}),
+    }
 }
 
 /// A dimension, with the filter pipeline of its tiles: its own, or that for all coordinates if its own is
 /// empty. Before version 5 dimensions have no tiles of their own, and it is empty.
-fn dimension_json(schema: &Schema, index: usize) -> Value {
+fn dimension_json(schema: &Schema, index: usize) -> Json {
     let Some(dimension) = schema.dimensions.get(index) else {
-        return Value::Null;
+        return Json::Null;
     };
     let (datatype, cell_val_num) = (dimension.datatype, dimension.cell_val_num);
-    json!({
+    object!({
         "name": value::name(&dimension.name),
         "datatype": datatype.name(),
         "cell_val_num": value::cell_val_num(cell_val_num),
@@ -112,13 +103,13 @@ fn dimension_json(schema: &Schema, index: usize) -> Value {
     })
 }
 
-fn attribute_json(attribute: &Attribute) -> Value {
+fn attribute_json(attribute: &Attribute) -> Json {
     let Attribute {
         datatype,
         cell_val_num,
         ..
     } = *attribute;
-    json!({
+    object!({
         "name": value::name(&attribute.name),
         "datatype": datatype.name(),
         "cell_val_num": value::cell_val_num(cell_val_num),
@@ -131,11 +122,11 @@ fn attribute_json(attribute: &Attribute) -> Value {
     })
 }
 
-fn label_json(label: &DimensionLabel, dimensions: &[Dimension]) -> Value {
+fn label_json(label: &DimensionLabel, dimensions: &[Dimension]) -> Json {
     let dimension = usize::try_from(label.dimension_index)
         .ok()
         .and_then(|i| dimensions.get(i));
-    json!({
+    object!({
         "name": value::name(&label.name),
         "dimension_index": label.dimension_index,
         "dimension": dimension.map(|d| value::name(&d.name)),
@@ -156,6 +147,7 @@ pub(crate) mod tests {
     use crate::format::enums::{ArrayType, DataOrder, Layout, WebpFormat};
     use crate::format::range::Range;
     use crate::format::schema::EnumerationRef;
+    use serde_json::{Value, json};
 
     /// A sparse schema of version 22 with the attributes `a` (INT32) and `s` (nullable var-sized UTF-8) over
     /// the dimensions `x` (INT16) and `y` (text). No filters.
@@ -277,7 +269,7 @@ pub(crate) mod tests {
         schema.validity_filters = None;
         schema.current_domain = None;
         schema.dimension_labels[0].dimension_index = 7;
-        let json = schema_json(&schema, "__array_schema.tdb");
+        let json = serde_json::to_value(schema_json(&schema, "__array_schema.tdb")).unwrap();
         for pointer in [
             "/validity_filters",
             "/current_domain",
@@ -292,7 +284,7 @@ pub(crate) mod tests {
         let mut schema = example();
         schema.attributes[0].name = vec![0xFF];
         schema.attributes[0].enumeration = Some(vec![0xFE]);
-        let json = schema_json(&schema, "x");
+        let json = serde_json::to_value(schema_json(&schema, "x")).unwrap();
         assert_eq!(json["attributes"][0]["name"], json!({"hex": "ff"}));
         assert_eq!(json["attributes"][0]["enumeration"], json!({"hex": "fe"}));
     }

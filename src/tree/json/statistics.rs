@@ -2,10 +2,9 @@
 
 use super::fields::{StoredField, by_field};
 use super::tiles::sum_json;
-use super::value;
+use super::{Json, object, value};
 use crate::format::datatype::Kind;
 use crate::format::fragment::FragmentStatistics;
-use serde_json::{Value, json};
 
 /// The document: the minimum, maximum, sum and null count of each field. `statistics` is indexed by slot. It
 /// is None for versions below 12; then all values are null.
@@ -17,9 +16,9 @@ pub fn statistics_json(
     fields: &[StoredField],
     dense: bool,
     statistics: Option<&[FragmentStatistics]>,
-) -> Value {
+) -> Json {
     let Some(statistics) = statistics else {
-        return Value::Null;
+        return Json::Null;
     };
     by_field(fields, |field| {
         let entry = statistics.get(field.slot).filter(|_| !(dense && field.dimension));
@@ -27,12 +26,12 @@ pub fn statistics_json(
         let may_be_empty = field.cell_val_num.is_var() && field.datatype.kind() == Kind::Text;
         let bound = |bytes: &[u8], other: &[u8]| {
             if bytes.is_empty() && (!may_be_empty || other.is_empty()) {
-                Value::Null
+                Json::Null
             } else {
                 value::cell(field.datatype, field.cell_val_num, bytes)
             }
         };
-        json!({
+        object!({
             "min": entry.map(|entry| bound(&entry.min, &entry.max)),
             "max": entry.map(|entry| bound(&entry.max, &entry.min)),
             "sum": entry.map(|entry| sum_json(field.datatype, field.cell_val_num, entry.sum)),
@@ -45,6 +44,7 @@ pub fn statistics_json(
 mod tests {
     use super::*;
     use crate::format::datatype::{CellValNum, Datatype};
+    use serde_json::{Value, json};
 
     #[test]
     fn statistics_are_typed_and_found_by_slot() {
@@ -83,8 +83,8 @@ mod tests {
                 r#""none":{"min":null,"max":null,"sum":null,"null_count":null}}"#,
             )
         );
-        assert_eq!(statistics_json(&fields, false, None), Value::Null);
-        let dense = statistics_json(&fields, true, Some(&statistics));
+        assert_eq!(statistics_json(&fields, false, None), Json::Null);
+        let dense = serde_json::to_value(statistics_json(&fields, true, Some(&statistics))).unwrap();
         assert_eq!(dense["x"]["sum"], Value::Null);
         assert_eq!(dense["a"]["sum"], json!(-1));
     }

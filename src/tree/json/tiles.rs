@@ -5,13 +5,12 @@
 
 use super::fields::StoredField;
 use super::list::ValueList;
-use super::{render, value};
+use super::{Json, render, value};
 use crate::array::tile_list::TileListKey;
 use crate::error::Result;
 use crate::format::body::{Body, BodyCursor};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::layout::segments::{Cutter, Parts, Segments};
-use serde_json::Value;
 use std::ops::Range;
 
 impl TileListKey {
@@ -202,8 +201,8 @@ fn sum_type(datatype: Datatype, cell_val_num: CellValNum) -> Option<Datatype> {
 
 /// The sum of values of a field from its eight little-endian bytes. It is signed, unsigned or floating-point
 /// as the field is; null if the field has no sums.
-pub fn sum_json(datatype: Datatype, cell_val_num: CellValNum, sum: [u8; 8]) -> Value {
-    sum_type(datatype, cell_val_num).map_or(Value::Null, |datatype| value::element(datatype, &sum))
+pub fn sum_json(datatype: Datatype, cell_val_num: CellValNum, sum: [u8; 8]) -> Json {
+    sum_type(datatype, cell_val_num).map_or(Json::Null, |datatype| value::element(datatype, &sum))
 }
 
 #[cfg(test)]
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
     use crate::error::Error;
     use crate::format::testing::Bytes;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::collections::HashMap;
 
     fn field(key: &str, datatype: Datatype, cell_val_num: CellValNum, nullable: bool) -> StoredField {
@@ -311,7 +310,7 @@ mod tests {
             let expected = json.as_object().unwrap().clone().into_iter().take(count);
             assert_eq!(
                 String::from_utf8(shown).unwrap(),
-                String::from_utf8(render::render(&Value::Object(expected.collect()))).unwrap()
+                String::from_utf8(render::render(&Value::Object(expected.collect()).into())).unwrap()
             );
         }
     }
@@ -347,7 +346,7 @@ mod tests {
         let segments = tiles_segments(fields.to_vec(), lists).unwrap();
         assert!(segments.count() > 10);
         let expected = fields.iter().map(|f| {
-            let mins: Value = match f.cell_val_num {
+            let mins: Json = match f.cell_val_num {
                 CellValNum::Var => value::split(&at, &texts)
                     .map(|bytes| value::cell(f.datatype, f.cell_val_num, bytes.unwrap()))
                     .collect(),
@@ -358,15 +357,15 @@ mod tests {
             };
             let lists = TileListKey::ALL.map(|list| {
                 let value = match list {
-                    TileOffsets => Value::from(offsets.clone()),
+                    TileOffsets => offsets.iter().copied().collect(),
                     Mins => mins.clone(),
-                    _ => Value::Null,
+                    _ => Json::Null,
                 };
-                (list.key().to_owned(), value)
+                (list.key(), value)
             });
-            (f.key.clone(), Value::Object(lists.into_iter().collect()))
+            (f.key.clone(), lists.into_iter().collect())
         });
-        let expected = render::render(&Value::Object(expected.collect()));
+        let expected = render::render(&expected.collect());
         assert!(segments.render().unwrap() == expected);
         let ends = segments.measure().unwrap().ends;
         assert_eq!(ends.last(), Some(&(expected.len() as u64)));

@@ -1,135 +1,137 @@
 //! Values of any datatype as JSON: numbers as numbers, text as a string, other bytes as `{"hex": "…"}`.
 
-use super::render::{RENDERED, write_inline};
+use super::Json;
+use super::render::write_inline;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range;
 use crate::format::schema::Dimension;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Bytes as `{"hex": "…"}`, in lower case.
-pub fn hex(bytes: &[u8]) -> Value {
-    to_value(&Hex(bytes))
-}
-
-/// `value` as a JSON value. Serializing the types of this module cannot fail.
-fn to_value(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default()
-}
-
-/// Bytes in hexadecimal.
-struct Hex<'a>(&'a [u8]);
-
-impl Serialize for Hex<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut digits = Vec::with_capacity(self.0.len().saturating_mul(2));
-        write_digits(&mut digits, self.0);
-        serializer.collect_map([("hex", String::from_utf8(digits).unwrap_or_default())])
-    }
+pub fn hex(bytes: &[u8]) -> Json {
+    cell(Datatype::Blob, CellValNum::Var, bytes)
 }
 
 /// A name, path or URI: a string where it is UTF-8, else hexadecimal.
-pub fn name(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Value::String(text.to_string()),
-        Err(_) => hex(bytes),
-    }
-}
-
-/// A floating-point number. JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`.
-pub fn float(number: f64) -> Value {
-    match serde_json::Number::from_f64(number) {
-        Some(number) => Value::Number(number),
-        None if number.is_nan() => Value::from("nan"),
-        None if number > 0.0 => Value::from("inf"),
-        None => Value::from("-inf"),
-    }
+pub fn name(bytes: &[u8]) -> Json {
+    cell(Datatype::StringUtf8, CellValNum::Var, bytes)
 }
 
 /// The number of values a cell: an integer or `"var"`.
-pub fn cell_val_num(cell_val_num: CellValNum) -> Value {
+pub fn cell_val_num(cell_val_num: CellValNum) -> Json {
     match cell_val_num {
-        CellValNum::Fixed(n) => Value::from(n),
-        CellValNum::Var => Value::from("var"),
+        CellValNum::Fixed(n) => n.into(),
+        CellValNum::Var => "var".into(),
     }
 }
 
-/// A cell from its little-endian bytes, as [`write_cell`] writes it.
-struct Cell<'a>(Datatype, CellValNum, &'a [u8]);
+/// A cell: its type and its little-endian bytes. A number is written as a scalar if cells hold one value, else
+/// as an array. Text is one string and opaque bytes are one hexadecimal string, however many values they are.
+/// Bytes of a wrong length and invalid text are hexadecimal, too. JSON has no NaN and no infinities: they are
+/// the strings `nan`, `inf` and `-inf`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell<'a> {
+    datatype: Datatype,
+    cell_val_num: CellValNum,
+    bytes: Cow<'a, [u8]>,
+}
 
-impl Cell<'_> {
-    fn fits(&self) -> bool {
-        let Cell(datatype, cell_val_num, bytes) = *self;
-        match cell_val_num.cell_size(datatype) {
-            Some(size) => bytes.len() as u64 == size,
-            None => bytes.len().is_multiple_of(datatype.size()),
+/// What a cell is written as.
+enum Form<'a> {
+    Hex,
+    Text(Cow<'a, str>),
+    Array,
+    Scalar,
+}
+
+impl<'a> Cell<'a> {
+    /// A cell of `cell_val_num` values.
+    pub fn new(datatype: Datatype, cell_val_num: CellValNum, bytes: impl Into<Cow<'a, [u8]>>) -> Self {
+        Cell {
+            datatype,
+            cell_val_num,
+            bytes: bytes.into(),
         }
     }
 
-    fn is_atom(&self) -> bool {
-        let one = self.1 == CellValNum::Fixed(1);
-        one || matches!(self.0.kind(), Kind::Text | Kind::Bytes) || !self.fits()
+    fn fits(&self) -> bool {
+        match self.cell_val_num.cell_size(self.datatype) {
+            Some(size) => self.bytes.len() as u64 == size,
+            None => self.bytes.len().is_multiple_of(self.datatype.size()),
+        }
+    }
+
+    /// Whether it is written as a scalar or hexadecimal bytes. Arrays of these are written on one line.
+    pub fn is_atom(&self) -> bool {
+        let one = self.cell_val_num == CellValNum::Fixed(1);
+        one || matches!(self.datatype.kind(), Kind::Text | Kind::Bytes) || !self.fits()
+    }
+
+    /// The number of elements if it is written as an array.
+    pub fn array_len(&self) -> Option<usize> {
+        (!self.is_atom()).then(|| self.bytes.len() / self.datatype.size().max(1))
+    }
+
+    /// Its bytes in hexadecimal if they are written so.
+    pub fn hex(&self) -> Option<String> {
+        matches!(self.form(), Form::Hex).then(|| digits(&self.bytes))
+    }
+
+    fn form(&self) -> Form<'_> {
+        let text = match self.datatype.kind() {
+            Kind::Bytes => None,
+            _ if !self.fits() => None,
+            Kind::Text if self.datatype.size() == 1 => {
+                std::str::from_utf8(&self.bytes).ok().map(Cow::Borrowed)
+            }
+            Kind::Text => self.datatype.text(&self.bytes).map(Cow::Owned),
+            _ if self.is_atom() => return Form::Scalar,
+            _ => return Form::Array,
+        };
+        text.map_or(Form::Hex, Form::Text)
     }
 }
 
 impl Serialize for Cell<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Cell(datatype, _, bytes) = *self;
-        match datatype.kind() {
-            Kind::Bytes => Hex(bytes).serialize(serializer),
-            _ if !self.fits() => Hex(bytes).serialize(serializer),
-            Kind::Text => match std::str::from_utf8(bytes) {
-                Ok(text) if datatype.size() == 1 => serializer.serialize_str(text),
-                _ => match datatype.text(bytes) {
-                    Some(text) => serializer.serialize_str(&text),
-                    None => Hex(bytes).serialize(serializer),
-                },
-            },
-            _ if !self.is_atom() => {
+        let (datatype, bytes) = (self.datatype, &*self.bytes);
+        match self.form() {
+            Form::Hex => serializer.collect_map([("hex", digits(bytes))]),
+            Form::Text(text) => serializer.serialize_str(&text),
+            Form::Array => {
                 let values = bytes.chunks(datatype.size().max(1));
-                serializer.collect_seq(values.map(|bytes| Cell(datatype, CellValNum::Fixed(1), bytes)))
+                serializer.collect_seq(values.map(|bytes| Cell::new(datatype, CellValNum::Fixed(1), bytes)))
             }
-            Kind::Bool if unsigned(bytes) <= 1 => serializer.serialize_bool(unsigned(bytes) == 1),
-            Kind::Bool | Kind::Unsigned => serializer.serialize_u64(unsigned(bytes)),
-            Kind::Signed | Kind::Datetime | Kind::Time => serializer.serialize_i64(signed(bytes)),
-            Kind::Float => match *bytes {
-                [a, b, c, d] => float(f64::from(f32::from_le_bytes([a, b, c, d]))).serialize(serializer),
-                _ => float(f64::from_bits(unsigned(bytes))).serialize(serializer),
+            Form::Scalar => match datatype.kind() {
+                Kind::Bool if unsigned(bytes) <= 1 => serializer.serialize_bool(unsigned(bytes) == 1),
+                Kind::Signed | Kind::Datetime | Kind::Time => serializer.serialize_i64(signed(bytes)),
+                Kind::Float => match float(bytes) {
+                    number if number.is_finite() => serializer.serialize_f64(number),
+                    number if number.is_nan() => serializer.serialize_str("nan"),
+                    number if number > 0.0 => serializer.serialize_str("inf"),
+                    _ => serializer.serialize_str("-inf"),
+                },
+                _ => serializer.serialize_u64(unsigned(bytes)),
             },
         }
     }
 }
 
-/// A cell as a JSON value, as [`write_cell`] writes it.
-pub fn cell(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Value {
-    if is_atom(datatype, cell_val_num, bytes) || bytes.len() / datatype.size().max(1) <= FEW {
-        return to_value(&Cell(datatype, cell_val_num, bytes));
-    }
-    let mut text = Vec::new();
-    write_cell(&mut text, datatype, cell_val_num, bytes);
-    let text = String::from_utf8(text).unwrap_or_default();
-    Value::Object(Map::from_iter([(RENDERED.to_string(), Value::String(text))]))
+/// A cell from its little-endian bytes.
+pub fn cell(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Json {
+    Json::Cell(Cell::new(datatype, cell_val_num, bytes.to_vec()))
 }
 
 /// As [`cell`], for a cell of a single value.
-pub fn element(datatype: Datatype, bytes: &[u8]) -> Value {
+pub fn element(datatype: Datatype, bytes: &[u8]) -> Json {
     cell(datatype, CellValNum::Fixed(1), bytes)
 }
 
-/// Appends a cell on the current line. `bytes` are little-endian. A number is a scalar if cells hold one
-/// value, else an array. Text is one string and opaque bytes are one hexadecimal string, however many values
-/// they are. Bytes of a wrong length and invalid text are hexadecimal, too.
+/// Appends a cell on the current line.
 pub fn write_cell(out: &mut Vec<u8>, datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) {
-    write_inline(out, &Cell(datatype, cell_val_num, bytes));
+    write_inline(out, &Cell::new(datatype, cell_val_num, bytes));
 }
-
-/// Whether [`write_cell`] writes a scalar or hexadecimal bytes. Arrays of these are written on one line.
-pub fn is_atom(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> bool {
-    Cell(datatype, cell_val_num, bytes).is_atom()
-}
-
-/// Arrays of more elements are kept as text, since a JSON value takes many times the memory.
-const FEW: usize = 256;
 
 /// What [`hex`] puts before and after the digits.
 pub const HEX: (&[u8], &[u8]) = (b"{\"hex\": \"", b"\"}");
@@ -141,22 +143,10 @@ pub fn write_digits(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte)]));
 }
 
-#[cfg(test)]
-/// Consecutive fixed-size cells as an array. Bytes at the end that are less than a cell are hexadecimal.
-pub fn fixed_cells(datatype: Datatype, values: u32, bytes: &[u8]) -> Value {
-    let size = usize::try_from(u64::from(values).saturating_mul(datatype.size() as u64));
-    bytes
-        .chunks(size.unwrap_or(usize::MAX).max(1))
-        .map(|bytes| cell(datatype, CellValNum::Fixed(values), bytes))
-        .collect()
-}
-
-#[cfg(test)]
-/// Var-sized cells as an array, split as by [`split`]. A cell that exceeds the data is null.
-pub fn var_cells(datatype: Datatype, starts: &[u64], data: &[u8]) -> Value {
-    split(starts, data)
-        .map(|bytes| bytes.map(|bytes| cell(datatype, CellValNum::Var, bytes)))
-        .collect()
+fn digits(bytes: &[u8]) -> String {
+    let mut digits = Vec::with_capacity(bytes.len().saturating_mul(2));
+    write_digits(&mut digits, bytes);
+    String::from_utf8(digits).unwrap_or_default()
 }
 
 /// Splits `data`: part `i` starts at byte `starts[i]` and ends where the next one starts. The last part ends
@@ -170,20 +160,19 @@ pub fn split<'a>(starts: &'a [u64], data: &'a [u8]) -> impl Iterator<Item = Opti
 }
 
 /// A range as `[lo, hi]`.
-pub fn range(datatype: Datatype, cell_val_num: CellValNum, range: &Range) -> Value {
-    Value::Array(vec![
-        cell(datatype, cell_val_num, &range.lo),
-        cell(datatype, cell_val_num, &range.hi),
-    ])
+pub fn range(datatype: Datatype, cell_val_num: CellValNum, range: &Range) -> Json {
+    [&range.lo, &range.hi]
+        .map(|bytes| cell(datatype, cell_val_num, bytes))
+        .into()
 }
 
 /// A box as `[[lo, hi], …]`, with a range for each dimension. Surplus ranges have hexadecimal bounds.
-pub fn rect(dimensions: &[Dimension], rect: &[Range]) -> Value {
+pub fn rect(dimensions: &[Dimension], rect: &[Range]) -> Json {
     rect.iter()
         .enumerate()
         .map(|(i, bounds)| match dimensions.get(i) {
             Some(dimension) => range(dimension.datatype, dimension.cell_val_num, bounds),
-            None => Value::Array(vec![hex(&bounds.lo), hex(&bounds.hi)]),
+            None => Json::from([hex(&bounds.lo), hex(&bounds.hi)]),
         })
         .collect()
 }
@@ -203,8 +192,17 @@ fn signed(bytes: &[u8]) -> i64 {
     (unsigned(bytes) << unused) as i64 >> unused
 }
 
+/// Four or eight little-endian bytes as a floating-point number.
+fn float(bytes: &[u8]) -> f64 {
+    match *bytes {
+        [a, b, c, d] => f64::from(f32::from_le_bytes([a, b, c, d])),
+        _ => f64::from_bits(unsigned(bytes)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::render;
     use super::*;
     use serde_json::json;
 
@@ -293,8 +291,25 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_is_laid_out_as_the_array_of_its_values() {
+        for len in 0..5 {
+            let array = cell(Datatype::Int16, CellValNum::Var, &[1, 0].repeat(len));
+            assert_eq!(array, json!(vec![1; len]));
+            let values = Json::from(json!(vec![1; len]));
+            for (array, values) in [
+                (&array, &values),
+                (&[array.clone()].into(), &[values.clone()].into()),
+            ] {
+                let lists =
+                    [array, values].map(|value| render(&Json::from([value.clone(), hex(&[1]), 5.into()])));
+                assert_eq!(lists[0], lists[1], "{len}");
+            }
+        }
+    }
+
+    #[test]
     fn cells_begin_where_the_starts_say() {
-        let parts = |starts: &[u64], data| -> Value {
+        let parts = |starts: &[u64], data| -> Json {
             let cell = |bytes| cell(Datatype::StringUtf8, CellValNum::Var, bytes);
             split(starts, data).map(|bytes| bytes.map(cell)).collect()
         };

@@ -3,13 +3,11 @@
 //! The length of the document follows from names and the schema alone, so that `stat` opens no fragment. A
 //! value that depends on fragments has room for the longest possible text, and is padded with blanks.
 
-use super::render;
-use super::value;
+use super::{Json, object, render, value};
 use crate::error::Result;
 use crate::export::{Export, Options};
 use crate::format::enums::Layout;
 use crate::view::{Role, View};
-use serde_json::{Map, Value, json};
 
 /// The most characters of an error that are shown.
 const ERROR: usize = 240;
@@ -19,11 +17,11 @@ const IMAGE_REASON: usize = 80;
 
 /// What is known only from fragments.
 struct Facts {
-    region: Value,
+    region: Json,
     shape: Result<Vec<u64>>,
-    cells: Value,
-    error: Value,
-    exports: Map<String, Value>,
+    cells: Json,
+    error: Json,
+    exports: Json,
 }
 
 /// The document. `options` say which exports exist.
@@ -44,12 +42,12 @@ fn known(view: &View, options: &Options) -> Facts {
     let error = error.into_iter().flatten().next();
     let exports = Export::all(view).into_iter();
     Facts {
-        error: error.map_or(Value::Null, |error| plain(&error.to_string()).into()),
+        error: error.map(|error| plain(&error.to_string())).into(),
         region: match &region {
             Ok(Some(rect)) => value::rect(dimensions, rect),
-            _ => Value::Null,
+            _ => Json::Null,
         },
-        cells: cells.map_or(Value::Null, Value::from),
+        cells: cells.ok().into(),
         shape,
         exports: exports
             .map(|one| export(&one, one.absent(view, options)))
@@ -59,7 +57,7 @@ fn known(view: &View, options: &Options) -> Facts {
 
 /// The path of an export, and an object that tells whether it exists and why not. `exists` is null if that
 /// is unknown because of an error.
-fn export(export: &Export, absent: Result<Option<String>>) -> (String, Value) {
+fn export(export: &Export, absent: Result<Option<String>>) -> (String, Json) {
     let most = match export {
         Export::Image(..) => IMAGE_REASON,
         _ => ERROR,
@@ -70,19 +68,19 @@ fn export(export: &Export, absent: Result<Option<String>>) -> (String, Value) {
         text.into()
     };
     let (exists, reason) = match absent {
-        Ok(None) => (true.into(), Value::Null),
+        Ok(None) => (true.into(), Json::Null),
         Ok(Some(reason)) => (false.into(), reason_of(&reason)),
-        Err(error) => (Value::Null, reason_of(&error.to_string())),
+        Err(error) => (Json::Null, reason_of(&error.to_string())),
     };
-    (export.path(), json!({"exists": exists, "reason": reason}))
+    (export.path(), object!({"exists": exists, "reason": reason}))
 }
 
 /// The facts whose text is longest.
 fn longest(view: &View) -> Facts {
     let dimensions = view.schema().dimensions.len();
     let (axes, region) = match view.is_dense() {
-        true => (dimensions, vec![json!([i64::MIN, i64::MIN]); dimensions].into()),
-        false => (1, Value::Null),
+        true => (dimensions, Json::Array(vec![[i64::MIN; 2].into(); dimensions])),
+        false => (1, Json::Null),
     };
     let exports = Export::all(view).into_iter();
     Facts {
@@ -107,16 +105,16 @@ fn plain(error: &str) -> String {
     error.chars().map(plain).take(ERROR).collect()
 }
 
-fn document(view: &View, facts: &Facts) -> Value {
+fn document(view: &View, facts: &Facts) -> Json {
     let (snapshot, schema) = (view.snapshot(), view.schema());
     let time = |time: u64, open: u64| match time == open {
-        true => Value::Null,
+        true => Json::Null,
         false => time.into(),
     };
     let asked = view.times();
     let times = [
-        asked.map_or(Value::Null, |times| time(times.start, 0)),
-        asked.map_or(Value::Null, |times| time(times.end, u64::MAX)),
+        asked.map_or(Json::Null, |times| time(times.start, 0)),
+        asked.map_or(Json::Null, |times| time(times.end, u64::MAX)),
     ];
     let order = match (view.is_dense(), schema.cell_order) {
         (true, _) => "row-major",
@@ -124,16 +122,16 @@ fn document(view: &View, facts: &Facts) -> Value {
         (false, _) => "global",
     };
     let shape = |axis: Option<usize>| match (&facts.shape, axis) {
-        (Err(_), _) => Value::Null,
+        (Err(_), _) => Json::Null,
         (Ok(shape), None) => shape.iter().copied().collect(),
-        (Ok(shape), Some(axis)) => shape.get(axis).map_or(Value::Null, |len| json!([len])),
+        (Ok(shape), Some(axis)) => shape.get(axis).map_or(Json::Null, |&len| [len].into()),
     };
     let fields = view.fields().iter().map(|field| {
         let (role, axis) = match field.role {
             Role::Dimension(i) => ("dimension", view.is_dense().then_some(i)),
             Role::Attribute(_) => ("attribute", None),
         };
-        json!({
+        object!({
             "name": value::name(&field.name),
             "role": role,
             "datatype": field.datatype.name(),
@@ -142,20 +140,20 @@ fn document(view: &View, facts: &Facts) -> Value {
             "shape": shape(axis),
         })
     });
-    let deletes = snapshot.deletes().map(|file| Value::from(file.name.clone()));
-    let fragments = snapshot.fragments().map(|entry| Value::from(entry.name.clone()));
-    Value::Object(Map::from_iter([
-        ("time_range".to_owned(), times.into_iter().collect()),
-        ("schema".to_owned(), view.schema_file().name.clone().into()),
-        ("dense".to_owned(), view.is_dense().into()),
-        ("order".to_owned(), order.into()),
-        ("region".to_owned(), facts.region.clone()),
-        ("shape".to_owned(), shape(None)),
-        ("cells".to_owned(), facts.cells.clone()),
-        ("error".to_owned(), facts.error.clone()),
-        ("fragments".to_owned(), fragments.collect()),
-        ("deletes".to_owned(), deletes.collect()),
-        ("fields".to_owned(), fields.collect()),
-        ("exports".to_owned(), Value::Object(facts.exports.clone())),
-    ]))
+    let deletes = snapshot.deletes().map(|file| file.name.clone());
+    let fragments = snapshot.fragments().map(|entry| entry.name.clone());
+    object!({
+        "time_range": times,
+        "schema": view.schema_file().name.clone(),
+        "dense": view.is_dense(),
+        "order": order,
+        "region": facts.region.clone(),
+        "shape": shape(None),
+        "cells": facts.cells.clone(),
+        "error": facts.error.clone(),
+        "fragments": fragments.collect::<Json>(),
+        "deletes": deletes.collect::<Json>(),
+        "fields": fields.collect::<Json>(),
+        "exports": facts.exports.clone(),
+    })
 }
