@@ -1,15 +1,15 @@
-//! A dense view as a grid: what `array.nc`, `array.zarr/` and rasters have in common.
+//! A dense view as a grid: the model that `array.nc`, `array.zarr/` and `raster/` share.
 //!
-//! A [`Grid`] has axes with coordinates, a variable for each attribute of numbers or of fixed-size text of
-//! one byte a character, and beside that of a nullable one a variable of its validity. [`Variable::open`]
-//! gives their values in the types that those formats share:
+//! A [`Grid`] has axes with coordinates, and a variable for each attribute of numbers or of fixed-size text
+//! of one byte per character. A nullable attribute has a second variable for its validity. [`Variable::open`]
+//! gives values in the types that those formats share:
 //!
 //! - BOOL is 0 or 1, whatever byte is stored.
-//! - Dates and times are INT64 with the `units` and the `calendar` of the CF conventions. Those know no years
-//!   and months of one length, so YEAR, MONTH and WEEK become days; a date whose days do not fit is
-//!   not-a-time. PS, FS, AS, which CF lacks, and TIME_* are the integers alone, as is a dimension of YEAR,
-//!   MONTH or WEEK whose days do not fit.
-//! - A null has the attribute's fill value, not-a-time where that is a date.
+//! Dates and times are INT64 with the `units` and the `calendar` of the CF conventions. CF has no years and
+//! months of a fixed length, so YEAR, MONTH and WEEK become days; a date whose days do not fit is not-a-time.
+//! PS, FS, AS and TIME_* have no CF unit and stay plain integers, as does a dimension of YEAR, MONTH or WEEK
+//! whose days do not fit.
+//! - A null has the attribute's fill value, or not-a-time if it is a date.
 //! - An enumerated attribute holds the index; text labels are listed in `flag_values` and `flag_meanings`.
 //!
 //! Other fields are left out: var-sized ones, wide text, blobs.
@@ -48,7 +48,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Bytes of it.
+    /// Its length in bytes.
     fn len(&self) -> usize {
         match self {
             Value::Text(text) => text.len(),
@@ -60,7 +60,7 @@ impl Value {
 /// Attributes by name.
 pub type Attributes = Vec<(String, Value)>;
 
-/// What a variable has for each cell.
+/// What a variable holds for each cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// The coordinates along an axis.
@@ -74,24 +74,24 @@ pub enum Of {
 /// A variable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
-    /// Its name, unlike that of any other variable or inner axis.
+    /// The name, unique among variables and inner axes.
     pub name: String,
-    /// What it has.
+    /// What it holds.
     pub of: Of,
     /// Type of a value: an integer, a float, BOOL or CHAR.
     pub datatype: Datatype,
-    /// The axis within a cell of several values: its name and length. Text always has one, even of one
+    /// Name and length of the axis within a cell of several values. Text always has one, even text of one
     /// character.
     pub inner: Option<(String, u64)>,
-    /// The value of unwritten or null cells: one cell. Empty for coordinates.
+    /// The cell that stands for unwritten and null cells. Empty for coordinates.
     pub fill: Vec<u8>,
-    /// One value of that, if it stands for missing values, see [`fill_value`].
+    /// One value of `fill`, if it stands for missing values: see [`fill_value`].
     pub fill_value: Option<Vec<u8>>,
-    /// Its attributes by the CF conventions, but for `_FillValue`.
+    /// Attributes by the CF conventions, without `_FillValue`.
     pub attributes: Attributes,
-    /// Which field of the view it is of.
+    /// Index of the field in the view.
     field: usize,
-    /// Values a cell.
+    /// Values per cell.
     number: u64,
     unit: Option<Unit>,
     nullable: bool,
@@ -109,16 +109,15 @@ impl Variable {
 pub struct Grid {
     /// The length of each axis, none 0.
     pub shape: Vec<u64>,
-    /// The coordinates along each axis, in the order of the axes and named as they are; then the attributes,
-    /// each with its validity behind it.
+    /// The coordinates of each axis, in order and named as the axes are; then the attributes, each followed
+    /// by its validity.
     pub variables: Vec<Variable>,
-    /// The array's metadata: text, and numbers by their type. Keys that begin with `_` are left out, and
+    /// The array's metadata: text, and numbers with their type. Leaves out keys that begin with `_` and
     /// values above [`attributes::MAX_METADATA`] bytes.
     pub attributes: Attributes,
 }
 
-/// Why a view is not a grid; None if it is. Reads only as many fragments as it takes to know that there are
-/// cells.
+/// Why a view is not a grid; None if it is. Reads fragments only until one shows that there are cells.
 pub fn absent(view: &View) -> Result<Option<String>> {
     if !view.is_dense() {
         return Ok(Some("the array is sparse".to_owned()));
@@ -130,9 +129,9 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 }
 
 /// The value that stands for missing values of an attribute: one value of its fill. Floats always have one,
-/// and dates, for which it is not-a-time; others if there are nulls, or if cells may be unwritten (see
-/// [`View::written`]) and the type has more than 8 bits. BOOL and text never have one, because every value of
-/// them has a meaning of its own, nor has a fill of several different values.
+/// and so do dates (not-a-time). Other numbers have one if cells may be null, or if cells may be unwritten
+/// (see [`View::written`]) and the type has more than 8 bits. BOOL and text have none, because all their
+/// values mean something, nor does a fill of several different values.
 pub fn fill_value(attribute: &Attribute, written: bool) -> Option<Vec<u8>> {
     let datatype = attribute.datatype;
     let size = datatype.size();
@@ -167,7 +166,7 @@ impl Entry for Grid {
 }
 
 impl Grid {
-    /// The grid of a view for which [`absent`] returns None. Reads only metadata; remembered for the view's
+    /// The grid of a view for which [`absent`] returns None. Reads only metadata; cached for the view's
     /// state.
     pub fn of(view: &View, naming: Naming) -> Result<Arc<Grid>> {
         let array = view.array();
@@ -241,7 +240,7 @@ impl Grid {
 }
 
 impl Variable {
-    /// A variable of one value a cell, and nothing said of it.
+    /// A variable of one value per cell without attributes.
     pub(super) fn new(name: String, of: Of, field: usize, datatype: Datatype) -> Variable {
         Variable {
             name,
@@ -258,7 +257,7 @@ impl Variable {
         }
     }
 
-    /// Whether the days of all coordinates within `bounds` fit, or they do not become days at all.
+    /// Whether all coordinates within `bounds` fit if they become days. True if they do not become days.
     fn fits(&self, bounds: &Bounds) -> bool {
         let end = |bytes: &[u8]| Some(i64::from_le_bytes(bytes.try_into().ok()?));
         let fits = |unit: Unit, bytes| end(bytes).and_then(|count| unit.days(count)).is_some();
@@ -266,13 +265,13 @@ impl Variable {
             .is_none_or(|unit| fits(unit, &bounds.lo) && fits(unit, &bounds.hi))
     }
 
-    /// Its values in `view`, the one that its grid is of, as the formats have them: their
-    /// [`Content::Data`](crate::array::column::Content::Data).
+    /// The values in `view`, which the grid must belong to, as the formats have them: the
+    /// [`Content::Data`](crate::array::column::Content::Data) of the result.
     pub fn open(&self, view: &View) -> Result<Arc<dyn Cells>> {
         Ok(self.clone().over(view.open(self.field)?))
     }
 
-    /// The same in a box, of a variable that is no axis: see [`View::open_box`].
+    /// [`Variable::open`] within a box, for a variable that is no axis: see [`View::open_box`].
     pub fn open_box(&self, view: &View, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
         Ok(self.clone().over(view.open_box(self.field, first, shape)?))
     }
@@ -292,8 +291,8 @@ impl Variable {
     }
 }
 
-/// The values of attribute `field` of a view as in a grid, except that dates are as stored. `NotFound` if a
-/// grid has no such variable.
+/// The values of attribute `field` as in a grid, except that dates stay as stored. `NotFound` if grids leave
+/// the attribute out.
 pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
     let missing = || Error::not_found(format!("field {field} is not an attribute that a grid can have"));
     let shown = view.fields().get(field).ok_or_else(missing)?;
@@ -308,7 +307,7 @@ pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
     variable.open(view)
 }
 
-/// The type that values of a field have in a grid, and their number in a cell. None if it is left out.
+/// Type and number of the values in a cell of a grid. None if grids leave the field out.
 pub(super) fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
     let CellValNum::Fixed(number) = field.cell_val_num else {
         return None;
@@ -322,7 +321,7 @@ pub(super) fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
     Some((datatype, u64::from(number)))
 }
 
-/// The ending of the name of the axis within cells of `number` values; None if there is no such axis.
+/// The suffix that names the axis within cells of `number` values; None if there is no such axis.
 pub(super) fn inner_suffix(datatype: Datatype, number: u64) -> Option<&'static str> {
     match datatype {
         Datatype::Char => Some("_strlen"),

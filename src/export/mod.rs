@@ -1,8 +1,8 @@
 //! Files that other programs open: a view as CSV and other formats, each computed from the view's columns
 //! while it is read.
 //!
-//! A format decides whether a view has such a file, and describes the file as a [`FileLayout`]. It knows
-//! neither paths nor FUSE.
+//! A format decides whether a view has such a file, and describes it as a [`FileLayout`]. It knows neither
+//! paths nor FUSE.
 
 pub mod csv;
 pub mod grid;
@@ -20,7 +20,7 @@ use crate::names;
 use crate::view::{Role, View};
 use std::sync::Arc;
 
-/// The names of the fields of a view as components of paths, in their order.
+/// The path components that name the fields of a view, in order.
 pub fn field_names(view: &View) -> Vec<String> {
     let encoded = view.fields().iter().map(|field| match field.role {
         Role::Attribute(_) => names::attribute(&field.name),
@@ -29,10 +29,10 @@ pub fn field_names(view: &View) -> Vec<String> {
     names::unique(encoded.collect(), names::MAX)
 }
 
-/// Which exports there are.
+/// Which exports a mount has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Leave them out of listings; they can still be opened by name.
+    /// Leave exports out of listings; they can still be opened by name.
     pub hide: bool,
     /// The most values (rows times columns) of a `table.csv`.
     pub csv_values: u64,
@@ -59,7 +59,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 3] = [Format::Csv, Format::Parquet, Format::NetCdf];
 
     /// The name of the file.
@@ -71,7 +71,7 @@ impl Format {
         }
     }
 
-    /// Why there is no such file of `view`; None where there is one.
+    /// Why `view` has no such file; None if it has one.
     pub fn absent(self, view: &View, options: &Options) -> Result<Option<String>> {
         match self {
             Format::Csv => csv::absent(view, options.csv_values),
@@ -80,7 +80,7 @@ impl Format {
         }
     }
 
-    /// Whether listings have the file. Reads names, the schema, and at most footers.
+    /// Whether listings show the file. Reads names, the schema, and at most footers.
     pub fn is_listed(self, view: &View, options: &Options) -> Result<bool> {
         match self {
             Format::Csv => csv::is_listed(view, options.csv_values),
@@ -89,7 +89,7 @@ impl Format {
         }
     }
 
-    /// The bytes of the file in sequence; None if finding its length takes little work.
+    /// The bytes of the file in sequence; None if computing its length is cheap.
     pub fn stream(self, view: &Arc<View>) -> Result<Option<Box<dyn Stream>>> {
         match self {
             Format::Csv => Ok(Some(Box::new(csv::stream(view)?))),
@@ -107,7 +107,7 @@ impl Format {
     }
 }
 
-/// An export of a view by the name that it has beside the view's columns.
+/// An export of a view, a path below the directory of the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Export {
     /// A file.
@@ -119,7 +119,7 @@ pub enum Export {
 }
 
 impl Export {
-    /// All that views of this schema may have.
+    /// All exports that a view of this schema may have.
     pub fn all(view: &View) -> Vec<Export> {
         let images = tiff::images(view).into_iter();
         let images = images.map(|(name, field)| Export::Image(name, field));
@@ -127,7 +127,7 @@ impl Export {
         files.chain([Export::Zarr]).chain(images).collect()
     }
 
-    /// Its path below the view.
+    /// The path below the view.
     pub fn path(&self) -> String {
         match self {
             Export::File(format) => format.name().to_owned(),
@@ -136,7 +136,7 @@ impl Export {
         }
     }
 
-    /// Why there is none of `view`; None where there is one.
+    /// Why `view` has no such export; None if it has one.
     pub fn absent(&self, view: &View, options: &Options) -> Result<Option<String>> {
         match self {
             Export::File(format) => format.absent(view, options),

@@ -1,7 +1,7 @@
-//! The cells of a view as a table: a row a cell, a column a field.
+//! The cells of a view as a table: a row for each cell, a column for each field.
 //!
 //! Columns are the dimensions, then the attributes, in the order of the schema. The coordinates of a dense
-//! view are repeated in each row. Enumerated attributes have their labels in place of the stored indexes.
+//! view are repeated in each row. Enumerated attributes have labels in place of the stored indexes.
 
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The stored value of a DATETIME that is no time.
+/// The stored count of a DATETIME that is not-a-time (NaT).
 pub const NOT_A_TIME: i64 = i64::MIN;
 
 /// A view as a table.
@@ -23,7 +23,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of a view. Reads the enumerations, and no fragment.
+    /// The table of a view. Reads the enumerations but no fragment.
     pub fn new(view: &Arc<View>) -> Result<Table> {
         let columns = names(view).into_iter().enumerate().zip(view.fields());
         let columns = columns.map(|((field, name), of)| {
@@ -55,7 +55,7 @@ impl Table {
         &self.view
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn rows(&self) -> Result<u64> {
         self.view.count()
     }
@@ -66,8 +66,8 @@ impl Table {
     }
 }
 
-/// The names of the columns: those of the fields as they are, `__attr` and `__dim_<i>` of anonymous ones,
-/// with `_` behind until they are unique.
+/// The names of the columns: those of the fields, or `__attr` and `__dim_<i>` for anonymous ones. `_` is
+/// appended until all are unique.
 pub fn names(view: &View) -> Vec<Vec<u8>> {
     let mut taken: HashSet<Vec<u8>> = view.fields().iter().map(|field| field.name.clone()).collect();
     let name = |field: &ViewField| {
@@ -86,7 +86,7 @@ pub fn names(view: &View) -> Vec<Vec<u8>> {
     view.fields().iter().map(name).collect()
 }
 
-/// The labels of a field; None where it has none.
+/// The labels of a field; None if it has none.
 fn labels(view: &View, field: &ViewField) -> Result<Option<Arc<Enumeration>>> {
     let Role::Attribute(index) = field.role else {
         return Ok(None);
@@ -118,15 +118,15 @@ pub struct Column {
     view: Arc<View>,
     /// Its name.
     pub name: Vec<u8>,
-    /// The field of the view, an index into [`View::fields`].
+    /// Index of the field in [`View::fields`].
     pub field: usize,
     /// Type of a value, or of a label if there are labels.
     pub datatype: Datatype,
-    /// Values a cell, or those of a label.
+    /// Values per cell, or per label if there are labels.
     pub cell_val_num: CellValNum,
-    /// What the stored indexes stand for.
+    /// The labels of the stored indexes.
     pub labels: Option<Arc<Enumeration>>,
-    /// The field as it is stored.
+    /// The stored field.
     pub stored: ViewField,
     cells: OnceLock<Arc<dyn Cells>>,
     longest: OnceLock<u64>,
@@ -138,8 +138,8 @@ impl Column {
         self.view.is_dense() && matches!(self.stored.role, Role::Dimension(_))
     }
 
-    /// The cells of the field, which rows repeat if it [is an axis](Column::is_axis). Opens fragments when it
-    /// is first asked.
+    /// The cells of the field; for [an axis](Column::is_axis), one per coordinate. The first call opens
+    /// fragments.
     pub fn cells(&self) -> Result<&Arc<dyn Cells>> {
         if let Some(cells) = self.cells.get() {
             return Ok(cells);
@@ -162,8 +162,8 @@ impl Column {
         }
     }
 
-    /// The most bytes that the values in `rows` may have: exact for stored values; for labels the longest is
-    /// assumed.
+    /// An upper bound of the bytes of the values in `rows`: exact for stored values; the longest label counts
+    /// for all labels.
     pub fn most_bytes(&self, rows: &Range<u64>) -> Result<u64> {
         let Some(labels) = &self.labels else {
             return self.stored_bytes(rows);
@@ -175,7 +175,7 @@ impl Column {
         Ok(rows.end.saturating_sub(rows.start).saturating_mul(*longest))
     }
 
-    /// Reads some rows, all of which are in memory at once: see [`Column::stored_bytes`].
+    /// Reads some rows into memory. [`Column::stored_bytes`] tells how much that takes.
     pub fn read(&self, rows: Range<u64>) -> Result<Rows<'_>> {
         let cells = self.cells()?;
         let mut scratch = Vec::new();
@@ -200,7 +200,7 @@ impl Column {
         })
     }
 
-    /// The coordinates in `rows`, of `size` bytes each.
+    /// The coordinates in `rows`, `size` bytes each.
     fn coordinates(&self, cells: &dyn Cells, rows: Range<u64>, size: u64) -> Result<Vec<u8>> {
         let shape = self.view.shape()?;
         let inner = shape.iter().skip(self.field.saturating_add(1));
@@ -211,7 +211,7 @@ impl Column {
         let wanted = rows.end.saturating_sub(rows.start);
         let mut out = Vec::with_capacity(wanted.saturating_mul(size) as usize);
         let mut scratch = Vec::new();
-        // A short axis is read once; a long one only up to its end.
+        // A short axis is read once; a long one only up to the last coordinate wanted.
         let whole = match length <= wanted {
             true => Some(cells.values(0..length, &mut Vec::new())?.to_vec()),
             false => None,
@@ -244,7 +244,7 @@ impl Column {
                 }
                 row = end;
             }
-            // Also where fewer were there than there should be.
+            // Also if fewer were read than expected.
             row = stop;
         }
         Ok(out)
@@ -256,18 +256,18 @@ pub struct Rows<'a> {
     column: &'a Column,
     size: usize,
     values: Vec<u8>,
-    /// Where var-sized values begin, and where the last one ends.
+    /// The start of each var-sized value, and the end of the last.
     starts: Option<Vec<u64>>,
     valid: Option<Vec<u8>>,
 }
 
 impl Rows<'_> {
-    /// The stored values one after the other.
+    /// The stored values, concatenated.
     pub fn stored_values(&self) -> &[u8] {
         &self.values
     }
 
-    /// The stored value of row `row`, counted from the first of these, even if it is null.
+    /// The stored value of row `row` of these, even if it is null.
     pub fn stored(&self, row: usize) -> &[u8] {
         let range = match &self.starts {
             None => row.saturating_mul(self.size)..row.saturating_add(1).saturating_mul(self.size),
@@ -279,15 +279,14 @@ impl Rows<'_> {
         self.values.get(range).unwrap_or_default()
     }
 
-    /// Which label row `row` has; None where there is none.
+    /// The index of the label of row `row`; None if it has none.
     pub fn label(&self, row: usize) -> Option<usize> {
         let labels = self.column.labels.as_ref()?;
         let index = index(self.column.stored.datatype, self.stored(row))?;
         (index < labels.count()).then_some(index)
     }
 
-    /// The value of row `row`, counted from the first of these: the label, if the column has labels; None for
-    /// null.
+    /// The value of row `row` of these: the label, if the column has labels; None for null.
     pub fn value(&self, row: usize) -> Option<&[u8]> {
         if let Some(valid) = &self.valid
             && valid.get(row).is_none_or(|valid| *valid == 0)
@@ -298,7 +297,7 @@ impl Rows<'_> {
             Some(labels) => labels.value(self.label(row)?)?,
             None => self.stored(row),
         };
-        // Of several values a cell each may be no time.
+        // In a cell of several dates each date may be not-a-time.
         let no_time = self.column.datatype.kind() == Kind::Datetime
             && self.column.cell_val_num == CellValNum::Fixed(1)
             && *value == NOT_A_TIME.to_le_bytes();
@@ -306,7 +305,7 @@ impl Rows<'_> {
     }
 }
 
-/// The number of a label that is stored as `bytes`; None for a negative one.
+/// The index of a label that is stored as `bytes`; None for a negative one.
 fn index(datatype: Datatype, bytes: &[u8]) -> Option<usize> {
     let mut wide = [0; 8];
     wide.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Every export of the arrays among the tests' data: as long as it says, and every range of it a part of the
+//! Every export of the test arrays has the length that it says, and any range read alone is that part of the
 //! whole.
 
 use super::*;
@@ -6,7 +6,7 @@ use crate::array::Array;
 use crate::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The arrays among the tests' data, those within arrays too, in an order that is always the same.
+/// The test arrays, nested ones too, in a fixed order.
 pub(super) fn arrays() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")];
@@ -32,8 +32,7 @@ impl Numbers {
     }
 }
 
-/// Reads ranges of a file first, then the whole. How many files that were: 1, unless what it is made of
-/// cannot be read.
+/// Reads ranges of a file first, then all of it. Returns 1, or 0 if its source cannot be read.
 fn check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut Numbers) -> u64 {
     match try_check(what, layout, numbers) {
         Ok(()) => 1,
@@ -123,7 +122,7 @@ fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
     );
 }
 
-/// What is listed of a dense view follows from the schema and one fragment that shows that it has cells.
+/// Listing a dense view takes the schema and one fragment that shows that it has cells.
 #[test]
 fn listings_look_at_no_more_fragments_than_they_must() {
     let options = Options::default();
@@ -135,14 +134,14 @@ fn listings_look_at_no_more_fragments_than_they_must() {
             if !view.is_dense() || few || !matches!(view.region(), Ok(Some(_))) {
                 return None;
             }
-            // Another cache, in which nothing is.
+            // A fresh cache.
             let view = View::new(Array::open(&path).ok()?, None, None).ok()?;
             let before = view.array().engine.stats.bytes_read.get();
             given(&view);
             Some(view.array().engine.stats.bytes_read.get() - before)
         };
         let listing = open(&|view| {
-            // That of table.csv has a bound that takes all of them.
+            // table.csv has a bound on values, which takes the domains of all fragments.
             for format in [Format::Parquet, Format::NetCdf] {
                 assert!(format.is_listed(view, &options).unwrap());
             }

@@ -1,12 +1,12 @@
-//! `raster/<attr>.tif`: an attribute of a dense view as an image, for GDAL, QGIS, ImageMagick, Fiji and what
-//! else opens TIFF.
+//! `raster/<attr>.tif`: an attribute of a dense view as an image, for GDAL, QGIS, ImageMagick, Fiji and other
+//! readers of TIFF.
 //!
-//! Little-endian, header first, and behind it the values of the column as they are, with nothing in between:
-//! of two dimensions, rows and columns (several values a cell are samples of a pixel); of three, the first
-//! one counts bands, each a plane of its own. A file of less than 2^32 bytes is a classic TIFF, a longer one
-//! a BigTIFF: there offsets and counts have 8 bytes.
+//! Little-endian: the header and directory, then the values of the column without gaps. The two dimensions of
+//! a view are rows and columns; several values per cell are samples of a pixel. With three dimensions, the
+//! first one counts bands, each a plane of its own. A file of less than 2^32 bytes is a classic TIFF; a
+//! longer one is a BigTIFF, with offsets and counts of 8 bytes.
 //!
-//! An image of 2 rows and 3 columns of UINT16, 1 to 6, without a value for no data, is 204 bytes:
+//! An image of 2 rows and 3 columns of UINT16, 1 to 6, without a no-data value, has 204 bytes:
 //!
 //! ```text
 //!   0  49 49 2a 00 08 00 00 00               II 42, directory at 8
@@ -26,9 +26,9 @@
 //! 192  01 00 02 00 03 00 04 00 05 00 06 00   values
 //! ```
 //!
-//! Dates and times are the stored integers. Cells that are null hold the attribute's fill value, which is
-//! told as that of no data (GDAL_NODATA) where the rule for `_FillValue` allows it. There is no
-//! georeferencing: TileDB has none.
+//! Dates and times are the stored integers. Null cells hold the attribute's fill value, which is the no-data
+//! value (GDAL_NODATA) where the rule for `_FillValue` allows it. There is no georeferencing: TileDB has
+//! none.
 
 use super::{field_names, grid};
 use crate::array::sink::Sink;
@@ -41,22 +41,22 @@ use crate::view::{Role, View};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a strip, about: what a reader takes in one go.
-const STRIP: u64 = 256 << 10;
+/// Approximate bytes of a strip: what a reader takes in one read.
+const STRIP_SIZE: u64 = 256 << 10;
 
 /// The most strips of a plane.
-const STRIPS: u64 = 1 << 16;
+const MAX_STRIPS: u64 = 1 << 16;
 
-/// The most samples of a pixel, and so the most bands: their number has 16 bits.
-const SAMPLES: u64 = u16::MAX as u64;
+/// The most samples of a pixel, and so the most bands: TIFF counts them in 16 bits.
+const MAX_SAMPLES: u64 = u16::MAX as u64;
 
 /// Values begin at a multiple of this.
 const ALIGNMENT: u64 = 64;
 
-/// The directory of images.
+/// The name of the directory of images.
 pub const DIRECTORY: &str = "raster";
 
-/// The images that attributes of a view may have: name and field of each.
+/// The images that attributes of a view may have: file name and index of the field.
 pub fn images(view: &View) -> Vec<(String, usize)> {
     const SUFFIX: &str = ".tif";
     let named = field_names(view).into_iter().zip(view.fields()).enumerate();
@@ -67,7 +67,7 @@ pub fn images(view: &View) -> Vec<(String, usize)> {
     names::unique(named, names::MAX).into_iter().zip(fields).collect()
 }
 
-/// Why the attribute of field `field` has no image; None where it has one. Looks at metadata only.
+/// Why field `field` has no image; None if it has one. Reads only metadata.
 pub fn absent(view: &View, field: usize) -> Result<Option<String>> {
     match describe(view, field, || view.shape_at_most())? {
         Ok(_) => Ok(None),
@@ -75,7 +75,7 @@ pub fn absent(view: &View, field: usize) -> Result<Option<String>> {
     }
 }
 
-/// Why no attribute has an image; None where one has.
+/// Why no attribute has an image; None if one has.
 pub fn all_absent(view: &View) -> Result<Option<String>> {
     let mut reason = Some("there are no attributes".to_owned());
     for (_, field) in images(view) {
@@ -87,7 +87,7 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
     Ok(reason)
 }
 
-/// The image of field `field`. No data is decoded before values are read. `NotFound` where there is none.
+/// The image of field `field`; reads decode the data. `NotFound` if there is none.
 pub fn layout(view: &Arc<View>, field: usize) -> Result<FileLayout> {
     let (image, attribute) = describe(view, field, || view.shape())?.map_err(Error::not_found)?;
     let image = Image {
@@ -99,27 +99,27 @@ pub fn layout(view: &Arc<View>, field: usize) -> Result<FileLayout> {
     FileLayout::new(view.state(), parts)
 }
 
-/// How values lie in the file.
+/// The arrangement of an image's values.
 #[derive(Debug, Clone, PartialEq)]
 struct Image {
     width: u64,
     height: u64,
-    /// Values of a pixel.
+    /// Values per pixel.
     samples: u64,
     /// Whether each sample is a plane of its own; otherwise the samples of a pixel are together.
     planar: bool,
     /// Bits of a value.
     bits: u64,
-    /// What a value is, in TIFF's numbers.
+    /// The kind of number, a TIFF sample format.
     format: u64,
     /// Whether three samples are a colour.
     rgb: bool,
-    /// The value that stands for no data, in digits.
+    /// The no-data value in digits.
     nodata: Option<String>,
 }
 
-/// The image of a field of a view of this shape, without its no-data value, and the attribute; or why there
-/// is none. If there is an image for a shape, there is one for all smaller shapes.
+/// The image of a field for a view of this shape, without its no-data value, and the attribute; or why there
+/// is none. If a shape has an image, so have all smaller shapes.
 fn describe(
     view: &View,
     field: usize,
@@ -166,7 +166,7 @@ fn describe(
     if shape.contains(&0) {
         return reason("there are no cells");
     }
-    if samples > SAMPLES {
+    if samples > MAX_SAMPLES {
         return reason("an image has at most 65,535 bands");
     }
     if height > u64::from(u32::MAX) || width > u64::from(u32::MAX) {
@@ -189,9 +189,9 @@ fn describe(
     };
     let pixels = u128::from(height) * u128::from(width) * u128::from(samples);
     let bytes = pixels * u128::from(bits / 8);
-    // More than the head of any image may take.
-    const HEAD: u128 = 1 << 40;
-    if bytes + HEAD > i64::MAX as u128 {
+    // More than header, directory and tables of any image take.
+    const MAX_HEAD: u128 = 1 << 40;
+    if bytes + MAX_HEAD > i64::MAX as u128 {
         return reason("the file would have 2^63 bytes and more");
     }
     Ok(Ok((image, attribute)))
@@ -204,7 +204,7 @@ fn nodata(view: &View, field: usize, attribute: &Attribute) -> Result<Option<Str
     Ok(fill.and_then(|value| digits(attribute.datatype.kind(), &value)))
 }
 
-/// A value as GDAL reads it.
+/// A value in the notation of GDAL's no-data values.
 fn digits(kind: Kind, value: &[u8]) -> Option<String> {
     let mut bytes = [0; 8];
     bytes.get_mut(..value.len())?.copy_from_slice(value);
@@ -236,14 +236,14 @@ struct Entry {
 enum Values {
     Short(u64),
     Long(u64),
-    /// As many times the same.
+    /// One value repeated: the value and the count.
     Shorts(u64, u64),
     Ascii(Vec<u8>),
-    /// One address-sized number for each strip: where it begins or how long it is.
+    /// An address-sized number for each strip: its offset or its length.
     Strips(Strips),
 }
 
-/// Numbers that follow from the place of a strip.
+/// What is computed for each strip.
 #[derive(Clone, Copy)]
 enum Strips {
     Offsets,
@@ -251,7 +251,7 @@ enum Strips {
 }
 
 impl Image {
-    /// Planes that lie one behind the other.
+    /// The number of planes, which follow each other.
     fn planes(&self) -> u64 {
         if self.planar { self.samples } else { 1 }
     }
@@ -272,7 +272,7 @@ impl Image {
 
     /// Rows of a strip.
     fn rows(&self) -> u64 {
-        let rows = (STRIP / self.row()).max(self.height.div_ceil(STRIPS));
+        let rows = (STRIP_SIZE / self.row()).max(self.height.div_ceil(MAX_STRIPS));
         rows.clamp(1, self.height.max(1))
     }
 
@@ -282,7 +282,7 @@ impl Image {
     }
 
     fn entries(&self) -> Vec<Entry> {
-        // Samples that are no colour, or in a grey image no shade.
+        // Samples beyond the colours or the grey.
         let (extra, kind) = match self.rgb {
             true => (self.samples.saturating_sub(3), 2),
             false => (self.samples.saturating_sub(1), 0),
@@ -313,7 +313,7 @@ impl Image {
             .collect()
     }
 
-    /// What comes before the values: header, directory, and the tables that do not fit into it.
+    /// Everything before the values: header, directory, and the tables that do not fit into entries.
     fn head(&self) -> Vec<Box<dyn Source>> {
         let data = self.planes().saturating_mul(self.plane());
         let (parts, start) = self.head_as(false);
@@ -323,10 +323,10 @@ impl Image {
         }
     }
 
-    /// The same as BigTIFF or not, and where values begin.
+    /// [`Image::head`] of a BigTIFF or a classic TIFF, and the offset of the values.
     fn head_as(&self, big: bool) -> (Vec<Box<dyn Source>>, u64) {
         let entries = self.entries();
-        // Bytes of an address; of a count of entries; type of an address.
+        // Bytes of an address, bytes of a count of entries, type of an address.
         let (address, count, long): (u64, u64, u16) = if big { (8, 8, 16) } else { (4, 2, 4) };
         let header = address.saturating_mul(2);
         let directory = header + count + entries.len() as u64 * (4 + 2 * address) + address;
@@ -396,7 +396,7 @@ impl Image {
         (parts, data)
     }
 
-    /// The values of a tag, of which the first strip begins at `data`.
+    /// The value of each strip for a tag, if the first strip begins at `data`.
     fn numbers(&self, values: Values, data: u64) -> Box<dyn Fn(u64) -> u64 + Send + Sync> {
         let (plane, strips) = (self.plane(), self.strips());
         let strip = self.rows().saturating_mul(self.row());
@@ -418,7 +418,7 @@ impl Image {
     }
 }
 
-/// Numbers of `size` bytes each, computed when they are read: many bands have very many strips.
+/// Numbers of `size` bytes each, computed by reads: many bands have very many strips.
 struct Table {
     size: u64,
     count: u64,

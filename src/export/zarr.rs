@@ -1,16 +1,16 @@
 //! `array.zarr/`: a dense view as a Zarr group of version 3, for zarr, xarray, dask and tensorstore.
 //!
-//! Not one file but many: `zarr.json` of the group, which repeats those of its arrays, so that a reader opens
-//! one file to know all; for each variable of the [`Grid`] but text `<name>/zarr.json`, and its chunks
-//! `<name>/c/<i>/<j>`, uncompressed, in row-major order. Which chunks there are follows from shape and chunk
-//! shape alone, so nothing is made before it is asked for.
+//! A directory of many files. The group's `zarr.json` repeats those of its arrays, so that a reader needs one
+//! file for all metadata. Each variable of the [`Grid`] except text has `<name>/zarr.json` and chunks
+//! `<name>/c/<i>/<j>`, uncompressed in row-major order. The names of chunks follow from shape and chunk
+//! shape, so nothing is made before it is opened.
 //!
-//! A chunk is a box of the view, counted from the region's lower corner: tile extents, put together while it
+//! A chunk is a box of the view, counted from the region's lower corner: whole tile extents, joined while it
 //! has few cells and halved while it is large. It need not agree with tiles. Chunks at the upper ends have
-//! their full size as well, padded with the fill value. Coordinates are one chunk.
+//! the full size as well, padded with the fill value. Coordinates are one chunk.
 //!
-//! `zarr.json` of INT32 attribute `a` over 5 × 6 cells in tiles of 3 × 4, nullable, is this, without blanks
-//! and line breaks:
+//! The `zarr.json` of a nullable INT32 attribute `a` over 5 × 6 cells in tiles of 3 × 4, without blanks and
+//! line breaks:
 //!
 //! ```json
 //! {"zarr_format":3,"node_type":"array","shape":[5,6],"data_type":"int32",
@@ -39,25 +39,26 @@ use std::sync::Arc;
 /// The name of the group's directory.
 pub const NAME: &str = "array.zarr";
 
-/// Whole extents are put together while a chunk has fewer cells.
-const FEW: u64 = 1 << 16;
+/// Whole extents are joined while a chunk has fewer cells.
+const MIN_CHUNK_CELLS: u64 = 1 << 16;
 
 /// A chunk of more bytes is halved.
-const LARGE: u64 = 64 << 20;
+const MAX_CHUNK_SIZE: u64 = 64 << 20;
 
-/// Why a view has no Zarr; None if it has one. Reads only metadata.
+/// Why a view has no `array.zarr`; None if it has one. Reads only metadata.
 pub fn absent(view: &View) -> Result<Option<String>> {
     grid::absent(view)
 }
 
-/// Whether listings have it: not if it has very many chunks. Reads as little metadata as possible.
+/// Whether listings show it: not if it has very many chunks. Reads as little metadata as possible.
 pub fn is_listed(view: &View) -> Result<bool> {
-    const MANY: u64 = 1 << 12;
+    const MAX_LISTED: u64 = 1 << 12;
     Ok(absent(view)?.is_none()
-        && (chunk_count(view, &view.shape_at_most()?)? <= MANY || chunk_count(view, &view.shape()?)? <= MANY))
+        && (chunk_count(view, &view.shape_at_most()?)? <= MAX_LISTED
+            || chunk_count(view, &view.shape()?)? <= MAX_LISTED))
 }
 
-/// The chunks of all arrays of a view of this shape together.
+/// The number of chunks of all arrays for a view of this shape.
 fn chunk_count(view: &View, shape: &[u64]) -> Result<u64> {
     let extents = extents(view.schema())?;
     let fields = view
@@ -89,12 +90,12 @@ impl ZarrGroup {
         Ok(ZarrGroup { view, grid })
     }
 
-    /// Its arrays.
+    /// The names of its arrays.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.grid.variables.iter().map(|variable| &*variable.name)
     }
 
-    /// The array of that name; `NotFound` where there is none.
+    /// The array of that name; `NotFound` if there is none.
     pub fn array(&self, name: &str) -> Result<ZarrArray<'_>> {
         let mut variables = self.grid.variables.iter();
         match variables.find(|variable| variable.name == name) {
@@ -103,7 +104,7 @@ impl ZarrGroup {
         }
     }
 
-    /// Its `zarr.json`.
+    /// The group's `zarr.json`.
     pub fn json(&self) -> Result<Vec<u8>> {
         let arrays = self.grid.variables.iter().map(|variable| {
             let array = ZarrArray::new(self, variable)?;
@@ -148,7 +149,7 @@ impl<'g> ZarrArray<'g> {
         })
     }
 
-    /// Its `zarr.json`.
+    /// The array's `zarr.json`.
     pub fn json(&self) -> Vec<u8> {
         self.document().to_string().into_bytes()
     }
@@ -192,13 +193,12 @@ impl<'g> ZarrArray<'g> {
         })
     }
 
-    /// How many chunks there are along each axis.
+    /// The number of chunks along each axis.
     pub fn counts(&self) -> Vec<u64> {
         self.chunks.counts().collect()
     }
 
-    /// The chunk of that number along each axis; `NotFound` where there is none. No data is decoded before it
-    /// is read.
+    /// The chunk of these numbers along the axes; `NotFound` if there is none. Reads decode the data.
     pub fn chunk(&self, numbers: &[u64]) -> Result<FileLayout> {
         let there = numbers
             .iter()
@@ -230,17 +230,17 @@ impl<'g> ZarrArray<'g> {
     }
 }
 
-/// How an array is cut.
+/// How an array is divided.
 #[derive(Debug, Clone, PartialEq)]
 struct Chunks {
     /// The length of each axis, at least 1.
     shape: Vec<u64>,
-    /// That of a chunk.
+    /// The length of each side of a chunk.
     sides: Vec<u64>,
 }
 
 impl Chunks {
-    /// One chunk of all of an axis.
+    /// An axis in one chunk.
     fn whole(length: u64) -> Chunks {
         Chunks {
             shape: vec![length],
@@ -249,7 +249,7 @@ impl Chunks {
     }
 
     /// The chunks of an array of cells of `size` bytes. While they are too small, the shortest side that can
-    /// be longer is doubled.
+    /// grow is doubled.
     fn new(shape: &[u64], extents: &[u64], size: u64) -> Chunks {
         let sides = shape
             .iter()
@@ -257,7 +257,7 @@ impl Chunks {
             .map(|(length, extent)| *length.min(extent));
         let mut sides: Vec<u64> = sides.map(|side| side.max(1)).collect();
         let cells = |sides: &[u64]| sides.iter().copied().fold(1, u64::saturating_mul);
-        while cells(&sides) < FEW {
+        while cells(&sides) < MIN_CHUNK_CELLS {
             let growing = sides
                 .iter_mut()
                 .zip(shape)
@@ -267,7 +267,7 @@ impl Chunks {
             };
             *side = side.saturating_mul(2).min(*length);
         }
-        while cells(&sides).saturating_mul(size) > LARGE {
+        while cells(&sides).saturating_mul(size) > MAX_CHUNK_SIZE {
             let Some(side) = sides.iter_mut().max().filter(|side| **side > 1) else {
                 break;
             };
@@ -279,18 +279,18 @@ impl Chunks {
         }
     }
 
-    /// How many there are along each axis.
+    /// The number of chunks along each axis.
     fn counts(&self) -> impl Iterator<Item = u64> {
         let axes = self.shape.iter().zip(&self.sides);
         axes.map(|(length, side)| length.div_ceil((*side).max(1)))
     }
 
-    /// How many there are.
+    /// The number of all chunks.
     fn count(&self) -> u64 {
         self.counts().fold(1, u64::saturating_mul)
     }
 
-    /// Where the chunk of these numbers begins, and how much of it lies in the array.
+    /// The first cell of a chunk, and the lengths of its part inside the array.
     fn part(&self, numbers: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let axes = numbers.iter().zip(&self.shape).zip(&self.sides);
         axes.map(|((number, length), side)| {
@@ -303,20 +303,20 @@ impl Chunks {
 
 /// A box of a view as a chunk of full size.
 struct Chunk {
-    /// The cells that lie in the array.
+    /// The cells inside the array.
     cells: Arc<dyn Cells>,
     /// Bytes of a cell.
     cell: u64,
-    /// The cell that padding holds. Empty if there is no padding.
+    /// The cell that fills the padding. Empty if there is no padding.
     fill: Vec<u8>,
     /// The length of each side.
     sides: Vec<u64>,
-    /// That of what lies in the array.
+    /// The length of each side inside the array.
     part: Vec<u64>,
 }
 
 impl Chunk {
-    /// The row of `cells` that row `row` of the chunk holds; None for one of padding.
+    /// The row of `cells` at row `row` of the chunk; None if that is padding.
     fn row(&self, row: u64) -> Option<u64> {
         let leading = self.sides.len().saturating_sub(1);
         let (mut rest, mut own, mut stride) = (row, 0u64, 1u64);
@@ -349,7 +349,7 @@ impl Source for Chunk {
         }
         let bytes = |sides: &[u64]| sides.last().map_or(0, |side| side.saturating_mul(self.cell));
         let (long, short) = (bytes(&self.sides).max(1), bytes(&self.part));
-        // For each row of the chunk in the range: which of its bytes, and which cells they belong to.
+        // For each row of the chunk: its bytes in the range, and the cells that they belong to.
         let rows = range.start / long..range.end.div_ceil(long);
         let rows = rows.map(|row| {
             let start = row.saturating_mul(long);
@@ -394,7 +394,7 @@ fn extents(schema: &Schema) -> Result<Vec<u64>> {
     extents.collect()
 }
 
-/// What Zarr calls a type of the variables of a grid.
+/// Zarr's name for a type of a grid's variables.
 fn data_type(datatype: Datatype) -> &'static str {
     match (datatype.kind(), datatype.size()) {
         (Kind::Bool, _) => "bool",
@@ -408,7 +408,7 @@ fn data_type(datatype: Datatype) -> &'static str {
         (Kind::Unsigned, _) => "uint64",
         (Kind::Float, 4) => "float32",
         (Kind::Float, _) => "float64",
-        // Not among them.
+        // No grid has these.
         (Kind::Text | Kind::Bytes | Kind::Datetime | Kind::Time, _) => "int64",
     }
 }
@@ -461,7 +461,7 @@ fn float(value: &[u8], bits: u64) -> f64 {
     }
 }
 
-/// A value of `_FillValue` as xarray has it: floats in base 64.
+/// A value of `_FillValue` as xarray encodes it: floats in base 64.
 fn encoded(datatype: Datatype, value: &[u8]) -> Json {
     match (
         datatype.kind(),

@@ -7,10 +7,10 @@
 //! 3,2.0,"",1970-01-01
 //! ```
 //!
-//! Null is nothing between the commas, empty text is `""` ([`text`]). Nothing is padded, so the place of a
-//! row is known only after all rows before it have been written. That is done once for each state, by all
-//! threads; the place of every 1,024th row is remembered, or of more if rows are long. A read renders the
-//! rows from there on.
+//! Null is an empty field, empty text is `""` ([`text`]). Rows have varying lengths, so the position of a row
+//! is known only after all rows before it have been written. All threads do that once for each state of the
+//! view. The position of every 1,024th row is remembered (fewer rows if they are long), and a read renders
+//! the rows from there on.
 
 pub mod text;
 
@@ -29,23 +29,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use text::Form;
 
-/// Values above which it is not listed.
-const LISTED: u64 = 1 << 20;
+/// A table of more values is left out of listings.
+const MAX_LISTED: u64 = 1 << 20;
 
 /// Rows of a block.
 const BLOCK_ROWS: u64 = 1 << 10;
 
-/// Blocks that a thread measures at once.
-const BLOCKS_AT_ONCE: u64 = 16;
+/// Blocks that a thread measures in one task.
+const BLOCKS_PER_TASK: u64 = 16;
 
-/// Bytes of text after which a block ends, however few rows it has.
-const BLOCK_TEXT: usize = 4 << 20;
+/// A block ends after this many bytes of text, even if it has fewer rows.
+const MAX_BLOCK_TEXT: usize = 4 << 20;
 
-/// The most bytes of values that are read at once, unless a single row has more.
-const READ_AT_ONCE: u64 = 4 << 20;
+/// The most bytes of values read in one step. A single longer row is read whole.
+const MAX_READ: u64 = 4 << 20;
 
-/// The most bytes of values under way at once when all rows are written one after the other.
-const ON_THE_WAY: u64 = 16 << 20;
+/// The most bytes of values in flight when all rows are streamed.
+const MAX_IN_FLIGHT: u64 = 16 << 20;
 
 /// Why there is no `table.csv` of at most `most` values; None where there is one.
 pub fn absent(view: &View, most: u64) -> Result<Option<String>> {
@@ -65,18 +65,18 @@ pub fn absent(view: &View, most: u64) -> Result<Option<String>> {
     )))
 }
 
-/// Whether it is listed, where there is one of at most `most` values.
+/// Whether listings show `table.csv`, for a table of at most `most` values.
 pub fn is_listed(view: &View, most: u64) -> Result<bool> {
-    view.has_at_most(most.min(LISTED) / (view.fields().len() as u64).max(1))
+    view.has_at_most(most.min(MAX_LISTED) / (view.fields().len() as u64).max(1))
 }
 
-/// The file. All of it is written once to know its length, unless that was done before.
+/// The file. Its length is computed by writing all of it once, unless the cache has the length.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let body = Body::new(view)?;
     FileLayout::new(view.state(), vec![Box::new(header(view)), Box::new(body)])
 }
 
-/// The bytes of the file in sequence, each written once. Its length is not computed.
+/// The bytes of the file in sequence. Does not compute its length.
 pub fn stream(view: &Arc<View>) -> Result<impl Stream + use<>> {
     let writer = Writer::new(view)?;
     Ok(Written {
@@ -87,13 +87,13 @@ pub fn stream(view: &Arc<View>) -> Result<impl Stream + use<>> {
     })
 }
 
-/// All rows, written one after the other.
+/// All rows in sequence.
 struct Written {
     writer: Writer,
     rows: u64,
-    /// The first that is not yet written.
+    /// The next row to write.
     row: u64,
-    /// What is written and not yet asked for.
+    /// Text that is written but not yet returned.
     ready: VecDeque<Vec<u8>>,
 }
 
@@ -101,9 +101,9 @@ impl Stream for Written {
     fn next(&mut self) -> Result<Option<Vec<u8>>> {
         if self.ready.is_empty() && self.row < self.rows {
             let (mut parts, mut bytes) = (Vec::new(), 0u64);
-            let most = parallel::threads().saturating_mul(BLOCKS_AT_ONCE);
-            while self.row < self.rows && bytes < ON_THE_WAY && (parts.len() as u64) < most {
-                let (rows, more) = self.writer.few(self.row..self.rows)?;
+            let most = parallel::threads().saturating_mul(BLOCKS_PER_TASK);
+            while self.row < self.rows && bytes < MAX_IN_FLIGHT && (parts.len() as u64) < most {
+                let (rows, more) = self.writer.next_batch(self.row..self.rows)?;
                 self.row = rows.end;
                 bytes = bytes.saturating_add(more);
                 parts.push(rows);
@@ -111,7 +111,7 @@ impl Stream for Written {
             let written = parallel::each(parts.len() as u64, |number| {
                 let mut text = Vec::new();
                 match parts.get(number as usize) {
-                    Some(rows) => self.writer.write_few(rows.clone(), &mut text, &mut |_, _| {}),
+                    Some(rows) => self.writer.write_batch(rows.clone(), &mut text, &mut |_, _| {}),
                     None => Ok(()),
                 }?;
                 Ok::<_, Error>(text)
@@ -129,7 +129,7 @@ impl Stream for Written {
     }
 }
 
-/// The first line.
+/// The line of column names.
 fn header(view: &View) -> Vec<u8> {
     let mut out = Vec::new();
     for (i, name) in names(view).iter().enumerate() {
@@ -142,20 +142,20 @@ fn header(view: &View) -> Vec<u8> {
     out
 }
 
-/// All lines but the first.
+/// All lines but the header.
 struct Body {
     writer: Writer,
     blocks: Arc<Blocks>,
-    /// Its number in the cache.
+    /// The number of the file in the cache.
     object: u64,
 }
 
 /// Where blocks of rows end.
 #[derive(Debug, Default)]
 struct Blocks {
-    /// The row behind the last of each.
+    /// The row after the last one of each block.
     rows: Vec<u64>,
-    /// The byte behind the last of each.
+    /// The byte after the last one of each block.
     ends: Vec<u64>,
 }
 
@@ -237,7 +237,7 @@ impl Writer {
         })
     }
 
-    /// Writes everything once; `object` is what is made.
+    /// Writes all rows once; `object` is the file's number in the cache.
     fn measure(&self, object: u64) -> Result<Blocks> {
         let rows = self.table.rows()?;
         let array = self.table.view().array();
@@ -247,14 +247,14 @@ impl Writer {
             "measuring table.csv",
             rows,
         );
-        let each = BLOCK_ROWS.saturating_mul(BLOCKS_AT_ONCE);
+        let each = BLOCK_ROWS.saturating_mul(BLOCKS_PER_TASK);
         let parts = parallel::each(rows.div_ceil(each), |number| -> Result<Vec<(u64, u64)>> {
             let first = number.saturating_mul(each);
             let part = first..first.saturating_add(each).min(rows);
             let (mut ends, mut out) = (Vec::new(), Vec::new());
             let last = part.end;
             self.write(part, &mut out, |row, out| {
-                if row % BLOCK_ROWS == 0 || row == last || out.len() >= BLOCK_TEXT {
+                if row % BLOCK_ROWS == 0 || row == last || out.len() >= MAX_BLOCK_TEXT {
                     ends.push((row, out.len() as u64));
                     out.clear();
                 }
@@ -274,7 +274,7 @@ impl Writer {
         Ok(blocks)
     }
 
-    /// Appends some rows. Calls `done` after each with the number of the next.
+    /// Appends the text of `rows` to the output. Calls `done` after each row with the number of the next one.
     fn write(
         &self,
         rows: Range<u64>,
@@ -283,16 +283,15 @@ impl Writer {
     ) -> Result<()> {
         let mut row = rows.start;
         while row < rows.end {
-            let (few, _) = self.few(row..rows.end)?;
-            row = few.end;
-            self.write_few(few, out, &mut done)?;
+            let (batch, _) = self.next_batch(row..rows.end)?;
+            row = batch.end;
+            self.write_batch(batch, out, &mut done)?;
         }
         Ok(())
     }
 
-    /// How many of `rows`, from the first on and at least one, to read at once, and about how many bytes that
-    /// is.
-    fn few(&self, rows: Range<u64>) -> Result<(Range<u64>, u64)> {
+    /// The next rows of `rows` to read in one step, at least one, and an estimate of their bytes.
+    fn next_batch(&self, rows: Range<u64>) -> Result<(Range<u64>, u64)> {
         let mut rows = rows.start..rows.end.min(rows.start.saturating_add(BLOCK_ROWS));
         loop {
             let mut bytes = 0u64;
@@ -300,11 +299,11 @@ impl Writer {
                 bytes = bytes.saturating_add(column.most_bytes(&rows)?);
             }
             let count = rows.end.saturating_sub(rows.start);
-            if bytes <= READ_AT_ONCE {
+            if bytes <= MAX_READ {
                 return Ok((rows, bytes));
             }
             if count <= 1 {
-                // Text takes several times as much as what is stored.
+                // Text takes several times as many bytes as stored values.
                 let cache = &self.table.view().array().engine.cache;
                 let check = cache.check_size(bytes.saturating_mul(4));
                 check.map_err(|e| e.in_part(format_args!("row {}", rows.start)))?;
@@ -314,8 +313,8 @@ impl Writer {
         }
     }
 
-    /// The same as [`Writer::write`] for rows that are read at once.
-    fn write_few(
+    /// [`Writer::write`] for rows that fit into one read.
+    fn write_batch(
         &self,
         rows: Range<u64>,
         out: &mut Vec<u8>,

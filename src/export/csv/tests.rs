@@ -1,4 +1,4 @@
-//! Files of the arrays in `tests/data`, read at any place and in one go.
+//! `table.csv` of the arrays in `tests/data`, at any range and streamed.
 
 use super::*;
 use crate::array::Array;
@@ -120,8 +120,7 @@ fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
     let body = Body::new(&view).unwrap();
     assert_eq!(body.blocks.rows, [1024, 2048, 2190]);
     assert_eq!(first.len(), whole.len() as u64);
-    // Where nothing of it is cached but the places of rows, the last rows take no more than the tiles that
-    // they lie in.
+    // With only the row positions cached, the last rows decode no more than their own tiles.
     let other = Array::open(data("sample/weather")).unwrap();
     let other = Arc::new(other.at(TimeRange::ALL).open().unwrap());
     let array = other.array();
@@ -156,7 +155,7 @@ fn more_than_the_bound_is_absent() {
         reason.starts_with("2190 rows of 8 columns are more than 17519 values"),
         "{reason}"
     );
-    // A small part of what is too much is there.
+    // A small part of a table that is too large has a file.
     let one = |value: i32| DimRange {
         lo: Some(value.to_le_bytes().to_vec()),
         hi: Some(value.to_le_bytes().to_vec()),

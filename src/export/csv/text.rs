@@ -1,4 +1,4 @@
-//! Values as they are written in a `table.csv`.
+//! How values are written in `table.csv`.
 
 use crate::calendar::date;
 use crate::error::{Error, Result};
@@ -12,9 +12,9 @@ pub enum Form {
     Value(Datatype),
     /// Several values, or a varying number of them.
     List(Datatype),
-    /// Text in bytes that are written as they are, without NUL bytes at the end if `padded`.
+    /// Bytes of text written unchanged, without the NULs at the end if `padded`.
     Bytes {
-        /// Whether cells are of one size.
+        /// Whether cells have a fixed size.
         padded: bool,
     },
     /// Text in units of two or four bytes.
@@ -24,7 +24,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// That of the values of a column.
+    /// The form of a column.
     pub fn of(column: &Column) -> Form {
         let (datatype, fixed) = (column.datatype, !column.cell_val_num.is_var());
         match (datatype.kind(), datatype) {
@@ -144,7 +144,7 @@ fn value(datatype: Datatype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends what is no number.
+/// Appends NaN or an infinity.
 fn special(is_nan: bool, negative: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(match (is_nan, negative) {
         (true, _) => b"NaN",
@@ -182,7 +182,7 @@ fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
         DatetimeWeek => date(count * 7),
         DatetimeDay => date(count),
         _ => {
-            // Units of a day, digits behind the second.
+            // Units per day, and decimals of the second.
             let (units, places) = match datatype {
                 DatetimeHr => (24, 0),
                 DatetimeMin => (24 * 60, 0),
@@ -196,7 +196,7 @@ fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
             };
             let (day, of_day) = divided(count, units);
             write_date(date(day), out);
-            // In the finest unit that is, at the least, a second.
+            // Seconds, or the unit itself where it is finer.
             let of_day = of_day * (86_400 / units).max(1) as u128;
             let (second, fraction) = divided(of_day as i128, (units / 86_400).max(1));
             let second = second as u64;
@@ -231,7 +231,7 @@ fn write_date((year, month, day): (i128, u32, u32), out: &mut Vec<u8>) {
     digits(day.into(), 2, out);
 }
 
-/// The quotient, rounded down, and the remainder. Divisions of i64 take a tenth of the time of those of i128.
+/// The quotient, rounded down, and the remainder. An i64 division takes a tenth of the time of an i128 one.
 fn divided(count: i128, by: i128) -> (i128, u128) {
     match (i64::try_from(count), i64::try_from(by)) {
         (Ok(count), Ok(by)) => (count.div_euclid(by).into(), count.rem_euclid(by) as u128),
@@ -320,7 +320,7 @@ mod tests {
         ] {
             assert_eq!(written(datatype, count), text);
         }
-        // Weeks far beyond what i64 counts of days are dates all the same.
+        // Weeks whose days do not fit i64 are still dates.
         assert!(written(DatetimeWeek, i64::MAX).starts_with("176769"));
     }
 

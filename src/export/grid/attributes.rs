@@ -1,4 +1,4 @@
-//! Attributes of variables by the CF conventions, and of the file by the array's metadata.
+//! Attributes of variables by the CF conventions; attributes of the file from the array's metadata.
 
 use super::values::convert;
 use super::{Attributes, Naming, Value};
@@ -12,13 +12,13 @@ use crate::names;
 use crate::view::View;
 use std::collections::BTreeMap;
 
-/// The most bytes of a value among the attributes of a grid.
+/// The most bytes of an attribute's value.
 pub const MAX_METADATA: u64 = 65_535;
 
-/// The most bytes that metadata may take in memory.
-const MAX_PAIRS: usize = 32 << 20;
+/// The most bytes of memory for the attributes from metadata.
+const MAX_MEMORY: usize = 32 << 20;
 
-/// What the CF conventions call a count of this type.
+/// `units` and `calendar` of the CF conventions for a type; empty if CF has no such unit.
 pub(super) fn units(datatype: Datatype) -> Attributes {
     let unit = match datatype {
         Datatype::DatetimeYear | Datatype::DatetimeMonth | Datatype::DatetimeWeek | Datatype::DatetimeDay => {
@@ -39,8 +39,8 @@ pub(super) fn units(datatype: Datatype) -> Attributes {
     ]
 }
 
-/// `flag_values` and `flag_meanings` of an attribute whose values are labelled with text. Neither if there
-/// are more labels than an attribute can hold.
+/// `flag_values` and `flag_meanings` of an attribute whose enumeration has labels of text. Empty if the
+/// labels do not fit into an attribute.
 pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> Result<Attributes> {
     let Some(name) = &attribute.enumeration else {
         return Ok(Attributes::new());
@@ -100,9 +100,9 @@ pub(super) fn meaning(datatype: Datatype, label: &[u8]) -> String {
     word
 }
 
-/// What of the array's metadata goes into a grid.
+/// The pairs of the array's metadata that a grid has.
 pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
-    /// What a pair takes besides key and value.
+    /// Estimated overhead of a pair in memory, bytes.
     const PAIR: usize = 96;
     let array = view.array();
     let mut pairs: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
@@ -127,9 +127,9 @@ pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
                 memory = memory.saturating_add(size(&record.key, &value));
                 pairs.insert(record.key, value);
             }
-            match memory > MAX_PAIRS {
+            match memory > MAX_MEMORY {
                 true => Err(Error::limit(format!(
-                    "the metadata take more than the {MAX_PAIRS} bytes allowed"
+                    "the metadata take more than the {MAX_MEMORY} bytes allowed"
                 ))),
                 false => Ok(()),
             }

@@ -1,23 +1,22 @@
-//! Names of variables and of what is beside them.
+//! Names of variables and of the axes and variables that belong to them.
 
 use crate::names;
 use std::collections::HashSet;
 use unicode_normalization::UnicodeNormalization;
 
-/// The names that a grid is to have.
+/// The naming rules of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Naming {
-    /// Those of the directories of columns, but for `zarr.json`, which becomes `%7Aarr.json`. Text is left
-    /// out.
+    /// The names of the columns' directories, except that `zarr.json` becomes `%7Aarr.json`. Leaves out text.
     Zarr,
-    /// Those of the directories of columns, as far as netCDF allows them: with `_` in front if the first
-    /// character may not be first, in Unicode's composed form (NFC), control characters and a blank at the
+    /// The names of the columns' directories, changed where netCDF does not allow them: `_` before a first
+    /// character that may not be first, Unicode's composed form (NFC), control characters and a blank at the
     /// end percent-encoded.
     NetCdf,
 }
 
 impl Naming {
-    /// `name`, a component of a path, as a format has it.
+    /// The format's name for `name`, a path component.
     pub(super) fn name(self, name: String) -> String {
         match self {
             Naming::Zarr if name == "zarr.json" => "%7Aarr.json".to_owned(),
@@ -30,7 +29,7 @@ impl Naming {
 fn netcdf_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
     let mut out = if name.starts_with(plain) { "" } else { "_" }.to_owned();
-    // The form in which netcdf-c looks for names, whatever is stored.
+    // netcdf-c normalizes the names it looks up, but not those in the file.
     for c in name.nfc() {
         match c.is_ascii_control() {
             true => out += &format!("%{:02X}", u32::from(c)),
@@ -44,7 +43,7 @@ fn netcdf_name(name: &str) -> String {
     out
 }
 
-/// A unique name for something that belongs to `name`.
+/// A unique name, `name` and `suffix`, for something that belongs to `name`.
 pub(super) fn made_up(name: &str, suffix: &str, taken: &mut HashSet<String>) -> String {
     let mut suffix = suffix.to_owned();
     loop {

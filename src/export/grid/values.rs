@@ -1,4 +1,4 @@
-//! Values as grids have them: booleans of 0 and 1, days in place of years, fill values in place of nulls.
+//! Converts stored values to those of a grid: booleans of 0 and 1, days for years, fill values for nulls.
 
 use super::{Of, Variable};
 use crate::array::cells::Cells;
@@ -11,7 +11,7 @@ use crate::format::schema::Attribute;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Units of time of no, or of another, number of days.
+/// Calendar units that CF lacks, which become days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::export) enum Unit {
     Year,
@@ -44,10 +44,10 @@ impl Unit {
     }
 }
 
-/// What stands for no time at all.
+/// The stored count of not-a-time (NaT).
 pub(super) const NOT_A_TIME: i64 = i64::MIN;
 
-/// The value of nulls: `fill`, the fill value as a grid has it, or not-a-time.
+/// The value of null cells: `fill`, which is in the grid's type, or not-a-time for dates.
 pub(super) fn null(attribute: &Attribute, fill: Vec<u8>) -> Vec<u8> {
     match attribute.datatype.kind() {
         Kind::Datetime if attribute.nullable => NOT_A_TIME.to_le_bytes().repeat(fill.len() / 8),
@@ -55,7 +55,7 @@ pub(super) fn null(attribute: &Attribute, fill: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The cells of a variable that are not as they are stored.
+/// The cells of a variable whose values differ from the stored ones.
 pub(super) struct GridCells {
     pub(super) variable: Variable,
     pub(super) cells: Arc<dyn Cells>,
@@ -93,7 +93,7 @@ impl Cells for GridCells {
         let len = self.cells.len(Content::Data)?;
         let range = range.start.min(len)..range.end.min(len);
         let size = variable.datatype.size() as u64;
-        // Values are converted whole.
+        // A value is converted as a whole.
         let start = range.start - range.start % size;
         let whole = start..range.end.next_multiple_of(size).min(len);
         let mut values = Vec::new();
@@ -111,7 +111,7 @@ impl Cells for GridCells {
 }
 
 impl GridCells {
-    /// Puts the fill value in place of null cells into `values`, which are the bytes `range` of all.
+    /// Replaces null cells in `values`, the bytes `range` of the variable, by the fill value.
     fn fill_nulls(&self, range: Range<u64>, values: &mut [u8]) -> Result<()> {
         let fill = &self.variable.fill;
         let size = self.variable.cell_size().max(1);
@@ -139,7 +139,7 @@ fn values_alone() -> Error {
     )
 }
 
-/// Puts values as formats have them in the place of stored ones, which are of the same size.
+/// Converts stored values in place; their size does not change.
 pub(super) fn convert(unit: Option<Unit>, datatype: Datatype, values: &mut [u8]) {
     if datatype == Datatype::Bool {
         values.iter_mut().for_each(|value| *value = u8::from(*value != 0));

@@ -1,34 +1,34 @@
 //! The parts of HDF5 that a file of contiguous data sets needs: superblock, object headers of version 2,
 //! their messages, one global heap.
 //!
-//! All integers are little-endian, addresses and lengths have 8 bytes.
+//! All integers are little-endian; addresses and lengths have 8 bytes.
 
 use super::lookup3::lookup3;
 use crate::export::grid::Value;
 use crate::format::datatype::{Datatype, Kind};
 
-/// An address that nothing is at.
-pub(super) const NOWHERE: u64 = u64::MAX;
+/// HDF5's undefined address.
+pub(super) const UNDEFINED_ADDRESS: u64 = u64::MAX;
 
-/// Bytes of the superblock, after which the root's object header begins.
+/// Bytes of the superblock; the root's object header follows it.
 pub(super) const SUPERBLOCK: u64 = 48;
 
 /// The most bytes of a message.
 const MAX_MESSAGE: usize = 65_535;
 
-/// The least bytes of a global heap.
+/// The fewest bytes of a global heap.
 const MIN_HEAP: u64 = 4096;
 
 /// The superblock of a file of `len` bytes.
 pub(super) fn superblock(len: u64) -> Vec<u8> {
     let mut out = b"\x89HDF\r\n\x1a\n\x02\x08\x08\x00".to_vec();
-    for number in [0, NOWHERE, len, SUPERBLOCK] {
+    for number in [0, UNDEFINED_ADDRESS, len, SUPERBLOCK] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     checked(out)
 }
 
-/// A block with its checksum behind it.
+/// A block followed by its checksum.
 fn checked(mut block: Vec<u8>) -> Vec<u8> {
     let sum = lookup3(&block);
     block.extend_from_slice(&sum.to_le_bytes());
@@ -40,7 +40,7 @@ fn checked(mut block: Vec<u8>) -> Vec<u8> {
 pub(super) struct Messages(Vec<u8>);
 
 impl Messages {
-    /// The object header. Its length does not depend on the addresses in it.
+    /// The encoded object header. Its length does not depend on the addresses in it.
     pub(super) fn header(&self) -> Vec<u8> {
         let mut out = b"OHDR\x02\x02".to_vec();
         out.extend_from_slice(&(self.0.len() as u32).to_le_bytes());
@@ -48,7 +48,7 @@ impl Messages {
         checked(out)
     }
 
-    /// Adds a message; one that is too long is left out.
+    /// Adds a message. Leaves out one that is too long.
     fn message(&mut self, number: u8, body: &[u8]) {
         if body.len() > MAX_MESSAGE {
             return;
@@ -59,17 +59,17 @@ impl Messages {
         self.0.extend_from_slice(body);
     }
 
-    /// Begins a group of `links` links.
+    /// Adds the messages that begin a group of `links` links.
     pub(super) fn group(&mut self, links: u64) {
         let mut info = vec![0, 1];
-        for number in [links, NOWHERE, NOWHERE] {
+        for number in [links, UNDEFINED_ADDRESS, UNDEFINED_ADDRESS] {
             info.extend_from_slice(&number.to_le_bytes());
         }
         self.message(2, &info);
         self.message(10, &[0, 0]);
     }
 
-    /// A link: the name of the object at `address`. `order` counts links.
+    /// Adds a link to the object at `address`; `order` counts the links of the group.
     pub(super) fn link(&mut self, order: u64, name: &str, address: u64) {
         let mut body = vec![1, 0x15];
         body.extend_from_slice(&order.to_le_bytes());
@@ -80,11 +80,11 @@ impl Messages {
         self.message(6, &body);
     }
 
-    /// Begins a data set of that shape and type, whose `size` bytes are at `address`.
+    /// Adds the messages of a data set of this shape and type, whose `size` bytes are at `address`.
     pub(super) fn dataset(&mut self, shape: &[u64], datatype: &[u8], address: u64, size: u64) {
         self.message(1, &dataspace(Some(shape)));
         self.message(3, datatype);
-        // Allocated late, filled if there is a fill value, and there is none.
+        // Late allocation, fill values are written if set, no fill value is set.
         self.message(5, &[3, 0x0A]);
         let mut layout = vec![3, 1];
         layout.extend_from_slice(&address.to_le_bytes());
@@ -92,7 +92,7 @@ impl Messages {
         self.message(8, &layout);
     }
 
-    /// An attribute of that type, which is a scalar if `count` is None.
+    /// Adds an attribute of this type, a scalar if `count` is None.
     pub(super) fn attribute(&mut self, name: &str, datatype: &[u8], count: Option<u64>, value: &[u8]) {
         let shape = count.map(|count| [count]);
         let dataspace = dataspace(shape.as_ref().map(<[u64; 1]>::as_slice));
@@ -109,7 +109,7 @@ impl Messages {
         self.message(12, &body);
     }
 
-    /// An attribute that is text.
+    /// Adds an attribute of text.
     pub(super) fn text(&mut self, name: &str, text: &str) {
         let mut datatype = vec![0x13, 0x10, 0, 0];
         datatype.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
@@ -118,7 +118,7 @@ impl Messages {
         self.attribute(name, &datatype, None, &value);
     }
 
-    /// An attribute of a grid: text, a scalar, or several numbers.
+    /// Adds an attribute of a grid: text, a scalar, or several numbers.
     pub(super) fn value(&mut self, name: &str, value: &Value) {
         match value {
             Value::Text(text) => self.text(name, text),
@@ -131,7 +131,7 @@ impl Messages {
     }
 }
 
-/// A dataspace of that shape; None: of a scalar.
+/// A dataspace of this shape; None gives a scalar.
 fn dataspace(shape: Option<&[u64]>) -> Vec<u8> {
     let Some(shape) = shape else {
         return vec![2, 0, 0, 0];
@@ -141,7 +141,7 @@ fn dataspace(shape: Option<&[u64]>) -> Vec<u8> {
     out
 }
 
-/// The type of values of a grid: integers, floats, BOOL as INT8, CHAR.
+/// The datatype of values of a grid: integers, floats, BOOL as INT8, CHAR.
 pub(super) fn number_type(datatype: Datatype) -> Vec<u8> {
     let size = datatype.size() as u32;
     let integer = |sign: u8| {
@@ -164,22 +164,22 @@ pub(super) fn number_type(datatype: Datatype) -> Vec<u8> {
     }
 }
 
-/// The type of singles, little-endian (0) or big-endian (1).
+/// The datatype of 32-bit floats, little-endian (0) or big-endian (1).
 pub(super) fn single(order: u8) -> Vec<u8> {
     let mut out = vec![0x11, 0x20 | order, 0x1F, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23];
     out.extend_from_slice(&127u32.to_le_bytes());
     out
 }
 
-/// The type of references to objects.
+/// The datatype of object references.
 pub(super) const REFERENCE: [u8; 8] = [0x17, 0, 0, 0, 8, 0, 0, 0];
 
-/// The type of lists of such, which are in the global heap.
+/// The datatype of variable-length lists of references, stored in the global heap.
 pub(super) fn reference_lists() -> Vec<u8> {
     [&[0x19, 0, 0, 0, 16, 0, 0, 0], REFERENCE.as_slice()].concat()
 }
 
-/// A list of one reference: object `index`, counted from 0, of the global heap at `heap`.
+/// A list of one reference: object `index` (from 0) of the global heap at `heap`.
 pub(super) fn reference_list(heap: u64, index: u32) -> Vec<u8> {
     let mut out = 1u32.to_le_bytes().to_vec();
     out.extend_from_slice(&heap.to_le_bytes());
@@ -189,11 +189,11 @@ pub(super) fn reference_list(heap: u64, index: u32) -> Vec<u8> {
 
 /// The bytes of a global heap of `objects` references.
 pub(super) fn heap_size(objects: u64) -> u64 {
-    // A head, the references with a head each, and the head of the free space.
+    // The heap's header, each reference with a header, and the header of the free space.
     objects.saturating_mul(24).saturating_add(32).max(MIN_HEAP)
 }
 
-/// A global heap of references to what is at `addresses`, at most 65,534 of them.
+/// A global heap with references to `addresses`, at most 65,534.
 pub(super) fn heap(addresses: &[u64]) -> Vec<u8> {
     let size = heap_size(addresses.len() as u64);
     let mut out = b"GCOL\x01\0\0\0".to_vec();

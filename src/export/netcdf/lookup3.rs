@@ -3,7 +3,7 @@
 /// `hashlittle` of `bytes` with the initial value 0.
 pub(super) fn lookup3(bytes: &[u8]) -> u32 {
     let mut state = [0xdead_beef_u32.wrapping_add(bytes.len() as u32); 3];
-    // The last one to twelve bytes are mixed in another way.
+    // The last 1 to 12 bytes are mixed by `finish`.
     let head = bytes.len().saturating_sub(1) / 12 * 12;
     let (head, tail) = bytes.split_at(head);
     for block in head.as_chunks::<12>().0 {
@@ -17,7 +17,7 @@ pub(super) fn lookup3(bytes: &[u8]) -> u32 {
     state[2]
 }
 
-/// Adds up to twelve bytes, as three little-endian words.
+/// Adds up to 12 bytes as three little-endian words.
 fn add(state: &mut [u32; 3], bytes: &[u8]) {
     for (word, bytes) in state.iter_mut().zip(bytes.chunks(4)) {
         let value = bytes
@@ -29,7 +29,7 @@ fn add(state: &mut [u32; 3], bytes: &[u8]) {
 }
 
 fn mix([a, b, c]: &mut [u32; 3]) {
-    // x -= z; x ^= rotated z; z += y, with the three words taking turns.
+    // x -= z; x ^= z rotated; z += y, with the three words in turn.
     let turn = |x: &mut u32, y: u32, z: &mut u32, bits: u32| {
         *x = x.wrapping_sub(*z) ^ z.rotate_left(bits);
         *z = z.wrapping_add(y);

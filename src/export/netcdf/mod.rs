@@ -1,9 +1,9 @@
-//! `array.nc`: NetCDF-4, that is HDF5 with contiguous data sets, so that everything before the data follows
-//! from schema, region and metadata.
+//! `array.nc`: NetCDF-4, that is HDF5 with contiguous data sets. Everything before the data follows from
+//! schema, region and metadata.
 //!
 //! In order: superblock, the root's object header, the object headers of dimensions without coordinates and
-//! of variables, a global heap, and the data of the variables in the order of the [`Grid`]. Headers and data
-//! begin at multiples of 8, the first data at one of 64.
+//! of variables, a global heap, the data of the variables in the order of the [`Grid`]. Headers and data
+//! begin at multiples of 8, the first data at a multiple of 64.
 #![doc = include_str!("example.md")]
 
 mod hdf5;
@@ -20,21 +20,21 @@ use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::layout::{FileLayout, Source};
 use crate::view::{Role, View};
-use hdf5::{Messages, NOWHERE};
+use hdf5::{Messages, UNDEFINED_ADDRESS};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The most axes of a data set that libhdf5 reads.
+/// The most axes of a data set in libhdf5.
 const MAX_RANK: usize = 32;
 
 /// The most dimensions, each an object in the global heap.
 const MAX_DIMENSIONS: usize = 65_534;
 
-/// The most bytes of data: a file has at most 2^63 - 1 bytes, and its headers far less than 2^32.
+/// The most bytes of data: a file has at most 2^63 - 1 bytes, and headers take far less than 2^32.
 const MAX_DATA: u64 = (1 << 63) - (1 << 32);
 
-/// Why a view has no `array.nc`; None if it has one. Reads the schema, and as little of the fragments'
-/// metadata as possible.
+/// Why a view has no `array.nc`; None if it has one. Reads the schema and as little fragment metadata as
+/// possible.
 pub fn absent(view: &View) -> Result<Option<String>> {
     if let Some(reason) = grid::absent(view)? {
         return Ok(Some(reason));
@@ -45,7 +45,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
     }
 }
 
-/// Why there is no file for a view of this shape; None if there is one for it and for all smaller shapes.
+/// Why a view of this shape has no file; None if it and all smaller shapes have one.
 fn too_large(view: &View, shape: &[u64]) -> Option<String> {
     let (mut rank, mut dimensions, mut data) = (shape.len(), shape.len(), Some(0u64));
     for field in view.fields() {
@@ -62,7 +62,7 @@ fn too_large(view: &View, shape: &[u64]) -> Option<String> {
         }
         let cells = lengths.into_iter().try_fold(1u64, u64::checked_mul);
         let validity = u64::from(field.nullable);
-        // Each begins at a multiple of 8.
+        // Data begins at multiples of 8.
         let cell = number
             .saturating_mul(datatype.size() as u64)
             .saturating_add(validity);
@@ -80,8 +80,8 @@ fn too_large(view: &View, shape: &[u64]) -> Option<String> {
     }
 }
 
-/// The file of a view for which [`absent`] returns None. Its length is known from metadata; data is decoded
-/// when it is read.
+/// The file of a view for which [`absent`] returns None. Its length follows from metadata; reads decode the
+/// data.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let grid = Grid::of(view, Naming::NetCdf)?;
     let array = view.array();
@@ -112,7 +112,7 @@ fn too_long() -> Error {
     Error::limit("the file would have 2^63 bytes or more").at(0)
 }
 
-/// The length of each axis of a variable.
+/// The lengths of the axes of a variable.
 fn shape(grid: &Grid, variable: &Variable) -> Vec<u64> {
     match variable.of {
         Of::Axis(i) => grid.shape.get(i).copied().into_iter().collect(),
@@ -123,13 +123,13 @@ fn shape(grid: &Grid, variable: &Variable) -> Vec<u64> {
     }
 }
 
-/// Bytes of the values of a variable; None beyond 2^64.
+/// Bytes of a variable's values; None beyond 2^64.
 fn size(grid: &Grid, variable: &Variable) -> Option<u64> {
     let mut lengths = shape(grid, variable).into_iter();
     lengths.try_fold(variable.datatype.size() as u64, u64::checked_mul)
 }
 
-/// Names and lengths of the dimensions, by their numbers: those with coordinates, then those within cells.
+/// Names and lengths of the dimensions by number: those with coordinates, then those within cells.
 fn dimensions(grid: &Grid) -> Vec<(&str, u64)> {
     let variables = grid.variables.iter();
     let axes = variables.clone().zip(&grid.shape);
@@ -139,7 +139,7 @@ fn dimensions(grid: &Grid) -> Vec<(&str, u64)> {
         .collect()
 }
 
-/// Where things are in the file.
+/// Addresses in the file.
 struct Places {
     /// The object headers: dimensions without coordinates, then variables.
     objects: Vec<u64>,
@@ -149,12 +149,12 @@ struct Places {
     end: u64,
 }
 
-/// Everything before the data, as this `version` of the program writes it.
+/// Everything before the data; `version` is the program's.
 fn header(grid: &Grid, version: &str) -> Result<Vec<u8>> {
     let dimensions = dimensions(grid);
     let axes = grid.shape.len();
     let inner = dimensions.len().saturating_sub(axes);
-    // Lengths do not depend on addresses, so they are computed first, with addresses of 0.
+    // Lengths do not depend on addresses, so all addresses are 0 in a first pass that computes lengths.
     let none = Places {
         objects: vec![0; inner + grid.variables.len()],
         heap: 0,
@@ -178,7 +178,7 @@ fn header(grid: &Grid, version: &str) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Where things are, with object headers of these lengths.
+/// The addresses that follow from the lengths of the object headers.
 fn places(grid: &Grid, dimensions: usize, objects: &[Vec<u8>]) -> Result<Places> {
     let mut heap = hdf5::SUPERBLOCK;
     let mut starts = Vec::with_capacity(objects.len());
@@ -199,7 +199,7 @@ fn places(grid: &Grid, dimensions: usize, objects: &[Vec<u8>]) -> Result<Places>
             .and_then(|end| end.checked_next_multiple_of(8));
     }
     Ok(Places {
-        // The first is the root's, which is at its place anyway.
+        // The root's header is always right behind the superblock.
         objects: starts.into_iter().skip(1).collect(),
         heap,
         data,
@@ -218,7 +218,12 @@ fn objects(grid: &Grid, version: &str, dimensions: &[(&str, u64)], places: &Plac
     let mut out = vec![root(grid, version, names.zip(&places.objects).collect()).header()];
     for (number, (_, len)) in inner.iter().enumerate() {
         let mut messages = Messages::default();
-        messages.dataset(&[*len], &hdf5::single(1), NOWHERE, len.saturating_mul(4));
+        messages.dataset(
+            &[*len],
+            &hdf5::single(1),
+            UNDEFINED_ADDRESS,
+            len.saturating_mul(4),
+        );
         let name = format!("This is a netCDF dimension but not a netCDF variable. {len:10}");
         scale(&mut messages, &name, axes + number);
         out.push(messages.header());
@@ -252,7 +257,7 @@ fn root(grid: &Grid, version: &str, links: Vec<(&str, &u64)>) -> Messages {
     messages
 }
 
-/// What makes a data set dimension `number`.
+/// The attributes that make a data set the scale of dimension `number`.
 fn scale(messages: &mut Messages, name: &str, number: usize) {
     messages.text("CLASS", "DIMENSION_SCALE");
     messages.text("NAME", name);
@@ -265,7 +270,7 @@ fn scale(messages: &mut Messages, name: &str, number: usize) {
     );
 }
 
-/// The data set of a variable, whose axes are dimensions `numbers`.
+/// The data set of a variable whose axes are the dimensions `numbers`.
 fn data_set(grid: &Grid, variable: &Variable, address: u64, numbers: &[usize], heap: u64) -> Messages {
     let mut messages = Messages::default();
     let (datatype, size) = (hdf5::number_type(variable.datatype), size(grid, variable));
@@ -296,12 +301,11 @@ fn data_set(grid: &Grid, variable: &Variable, address: u64, numbers: &[usize], h
     messages
 }
 
-/// The values of a variable as a part of a file. Opened at the first read: most readers want only a few
-/// variables.
+/// The values of a variable as a part of a file. Opened by the first read: most readers want few variables.
 struct Values {
     view: Arc<View>,
     grid: Arc<Grid>,
-    /// Which variable.
+    /// Index of the variable in the grid.
     index: usize,
     len: u64,
     cells: OnceLock<Arc<dyn Cells>>,

@@ -3,7 +3,7 @@ use crate::array::Array;
 use crate::array::time::TimeRange;
 use crate::export::tests::arrays;
 
-/// The file that the documentation of this module shows.
+/// The file shown in the module's documentation.
 fn example() -> Vec<u8> {
     let axis = Variable::new("d".to_owned(), Of::Axis(0), 0, Datatype::Int16);
     let mut values = Variable::new("a".to_owned(), Of::Values, 1, Datatype::Char);

@@ -1,10 +1,9 @@
-//! Numbers of a few bits packed one after the other, lowest bit first, as pages have levels, booleans and
-//! indexes.
+//! Numbers packed with a fixed number of bits, lowest bit first, as pages have levels, booleans and indexes.
 
 /// Appends numbers to bytes.
 pub(super) struct Bits<'a> {
     out: &'a mut Vec<u8>,
-    /// The bits that are not in `out` yet, and their number: less than 8 between calls.
+    /// Bits not yet in `out`, and their number: less than 8 between calls.
     rest: u128,
     count: u32,
 }
@@ -19,7 +18,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Appends the low `width` bits of `value`, the others of which are 0.
+    /// Appends `value` with `width` bits; its higher bits must be 0.
     pub(super) fn push(&mut self, value: u64, width: u64) {
         self.rest |= u128::from(value) << self.count;
         self.count = self.count.saturating_add(width as u32);
@@ -30,7 +29,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Fills the last byte up with zeros.
+    /// Pads the last byte with zeros.
     pub(super) fn finish(self) {
         if self.count > 0 {
             self.out.push(self.rest as u8);

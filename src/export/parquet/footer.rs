@@ -1,7 +1,7 @@
-//! The footer: FileMetaData, whose length does not depend on the statistics in it.
+//! The footer: FileMetaData, of a length that does not depend on the statistics in it.
 //!
-//! It is as long as it would be with the longest statistics that the leaves may have, so that the length of
-//! the file is known without the metadata of tiles. A key-value pair fills the space that is left over.
+//! It has the length that the longest possible statistics would give, so that the length of the file is known
+//! without the metadata of tiles. A key-value pair of padding takes the space that is left.
 
 use super::leaf::{Leaf, Logical, Physical, Shape, TimeUnit};
 use super::plan::{Chunk, Plan};
@@ -9,7 +9,7 @@ use super::statistics::{Statistics, bound_len};
 use super::thrift::{Type, Writer, integer_len, varint_len};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The longest statistics that a leaf may have; None if it has none. The null count is 0.
+/// The longest statistics of a leaf, with a null count of 0; None if the leaf has none.
 fn longest(leaf: &Leaf) -> Option<Statistics> {
     let len = bound_len(leaf)?;
     Some(Statistics {
@@ -19,18 +19,17 @@ fn longest(leaf: &Leaf) -> Option<Statistics> {
     })
 }
 
-/// The key of the pair that fills the footer up.
+/// The key of the padding.
 const PADDING: &str = "padding";
 
-/// What writes a file, as it names itself.
+/// The writer that the footer names.
 const CREATED_BY: &str = match cfg!(test) {
-    // The example is of this version.
+    // The documented example has this version.
     true => "tiledbfs 0.1.0",
     false => concat!("tiledbfs ", env!("CARGO_PKG_VERSION")),
 };
 
-/// `plan` with the length of the footer of a file with `leaves`. `LimitExceeded` where it does not fit the
-/// format.
+/// `plan` with the length of the footer for `leaves`. `LimitExceeded` if the format has no room for it.
 pub(super) fn measure(leaves: &[Leaf], mut plan: Plan) -> Result<Plan> {
     plan.footer = len(leaves, &plan);
     if plan.footer > i32::MAX as u64 {
@@ -42,7 +41,7 @@ pub(super) fn measure(leaves: &[Leaf], mut plan: Plan) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Bytes of the footer of a file with `leaves`, which is divided up as `plan` says.
+/// Bytes of the footer for `leaves` in a file divided by `plan`.
 fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
     let mut writer = Writer::default();
     front(&mut writer, leaves, plan.rows);
@@ -79,7 +78,7 @@ fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
         });
         numbers.fold(shortest, u64::saturating_add)
     });
-    // Where pages begin: one byte more from each of these places on.
+    // The varint of a page's offset grows by a byte at 2^6, 2^13, 2^20, ...
     let longer = (6..63).step_by(7).map(|bit| plan.pages_from(leaves, 1 << bit));
     groups_len
         .chain(chunks_len)
@@ -87,7 +86,7 @@ fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
         .fold(ends, u64::saturating_add)
 }
 
-/// Bytes of integers beyond one each.
+/// Bytes of these varints beyond one byte each.
 fn more<const N: usize>(numbers: [u64; N]) -> u64 {
     let more = numbers
         .into_iter()
@@ -95,7 +94,7 @@ fn more<const N: usize>(numbers: [u64; N]) -> u64 {
     more.sum()
 }
 
-/// Bytes of a column chunk with the longest statistics, where all numbers are 0.
+/// Bytes of a column chunk's metadata with the longest statistics, if all numbers were 0.
 fn longest_chunk(leaf: &Leaf) -> u64 {
     let chunk = Chunk {
         dictionary: leaf.has_dictionary().then_some(0),
@@ -106,7 +105,8 @@ fn longest_chunk(leaf: &Leaf) -> u64 {
     writer.bytes().len() as u64
 }
 
-/// The footer, of as many bytes as `plan` says. `statistics` has those of a leaf in a group.
+/// The footer, in exactly the bytes that `plan` has for it. `statistics` gives those of a leaf in a row
+/// group.
 pub(super) fn render(
     leaves: &[Leaf],
     plan: &Plan,
@@ -127,7 +127,7 @@ pub(super) fn render(
     }
     writer.list(5, Type::Struct, 1);
     let mut end = Writer::default();
-    // What follows begins behind field 5 as well.
+    // The fields after the row groups, encoded as they follow field 5.
     end.list(5, Type::Struct, 0);
     let before = end.bytes().len();
     back(&mut end, leaves);
@@ -135,7 +135,7 @@ pub(super) fn render(
     let have = (writer.bytes().len() as u64).saturating_add(end);
     let room = plan.footer.checked_sub(have);
     let found = room.and_then(|room| {
-        // One more byte of value may take two, if its length then takes one more.
+        // A value longer by one byte may lengthen its varint, too. A longer key avoids that.
         [PADDING.to_owned(), format!("{PADDING}_")]
             .into_iter()
             .find_map(|key| {
@@ -161,7 +161,7 @@ pub(super) fn render(
     }
 }
 
-/// What precedes the row groups.
+/// Writes the fields before the row groups.
 fn front(writer: &mut Writer, leaves: &[Leaf], rows: u64) {
     writer.i32(1, 2);
     let lists = leaves.iter().filter(|leaf| leaf.shape != Shape::One).count();
@@ -174,7 +174,7 @@ fn front(writer: &mut Writer, leaves: &[Leaf], rows: u64) {
     writer.i64(3, rows as i64);
 }
 
-/// The schema of a leaf, of a LIST with the groups around it.
+/// Writes the schema elements of a leaf, for a LIST with its enclosing groups.
 fn schema(writer: &mut Writer, leaf: &Leaf) {
     const REQUIRED: i32 = 0;
     const OPTIONAL: i32 = 1;
@@ -208,8 +208,8 @@ fn schema(writer: &mut Writer, leaf: &Leaf) {
     });
 }
 
-/// The converted type, for programs that are older than logical types. None for timestamps, because it would
-/// mean UTC.
+/// The converted type, for readers that do not know logical types. None for timestamps: their converted type
+/// would mean UTC.
 fn converted(logical: Logical) -> Option<i32> {
     Some(match logical {
         Logical::String => 0,
@@ -245,7 +245,7 @@ fn write_logical(writer: &mut Writer, logical: Logical) {
     }
 }
 
-/// What is said of a row group as a whole.
+/// Sums of a row group.
 #[derive(Debug, Default)]
 struct Totals {
     start: u64,
@@ -335,7 +335,7 @@ fn padding(writer: &mut Writer, key: &str, len: usize) {
     });
 }
 
-/// What follows the row groups and the padding.
+/// Writes the fields after the row groups and the padding.
 fn back(writer: &mut Writer, leaves: &[Leaf]) {
     writer.binary(6, CREATED_BY.as_bytes());
     writer.list(7, Type::Struct, leaves.len());
@@ -346,7 +346,7 @@ fn back(writer: &mut Writer, leaves: &[Leaf]) {
 }
 
 impl Physical {
-    /// Bytes of a bound; None of bytes.
+    /// Bytes of a bound; None for ByteArray.
     pub(super) fn size(self) -> Option<usize> {
         match self {
             Physical::Boolean => Some(1),

@@ -1,4 +1,4 @@
-//! A column of a table in Parquet: its types, and its values as pages have them.
+//! A column of a table in Parquet: its types, and the conversion of its values.
 
 use super::thrift::varint_len;
 use crate::error::{Error, Result};
@@ -41,35 +41,35 @@ pub(super) enum Logical {
     Integer { bits: u8, signed: bool },
 }
 
-/// How many values a row has.
+/// The number of values in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     One,
-    /// A LIST of this many.
+    /// A LIST of this length.
     Some(u64),
-    /// A LIST of any number.
+    /// A LIST of any length.
     Any,
 }
 
-/// How stored values become those of pages.
+/// How stored values are encoded in pages.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Encoding {
-    /// Numbers as they are stored.
+    /// Numbers as stored.
     Same,
-    /// Integers of less than 32 bits, and unsigned ones of 32.
+    /// Integers of less than 32 bits and unsigned ones of 32, widened.
     Widened { signed: bool },
     /// BOOL: one bit.
     Bit,
-    /// Dates of these units (None: days) as days in 32 bits. Null if they do not fit.
+    /// Dates of a unit (None: days) as 32-bit days. Null if the days do not fit.
     Days(Option<Unit>),
-    /// Times in 64 bits, multiplied by this to get the shown units. Null if they overflow.
+    /// Times in 64 bits, multiplied by this factor. Null if they overflow.
     Scaled(i64),
-    /// A u32 length and bytes; of fixed-size text without the NULs at its end, where `strip`.
+    /// A u32 length and bytes. `strip` removes the NULs at the end of fixed-size text.
     Bytes { strip: bool },
-    /// Stored indexes into a dictionary page of `labels` entries: `width` bits each. Null where there is no
-    /// such label.
+    /// Stored indexes into a dictionary page of `labels` entries, `width` bits each. Null if there is no such
+    /// label.
     Index { labels: u64, width: u8 },
-    /// Stored indexes, replaced by the numbers that they stand for; None for null.
+    /// Stored indexes, replaced by the numbers that they stand for; None is null.
     Label(Vec<Option<u64>>),
 }
 
@@ -84,16 +84,15 @@ pub(super) struct Leaf {
     pub encoding: Encoding,
     /// Type of a stored value.
     pub stored: Datatype,
-    /// Bytes of a stored value; for text with a fixed number of characters, of all characters. None for
-    /// var-sized text.
+    /// Bytes of a stored value; for fixed-size text, of all its characters. None for var-sized text.
     pub size: Option<u64>,
     /// Whether cells have validity.
     pub nullable: bool,
-    /// Whether values may be null whatever the validity says.
+    /// Whether values may be null although their cells are valid.
     pub odd: bool,
 }
 
-/// How a field of this type is shown, where it is one of numbers.
+/// The types of a field of numbers; None for other fields.
 fn number(datatype: Datatype) -> Option<(Physical, Logical, Encoding)> {
     use Encoding::{Bit, Days, Same, Scaled, Widened};
     use Physical::{Boolean, Double, Float, Int32, Int64};
@@ -130,7 +129,7 @@ fn number(datatype: Datatype) -> Option<(Physical, Logical, Encoding)> {
     })
 }
 
-/// What bytes of this type mean.
+/// The meaning of bytes of this type.
 fn bytes(datatype: Datatype) -> Logical {
     match datatype {
         Datatype::StringAscii | Datatype::StringUtf8 | Datatype::GeomWkt => Logical::String,
@@ -139,7 +138,7 @@ fn bytes(datatype: Datatype) -> Logical {
 }
 
 impl Leaf {
-    /// The leaf of a field as it is stored.
+    /// The leaf of a field with its stored values.
     pub(super) fn of(stored: &ViewField, name: String) -> Leaf {
         let mut leaf = Leaf {
             name,
@@ -167,7 +166,7 @@ impl Leaf {
         leaf
     }
 
-    /// The leaf of a column; `bounds` are those of the coordinates, if it is an axis.
+    /// The leaf of a column; `bounds` are those of the coordinates if it is an axis.
     pub(super) fn new(column: &Column, name: String, bounds: Option<&Bounds>) -> Leaf {
         let mut leaf = Leaf::of(&column.stored, name);
         if column.is_axis() {
@@ -180,7 +179,7 @@ impl Leaf {
         leaf
     }
 
-    /// Coordinates of an axis are never null: if one of its dates does not fit, all are the stored integers.
+    /// Coordinates of an axis are never null: if one date does not fit, all become the stored integers.
     fn fit(&mut self, bounds: Option<&Bounds>) {
         let fits = bounds.is_none_or(|bounds| {
             [&bounds.lo, &bounds.hi]
@@ -194,7 +193,7 @@ impl Leaf {
         self.odd = false;
     }
 
-    /// Labels in place of stored indexes. Labels of several numbers do not fit a column: the index is shown,
+    /// Replaces stored indexes by labels. Labels of several numbers do not fit a column: the index stays,
     /// null if it has no label.
     pub(super) fn enumerate<'a>(
         &mut self,
@@ -232,17 +231,17 @@ impl Leaf {
         self.odd = true;
     }
 
-    /// Whether the entries of its pages may be null.
+    /// Whether entries may be null.
     pub(super) fn optional(&self) -> bool {
         self.odd || self.nullable && self.shape != Shape::Any
     }
 
-    /// Whether rows of it may be null that are LISTs of any length.
+    /// Whether rows may be null, for LISTs of any length.
     pub(super) fn outer_optional(&self) -> bool {
         self.nullable && self.shape == Shape::Any
     }
 
-    /// Whether there is no null at all.
+    /// Whether nothing is ever null.
     pub(super) fn required(&self) -> bool {
         !self.odd && !self.nullable
     }
@@ -261,7 +260,7 @@ impl Leaf {
         }
     }
 
-    /// Bits of a value in a page; None for bytes.
+    /// Bits of a value in a page; None for text.
     pub(super) fn bits(&self) -> Option<u64> {
         Some(match (&self.encoding, self.physical) {
             (Encoding::Index { width, .. }, _) => u64::from(*width),
@@ -272,13 +271,12 @@ impl Leaf {
         })
     }
 
-    /// Whether pages have indexes into a dictionary page.
+    /// Whether pages hold indexes into a dictionary page.
     pub(super) fn has_dictionary(&self) -> bool {
         matches!(self.encoding, Encoding::Index { .. })
     }
 
-    /// Bytes of the values of a page of `entries` values, none of which is null; of text with `bytes` bytes
-    /// in all.
+    /// Bytes of the values of a page of `entries` values without nulls; for text, with `bytes` bytes in all.
     pub(super) fn values_len(&self, entries: u64, bytes: u64) -> u64 {
         match (&self.encoding, self.bits()) {
             (Encoding::Index { width, .. }, _) => {
@@ -294,15 +292,14 @@ impl Leaf {
         }
     }
 
-    /// The value that is stored as `stored`, in as many low bits as pages have; None where it is null. Not
-    /// for bytes.
+    /// A stored value as pages have it, in the low bits; None if it is null. Not for text.
     pub(super) fn value(&self, stored: &[u8]) -> Option<u64> {
         let mut out = None;
         self.each(stored, |value| out = value);
         out
     }
 
-    /// Calls `take` with each of some stored values, converted by [`Leaf::value`].
+    /// Calls `take` with each stored value, converted by [`Leaf::value`].
     pub(super) fn each(&self, stored: &[u8], mut take: impl FnMut(Option<u64>)) {
         /// Applies a function of a number of this type to each value.
         macro_rules! numbers {
@@ -312,7 +309,7 @@ impl Leaf {
                 }
             };
         }
-        /// The same for an integer of any type, as i128.
+        /// Same for an integer of any type, as i128.
         macro_rules! integers {
             ($value:expr) => {{
                 let value = $value;
@@ -357,7 +354,7 @@ impl Leaf {
         }
     }
 
-    /// Bytes of a text, as it is shown, of which these are stored.
+    /// Bytes of a stored text as pages show it.
     pub(super) fn text_len(&self, stored: &[u8]) -> u64 {
         match self.encoding {
             Encoding::Bytes { strip: true } => strip(stored).len() as u64,
@@ -375,7 +372,7 @@ pub(super) fn strip(text: &[u8]) -> &[u8] {
     text.get(..len).unwrap_or_default()
 }
 
-/// The dictionary page of labels of text: each with its length before it. `LimitExceeded` above 2^30 bytes.
+/// The dictionary page of labels of text, each after its u32 length. `LimitExceeded` above 2^30 bytes.
 pub(super) fn dictionary(column: &Column) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let Some(labels) = &column.labels else {

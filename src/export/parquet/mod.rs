@@ -4,12 +4,11 @@
 //! PAR1, row groups, footer (FileMetaData in Thrift's compact protocol), its length as u32, PAR1
 //! ```
 //!
-//! A row group has a column chunk for each [leaf](leaf), a column chunk one [data page](page) of version 1,
-//! and before it a dictionary page if the field is enumerated and its labels are text. Nothing is compressed.
-//! The place of everything follows from the number of cells ([`plan`]), and for var-sized ones from their
-//! offsets: a page is padded with zeros to the size that it would have without nulls, and the
-//! [footer](footer) to the size that it would have with the longest [statistics](statistics). Readers take as
-//! many values as the levels say.
+//! A row group has a column chunk for each [leaf](leaf); a column chunk has one [data page](page) of version
+//! 1, after a dictionary page if the field is enumerated and its labels are text. Nothing is compressed. All
+//! positions follow from the number of cells ([`plan`]), and for var-sized cells from their offsets: a page
+//! is padded with zeros to its size without nulls, and the [footer](footer) to its size with the longest
+//! [statistics](statistics). Readers take as many values as the levels say.
 //!
 #![doc = include_str!("example.md")]
 
@@ -41,7 +40,7 @@ use std::sync::{Arc, OnceLock};
 /// cells.
 pub fn absent(view: &View) -> Result<Option<String>> {
     let group = plan::rows_of_group(view)?;
-    let most = group.saturating_mul(plan::GROUPS);
+    let most = group.saturating_mul(plan::MAX_GROUPS);
     if view.has_at_most(most)? {
         return Ok(None);
     }
@@ -49,16 +48,16 @@ pub fn absent(view: &View) -> Result<Option<String>> {
     Ok((rows > most).then(|| plan::too_many(rows, group)))
 }
 
-/// Whether it is listed: unless very many cells or offsets would have to be read to know its length.
+/// Whether listings show it: not if very many cells or offsets would have to be read for its length.
 pub fn is_listed(view: &View) -> Result<bool> {
-    const MANY: u64 = 1 << 26;
+    const MAX_LISTED: u64 = 1 << 26;
     let var = |field: &ViewField| field.cell_val_num == CellValNum::Var;
     let known = view.is_dense() && !view.fields().iter().any(var);
-    Ok(known || view.has_at_most(MANY)?)
+    Ok(known || view.has_at_most(MAX_LISTED)?)
 }
 
-/// The file. Its length follows from metadata, or with var-sized cells from their offsets, read once for each
-/// state of the view.
+/// The file. Its length follows from metadata, or for var-sized cells from their offsets, which are read once
+/// for each state of the view.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let table = Table::new(view)?;
     let leaves = leaves(&table)?;
@@ -96,13 +95,13 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     )
 }
 
-/// The leaves of a table, one a column.
+/// The leaves of a table, one per column.
 fn leaves(table: &Table) -> Result<Vec<Leaf>> {
     let mut names: HashSet<String> = HashSet::new();
     let region = table.view().region()?;
     let mut leaves = Vec::new();
     for column in table.columns() {
-        // Parquet has names in UTF-8 alone.
+        // Parquet's names are UTF-8.
         let mut name = String::from_utf8_lossy(&column.name).into_owned();
         while !names.insert(name.clone()) {
             name.push('_');
@@ -116,12 +115,12 @@ fn leaves(table: &Table) -> Result<Vec<Leaf>> {
     Ok(leaves)
 }
 
-/// What the parts of an open file have in common.
+/// What the parts of an open file share.
 struct File {
     table: Table,
     leaves: Vec<Leaf>,
     plan: Arc<Plan>,
-    /// What each leaf is called in the cache.
+    /// The number of each leaf in the cache.
     objects: Vec<u64>,
     dictionaries: Vec<OnceLock<Vec<u8>>>,
     footer: OnceLock<Arc<Vec<u8>>>,
@@ -147,7 +146,7 @@ impl Source for Groups {
 }
 
 impl File {
-    /// Appends the bytes in `range` of the file, which are those of row groups.
+    /// Appends the bytes in `range` of the file, which must be in row groups.
     fn read_groups(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let mut number = self.plan.group_at(range.start);
         while number < self.plan.groups() && self.plan.start_of(number) < range.end {
@@ -203,7 +202,7 @@ impl File {
         )
     }
 
-    /// The dictionary page of a leaf, with its header.
+    /// The dictionary page of a leaf with its header.
     fn dictionary(&self, number: usize) -> Result<&[u8]> {
         let missing = || Error::new(ErrorKind::Internal, "no column has such a dictionary");
         let page = self.dictionaries.get(number).ok_or_else(missing)?;
@@ -218,7 +217,7 @@ impl File {
         Ok(page.get_or_init(|| bytes))
     }
 
-    /// The footer, from the cache or made now.
+    /// The footer, made once.
     fn footer(&self) -> Result<&Arc<Vec<u8>>> {
         if let Some(footer) = self.footer.get() {
             return Ok(footer);

@@ -5,9 +5,9 @@
 //! data page: header, [repetition levels], [definition levels], values, slack
 //! ```
 //!
-//! A page has *entries*: a value each of a row or of an element of a LIST, and one for an empty or a null
-//! LIST. Levels say which of them are null; only the others have values. So a value is found through an
-//! index, which counts the values before every so many rows; it is made when it is needed, and cached.
+//! A page has *entries*: one for each value of a row or element of a LIST, and one for an empty or null LIST.
+//! Levels say which entries are null; only the others have values. An index of the number of values before
+//! every so many rows finds a value. It is made on demand and cached.
 
 mod levels;
 mod text;
@@ -25,23 +25,23 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entries (of a LIST of any length, and of text: rows) from one entry of the index to the next.
-const BLOCK: u64 = if cfg!(test) { 16 } else { 4096 };
+/// Entries per entry of the index; rows for LISTs of any length and for text.
+const INDEX_STEP: u64 = if cfg!(test) { 16 } else { 4096 };
 
-/// Values that are read at once.
-const TOGETHER: u64 = if cfg!(test) { 100 } else { 1 << 16 };
+/// The most values read in one step.
+const MAX_VALUES_READ: u64 = if cfg!(test) { 100 } else { 1 << 16 };
 
-/// How much there is in a page.
+/// The size of a page, in entries and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Amount {
     /// Entries.
     pub entries: u64,
-    /// Entries that would have values if no value itself meant null; for text, bytes in all rows.
+    /// Entries with a value, before conversion makes any null; for text, bytes in all rows.
     pub values: u64,
 }
 
 impl Amount {
-    /// The amount of a leaf in `rows` rows, if that does not depend on the data.
+    /// The amount of `rows` rows; None if it depends on the data.
     pub(super) fn of(leaf: &Leaf, rows: u64) -> Option<Amount> {
         let (entries, values) = match (leaf.shape, leaf.bits(), leaf.size) {
             (Shape::Any, ..) | (_, None, None) => return None,
@@ -52,8 +52,8 @@ impl Amount {
         Some(Amount { entries, values })
     }
 
-    /// The amount of a leaf of var-sized cells in some rows of its column: one pass over the offsets, and
-    /// over validity if a null LIST takes another number of entries than its elements.
+    /// The amount of var-sized cells in some rows: one pass over the offsets, and over validity if a null
+    /// LIST has another number of entries than its elements.
     pub(super) fn measure(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Amount> {
         let size = leaf.size.unwrap_or(1);
         if leaf.shape != Shape::Any {
@@ -65,7 +65,7 @@ impl Amount {
         let mut amount = Amount::default();
         let mut row = rows.start;
         while row < rows.end {
-            let end = row.saturating_add(TOGETHER).min(rows.end);
+            let end = row.saturating_add(MAX_VALUES_READ).min(rows.end);
             for (elements, valid) in cells(column, size, row..end)? {
                 let count = elements.end.saturating_sub(elements.start);
                 let values = if valid { count } else { 0 };
@@ -106,7 +106,7 @@ impl Amount {
 }
 
 impl Leaf {
-    /// Whether all of its definition levels are 1.
+    /// Whether all definition levels are 1.
     fn is_run(&self) -> bool {
         matches!(self.shape, Shape::Some(_)) && !self.optional()
     }
@@ -144,7 +144,7 @@ fn header(of: i32, body: u64, more: impl FnOnce(&mut Writer)) -> Vec<u8> {
     writer.finish()
 }
 
-/// The elements of each cell of some rows, counted over the whole column, and whether the cell is valid.
+/// The elements of each cell of some rows, numbered over the whole column, and whether the cell is valid.
 fn cells(column: &Column, size: u64, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
     let cells = column.cells()?;
     let starts = cells.starts(rows.clone())?;
@@ -164,7 +164,7 @@ fn cells(column: &Column, size: u64, rows: Range<u64>) -> Result<Vec<(Range<u64>
     Ok(out)
 }
 
-/// The validity of rows; None where all are valid.
+/// The validity of rows; None if all are valid.
 fn validity(column: &Column, rows: Range<u64>) -> Result<Option<Vec<u8>>> {
     if !column.stored.nullable {
         return Ok(None);
@@ -174,11 +174,11 @@ fn validity(column: &Column, rows: Range<u64>) -> Result<Option<Vec<u8>>> {
     Ok(valid.contains(&0).then_some(valid))
 }
 
-/// The counts before a block of entries; the last one is before the end of the page.
+/// The counts before a block of entries; the last one is that of the whole page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Place {
     entries: u64,
-    /// Values that are not null; of text, their bytes with the lengths before them.
+    /// Values that are not null; for text, their bytes and lengths.
     values: u64,
 }
 
@@ -205,7 +205,7 @@ pub(super) struct Page<'a> {
     pub column: &'a Column,
     pub rows: Range<u64>,
     pub amount: Amount,
-    /// Where its index is kept.
+    /// Where the index of the page is cached.
     pub engine: &'a Engine,
     pub key: CacheKey,
 }
@@ -283,7 +283,7 @@ impl Page<'_> {
                     Some(bits) => self.numbers(range, bits, out)?,
                     None => self.texts(range, out)?,
                 }
-                // The slack.
+                // The slack after the values.
                 out.resize(before.saturating_add(wanted as usize), 0);
             }
         }
@@ -295,7 +295,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Appends bytes of values without nulls, as they are stored.
+    /// Appends bytes of values without nulls, unconverted.
     fn copy(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let size = self.size();
         let end = range.end.min(self.amount.values.saturating_mul(size));
@@ -323,12 +323,12 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Appends bytes of the values, `bits` bits each, up to the last one that is not null.
+    /// Appends bytes of the values, `bits` bits each, up to the last value that is not null.
     fn numbers(&self, range: Range<u64>, bits: u64, out: &mut Vec<u8>) -> Result<()> {
         if self.leaf.required() && matches!(self.leaf.encoding, Encoding::Same) {
             return self.copy(range, out);
         }
-        // From a value on that begins with a byte.
+        // Begin at a value that begins on a byte boundary.
         let first = (range.start.saturating_mul(8) / bits) & !7;
         let last = range.end.saturating_mul(8).div_ceil(bits);
         let skip = range.start.saturating_sub(first.saturating_mul(bits) / 8) as usize;
@@ -348,7 +348,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Calls `take` with the values that are not null and have these numbers.
+    /// Calls `take` with the values of these numbers; nulls have no number.
     fn wanted(&self, numbers: Range<u64>, mut take: impl FnMut(u64)) -> Result<()> {
         let fixed = self.leaf.shape != Shape::Any;
         if self.leaf.required() {
@@ -384,7 +384,7 @@ impl Page<'_> {
             for elements in runs(cells(self.column, self.size(), rows)?) {
                 let count = elements.end.saturating_sub(elements.start);
                 if !self.leaf.odd {
-                    // Those before the first one that is wanted need not be read.
+                    // Skips the values before the first one wanted.
                     let from = numbers.start.saturating_sub(at.get()).min(count);
                     let to = end.saturating_sub(at.get()).min(count);
                     at.set(at.get().saturating_add(from));
@@ -398,7 +398,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Which of the rows that `entries` are in are null; None where none of them is.
+    /// Which of the rows of `entries` are null; None if none is.
     fn nulls(&self, entries: &Range<u64>) -> Result<Option<impl Fn(u64) -> bool>> {
         let count = self.values_a_row();
         let rows = self.rows.start.saturating_add(entries.start / count)
@@ -409,8 +409,8 @@ impl Page<'_> {
         }))
     }
 
-    /// Calls `take` with the entries in `entries` of a page with a fixed number of values a row, each
-    /// numbered from the first of these.
+    /// Calls `take` with the entries in `entries` of a page with a fixed number of values per row. They are
+    /// numbered from the first of the range.
     fn values(&self, entries: Range<u64>, mut take: impl FnMut(u64, Option<u64>)) -> Result<()> {
         if entries.start >= entries.end {
             return Ok(());
@@ -425,7 +425,7 @@ impl Page<'_> {
         })
     }
 
-    /// Calls `take` with whether each entry is not null. Reads values only if they decide it.
+    /// Calls `take` with whether each entry has a value. Reads values only if that depends on them.
     fn presence(&self, entries: Range<u64>, mut take: impl FnMut(bool)) -> Result<()> {
         if self.leaf.odd {
             return self.values(entries, |_, value| take(value.is_some()));
@@ -437,13 +437,13 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Calls `take` with stored values, counted over the whole column.
+    /// Calls `take` with stored values, numbered over the whole column.
     fn stream(&self, elements: Range<u64>, mut take: impl FnMut(Option<u64>)) -> Result<()> {
         let size = self.size();
         let mut scratch = Vec::new();
         let mut at = elements.start;
         while at < elements.end {
-            let end = at.saturating_add(TOGETHER).min(elements.end);
+            let end = at.saturating_add(MAX_VALUES_READ).min(elements.end);
             if self.column.is_axis() {
                 let rows = self.column.read(at..end)?;
                 self.leaf.each(rows.stored_values(), &mut take);
@@ -462,7 +462,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// The first element of the page's rows, counted over the whole column.
+    /// The first element of the page's rows, numbered over the whole column.
     fn first(&self) -> Result<u64> {
         if self.leaf.shape != Shape::Any {
             return Ok(self.rows.start.saturating_mul(self.values_a_row()));
@@ -476,7 +476,7 @@ impl Page<'_> {
         self.leaf.size.unwrap_or(1).max(1)
     }
 
-    /// Values of a row that is no LIST of any length.
+    /// Values per row, for rows that are no LIST of any length.
     fn values_a_row(&self) -> u64 {
         match self.leaf.shape {
             Shape::Some(count) => count.max(1),
@@ -484,23 +484,23 @@ impl Page<'_> {
         }
     }
 
-    /// The rows of the blocks from number `block` on, or the entries, if each row has equally many.
+    /// The ranges of the blocks from number `block` on: of rows, or of entries if all rows have equally many.
     fn blocks(&self, block: usize) -> impl Iterator<Item = Range<u64>> {
         let by_row = self.leaf.shape == Shape::Any || self.leaf.bits().is_none();
         let all = match by_row {
             true => self.rows.clone(),
             false => 0..self.amount.entries,
         };
-        let first = all.start.saturating_add(BLOCK.saturating_mul(block as u64));
+        let first = all.start.saturating_add(INDEX_STEP.saturating_mul(block as u64));
         (first..all.end)
-            .step_by(BLOCK as usize)
-            .map(move |start| start..start.saturating_add(BLOCK).min(all.end))
+            .step_by(INDEX_STEP as usize)
+            .map(move |start| start..start.saturating_add(INDEX_STEP).min(all.end))
     }
 
-    /// What comes before each block, and before the end of the page.
+    /// The counts before each block and those of the whole page.
     fn index(&self) -> Result<Arc<Vec<Place>>> {
         let rows = self.rows.end.saturating_sub(self.rows.start);
-        let estimate = rows.max(self.amount.entries) / BLOCK * size_of::<Place>() as u64;
+        let estimate = rows.max(self.amount.entries) / INDEX_STEP * size_of::<Place>() as u64;
         self.engine.cache.derive(self.key, estimate, Keep::Staying, || {
             let strips = self.leaf.encoding == Encoding::Bytes { strip: true };
             let mut places = vec![Place::default()];
@@ -511,7 +511,7 @@ impl Page<'_> {
                 place.values = place.values.saturating_add(values);
                 places.push(place);
             }
-            // Lengths of files come from other places than the values.
+            // The planned length may come from metadata of tiles that disagrees with the data.
             let all = self.amount.values_len(self.leaf);
             let exact = self.leaf.required() && !strips;
             if self.leaf.bits().is_none() && (place.values > all || exact && place.values < all) {
@@ -522,7 +522,7 @@ impl Page<'_> {
         })
     }
 
-    /// Entries of a block, and its values that are not null, of text their bytes with the lengths.
+    /// Entries of a block, and its values that are not null; for text, their bytes and lengths.
     fn count(&self, block: Range<u64>) -> Result<(u64, u64)> {
         let all = block.end.saturating_sub(block.start);
         let mut values = 0u64;
@@ -558,7 +558,7 @@ impl Page<'_> {
     }
 }
 
-/// The elements of cells that are not null, adjacent ones together.
+/// The elements of valid cells, adjacent ranges joined.
 fn runs(cells: Vec<(Range<u64>, bool)>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for (elements, valid) in cells {

@@ -1,4 +1,4 @@
-//! How a file is divided: row groups, column chunks, and where each begins.
+//! How a file is divided: row groups, column chunks, and their positions.
 
 use super::leaf;
 use super::leaf::Leaf;
@@ -12,39 +12,39 @@ use crate::parallel;
 use crate::view::{Origin, View};
 use std::ops::Range;
 
-/// Rows of a row group, at most.
-const ROWS: u64 = if cfg!(test) { 40 } else { 1 << 20 };
+/// The most rows of a row group.
+const MAX_GROUP_ROWS: u64 = if cfg!(test) { 40 } else { 1 << 20 };
 
-/// The most row groups: their number is one of 16 bits.
-pub(super) const GROUPS: u64 = i16::MAX as u64;
+/// The most row groups: their ordinals are i16.
+pub(super) const MAX_GROUPS: u64 = i16::MAX as u64;
 
-/// The most bytes of a page, and the most entries, while it has more than one row.
-const PAGE: u64 = if cfg!(test) { 1 << 14 } else { 1 << 30 };
+/// The most bytes and the most entries of a page of more than one row.
+const MAX_PAGE: u64 = if cfg!(test) { 1 << 14 } else { 1 << 30 };
 
-/// The magic bytes at the beginning of the file, and at its end.
+/// The magic bytes at both ends of the file.
 pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 
 #[cfg(test)]
 thread_local! {
-    /// How often the length of a page was asked for.
-    pub(super) static PAGES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// Calls of [`Plan::page`].
+    pub(super) static PAGE_CALLS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// How a file is divided up.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// All rows.
+    /// Rows of the table.
     pub rows: u64,
-    /// Rows of a row group, but for the last.
+    /// Rows of each row group but the last.
     group: u64,
-    /// The amount of each leaf in a row group, and bytes of its data page: in all row groups but the last,
-    /// and in the last. None if that depends on the data.
+    /// For each leaf, the amount and the bytes of its data page in all row groups but the last, and in the
+    /// last. None if they depend on the data.
     fixed: Vec<Option<[(Amount, u64); 2]>>,
-    /// The amount of each leaf in each row group, if that depends on the data.
+    /// The amount of each leaf in each row group; None if it does not depend on the data.
     var: Vec<Option<Vec<Amount>>>,
     /// Bytes of the dictionary page of each leaf with its header.
     dictionaries: Vec<Option<u64>>,
-    /// Where each row group begins, and where the last one ends.
+    /// The start of each row group, and the end of the last.
     starts: Vec<u64>,
     /// Bytes of the footer: see [`measure`](super::footer::measure).
     pub footer: u64,
@@ -53,7 +53,7 @@ pub(super) struct Plan {
 /// A column chunk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chunk {
-    /// Which leaf it is of.
+    /// Index of its leaf.
     pub leaf: usize,
     /// Its first byte in the file.
     pub start: u64,
@@ -61,12 +61,12 @@ pub(super) struct Chunk {
     pub dictionary: Option<u64>,
     /// Bytes of its data page.
     pub page: u64,
-    /// How much there is in the data page.
+    /// The size of the data page in entries and values.
     pub amount: Amount,
 }
 
 impl Chunk {
-    /// Bytes of it.
+    /// Its bytes.
     pub(super) fn len(&self) -> u64 {
         self.page.saturating_add(self.dictionary.unwrap_or(0))
     }
@@ -77,10 +77,9 @@ impl Chunk {
     }
 }
 
-/// Rows of a row group of a view, as far as that does not depend on the data: as many as make whole slabs of
-/// tiles, and pages that are not too long.
+/// Rows per row group of a view, without reading data: whole slabs of tiles, in pages that are not too long.
 pub(super) fn rows_of_group(view: &View) -> Result<u64> {
-    // Labels are short beside what is meant here.
+    // Labels are far shorter than the limits here.
     let fields = view.fields().iter();
     let leaves: Vec<Leaf> = fields.map(|field| Leaf::of(field, String::new())).collect();
     let slab = if view.is_dense() {
@@ -101,12 +100,12 @@ pub(super) fn rows_of_group(view: &View) -> Result<u64> {
         }
     };
     let mut rows = match slab {
-        1..=ROWS => ROWS - ROWS % slab,
-        _ => ROWS,
+        1..=MAX_GROUP_ROWS => MAX_GROUP_ROWS - MAX_GROUP_ROWS % slab,
+        _ => MAX_GROUP_ROWS,
     };
     let too_long = |rows| {
         leaves.iter().any(|leaf| {
-            Amount::of(leaf, rows).is_some_and(|amount| amount.body_len(leaf).max(amount.entries) > PAGE)
+            Amount::of(leaf, rows).is_some_and(|amount| amount.body_len(leaf).max(amount.entries) > MAX_PAGE)
         })
     };
     while rows > 1 && too_long(rows) {
@@ -115,9 +114,9 @@ pub(super) fn rows_of_group(view: &View) -> Result<u64> {
     Ok(rows)
 }
 
-/// What is said of a file of too many row groups.
+/// The reason that a file of too many row groups is absent.
 pub(super) fn too_many(rows: u64, group: u64) -> String {
-    format!("{rows} rows in row groups of {group} are more than {GROUPS} row groups")
+    format!("{rows} rows in row groups of {group} are more than {MAX_GROUPS} row groups")
 }
 
 /// Bytes of a data page.
@@ -128,7 +127,7 @@ fn page_len(leaf: &Leaf, amount: Amount) -> u64 {
 }
 
 impl Plan {
-    /// Divides a table. Reads no values, and only metadata unless cells are var-sized. `LimitExceeded` if the
+    /// Divides a table. Reads metadata, and offsets of var-sized cells, but no values. `LimitExceeded` if the
     /// numbers do not fit the format.
     pub(super) fn make(table: &Table, leaves: &[Leaf]) -> Result<Plan> {
         let rows = table.rows()?;
@@ -152,7 +151,7 @@ impl Plan {
         };
         loop {
             plan.group = group;
-            if plan.groups() > GROUPS {
+            if plan.groups() > MAX_GROUPS {
                 return Err(Error::limit(too_many(rows, group)));
             }
             plan.var = plan.measure(table, leaves)?;
@@ -162,7 +161,7 @@ impl Plan {
                 lengths.max().unwrap_or(0)
             };
             let longest = leaves.iter().zip(&plan.var).map(longest).max().unwrap_or(0);
-            if longest <= PAGE || group == 1 && longest <= i32::MAX as u64 {
+            if longest <= MAX_PAGE || group == 1 && longest <= i32::MAX as u64 {
                 break;
             }
             if group == 1 {
@@ -179,8 +178,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// One whose leaves have as much as `amount` says in as many rows, where that depends on the data, and
-    /// dictionaries of 30 bytes.
+    /// A plan for tests: `amount` gives what depends on the data in as many rows. Dictionaries have 30 bytes.
     #[cfg(test)]
     pub(super) fn of(leaves: &[Leaf], rows: u64, group: u64, amount: impl Fn(u64) -> Amount) -> Plan {
         let mut plan = Plan {
@@ -199,8 +197,8 @@ impl Plan {
         plan
     }
 
-    /// Computes where everything begins. Goes through the leaves once, and through row groups only for what
-    /// depends on the data: there may be a thousand of each.
+    /// Computes all positions in one pass over the leaves, and over row groups only for leaves that depend on
+    /// the data: there may be a thousand of each.
     fn set_starts(&mut self, leaves: &[Leaf]) {
         let rows_of = |number| {
             let rows = self.rows_of(number);
@@ -233,10 +231,10 @@ impl Plan {
         self.starts = starts;
     }
 
-    /// How much there is of a leaf in a row group, and bytes of its data page.
+    /// The amount of a leaf in a row group, and the bytes of its data page.
     pub(super) fn page(&self, i: usize, leaf: &Leaf, number: u64) -> (Amount, u64) {
         #[cfg(test)]
-        PAGES.set(PAGES.get() + 1);
+        PAGE_CALLS.set(PAGE_CALLS.get() + 1);
         let is_last = number.saturating_add(1) == self.groups();
         match self.fixed.get(i).and_then(Option::as_ref) {
             Some([_, last]) if is_last => *last,
@@ -250,13 +248,13 @@ impl Plan {
         }
     }
 
-    /// Bytes of the dictionary page of a leaf; None where it has none.
+    /// Bytes of the dictionary page of a leaf; None if it has none.
     pub(super) fn dictionary(&self, i: usize) -> Option<u64> {
         self.dictionaries.get(i).copied().flatten()
     }
 
-    /// Row groups, each with the number of equal ones that it stands for, itself included: a leaf has the
-    /// same in all of them.
+    /// Representative row groups of a leaf, each with the number of row groups in which the leaf has the same
+    /// amount.
     pub(super) fn kinds(&self, i: usize) -> Vec<(u64, u64)> {
         let Some(last) = self.groups().checked_sub(1) else {
             return Vec::new();
@@ -267,7 +265,7 @@ impl Plan {
         }
     }
 
-    /// How many pages, including dictionaries, begin at or after byte `position` of the file.
+    /// The number of pages, with dictionaries, that begin at or after byte `position` of the file.
     pub(super) fn pages_from(&self, leaves: &[Leaf], position: u64) -> u64 {
         if position >= self.end() {
             return 0;
@@ -285,7 +283,7 @@ impl Plan {
             .saturating_add(later.saturating_mul(each as u64))
     }
 
-    /// How much there is of leaves of var-sized cells in each row group.
+    /// The amount of each leaf of var-sized cells in each row group.
     fn measure(&self, table: &Table, leaves: &[Leaf]) -> Result<Vec<Option<Vec<Amount>>>> {
         let mut origins = None;
         let mut var = Vec::new();
@@ -310,8 +308,8 @@ impl Plan {
         Ok(var)
     }
 
-    /// How much there is of text in each row group, where row groups are of whole tiles, whose bytes metadata
-    /// tells. None where they are not.
+    /// The amount of text in each row group, from the metadata of tiles. None if row groups are not whole
+    /// tiles.
     fn of_tiles(&self, column: &Column, origins: &[Option<Origin>]) -> Result<Option<Vec<Amount>>> {
         let mut amounts = Vec::new();
         for (number, origin) in (0..self.groups()).zip(origins) {
@@ -341,7 +339,7 @@ impl Plan {
         Ok(Some(amounts))
     }
 
-    /// How many row groups there are.
+    /// The number of row groups.
     pub(super) fn groups(&self) -> u64 {
         self.rows.div_ceil(self.group.max(1))
     }
@@ -352,17 +350,17 @@ impl Plan {
         start..start.saturating_add(self.group).min(self.rows)
     }
 
-    /// Where a row group begins.
+    /// The first byte of a row group.
     pub(super) fn start_of(&self, number: u64) -> u64 {
         self.starts.get(number as usize).copied().unwrap_or(0)
     }
 
-    /// Where the last row group ends.
+    /// The end of the last row group.
     pub(super) fn end(&self) -> u64 {
         self.starts.last().copied().unwrap_or(MAGIC.len() as u64)
     }
 
-    /// The row group that has byte `position`.
+    /// The row group of byte `position`.
     pub(super) fn group_at(&self, position: u64) -> u64 {
         let after = self.starts.partition_point(|start| *start <= position);
         after.saturating_sub(1) as u64

@@ -1,14 +1,14 @@
 //! Bounds and null counts of column chunks, where they can be trusted.
 //!
-//! They come from the metadata of all tiles that touch a row group, so they may be too wide but never wrong.
-//! There are none if a tile has none, or none that can be trusted:
+//! They come from the metadata of all tiles that touch a row group, so bounds may be too wide but never
+//! wrong. A row group has none if a tile has none, or has some that cannot be trusted:
 //!
-//! - Minima and maxima of floats start again after a NaN. The sum of a tile shows whether there is one,
-//!   unless there are infinities too: those make it the greatest number, whatever comes before and after.
-//! - Leaves that may have nulls have bounds only together with the exact number of nulls. That of tiles is
-//!   exact where all of their cells are in the row group, and where it is 0.
-//! - Cells that nobody may have written have the fill value.
-//! - A date that is not-a-time, or does not fit, is null: then the null count of the tiles is wrong.
+//! - Minima and maxima of floats start again after a NaN. The sum of a tile shows whether it has a NaN,
+//!   unless it has infinities too: those make the sum the greatest number, whatever the other values are.
+//! - Leaves that may have nulls have bounds only together with an exact number of nulls. A tile's null count
+//!   is exact for the row group if all of its cells are in the row group, or if it is 0.
+//! - Cells that may be unwritten have the fill value.
+//! - A date that is not-a-time or does not fit is null, so the null count of its tile is wrong.
 
 use super::leaf::{Encoding, Leaf, Logical, Physical, Shape, strip};
 use crate::array::field::{Field, Role as Stored};
@@ -26,38 +26,40 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most lists of tiles that are read for one footer.
-const LISTS: usize = 1 << 15;
+/// The most lists of tiles read for one footer.
+const MAX_LISTS: usize = 1 << 15;
 
 /// Bounds of the values of a column chunk, and how many are null.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Statistics {
-    /// A value that none is below, as pages have it.
+    /// A lower bound, encoded as in pages.
     pub min: Vec<u8>,
-    /// A value that none is above.
+    /// An upper bound, encoded as in pages.
     pub max: Vec<u8>,
-    /// How many entries are null; None of leaves that have no nulls.
+    /// How many entries are null; None for leaves without nulls.
     pub nulls: Option<u64>,
 }
 
 /// The most bytes of a bound of text.
-const MOST_TEXT: usize = 32;
+const MAX_TEXT_BOUND: usize = 32;
 
-/// Bytes of a bound of a leaf, at most; None where it has no statistics.
+/// The most bytes of a bound of a leaf; None if it has no statistics.
 pub(super) fn bound_len(leaf: &Leaf) -> Option<usize> {
     match (&leaf.encoding, leaf.shape) {
         (_, Shape::Some(_) | Shape::Any) => None,
         (Encoding::Bit | Encoding::Index { .. } | Encoding::Label(_), _) => None,
         (Encoding::Bytes { .. }, _) => {
             let text = leaf.stored == Datatype::StringAscii && leaf.logical == Logical::String;
-            let most = leaf.size.map_or(MOST_TEXT, |size| (size as usize).min(MOST_TEXT));
+            let most = leaf
+                .size
+                .map_or(MAX_TEXT_BOUND, |size| (size as usize).min(MAX_TEXT_BOUND));
             text.then_some(most)
         }
         _ => leaf.physical.size(),
     }
 }
 
-/// A stored value, in the order of its type.
+/// A stored value, comparable in the order of its type.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Integer(i128),
@@ -73,7 +75,7 @@ impl Value {
             Some(u64::from_le_bytes(*wide))
         };
         if leaf.physical == Physical::ByteArray {
-            // Bytes that are no ASCII were compared in more than one way.
+            // TileDB's versions compare bytes above 0x7F in different ways.
             return bytes.is_ascii().then(|| Value::Text(bytes.into()));
         }
         if bytes.len() != leaf.stored.size() {
@@ -89,7 +91,7 @@ impl Value {
         })
     }
 
-    /// None where one of them is NaN.
+    /// None if one of them is NaN.
     fn order(&self, other: &Value) -> Option<Ordering> {
         match (self, other) {
             (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
@@ -99,7 +101,7 @@ impl Value {
         }
     }
 
-    /// As pages have it; None where it has no place there.
+    /// The value encoded as in pages; None if pages cannot hold it.
     fn page(&self, leaf: &Leaf, least: bool) -> Option<Vec<u8>> {
         match self {
             Value::Integer(value) => {
@@ -109,7 +111,7 @@ impl Value {
             }
             Value::Float(value) if value.is_nan() => None,
             Value::Float(value) => {
-                // Zeros have a sign, which comparisons may not have looked at.
+                // Writers may not tell -0.0 from 0.0.
                 let zero = if least { -0.0 } else { 0.0 };
                 let value = if *value == 0.0 { zero } else { *value };
                 Some(match leaf.physical {
@@ -122,15 +124,15 @@ impl Value {
     }
 }
 
-/// A bound for texts none of which is below (or above) `text`, ignoring everything from a NUL on: at most
-/// `most` bytes that are below (or above) all of them. None if there is no such bound.
+/// A bound of at most `most` bytes for texts none of which is below (`least`) or above `text`, which counts
+/// only up to its first NUL. None if there is no such bound.
 fn text_bound(text: &[u8], most: usize, least: bool) -> Option<Vec<u8>> {
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     let bound = text.get(..end.min(most))?;
     if least || bound.len() == text.len() {
         return Some(bound.to_vec());
     }
-    // The next text that does not begin like this.
+    // The next text that does not have this prefix.
     let last = bound.iter().rposition(|&byte| byte < 0x7F)?;
     let mut bound = bound.get(..=last)?.to_vec();
     *bound.last_mut()? += 1;
@@ -143,9 +145,9 @@ struct Known {
     min: Option<Value>,
     max: Option<Value>,
     nulls: u64,
-    /// Whether `nulls` is more than there may be.
+    /// Whether `nulls` is an upper bound only.
     guessed: bool,
-    /// Whether there is something that has no bounds.
+    /// Whether some cells have no bounds.
     unknown: bool,
 }
 
@@ -168,7 +170,7 @@ impl Known {
     fn statistics(&self, leaf: &Leaf) -> Option<Statistics> {
         let (min, max) = (self.min.as_ref()?, self.max.as_ref()?);
         let ordered = matches!(min.order(max), Some(Ordering::Less | Ordering::Equal));
-        // The null count is exact if none of the tiles has nulls.
+        // An upper bound of 0 is exact.
         if self.unknown || !ordered || leaf.optional() && self.guessed && self.nulls > 0 {
             return None;
         }
@@ -180,7 +182,7 @@ impl Known {
     }
 }
 
-/// What a fragment's metadata says of the tiles of an attribute.
+/// The statistics in a fragment's metadata of the tiles of an attribute.
 struct Lists {
     mins: MinMax,
     maxs: MinMax,
@@ -190,10 +192,10 @@ struct Lists {
 }
 
 impl Lists {
-    /// None where there is nothing, or nothing to be believed.
+    /// None if the fragment has no statistics of the field, or none that can be trusted.
     fn read(info: &FragmentInfo, field: &Field, leaf: &Leaf) -> Option<Lists> {
         let text = leaf.physical == Physical::ByteArray;
-        // Writers of dense fragments read these from memory that they had freed.
+        // libtiledb computes these for dense fragments from memory that it has freed.
         let garbage = info.dense && (field.cell_val_num.is_var() || field.nullable && text);
         if garbage || field.is_lossy(&info.schema) {
             return None;
@@ -226,7 +228,7 @@ impl Lists {
                     return;
                 };
                 known.nulls = known.nulls.saturating_add(count);
-                // The bounds of no values mean nothing.
+                // A tile of nulls alone has meaningless bounds.
                 if count >= info.geometry.cells_of(tile) {
                     continue;
                 }
@@ -240,18 +242,18 @@ impl Lists {
     }
 }
 
-/// Whether a tile's bound, if it is a float, is far enough from infinity that a finite sum proves that no
-/// value is NaN.
+/// Whether a tile's bound, if it is a float, is so far from infinity that a finite sum proves that the tile
+/// has no NaN.
 fn is_ordinary(value: &Value, sums: Option<&[u64]>, tile: usize) -> bool {
-    const MOST: f64 = 1e300;
+    const LARGEST: f64 = 1e300;
     let Value::Float(value) = value else {
         return true;
     };
     let sum = sums.and_then(|sums| sums.get(tile));
-    value.abs() < MOST && sum.is_some_and(|sum| f64::from_bits(*sum).abs() < MOST)
+    value.abs() < LARGEST && sum.is_some_and(|sum| f64::from_bits(*sum).abs() < LARGEST)
 }
 
-/// A list of the tiles of a slot; None if there is none, or if it cannot be read.
+/// A list of the tiles of a slot; None if it is absent or cannot be read.
 fn parsed<T>(
     info: &FragmentInfo,
     list: TileListKey,
@@ -269,7 +271,7 @@ fn parsed<T>(
     })
 }
 
-/// A fragment, and which parts of the origins of which row groups are of it.
+/// A fragment, and the origins in each row group that refer to it, as pairs of indexes.
 type Uses = (Arc<Fragment>, Vec<(usize, usize)>);
 
 /// What is known of each leaf in each row group.
@@ -282,7 +284,7 @@ impl All {
         self.0.get(leaf)?.get(group as usize)?.statistics(of)
     }
 
-    /// Reads the metadata of tiles, for row groups of these rows. Decodes no data.
+    /// Reads the metadata of tiles for row groups of these rows. Decodes no data.
     pub(super) fn read(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<All> {
         let view = table.view();
         let mut all: Vec<Vec<Known>> = Vec::new();
@@ -313,7 +315,7 @@ impl All {
                 entry.1.push((group, part));
             }
         }
-        let too_many = fragments.len().saturating_mul(wanted.len()) > LISTS;
+        let too_many = fragments.len().saturating_mul(wanted.len()) > MAX_LISTS;
         let part_of = |group: usize, part: usize| origins.get(group)?.as_ref()?.parts.get(part);
         for (fragment, uses) in fragments.values() {
             let info = fragment.look()?;
@@ -353,8 +355,8 @@ impl All {
     }
 }
 
-/// The field of a view in a fragment; None where it has none, or one whose cells are var-sized on one side
-/// only.
+/// The field of a fragment that a field of a view refers to; None if it has none, or if only one of the two
+/// is var-sized.
 pub(super) fn stored<'a>(info: &'a FragmentInfo, wanted: &ViewField) -> Option<&'a Field> {
     let found = info.fields.iter().find(|field| match (wanted.role, field.role) {
         (Role::Dimension(i), Stored::Dimension(j) | Stored::ZippedDimension(j)) => i == j,
@@ -366,9 +368,9 @@ pub(super) fn stored<'a>(info: &'a FragmentInfo, wanted: &ViewField) -> Option<&
 
 /// What a fragment says of a field.
 enum Said {
-    /// It has the field, and says nothing to be believed.
+    /// It has the field, but no statistics that can be trusted.
     Nothing,
-    /// It has no such field: its cells have the fill value.
+    /// It lacks the field, so its cells have the fill value.
     Missing,
     /// Lists of the tiles of an attribute.
     Lists(Box<Lists>),
@@ -423,7 +425,7 @@ fn add_fill(table: &Table, column: &Column, leaf: &Leaf, known: &mut Known) {
     known.add(value(), value());
 }
 
-/// The bounds of all tiles along each dimension of a fragment, read once for all of its dimensions.
+/// The bounds of all tiles along each dimension of a fragment, read once for all dimensions.
 #[derive(Default)]
 struct Boxes(Option<Vec<Vec<Ends>>>);
 
@@ -431,7 +433,7 @@ struct Boxes(Option<Vec<Vec<Ends>>>);
 type Ends = (Vec<u8>, Vec<u8>);
 
 impl Boxes {
-    /// What the fragment says of the field of a column.
+    /// What the fragment says of a column's field.
     fn said(&mut self, info: &FragmentInfo, column: &Column, leaf: &Leaf) -> Result<Said> {
         let Some(field) = stored(info, &column.stored) else {
             return Ok(Said::Missing);
@@ -486,7 +488,7 @@ impl Boxes {
     }
 }
 
-/// What is known of the coordinates of an axis: those of each run of rows.
+/// What is known of the coordinates of an axis in each run of rows.
 fn axis(table: &Table, column: &Column, leaf: &Leaf, runs: &[Range<u64>]) -> Result<Vec<Known>> {
     let shape = table.view().shape()?;
     let inner = shape.iter().skip(column.field.saturating_add(1));

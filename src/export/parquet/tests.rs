@@ -43,7 +43,7 @@ fn the_file_is_the_one_that_is_shown() {
     assert!(shown == dump, "\n{dump}");
 }
 
-/// A number below `end`, at random.
+/// A random number below `end`.
 fn below(seed: &mut u64, end: u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     (*seed >> 33) % end.max(1)
@@ -58,7 +58,7 @@ fn files_are_as_long_as_they_say_whatever_is_read_first() {
             continue;
         };
         let mut views = vec![whole_view];
-        // Its first cell too.
+        // Also the view of its first cell.
         if let Ok(Some(region)) = views[0].region() {
             let first = region.iter().map(|range| DimRange {
                 lo: Some(range.lo.clone()),
@@ -67,7 +67,7 @@ fn files_are_as_long_as_they_say_whatever_is_read_first() {
             views.push(array.at(TimeRange::ALL).subarray(first).open().unwrap());
         }
         for view in views.into_iter().map(Arc::new) {
-            // Some are damaged.
+            // Some arrays are damaged.
             let Ok(file) = layout(&view) else { continue };
             if file.len() > 1 << 22 {
                 continue;
@@ -75,7 +75,7 @@ fn files_are_as_long_as_they_say_whatever_is_read_first() {
             let Ok(all) = whole(&file) else { continue };
             assert_eq!(all.len() as u64, file.len(), "{}", path.display());
             assert_eq!((&all[..4], &all[all.len() - 4..]), (&MAGIC[..], &MAGIC[..]));
-            // Another cache, in which nothing is.
+            // A fresh cache.
             let other = Array::open(&path).unwrap();
             let subarray = view.subarray().map(<[DimRange]>::to_vec);
             let other = Arc::new(View::new(other, None, subarray).unwrap());
@@ -121,7 +121,7 @@ fn the_length_of_fixed_size_fields_decodes_nothing() {
     assert!(files > 10, "{files} files");
 }
 
-/// A leaf of one value a cell.
+/// A leaf of one value per cell.
 fn leaf_of(datatype: Datatype) -> Leaf {
     let field = ViewField {
         name: Vec::new(),
@@ -173,7 +173,7 @@ fn labels_take_the_place_of_indexes() {
         [0, 4, 5, 0xFF].map(|index| leaf.value(&[index])),
         [Some(0), Some(4), None, None]
     );
-    // Nine indexes of three bits: their width, the header of a run, two times eight of them.
+    // Nine indexes of three bits: their width, the header of a run, two runs of eight.
     assert_eq!(leaf.values_len(9, 0), 1 + 1 + 6);
     let mut leaf = leaf_of(Datatype::Uint8);
     let labels = [2.5f64.to_le_bytes(), (-1f64).to_le_bytes()];
@@ -242,18 +242,18 @@ fn a_footer_is_as_long_as_it_was_said_to_be() {
 #[test]
 fn the_length_of_very_many_columns_is_a_formula() {
     let leaves = vec![leaf_of(Datatype::Int32); 1000];
-    let before = plan::PAGES.get();
+    let before = plan::PAGE_CALLS.get();
     let plan = Plan::of(&leaves, 10_000 * 40, 40, |_| page::Amount::default());
     let plan = footer::measure(&leaves, plan).unwrap();
     assert_eq!(plan.groups(), 10_000);
-    // Some of each column, and none of each row group.
-    let asked = plan::PAGES.get() - before;
+    // Less than once for each row group.
+    let asked = plan::PAGE_CALLS.get() - before;
     assert!(asked < 20 * 1000, "{asked} pages of ten million");
     let footer = footer::render(&leaves, &plan, |_, _| None).unwrap();
     assert_eq!(footer.len() as u64, plan.footer);
 }
 
-/// A dense array of 100 cells that nobody wrote: all have the fill value, a text of 512 bytes.
+/// A dense array of 100 unwritten cells: all have the fill value, a text of 512 bytes.
 fn of_long_text(cell_val_num: u32) -> Arc<View> {
     let none = |bytes: Bytes| bytes.pipeline(&[]).pipeline(&[]).pipeline(&[]);
     let schema = none(Bytes::default().u32(22).u8(0).u8(0).u8(0).u8(0).u64(10)).u32(1);
@@ -274,7 +274,7 @@ fn of_long_text(cell_val_num: u32) -> Arc<View> {
 
 #[test]
 fn row_groups_are_halved_until_no_page_is_too_long() {
-    // The length of fixed-size cells is known before any row group is; that of others is measured.
+    // The length of fixed-size cells is known before row groups are; the length of others is measured.
     for (cell_val_num, at_first) in [(512, 20), (u32::MAX, 40)] {
         let view = of_long_text(cell_val_num);
         assert_eq!(plan::rows_of_group(&view).unwrap(), at_first);

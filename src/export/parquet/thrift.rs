@@ -1,7 +1,7 @@
 //! Thrift's compact protocol, as far as Parquet's metadata needs it.
 //!
-//! A struct is its fields in ascending order of their numbers and a zero byte. A field begins with a byte:
-//! the distance to the number of the field before it, at most 15, and the type. Integers are zigzag varints,
+//! A struct is its fields in ascending order of their numbers and a zero byte. A field begins with a byte of
+//! the distance to the number of the previous field (at most 15) and the type. Integers are zigzag varints,
 //! text is a varint of its length and its bytes.
 
 /// Types of fields and of the elements of lists.
@@ -20,8 +20,8 @@ pub enum Type {
     Struct = 12,
 }
 
-/// Appends `value` as a varint: seven bits a byte, least first, the highest bit of all bytes but the last one
-/// set.
+/// Appends `value` as a varint: seven bits per byte, least significant first; all bytes but the last have the
+/// highest bit set.
 pub fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -35,7 +35,7 @@ pub fn varint_len(value: u64) -> u64 {
     u64::from((u64::BITS - value.leading_zeros()).div_ceil(7).max(1))
 }
 
-/// Bytes of `value` as an integer of a struct.
+/// Bytes of `value` as an integer field, without its header.
 pub fn integer_len(value: i64) -> u64 {
     varint_len(zigzag(value))
 }
@@ -44,17 +44,17 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
-/// Writes structs. The outermost one has begun when the writer is made.
+/// Writes structs. A new writer is inside the outermost struct.
 #[derive(Debug, Default)]
 pub struct Writer {
     out: Vec<u8>,
-    /// The number of the last field, of each struct that has begun.
+    /// The number of the last field of each enclosing struct.
     last: Vec<u8>,
     field: u8,
 }
 
 impl Writer {
-    /// What was written, without the byte that ends the outermost struct.
+    /// The bytes so far, without the end of the outermost struct.
     pub fn bytes(&self) -> &[u8] {
         &self.out
     }

@@ -50,7 +50,7 @@ fn the_example_is_as_it_is_documented() {
     assert_eq!(whole, documented);
 }
 
-/// The values of a tag of a file that is read the way that TIFF's specification says.
+/// The values of a tag, read by the rules of TIFF's specification.
 fn tag(file: &[u8], wanted: u64) -> Option<Vec<u64>> {
     let number = |at: u64, size: u64| {
         let bytes = file[at as usize..][..size as usize].iter().rev();
@@ -126,7 +126,7 @@ fn a_plane_has_few_strips() {
 
 #[test]
 fn a_file_of_2_to_the_32_bytes_is_a_big_one() {
-    // Rows of 64 KiB, so that the last one below the limit leaves room for the head, or not.
+    // Rows of 64 KiB, so that the last height below the limit may or may not leave room for the head.
     for rows in [(1 << 16) - 9, (1 << 16) - 2, (1 << 16) - 1, 1 << 16, 1 << 20] {
         let image = image([rows, 1 << 15], 1, false);
         let classic = image.head_as(false).1 + image.plane() < 1 << 32;
@@ -143,10 +143,10 @@ fn a_file_of_2_to_the_32_bytes_is_a_big_one() {
 
 #[test]
 fn the_tables_of_very_many_strips_are_made_when_they_are_read() {
-    let many = image([1 << 20, 1 << 18], SAMPLES, true);
+    let many = image([1 << 20, 1 << 18], MAX_SAMPLES, true);
     let layout = FileLayout::new(0, many.head()).unwrap();
-    // 65,535 planes of 65,536 strips, an offset and a length of 8 bytes each.
-    assert!(layout.len() > 16 * (SAMPLES << 16));
+    // 65,535 planes of 65,536 strips; an offset and a length of 8 bytes each.
+    assert!(layout.len() > 16 * (MAX_SAMPLES << 16));
     let end = layout.len();
     assert_eq!(
         layout.read(end - (1 << 17)..end, &mut Vec::new()).unwrap().len(),

@@ -65,7 +65,7 @@ fn a_chunk_is_padded_on_all_sides() {
             sides: sides.to_vec(),
             part: part.to_vec(),
         };
-        // Cell after cell, as the places of a box follow each other.
+        // Cells in row-major order.
         let (mut expected, mut next) = (Vec::new(), 0u8);
         for number in 0..sides.iter().product::<u64>() {
             let mut rest = number;

@@ -2,11 +2,11 @@
 
 use super::super::bits::Bits;
 use super::super::leaf::Shape;
-use super::{Page, TOGETHER, cells};
+use super::{MAX_VALUES_READ, Page, cells};
 use crate::error::Result;
 use std::ops::Range;
 
-/// Which of the levels of an entry.
+/// The two levels of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     Repetition,
@@ -42,12 +42,12 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Calls `take` with the definition levels of entries, if each row has equally many.
+    /// Calls `take` with the definition levels of entries, if all rows have equally many.
     fn definitions(&self, entries: Range<u64>, mut take: impl FnMut(u8)) -> Result<()> {
         let most = self.leaf.most_definition();
         let mut entry = entries.start;
         while entry < entries.end {
-            let end = entry.saturating_add(TOGETHER).min(entries.end);
+            let end = entry.saturating_add(MAX_VALUES_READ).min(entries.end);
             self.presence(entry..end, |present| {
                 take(most.saturating_sub(u8::from(!present)))
             })?;
@@ -56,7 +56,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Hands the levels of entries of LISTs of any length to `take`.
+    /// Calls `take` with the levels of entries of LISTs of any length.
     fn list_levels(&self, entries: Range<u64>, level: Level, mut take: impl FnMut(u8)) -> Result<()> {
         let most = self.leaf.most_definition();
         let empty = u8::from(self.leaf.outer_optional());

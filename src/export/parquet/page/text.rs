@@ -1,4 +1,4 @@
-//! Values of text and other bytes: each with its length before it.
+//! Values of text and other bytes, each after its length.
 
 use super::super::leaf::Encoding;
 use super::{Page, cells, validity};
@@ -6,11 +6,11 @@ use crate::array::column::Content;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 
-/// Bytes of text that are read at once.
-const TEXT: u64 = if cfg!(test) { 100 } else { 1 << 20 };
+/// The most bytes of text read in one step.
+const MAX_TEXT_READ: u64 = if cfg!(test) { 100 } else { 1 << 20 };
 
 impl Page<'_> {
-    /// Appends bytes of texts with their lengths, up to the last one that is not null.
+    /// Appends bytes of texts with their lengths, up to the last text that is not null.
     pub(super) fn texts(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let index = self.index()?;
         let end = range.end.min(index.last().map_or(0, |place| place.values));
@@ -21,7 +21,7 @@ impl Page<'_> {
             if at >= end {
                 break;
             }
-            // Those that are wanted, each with its place in the page.
+            // The texts in the range, each with its offset in the page.
             let mut wanted: Vec<(u64, u64, u64)> = Vec::new();
             for (bytes, len) in self.text_cells(rows)? {
                 let Some(len) = len else { continue };
@@ -34,7 +34,7 @@ impl Page<'_> {
             let mut rest = &*wanted;
             while let Some(&(_, start, _)) = rest.first() {
                 let near = |&(_, first, len): &(u64, u64, u64)| {
-                    first.saturating_add(len).saturating_sub(start) <= TEXT
+                    first.saturating_add(len).saturating_sub(start) <= MAX_TEXT_READ
                 };
                 let together = rest.partition_point(near).max(1);
                 let (some, others) = rest.split_at_checked(together).unwrap_or((rest, &[]));
@@ -45,10 +45,10 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Appends the bytes in `range` of some texts, each given by its place in the page, its first byte in the
-    /// column, and its length.
+    /// Appends the bytes in `range` of some texts, each given by its offset in the page, its first byte in
+    /// the column, and its length.
     fn some_texts(&self, texts: &[(u64, u64, u64)], range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        // A long text, which is alone here, is read only as far as it is wanted.
+        // A long text comes alone. Only its part in the range is read.
         let inside = |place: u64, len: u64| {
             let first = place.saturating_add(4);
             range.start.saturating_sub(first).min(len)..range.end.saturating_sub(first).min(len)
@@ -81,8 +81,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Where the bytes of the texts in some rows are, and how many of them are shown; None if the text is
-    /// null.
+    /// The bytes of the texts in some rows, and how many of them pages show; None for a null.
     pub(super) fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
         let Some(size) = self.leaf.size else {
             let cells = cells(self.column, 1, rows)?;
@@ -94,7 +93,7 @@ impl Page<'_> {
         };
         let valid = validity(self.column, rows.clone())?;
         let strip = matches!(self.leaf.encoding, Encoding::Bytes { strip: true });
-        let step = (TEXT / size.max(1)).max(1);
+        let step = (MAX_TEXT_READ / size.max(1)).max(1);
         let (mut out, mut scratch) = (Vec::new(), Vec::new());
         let null = |row: u64| {
             let place = row.saturating_sub(rows.start) as usize;
