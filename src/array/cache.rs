@@ -27,16 +27,17 @@ use std::time::{Duration, Instant};
 /// How many bytes may be decoded at once beyond the size of the cache.
 const ALLOWANCE: u64 = 32 << 20;
 
-/// The size that is assumed for this if the cache is smaller, in bytes.
-const LEAST: u64 = 32 << 20;
+/// `check_size` assumes at least this capacity, in bytes.
+const MIN_ASSUMED_CAPACITY: u64 = 32 << 20;
 
 /// A reservation of at most this many bytes is never refused.
-const LITTLE: u64 = 64 << 10;
+const SMALL_RESERVATION: u64 = 64 << 10;
 
-/// How long, and how often, the loader of an entry that is larger than the cache waits until readers drop
-/// another such entry. The time is limited, since a reader may hold the one while it asks for the other.
-const LETTING_GO: Duration = Duration::from_millis(200);
-const LOOK: Duration = Duration::from_millis(1);
+/// The longest wait of a loader of an entry larger than the cache for readers to drop another such entry, and
+/// the interval at which it polls. The wait is limited, since a reader may hold the one while it asks for the
+/// other.
+const MAX_UNKEPT_WAIT: Duration = Duration::from_millis(200);
+const UNKEPT_POLL: Duration = Duration::from_millis(1);
 
 /// What a cache entry belongs to. `object` is a number from [`super::engine::Engine::object`]; `tile` and
 /// `chunk` are numbers within the object. Entries of different types may have the same key.
@@ -110,10 +111,10 @@ struct Item {
 
 impl Item {
     fn new<T: Entry>(entry: Arc<T>) -> Item {
-        /// Bytes that the cache needs for each entry.
-        const BESIDES: u64 = 128;
+        /// Overhead of an entry, bytes.
+        const OVERHEAD: u64 = 128;
         Item {
-            size: entry.memory().saturating_add(BESIDES),
+            size: entry.memory().saturating_add(OVERHEAD),
             entry,
         }
     }
@@ -136,28 +137,28 @@ fn typed<T: Entry>(key: CacheKey) -> TypedKey {
     (TypeId::of::<T>(), key)
 }
 
-/// The share of the cache for [`Keep::Passing`]: one in this many bytes, and at most [`PASSING_MOST`].
+/// The share of the cache for [`Keep::Passing`]: capacity / `PASSING_SHARE`, at most `MAX_PASSING` bytes.
 const PASSING_SHARE: u64 = 16;
-const PASSING_MOST: u64 = 16 << 20;
+const MAX_PASSING: u64 = 16 << 20;
 
-/// The least number of entries that the share has room for.
-const PASSING_ENTRIES: u64 = 32;
+/// The share has room for at least this many entries, because larger entries stay.
+const MIN_PASSING_ENTRIES: u64 = 32;
 
-/// How much of that share is used for each processor: this many entries or this many bytes, whichever is
-/// more. Requests on different processors use the same chunks, and overlapping fragments need several chunks
-/// for each request. With half of it, ten fragments of 256 MiB took 10 % more decoding and 24 % more time;
-/// other arrays were as fast.
-const PASSING_ENTRIES_EACH: usize = 64;
-const PASSING_EACH: u64 = 4 << 20;
+/// How much of that share is used per processor: this many entries or this many bytes, whichever is more.
+/// Requests on different processors use the same chunks, and overlapping fragments need several chunks for
+/// each request. With half of it, ten fragments of 256 MiB took 10 % more decoding and 24 % more time; other
+/// arrays were as fast.
+const PASSING_ENTRIES_PER_CPU: usize = 64;
+const PASSING_BYTES_PER_CPU: u64 = 4 << 20;
 
-/// Free memory is given back to the system after this part of the cache was evicted. Entries have many sizes,
-/// and a full cache of chunks of 40 and 80 KB took up a third more than it holds.
-const GIVE_BACK: u64 = 16;
+/// After this fraction of the cache was evicted, free memory is returned to the system. Entries have many
+/// sizes: a full cache of chunks of 40 and 80 KB used a third more memory than it counted.
+const TRIM_FRACTION: u64 = 16;
 
-/// Makes the allocator give back all empty pages, wherever they lie.
+/// Makes the allocator return all empty pages.
 fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it may be called at any time, by any thread.
+    // SAFETY: `malloc_trim` may be called at any time, by any thread.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -177,20 +178,20 @@ struct State {
     staying: LruCache<TypedKey, Item>,
     passing: LruCache<TypedKey, Item>,
     loading: HashMap<TypedKey, Arc<Flight>>,
-    /// Bytes of all three together.
+    /// Bytes of entries, loads and reservations together.
     bytes: u64,
     passing_bytes: u64,
     loading_bytes: u64,
     /// The part of `bytes` that cannot be evicted.
     held_bytes: u64,
-    /// Entries that were larger than the whole cache, so not kept, while readers may still hold them.
+    /// Entries larger than the whole cache, so not kept, that readers may still hold.
     unkept: Vec<Weak<dyn Any + Send + Sync>>,
-    /// Bytes evicted, not counting what passes, since the allocator last gave back free memory.
+    /// Bytes of staying entries evicted since the allocator last returned free memory.
     dropped_bytes: u64,
 }
 
 impl State {
-    /// The entry for `key`. A passing one stays from now on, if `keep` says so.
+    /// The entry for `key`. A passing entry becomes a staying one if `keep` says so.
     fn find(&mut self, key: &TypedKey, keep: Keep) -> Option<Item> {
         if let Some(item) = self.staying.get(key) {
             return Some(item.clone());
@@ -220,7 +221,7 @@ impl State {
         self.unkept.iter().any(|entry| entry.strong_count() > 0)
     }
 
-    /// Notes an entry that is larger than the whole cache, in place of those that nobody holds any more.
+    /// Notes an entry that is larger than the whole cache, and forgets those that nobody holds.
     fn note_unkept(&mut self, item: &Item) {
         self.unkept.retain(|entry| entry.strong_count() > 0);
         self.unkept.push(Arc::downgrade(&item.entry));
@@ -298,15 +299,15 @@ impl ChunkCache {
         }
     }
 
-    /// The most bytes that it holds.
+    /// The capacity in bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// `LimitExceeded` if decoding `bytes` bytes at once would take much more memory than the cache has. Even
-    /// consistent sizes in a file are not believed beyond that.
+    /// `LimitExceeded` if decoding `bytes` bytes at once would take much more memory than the cache has. The
+    /// check covers sizes in damaged files, which may be consistent.
     pub fn check_size(&self, bytes: u64) -> Result<()> {
-        let most = self.capacity.max(LEAST).saturating_add(ALLOWANCE);
+        let most = self.capacity.max(MIN_ASSUMED_CAPACITY).saturating_add(ALLOWANCE);
         if bytes > most {
             return Err(Error::limit(format!(
                 "decoding this takes {bytes} bytes at once, but the cache size allows {most}"
@@ -343,12 +344,12 @@ impl ChunkCache {
         self.stats.cache_bytes.set(state.bytes);
     }
 
-    /// Counts `bytes` bytes that are held outside of the cache against its bound, until they are
-    /// [released](ChunkCache::release). `LimitExceeded` if more than half of it would be held.
+    /// Counts `bytes` bytes held outside the cache against its capacity, until they are
+    /// [released](ChunkCache::release). `LimitExceeded` if more than half the capacity would be held.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         let mut state = lock(&self.state);
-        let most = self.capacity.max(LEAST) / 2;
-        if bytes > LITTLE && state.held_bytes.saturating_add(bytes) > most {
+        let most = self.capacity.max(MIN_ASSUMED_CAPACITY) / 2;
+        if bytes > SMALL_RESERVATION && state.held_bytes.saturating_add(bytes) > most {
             return Err(Error::limit(format!(
                 "opening {bytes} bytes of text would take the open documents above {most} bytes, half of the \
                  cache"
@@ -361,7 +362,7 @@ impl ChunkCache {
         Ok(())
     }
 
-    /// Counts `bytes` bytes of temporary memory against the bound of the cache, until the result is dropped.
+    /// Counts `bytes` bytes of temporary memory against the capacity, until the result is dropped.
     pub fn borrow(&self, bytes: u64) -> Borrowed<'_> {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_add(bytes);
@@ -370,7 +371,7 @@ impl ChunkCache {
         Borrowed { cache: self, bytes }
     }
 
-    /// Ends what [`ChunkCache::reserve`] began.
+    /// Ends a [`ChunkCache::reserve`] of `bytes` bytes.
     pub fn release(&self, bytes: u64) {
         let mut state = lock(&self.state);
         state.held_bytes = state.held_bytes.saturating_sub(bytes);
@@ -382,20 +383,20 @@ impl ChunkCache {
 
     /// The most bytes of passing entries.
     fn passing_share(&self) -> u64 {
-        (self.capacity / PASSING_SHARE).min(PASSING_MOST)
+        (self.capacity / PASSING_SHARE).min(MAX_PASSING)
     }
 
-    /// Whether more passing entries are kept than are useful.
+    /// Whether there are more passing entries than are useful.
     fn passes_too_much(&self, state: &State) -> bool {
-        let entries = PASSING_ENTRIES_EACH.saturating_mul(self.processors);
-        let bytes = PASSING_EACH.saturating_mul(self.processors as u64);
+        let entries = PASSING_ENTRIES_PER_CPU.saturating_mul(self.processors);
+        let bytes = PASSING_BYTES_PER_CPU.saturating_mul(self.processors as u64);
         state.passing_bytes > self.passing_share()
             || state.passing_bytes > bytes && state.passing.len() > entries
     }
 
-    /// The entry for `key`. If there is none, `load` makes it, which is expected to take `estimate` bytes.
-    /// Waits for room if loads in progress take up all of it. An entry larger than the cache is loaded alone
-    /// and not kept.
+    /// The entry for `key`. If there is none, `load` makes it; `estimate` is its expected size in bytes.
+    /// Waits for room if loads in progress take the whole capacity. An entry larger than the cache is loaded
+    /// alone and not kept.
     pub fn get<T: Entry>(
         &self,
         key: CacheKey,
@@ -421,7 +422,7 @@ impl ChunkCache {
     /// How to keep an entry of `size` bytes. Large entries always stay: reading one takes many requests, and
     /// too few would fit into the share for passing entries.
     fn kept(&self, size: u64, keep: Keep) -> Keep {
-        if size > self.passing_share() / PASSING_ENTRIES {
+        if size > self.passing_share() / MIN_PASSING_ENTRIES {
             Keep::Staying
         } else {
             keep
@@ -447,7 +448,7 @@ impl ChunkCache {
             if let Some(other) = state.loading.get(&key).cloned() {
                 drop(state);
                 match other.wait() {
-                    // The reader that loaded it gave up, but this one did not.
+                    // The requester of that load gave up, but this one did not.
                     Err(e) if is_of_others(&e) => {
                         state = lock(&self.state);
                         continue;
@@ -463,11 +464,11 @@ impl ChunkCache {
                 state = wait_on(&self.room, state)?;
             } else if estimate > self.capacity
                 && state.holds_unkept()
-                && begun.get_or_insert_with(Instant::now).elapsed() < LETTING_GO
+                && begun.get_or_insert_with(Instant::now).elapsed() < MAX_UNKEPT_WAIT
             {
-                // There is no notice when the last reader drops the entry.
+                // The last reader drops the entry without notice.
                 drop(state);
-                thread::sleep(LOOK);
+                thread::sleep(UNKEPT_POLL);
                 state = lock(&self.state);
             } else {
                 break;
@@ -480,7 +481,7 @@ impl ChunkCache {
         self.stats.cache_bytes.set(state.bytes);
         drop(state);
 
-        // Gives back the budget even if `load` panics, so that nobody waits forever.
+        // Returns the budget even if `load` panics, so that nobody waits forever.
         let mut landing = Landing {
             cache: self,
             key,
@@ -495,8 +496,8 @@ impl ChunkCache {
         result
     }
 
-    /// Evicts entries until `wanted` more bytes fit or nothing is left: first passing ones beyond their
-    /// useful number, then the least recently used.
+    /// Evicts until `wanted` more bytes fit or nothing is left: first passing entries beyond their useful
+    /// number, then the least recently used.
     fn evict(&self, state: &mut State, wanted: u64) {
         let full = |state: &State| state.bytes.saturating_add(wanted) > self.capacity;
         while self.passes_too_much(state) && state.drop_passing()
@@ -521,7 +522,7 @@ impl Budget for ChunkCache {
     }
 }
 
-/// Bytes that count against the bound of the cache until this is dropped.
+/// Bytes that count against the capacity until this is dropped.
 pub struct Borrowed<'a> {
     cache: &'a ChunkCache,
     bytes: u64,
@@ -564,14 +565,14 @@ impl Drop for Landing<'_> {
                 self.cache.evict(&mut state, item.size);
                 if state.bytes.saturating_add(item.size) <= self.cache.capacity {
                     state.put(self.key, item.clone(), self.keep);
-                    // Passing entries are evicted for new passing entries.
+                    // Passing entries make room for each other only.
                     self.cache.evict(&mut state, 0);
                 }
             }
             Err(_) => {}
         }
         self.cache.stats.cache_bytes.set(state.bytes);
-        let gives_back = state.dropped_bytes > self.cache.capacity / GIVE_BACK;
+        let gives_back = state.dropped_bytes > self.cache.capacity / TRIM_FRACTION;
         if gives_back {
             state.dropped_bytes = 0;
         }

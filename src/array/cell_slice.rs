@@ -3,19 +3,19 @@
 /// Consecutive cells of one field.
 #[derive(Debug, Clone, Copy)]
 pub struct CellSlice<'a> {
-    /// How many.
+    /// Number of cells.
     pub count: usize,
-    /// Their values as stored, little-endian, one cell after the other.
+    /// Their values as stored (little-endian), concatenated.
     pub values: &'a [u8],
-    /// Var-sized: where each cell begins, and where the last one ends. Only differences count: the first cell
-    /// is at the start of `values`. None for cells of a fixed size.
+    /// Var-sized cells: the start of each, and the end of the last. Only differences count: the first cell is
+    /// at the start of `values`. None for fixed-size cells.
     pub starts: Option<&'a [u64]>,
-    /// Nullable: one byte a cell, 0 for null. None where no cell can be null.
+    /// Nullable fields: one byte per cell, 0 for null. None if no cell can be null.
     pub validity: Option<&'a [u8]>,
 }
 
 impl<'a> CellSlice<'a> {
-    /// Cells of `size` bytes each that cannot be null; an incomplete cell at the end is left out.
+    /// Cells of `size` bytes each that cannot be null. Ignores an incomplete cell at the end.
     pub fn fixed(values: &'a [u8], size: usize) -> Self {
         CellSlice {
             count: values.len().checked_div(size).unwrap_or(0),
@@ -25,7 +25,7 @@ impl<'a> CellSlice<'a> {
         }
     }
 
-    /// Var-sized cells that cannot be null: one fewer than there are `starts`.
+    /// Var-sized cells that cannot be null, one fewer than `starts`.
     pub fn var(values: &'a [u8], starts: &'a [u64]) -> Self {
         CellSlice {
             count: starts.len().saturating_sub(1),
@@ -35,7 +35,7 @@ impl<'a> CellSlice<'a> {
         }
     }
 
-    /// The value of cell `i` of a var-sized field; empty where there is none.
+    /// The value of cell `i` of a var-sized field; empty if there is no such cell.
     pub fn text(&self, i: usize) -> &'a [u8] {
         let starts = self.starts.unwrap_or(&[]);
         let Some(&[start, end]) = starts.get(i..i.saturating_add(2)) else {

@@ -1,4 +1,4 @@
-//! The cells of one field in order: of a fragment as they are stored, or of a view as a reader gets them.
+//! The cells of one field in order: of a fragment as stored, or of a view as a reader gets them.
 
 use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
@@ -10,20 +10,19 @@ use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The cells of one field, as up to three seekable sequences of bytes: values one after the other, where each
-/// var-sized cell begins (with one entry more than there are cells, little-endian u64), and one byte of
-/// validity a cell. Everything that is shown of an array is made of these.
+/// The cells of one field, as up to three seekable sequences of bytes: the values; the start of each
+/// var-sized cell and the end of the last (little-endian u64); one byte of validity per cell.
 pub trait Cells: Send + Sync {
-    /// How many.
+    /// Number of cells.
     fn count(&self) -> u64;
 
-    /// Bytes of a cell; None where they are var-sized.
+    /// Bytes of a cell; None if cells are var-sized.
     fn cell_size(&self) -> Option<u64>;
 
     /// Bytes of `content`.
     fn len(&self, content: Content) -> Result<u64>;
 
-    /// The bytes in `range` of `content`, cut at its end.
+    /// The bytes in `range` of `content`, clipped at its end.
     fn read<'s>(
         &self,
         content: Content,
@@ -39,12 +38,12 @@ impl dyn Cells + '_ {
         self.read_whole(Content::Data, cells, size, scratch)
     }
 
-    /// The validity of cells, a byte each: 0 = null.
+    /// The validity of cells, one byte each: 0 = null.
     pub fn validity<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         self.read_whole(Content::Validity, cells, 1, scratch)
     }
 
-    /// Where each of some var-sized cells begins in the bytes of values, and where the last of them ends.
+    /// The start of each of some var-sized cells in the bytes of values, and the end of the last.
     pub fn starts(&self, cells: Range<u64>) -> Result<Vec<u64>> {
         let mut scratch = Vec::new();
         let entries = cells.start..cells.end.saturating_add(1);
@@ -53,8 +52,7 @@ impl dyn Cells + '_ {
         Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
     }
 
-    /// The values of var-sized cells one after the other, and where in them each begins and the last one
-    /// ends.
+    /// The values of var-sized cells, concatenated, after the start of each and the end of the last in them.
     pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut starts = self.starts(cells)?;
         let first = starts.first().copied().unwrap_or(0);
@@ -67,7 +65,7 @@ impl dyn Cells + '_ {
         Ok((starts, values))
     }
 
-    /// Entries of `size` bytes each; fails where there are fewer.
+    /// Entries of `size` bytes each; an error if there are fewer.
     fn read_whole<'s>(
         &self,
         content: Content,
@@ -88,8 +86,8 @@ impl dyn Cells + '_ {
     }
 }
 
-/// The cells of a field of a fragment in the order on disk. Files are opened when they are first read, and
-/// stay open unless that is not wanted.
+/// The cells of a field of a fragment in the order on disk. Files are opened by their first read, and stay
+/// open unless [`FragmentCells::holding`] says otherwise.
 pub struct FragmentCells {
     column: Column,
     count: u64,
@@ -108,7 +106,7 @@ impl FragmentCells {
         }
     }
 
-    /// The same; unless `hold`, as [`Column::holding`] says.
+    /// These cells with or without files held open: see [`Column::holding`].
     #[must_use]
     pub fn holding(self, hold: bool) -> Self {
         FragmentCells {
@@ -117,8 +115,7 @@ impl FragmentCells {
         }
     }
 
-    /// The same for a `content` that will be read again: its chunks stay in the cache as long as there is
-    /// room.
+    /// These cells with the chunks of `content` cached as [`Keep::Staying`], because it will be read again.
     #[must_use]
     pub fn staying(self, content: Option<Content>) -> Self {
         FragmentCells {
@@ -157,7 +154,7 @@ impl FragmentCells {
         }
     }
 
-    /// Its field.
+    /// The field.
     pub fn field(&self) -> &Field {
         self.column.field()
     }

@@ -1,4 +1,4 @@
-//! A field of a fragment as seekable sequences of bytes: values, offsets, validity; of all tiles, or of one.
+//! A field of a fragment as seekable sequences of bytes (values, offsets, validity) of all tiles or of one.
 
 use super::cache::Keep;
 use super::field::Field;
@@ -16,18 +16,18 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Which bytes of a field.
+/// Which sequence of a field's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Content {
-    /// Its values.
+    /// The values.
     Data,
-    /// Where each var-sized cell begins, little-endian u64.
+    /// The start of each var-sized cell, little-endian u64.
     Offsets,
-    /// One byte a cell, 0 = null.
+    /// One byte per cell, 0 = null.
     Validity,
 }
 
-/// A field of a fragment. Cheap: opens nothing until [`Column::open`].
+/// A field of a fragment. Opens nothing until [`Column::open`].
 #[derive(Clone)]
 pub struct Column {
     info: Arc<FragmentInfo>,
@@ -35,8 +35,8 @@ pub struct Column {
     hold: bool,
 }
 
-/// The cache key of the tiles of a data file; generic tiles are numbered by their offsets.
-const TILES: u64 = u64::MAX;
+/// The part of the cache key for data files; generic tiles have their offset there.
+const DATA_FILE: u64 = u64::MAX;
 
 impl Column {
     /// The column of `field`, one of `info.fields`.
@@ -48,7 +48,8 @@ impl Column {
         }
     }
 
-    /// The same. Unless `hold`, no file stays open, so that very many fragments can be read in turns.
+    /// This column with files that stay open or, with `hold` false, do not: very many fragments read in turns
+    /// would have too many.
     #[must_use]
     pub fn holding(self, hold: bool) -> Self {
         Column { hold, ..self }
@@ -59,17 +60,17 @@ impl Column {
         self.hold
     }
 
-    /// Its field.
+    /// The field.
     pub fn field(&self) -> &Field {
         &self.field
     }
 
-    /// What the fragment's metadata says.
+    /// The fragment.
     pub fn info(&self) -> &FragmentInfo {
         &self.info
     }
 
-    /// The paths of its files, relative to the source.
+    /// The paths of the field's files, relative to the source.
     pub fn files(&self) -> Result<Vec<PathBuf>> {
         let mut parts = vec![Part::Fixed];
         if self.field.cell_val_num.is_var() {
@@ -81,7 +82,7 @@ impl Column {
         self.paths(&parts)
     }
 
-    /// The paths of the files that `content` is made of, relative to the source, the one that holds it first.
+    /// The paths of the files needed for `content`, relative to the source. The first one holds it.
     pub fn files_of(&self, content: Content) -> Result<Vec<PathBuf>> {
         let embeds = self.field.may_embed_offsets(&self.info.schema);
         let other = match self.part_of(content) {
@@ -112,7 +113,7 @@ impl Column {
         self.info.geometry.tile_num
     }
 
-    /// The contents that it has, [`Content::Data`] first.
+    /// The contents of the field, [`Content::Data`] first.
     pub fn contents(&self) -> Vec<Content> {
         let mut contents = vec![Content::Data];
         if self.field.cell_val_num.is_var() {
@@ -124,7 +125,7 @@ impl Column {
         contents
     }
 
-    /// Bytes of `content` of all tiles (`tile` None; offsets have one entry more than cells) or of one.
+    /// Bytes of `content` of one tile, or of all if `tile` is None: then there is one offset more than cells.
     /// Decodes no data tile.
     pub fn len(&self, content: Content, tile: Option<u64>) -> Result<u64> {
         self.length(content, tile).map_err(|e| self.info.place(e))
@@ -154,7 +155,7 @@ impl Column {
         }
     }
 
-    /// Opens the files that reading `content` takes.
+    /// Opens the files needed to read `content`.
     pub fn open(&self, content: Content, tile: Option<u64>) -> Result<OpenColumn> {
         self.open_files(content, tile).map_err(|e| self.info.place(e))
     }
@@ -163,7 +164,7 @@ impl Column {
         let len = self.len(content, tile)?;
         let var = self.field.cell_val_num.is_var();
         let embeds = self.field.may_embed_offsets(&self.info.schema);
-        // Old libraries made fragments of no cells, which have no files.
+        // Old libraries made fragments without cells, which have no files.
         let stored = self.info.geometry.tile_num > 0;
         let needs_fixed = match content {
             Content::Data => !var || embeds,
@@ -193,7 +194,7 @@ impl Column {
         })
     }
 
-    /// Opens one of its files. `Corrupt` where the file is missing.
+    /// Opens one of the field's files. `Corrupt` if it is missing.
     pub fn part(&self, part: Part) -> Result<TileFile> {
         let (info, field) = (&self.info, &self.field);
         let list = match part {
@@ -216,7 +217,7 @@ impl Column {
         let offsets = info.list(field.slot, list, self.hold)?;
         Ok(TileFile {
             engine: info.engine.clone(),
-            object: info.engine.object(&*blob, TILES),
+            object: info.engine.object(&*blob, DATA_FILE),
             blob,
             codec,
             offsets,
@@ -239,7 +240,7 @@ pub struct OpenColumn {
     content: Content,
     tile: Option<u64>,
     len: u64,
-    /// The running sums of the lengths of tiles of var-sized cells.
+    /// Running sums of the sizes of tiles of var-sized cells.
     sums: Option<Arc<PrefixSums>>,
     sequence: SequentialDetector,
 }
@@ -250,7 +251,7 @@ impl OpenColumn {
         self.len
     }
 
-    /// Differs between two states of its files.
+    /// A hash that differs between states of its files.
     pub fn version(&self) -> u64 {
         [&self.files.fixed, &self.files.var, &self.files.validity]
             .into_iter()
@@ -258,19 +259,18 @@ impl OpenColumn {
             .fold(0, |version: u64, part| version.rotate_left(1) ^ part.object)
     }
 
-    /// How the chunks of a read of `range` are cached, as it follows on those before.
+    /// How the chunks of a read of `range` are cached, given the reads before it.
     pub(super) fn keep(&self, range: &Range<u64>) -> Keep {
         self.sequence.next(range)
     }
 
-    /// Appends the bytes in `range`, which does not reach beyond the end.
+    /// Appends the bytes in `range`, which must not reach beyond the end.
     pub fn append(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         self.read_into(range, sink).map_err(|e| self.place(e))
     }
 
-    /// Appends where each of `cells`, which lie in tile `tile`, begins among the values of all tiles, and
-    /// where the last of them ends. For a column that was opened whole for its offsets. Decodes no other
-    /// tile.
+    /// Appends the start of each of `cells` of tile `tile` in the values of all tiles, and the end of the
+    /// last. Only for a column opened whole for its offsets. Decodes no other tile.
     pub fn starts(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
         self.starts_in(tile, cells, keep, out).map_err(|e| self.place(e))
     }
@@ -297,7 +297,7 @@ impl OpenColumn {
         Ok(())
     }
 
-    /// Names the file and the field in an error.
+    /// Adds file and field to an error.
     fn place(&self, error: Error) -> Error {
         let info = &self.column.info;
         let error = info.place(incomplete(&info.engine, &info.path, error));
@@ -323,8 +323,7 @@ impl OpenColumn {
         }
     }
 
-    /// Splits `range` of a column of `cell_size` bytes a cell by tiles: tile, and the bytes of it that are
-    /// wanted.
+    /// Splits `range` of a column with `cell_size` bytes per cell into the ranges of its tiles.
     fn by_tile(
         &self,
         range: Range<u64>,
@@ -335,7 +334,7 @@ impl OpenColumn {
         if let Some(tile) = self.tile {
             return read(tile, range);
         }
-        // Cannot overflow: the length of the whole column did not, and no tile is longer than the first.
+        // Cannot overflow: the whole column's length did not, and no tile is longer than the first.
         let tile_size = geometry.cells_of(0).max(1).saturating_mul(cell_size).max(1);
         let mut position = range.start;
         while position < range.end {
@@ -398,7 +397,7 @@ impl OpenColumn {
     fn read_offsets(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let cell_num = self.column.info.geometry.cell_num;
         let (sums, _) = self.var_sizes()?;
-        // Whole entries are read; what was not asked for of the first and the last is cut off at the end.
+        // Reads whole entries, then cuts the first and the last one.
         let entries = range.start / 8..range.end.div_ceil(8);
         let skip = (range.start % 8) as usize;
         let wanted = (range.end - range.start) as usize;
@@ -411,7 +410,7 @@ impl OpenColumn {
         sink.write(|out| {
             let start = out.len();
             if entries.start < last {
-                // An entry for each cell.
+                // One entry per cell.
                 self.by_tile(entries.start..last, 1, |tile, cells| {
                     self.read_offsets_tile(tile, cells, keep, out)
                 })?;
@@ -425,7 +424,7 @@ impl OpenColumn {
         })
     }
 
-    /// Appends where some cells of a tile begin: in the tile where it is shown on its own, else in the
+    /// Appends the starts of some cells of a tile: within the tile if only that is open, else within the
     /// column.
     fn read_offsets_tile(&self, number: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
         let (sums, list) = self.var_sizes()?;

@@ -1,4 +1,4 @@
-//! The files that commit, ignore, vacuum and delete fragments of an array, and which fragments they commit.
+//! The files that commit, ignore, vacuum and delete fragments of an array.
 
 use super::engine::Engine;
 use super::fragment_info::METADATA_FILE;
@@ -15,24 +15,24 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How much later than a commit the files of its fragment may appear in listings, in milliseconds.
-const LISTED_LATER: u64 = 10_000;
+/// How long after a commit the files of its fragment may be missing from listings, in milliseconds.
+const MAX_LISTING_DELAY: u64 = 10_000;
 
 /// The most bytes of a commit, ignore or vacuum file.
 const MAX_TEXT: u64 = 256 << 20;
 
-/// What a commit file is for.
+/// The kind of a commit file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitKind {
     /// Commits a fragment of a version below 12.
     Ok,
     /// Commits a fragment of version 12 or later.
     Write,
-    /// Stands for several commits.
+    /// Contains several commits.
     Consolidated,
-    /// Takes commits out of consolidated ones.
+    /// Takes commits out of consolidated commit files.
     Ignore,
-    /// Hides what a consolidation has replaced.
+    /// Hides the fragments that a consolidation has replaced.
     Vacuum,
     /// Deletes cells.
     Delete,
@@ -41,7 +41,7 @@ pub enum CommitKind {
 }
 
 impl CommitKind {
-    /// The extension of its files, without the dot.
+    /// The extension of the files, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             CommitKind::Ok => "ok",
@@ -66,18 +66,18 @@ impl CommitKind {
 /// A commit, ignore, vacuum, delete or update file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitFile {
-    /// Its name.
+    /// The file's name.
     pub name: String,
-    /// The directory that it is in, relative to the source.
+    /// Its directory, relative to the source.
     pub directory: Arc<Path>,
-    /// What it is.
+    /// Its kind.
     pub kind: CommitKind,
-    /// Its name, parsed; None where it follows no grammar.
+    /// The name, parsed; None if it is not of TileDB's form.
     pub parsed: Option<TimestampedName>,
 }
 
 impl CommitFile {
-    /// Its path relative to the source.
+    /// The path relative to the source.
     pub fn path(&self) -> PathBuf {
         self.directory.join(&self.name)
     }
@@ -86,13 +86,13 @@ impl CommitFile {
 /// A delete or update file, or the copy of one in a consolidated commit file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeleteFile {
-    /// Its name.
+    /// The name of the delete or update file.
     pub name: String,
-    /// Its name, parsed.
+    /// The name, parsed.
     pub parsed: TimestampedName,
     /// The file that holds it, relative to the source.
     pub path: PathBuf,
-    /// Where in that file it begins.
+    /// The offset in that file.
     pub offset: u64,
 }
 
@@ -108,7 +108,7 @@ impl DeleteFile {
         })
     }
 
-    /// An entry of the consolidated commit file at `path` as a delete; None where it is another.
+    /// An entry of the consolidated commit file at `path` as a delete; None if it is no delete.
     pub fn embedded(path: &Path, entry: &ConsolidatedEntry) -> Option<DeleteFile> {
         let (offset, _) = entry.payload?;
         let name = last_component(&entry.path);
@@ -120,33 +120,33 @@ impl DeleteFile {
         })
     }
 
-    /// Its time in milliseconds since the Unix epoch. It applies to cells written up to then, inclusive.
+    /// Milliseconds since the Unix epoch. The delete applies to cells written up to then, inclusive.
     pub fn stamp(&self) -> u64 {
         self.parsed.timestamps.0
     }
 }
 
-/// A fragment that is committed and not there.
+/// A fragment that is committed but missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingFragment {
     /// Its name.
     pub name: TimestampedName,
-    /// Until when that is not damage, in milliseconds since the Unix epoch: the storage may list its files
-    /// later than its commit. 0 if the storage does not do so.
+    /// Until when its files may be missing, in milliseconds since the Unix epoch: a storage may list them
+    /// later than the commit. 0 if the storage does not do so.
     pub expected_until: u64,
 }
 
 /// A vacuum file: from its time on, readers see what replaced the fragments that it lists.
 pub struct Vacuum {
-    /// Its name without extension, which is the name of what replaced them.
+    /// Its name without extension: the name of the replacing fragment.
     pub stem: String,
     /// The name, parsed.
     pub parsed: TimestampedName,
-    /// Names of what it lists.
+    /// The names that it lists.
     pub(super) replaced: HashSet<Vec<u8>>,
 }
 
-/// Reads a file whole, with a bound.
+/// Reads a whole file of at most [`MAX_TEXT`] bytes.
 pub fn read_text(engine: &Engine, path: &Path) -> Result<Vec<u8>> {
     let blob = engine.storage.open(path)?;
     if blob.len() > MAX_TEXT {
@@ -195,12 +195,13 @@ pub(super) fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]
         .collect()
 }
 
-/// Whether a file of this name has its place in the root of an array, beside those that commit something.
+/// Whether a file of this name belongs in an array's root but commits nothing.
 fn is_of_array(name: &str) -> bool {
     matches!(name, LEGACY_SCHEMA | "__lock.tdb") || name.ends_with(".meta")
 }
 
-/// The vacuum file `name` at `path`; None, with a line in the log, where it cannot be read or has no time.
+/// The vacuum file `name` at `path`. None, and a line in the log, if it cannot be read or its name is no
+/// valid one.
 pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Option<Vacuum> {
     let parsed = TimestampedName::parse(name.as_bytes()).ok()?;
     let bytes = read_text(engine, path).map_err(|e| log::warn!("{e}")).ok()?;
@@ -222,26 +223,26 @@ pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Vec<Vacuum> {
         .collect()
 }
 
-/// As [`MissingFragment::expected_until`], for the fragment that the file `name` commits.
+/// The [`MissingFragment::expected_until`] of the fragment that the file `name` commits.
 pub(super) fn expected_until(engine: &Engine, array: &Path, name: &str) -> u64 {
     if !engine.storage.is_remote() {
         return 0;
     }
     let written = |directory: &str| engine.storage.metadata(&array.join(directory).join(name));
     let written = written("__commits").or_else(|_| written(""));
-    written.map_or(0, |written| written.mtime.saturating_add(LISTED_LATER))
+    written.map_or(0, |written| written.mtime.saturating_add(MAX_LISTING_DELAY))
 }
 
 /// What the commit files say of fragments.
 pub(super) struct Committed<'a> {
-    /// Names of commit files (`<fragment>.ok`, `<fragment>.wrt`) that exist or that a consolidated commit
-    /// file contains.
+    /// Names of commit files (`<fragment>.ok`, `<fragment>.wrt`) that exist or are in a consolidated commit
+    /// file.
     pub(super) names: HashSet<Cow<'a, [u8]>>,
     /// Names of commit files that an ignore file takes out of consolidated ones.
     pub(super) ignored: HashSet<Vec<u8>>,
-    /// The deletes in consolidated commit files. Ignore files take none out.
+    /// The deletes in consolidated commit files. Ignore files do not apply to them.
     pub(super) deletes: Vec<DeleteFile>,
-    /// A consolidated commit file that cannot be read, and what is wrong with it.
+    /// A consolidated commit file that cannot be read, and its error.
     pub(super) damage: Option<(String, Error)>,
 }
 
@@ -299,7 +300,7 @@ impl<'a> Committed<'a> {
         }
     }
 
-    /// Why a fragment does not count as committed; None when it does.
+    /// Why a fragment does not count as committed; None if it does.
     pub(super) fn missing_commit(
         &self,
         engine: &Engine,
@@ -321,7 +322,7 @@ impl<'a> Committed<'a> {
         Some(Hidden::Uncommitted { marker, damaged })
     }
 
-    /// Fragments that are committed but missing in `listed`. `until` takes the name of a commit file.
+    /// Committed fragments that are missing in `listed`. `until` takes the name of a commit file.
     pub(super) fn without_fragment(
         &self,
         listed: impl Fn(&str) -> bool,

@@ -1,11 +1,11 @@
 //! Delete conditions evaluated on cells of a fragment, as libtiledb does it.
 //!
-//! A stored condition says which cells are kept. It is evaluated on a bitmap of cells that is all ones at
-//! first. In mode AND a comparison clears the bits of cells for which it does not hold, in mode OR it sets
-//! those of cells for which it does; a null holds in no comparison. An AND evaluates its children in mode
-//! AND: on the bitmap itself, or in mode OR on a fresh one of ones, which is then or-ed to it. An OR
-//! evaluates its children in mode OR on a fresh bitmap of zeros, which is then and-ed. A comparison of a
-//! field that the fragment lacks clears the whole bitmap that it is evaluated on, whatever its mode.
+//! A stored condition tells which cells are kept. It is evaluated on a bitmap of cells that starts as all
+//! ones. In mode AND, a comparison clears the bits of cells for which it does not hold; in mode OR, it sets
+//! those of cells for which it holds. No comparison holds for a null. An AND evaluates its children in mode
+//! AND: in mode AND on the bitmap itself, in mode OR on a new bitmap of ones, which is then or-ed to it. An
+//! OR evaluates its children in mode OR on a new bitmap of zeros, which is then and-ed to it. A comparison of
+//! a field that the fragment lacks clears the whole bitmap, whatever the mode.
 
 use super::cell_slice::CellSlice;
 use super::field::{Field, Role};
@@ -17,14 +17,14 @@ use crate::format::schema::Schema;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A stored condition, made ready for reading an array with one schema.
+/// A stored condition, checked and resolved for an array with one schema.
 #[derive(Debug)]
 pub struct ViewCondition {
     root: Node,
     fields: Vec<ConditionField>,
 }
 
-/// A field that a condition looks at.
+/// A field in a condition.
 #[derive(Debug)]
 struct ConditionField {
     name: Vec<u8>,
@@ -36,17 +36,17 @@ struct ConditionField {
 #[derive(Debug)]
 pub struct BoundCondition {
     condition: Arc<ViewCondition>,
-    /// For each field of the condition its index in `fields`; None if the fragment lacks it.
+    /// For each field of the condition its index in `fields`; None if the fragment lacks the field.
     columns: Vec<Option<usize>>,
     fields: Vec<usize>,
-    /// Restricts the condition to cells written at this time or before; with the index of the timestamps in
-    /// `fields`.
+    /// Restricts the condition to cells written until then (inclusive); the second number is the index of the
+    /// timestamps in `fields`.
     until: Option<(u64, usize)>,
 }
 
 #[derive(Debug)]
 enum Node {
-    /// All, or any, of the children hold.
+    /// Holds if all, or any, of the children hold.
     Combined { any: bool, children: Vec<Node> },
     /// A comparison of a field, an index into [`ViewCondition::fields`].
     Compare { field: usize, test: Test },
@@ -54,9 +54,9 @@ enum Node {
 
 #[derive(Debug)]
 enum Test {
-    /// Holds, or does not hold, for all cells, null or not.
+    /// The same result for all cells, null or not.
     Always(bool),
-    /// Numbers as their type has it.
+    /// Numbers, compared in their type.
     Number {
         datatype: Datatype,
         op: Comparison,
@@ -64,13 +64,13 @@ enum Test {
     },
     /// The first byte of a cell of `size` bytes, signed: fixed-size CHAR.
     Char { size: usize, op: Comparison, value: i8 },
-    /// Bytes, unsigned; cells are of a fixed `size` or var-sized.
+    /// Bytes, compared as unsigned; cells have a fixed `size` or are var-sized.
     Text {
         size: Option<usize>,
         op: Comparison,
         value: Vec<u8>,
     },
-    /// Whether the bytes of the cell are among some.
+    /// Whether the bytes of the cell are those of a member.
     Member {
         size: Option<usize>,
         members: HashSet<Vec<u8>>,
@@ -78,7 +78,7 @@ enum Test {
     },
 }
 
-/// What has to be true of a cell and the constant.
+/// The relation required between a cell and the constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Lt,
@@ -103,21 +103,21 @@ impl Comparison {
 }
 
 impl ViewCondition {
-    /// Makes a condition ready for reading an array whose schema is `view`.
+    /// Resolves a condition for an array whose schema is `view`.
     ///
-    /// Fails where libtiledb cannot read the array either: fields that the schema lacks or has with values of
-    /// another size, null tests of fields of numbers, sets of no members, types that cannot be compared.
+    /// Fails if libtiledb cannot read the array either: fields that the schema lacks or has with values of
+    /// another size, null tests of numeric fields, sets without members, types that cannot be compared.
     pub fn new(condition: &Condition, view: &Schema) -> Result<ViewCondition> {
         let mut fields = Vec::new();
         let root = node(condition, view, &mut fields)?;
         Ok(ViewCondition { root, fields })
     }
 
-    /// Binds it to a fragment with these fields. `until` restricts it to cells written at that time or
-    /// before; the fragment then has to store timestamps.
+    /// Binds the condition to a fragment with these fields. `until` restricts it to cells written until then
+    /// (inclusive); the fragment must store timestamps for that.
     ///
-    /// Fails where libtiledb misreads the array, because an attribute of a fixed size was of another type, or
-    /// nullable or not, when the fragment was written.
+    /// Fails if libtiledb misreads the array: a fixed-size attribute had another type or nullability when the
+    /// fragment was written.
     pub fn bind(self: &Arc<Self>, fields: &[Field], until: Option<u64>) -> Result<BoundCondition> {
         let mut used = Vec::new();
         let columns = self.fields.iter().map(|field| {
@@ -170,8 +170,8 @@ impl ConditionField {
         })
     }
 
-    /// Its index among the fields of a fragment. None if it is missing, or var-sized only in the fragment or
-    /// only in the view. Fails if it has another type.
+    /// The index among the fields of a fragment. None if the field is missing, or var-sized only in the
+    /// fragment or only in the view. Fails if it has another type.
     fn find(&self, fields: &[Field]) -> Result<Option<usize>> {
         let same_field = |field: &&Field| {
             let role = match self.is_attribute {
@@ -202,19 +202,19 @@ impl ConditionField {
 }
 
 impl BoundCondition {
-    /// The fields whose values are needed, as indices into the fragment's fields, each once.
+    /// The fields that `evaluate` needs, as indexes into the fragment's fields, each once.
     pub fn fields(&self) -> &[usize] {
         &self.fields
     }
 
-    /// Clears the flags of cells that the condition deletes. `cells` are those of [`BoundCondition::fields`],
-    /// in that order, as many of each as there are flags.
+    /// Clears the flags of cells that the condition deletes. `cells` has the cells of each of
+    /// [`BoundCondition::fields`], as many as there are flags.
     pub fn evaluate(&self, cells: &[CellSlice<'_>], keep: &mut [bool]) {
         let root = &self.condition.root;
         let Some((until, times)) = self.until else {
             return self.node(root, cells, false, keep);
         };
-        // Evaluated as an OR of "written later" and the root; if the root is an OR, of its children.
+        // An OR of "written later" and the root; if the root is an OR, of its children.
         let mut some = vec![false; keep.len()];
         if let Some(times) = cells.get(times) {
             let later = Test::Number {
@@ -235,7 +235,7 @@ impl BoundCondition {
         combine(false, keep, &some);
     }
 
-    /// Evaluates a node on a bitmap, in mode OR where `any`, else in mode AND.
+    /// Evaluates a node on a bitmap, in mode OR if `any`, else in mode AND.
     fn node(&self, node: &Node, cells: &[CellSlice<'_>], any: bool, bitmap: &mut [bool]) {
         match node {
             Node::Compare { field, test } => {
@@ -286,7 +286,7 @@ fn combine(any: bool, bitmap: &mut [bool], with: &[bool]) {
 }
 
 impl Test {
-    /// Calls back with each cell for which it holds, whether the cell is null or not.
+    /// Sets the flag of each cell for which the test holds, whether the cell is null or not.
     fn evaluate(&self, cells: &CellSlice<'_>, holds: &mut [bool]) {
         macro_rules! numbers {
             ($type:ty, $op:expr, $value:expr) => {{
@@ -331,7 +331,7 @@ impl Test {
     }
 }
 
-/// Calls `test` with the bytes of each cell.
+/// Sets the flag of each cell whose bytes pass `test`.
 fn each_text(cells: &CellSlice<'_>, size: Option<usize>, holds: &mut [bool], test: impl Fn(&[u8]) -> bool) {
     match size {
         Some(size) => {
@@ -356,7 +356,7 @@ struct Type {
 }
 
 impl Type {
-    /// Bytes of a cell; None when var-sized.
+    /// Bytes of a cell; None if var-sized.
     fn size(self) -> Option<usize> {
         let size = self.cells.cell_size(self.datatype)?;
         usize::try_from(size).ok()
@@ -367,7 +367,7 @@ impl Type {
         matches!(self.datatype, Char | StringAscii | StringUtf8)
     }
 
-    /// What the type is, for messages.
+    /// The type in messages.
     fn name(self) -> String {
         let cells = match self.cells {
             CellValNum::Var => " of any length".to_owned(),
@@ -379,7 +379,7 @@ impl Type {
     }
 }
 
-/// The node of a stored condition. Adds to the fields that are looked at.
+/// The node of a stored condition. Appends its fields to `fields`.
 fn node(condition: &Condition, view: &Schema, fields: &mut Vec<ConditionField>) -> Result<Node> {
     match condition {
         Condition::Expression {
@@ -492,7 +492,7 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
         ConditionOp::Ne => Comparison::Ne,
     };
     Ok(match (of.datatype, size) {
-        // An empty constant is a zero byte.
+        // An empty constant counts as a zero byte.
         (Datatype::Char, Some(size)) => Test::Char {
             size,
             op,

@@ -15,8 +15,8 @@ use crate::format::schema::Schema;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The content of a delete or update file: the condition for cells that are kept, and in an update the values
-/// that are assigned to the others.
+/// The content of a delete or update file: the condition of the cells that are kept; for an update, the
+/// values assigned to the others.
 pub type StoredCondition = (Condition, Option<Vec<UpdateValue>>);
 
 /// Parses the unfiltered body of the delete or update file called `name`.
@@ -27,10 +27,10 @@ pub fn parse(name: &[u8], body: &[u8]) -> Result<StoredCondition> {
     }
 }
 
-/// Decodes the condition of a file. `LimitExceeded` for more than the cache allows to be decoded at once.
+/// Decodes the condition of a file. `LimitExceeded` if the cache does not allow to decode so much at once.
 fn read_condition(file: &DeleteFile, engine: &Engine, key: Option<&EncryptionKey>) -> Result<Condition> {
     let blob = engine.storage.open(&file.path).map_err(|e| match e.kind() {
-        // It was there when the array was listed.
+        // The listing had the file.
         ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
         _ => e,
     })?;
@@ -41,19 +41,18 @@ fn read_condition(file: &DeleteFile, engine: &Engine, key: Option<&EncryptionKey
     Ok(condition)
 }
 
-/// A delete, ready for reading an array with one schema. An update counts as one, as with libtiledb: the
-/// cells that it selects are gone, and the values that it assigns are ignored.
+/// A delete, resolved for an array with one schema. An update counts as a delete, as in libtiledb: the cells
+/// that it selects are deleted, and the values that it assigns are ignored.
 pub struct Delete {
-    /// Its file.
+    /// The file of the delete.
     pub file: DeleteFile,
     condition: Arc<ViewCondition>,
-    /// The file as messages show it.
+    /// The path in messages.
     shown: String,
 }
 
-/// The deletes that a reader of `times` carries out in a sparse array whose schema in force is `view`, oldest
-/// first. Fails if one of them cannot be decoded, or cannot be evaluated with that schema, see
-/// [`ViewCondition::new`].
+/// The deletes that apply to a reader of `times` in a sparse array with the schema `view`, oldest first.
+/// Fails if one cannot be decoded, or not be evaluated with that schema: see [`ViewCondition::new`].
 pub fn in_force(
     engine: &Engine,
     key: Option<&EncryptionKey>,
@@ -78,8 +77,8 @@ pub fn in_force(
 }
 
 /// The conditions of `deletes` that apply to a fragment: not those from before it was written, nor those that
-/// a consolidation has carried out already. If the fragment stores timestamps, and a part of it was written
-/// after a delete, the condition applies to the older cells only.
+/// a consolidation has carried out. If the fragment stores timestamps and was partly written after a delete,
+/// the condition applies only to the older cells.
 pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<BoundCondition>> {
     let (start, end) = info.name.timestamps;
     let has = |role| info.fields.iter().any(|field| field.role == role);
@@ -105,7 +104,7 @@ pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<BoundConditio
         .collect()
 }
 
-/// Names the delete in an error about its condition.
+/// Adds the file to an error about a delete's condition.
 fn place(error: Error, file: &DeleteFile, shown: &str) -> Error {
     error.in_part("condition").at(file.offset).in_file(shown)
 }
@@ -147,8 +146,8 @@ mod tests {
         format!("__{stamp}_{stamp}_{stamp:032x}_22.{extension}")
     }
 
-    /// Deletes at 5 and 3, the latter in a consolidated commit file that has a copy of the former as well,
-    /// and an update at 7.
+    /// Deletes at 5 and 3, and an update at 7. The delete at 3 is in a consolidated commit file, with a copy
+    /// of that at 5.
     fn engine() -> Arc<Engine> {
         let mut storage = MemoryStorage::new();
         let file = |field: &str| generic(&condition(field).bytes);
@@ -235,7 +234,7 @@ mod tests {
         assert_eq!(of(0, 2).unwrap(), [0u64; 0]);
         assert_eq!(of(0, 3).unwrap(), [3]);
         assert_eq!(of(6, 9).unwrap(), [7]);
-        // The one at 5 is on a field that there is not.
+        // The delete at 5 is on a field that the schema lacks.
         let error = of(0, 5).unwrap_err().to_string();
         assert!(error.contains(&name(5, "del")), "{error}");
         assert!(error.contains("condition, field `gone`"), "{error}");

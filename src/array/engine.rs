@@ -1,4 +1,4 @@
-//! What everything in an opened source shares: storage, cache, open files, keys, counters.
+//! The shared state of an opened source: storage, cache, open files, keys, counters.
 
 use super::cache::{CacheKey, ChunkCache, Lengths};
 use super::pinned::{AllPinned, Pinned};
@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// About how many bytes of fragment metadata are kept in memory.
-const FRAGMENT_BYTES: u64 = 24 << 20;
+/// Approximate bytes of fragment metadata kept in memory.
+const MAX_KEPT_METADATA: u64 = 24 << 20;
 
-/// The shortest time between two new listings of directories in which something is missing.
-const LIST_ANEW: Duration = Duration::from_secs(1);
+/// The shortest time between two repeated listings of directories because something is missing.
+const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A cell that keeps something which can be read again.
+/// A cell whose content can be read again.
 pub trait Kept: Send + Sync {
-    /// Drops its content.
+    /// Drops the content and returns it.
     fn take(&self) -> Option<Arc<dyn Any + Send + Sync>>;
 }
 
@@ -33,7 +33,7 @@ impl<T: Send + Sync + 'static> Kept for Mutex<Option<Arc<T>>> {
     }
 }
 
-/// The fragments whose metadata is kept, in the order in which it was read, with the bytes that it takes.
+/// The fragments with metadata in memory, in the order in which it was read, each with its bytes.
 #[derive(Default)]
 struct KeptFragments {
     fragments: VecDeque<(Weak<dyn Kept>, u64)>,
@@ -48,22 +48,22 @@ pub struct Engine {
     pub cache: Arc<ChunkCache>,
     /// Counters.
     pub stats: Arc<Stats>,
-    /// The long jobs that run at present.
+    /// The long jobs that are running.
     pub work: Work,
     keys: Vec<(PathBuf, EncryptionKey)>,
-    /// The time at which everything is read, in milliseconds since the Unix epoch; None for the present.
+    /// The time as of which everything is read, in milliseconds since the Unix epoch; None for the present.
     at: Option<u64>,
-    /// The same as `storage`.
+    /// The open files of `storage`.
     files: Arc<OpenFileCache>,
     fragments: Mutex<KeptFragments>,
     objects: RandomState,
-    /// When directories were last listed again because something was missing.
+    /// When a directory was last listed again because something was missing.
     listed_anew: Mutex<Option<Instant>>,
     pinned: AllPinned,
 }
 
 impl Engine {
-    /// Brings the parts together; `keys` as in [`crate::tree::Options`].
+    /// An engine over `storage`; `keys` as in [`crate::tree::Options`].
     pub fn new(
         storage: Arc<dyn Storage>,
         cache_size: u64,
@@ -88,13 +88,13 @@ impl Engine {
         }
     }
 
-    /// An engine that reads everything as it was at a time, in milliseconds since the Unix epoch.
+    /// This engine, reading as of a time in milliseconds since the Unix epoch.
     #[must_use]
     pub fn fixed_at(self, at: Option<u64>) -> Self {
         Engine { at, ..self }
     }
 
-    /// The time at which everything is read, in milliseconds since the Unix epoch; None for the present.
+    /// The time as of which everything is read, in milliseconds since the Unix epoch; None for the present.
     pub fn at(&self) -> Option<u64> {
         self.at
     }
@@ -104,8 +104,8 @@ impl Engine {
         self.at.unwrap_or_else(super::time::now)
     }
 
-    /// The key for the array or group at `path`. If several paths with keys are `path` or above it, the
-    /// longest counts.
+    /// The key for the array or group at `path`: that of the longest path that is `path` or one of its
+    /// ancestors.
     pub fn key_for(&self, path: &Path) -> Option<&EncryptionKey> {
         self.keys
             .iter()
@@ -114,34 +114,34 @@ impl Engine {
             .map(|(_, key)| key)
     }
 
-    /// Opens a file that never changes once it exists, or finds it still open. If the file has changed all
-    /// the same, it is opened again.
+    /// Opens a file that never changes once it exists, or returns it from the open files. If the file has
+    /// changed nevertheless, it is opened again.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         self.files.open_cached(path)
     }
 
-    /// Decodes the generic tile at `offset` whole. `LimitExceeded` for more than the cache allows to be
-    /// decoded at once.
+    /// Decodes a whole generic tile at `offset`. `LimitExceeded` if the cache does not allow to decode so
+    /// much at once.
     pub fn generic_tile(
         &self,
         blob: &dyn Blob,
         offset: u64,
         key: Option<&EncryptionKey>,
     ) -> Result<(GenericTile, Vec<u8>)> {
-        /// Where in the header the size is.
-        const SIZE: u64 = 12;
+        /// The offset of the size in the header.
+        const SIZE_OFFSET: u64 = 12;
         let tile = GenericTile::read_header(blob, offset, key)?;
         let check = self.cache.check_size(tile.size);
-        check.map_err(|e| e.at(offset.saturating_add(SIZE)).in_file(blob.display()))?;
+        check.map_err(|e| e.at(offset.saturating_add(SIZE_OFFSET)).in_file(blob.display()))?;
         let body = tile.decode_within(blob, tile.size)?;
         Ok((tile, body))
     }
 
-    /// Makes the next look at `directory` list it again, because something is missing in it. Only for
-    /// storages whose listings hold for long, and at most once a second. Returns whether it was done.
+    /// Makes the next access list `directory` again, because something is missing in it. Only if the storage
+    /// caches listings, and at most once a second. Returns whether it did.
     pub fn list_anew(&self, directory: &Path) -> bool {
         let mut last = lock(&self.listed_anew);
-        if !self.storage.is_remote() || last.is_some_and(|last| last.elapsed() < LIST_ANEW) {
+        if !self.storage.is_remote() || last.is_some_and(|last| last.elapsed() < RELIST_INTERVAL) {
             return false;
         }
         *last = Some(Instant::now());
@@ -150,8 +150,8 @@ impl Engine {
         true
     }
 
-    /// What `read` reads of the fragment at `directory`. If a file is missing, the directory is listed again
-    /// and `read` called once more.
+    /// Calls `read`, which reads the fragment at `directory`. If a file is missing, lists the directory again
+    /// and calls `read` once more.
     pub fn read_fragment<T>(&self, directory: &Path, read: impl Fn() -> Result<T>) -> Result<T> {
         match read() {
             Err(e) if e.kind() == ErrorKind::NotFound && self.list_anew(directory) => read(),
@@ -159,25 +159,24 @@ impl Engine {
         }
     }
 
-    /// Closes the files below `path` that are kept open between reads.
+    /// Closes the cached open files below `path`.
     pub fn close_below(&self, path: &Path) {
         self.files.let_go(|file| file.starts_with(path));
     }
 
-    /// The cache's number for object `number` of a file. It is different for each state of the file, so that
-    /// chunks of two states are never mixed. It is 64 bits of a keyed hash, so that no file can provoke a
-    /// collision.
+    /// The cache's number for object `number` of a file: 64 bits of a keyed hash, so that no file can provoke
+    /// a collision. It differs for each state of the file, so that chunks of two states never mix.
     pub fn object(&self, blob: &dyn Blob, number: u64) -> u64 {
         self.objects.hash_one((blob.display(), blob.version(), number))
     }
 
-    /// The cache's number for something derived from the source, in a state that is part of its `name`: 64
-    /// bits of a keyed hash.
+    /// The cache's number for something derived from the source: 64 bits of a keyed hash. `name` must contain
+    /// the state that it is derived from.
     pub fn number(&self, name: &impl Hash) -> u64 {
         self.objects.hash_one(name)
     }
 
-    /// The measured lengths of the document with this number, if they are still in the cache.
+    /// The measured lengths of the document with this number; None if the cache has lost them.
     pub fn recall(&self, document: u64) -> Option<Arc<Lengths>> {
         self.cache.find(CacheKey::of(document))
     }
@@ -187,7 +186,7 @@ impl Engine {
         self.cache.put(CacheKey::of(document), lengths);
     }
 
-    /// The text with this number, if it is still in the cache.
+    /// The text with this number; None if the cache has lost it.
     pub fn text(&self, number: u64) -> Option<Arc<Vec<u8>>> {
         self.cache.find(CacheKey::of(number))
     }
@@ -197,20 +196,20 @@ impl Engine {
         self.cache.put(CacheKey::of(number), text);
     }
 
-    /// Pins a text, as [`AllPinned::pin`] does.
+    /// Pins a text: see [`AllPinned::pin`].
     pub fn pin(&self, number: u64, text: Arc<Vec<u8>>) -> Result<Arc<Pinned>> {
         self.pinned.pin(&self.cache, number, text)
     }
 
-    /// Notes that the metadata of a fragment, of `bytes` bytes, was put into `cell`, and drops what was read
-    /// longest ago.
+    /// Notes that the metadata of a fragment, `bytes` bytes, was put into `cell`, and drops the metadata that
+    /// was read longest ago.
     pub fn keep_fragment(&self, cell: &Arc<impl Kept + 'static>, bytes: u64) {
         let mut kept = lock(&self.fragments);
         let cell: Arc<dyn Kept> = cell.clone();
         kept.fragments.push_back((Arc::downgrade(&cell), bytes));
         kept.bytes = kept.bytes.saturating_add(bytes);
         let mut let_go = Vec::new();
-        while kept.bytes > FRAGMENT_BYTES && kept.fragments.len() > 1 {
+        while kept.bytes > MAX_KEPT_METADATA && kept.fragments.len() > 1 {
             let Some((cell, bytes)) = kept.fragments.pop_front() else {
                 break;
             };

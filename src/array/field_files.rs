@@ -12,24 +12,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The open files of a field. Reading from a file that was not opened is an error.
+/// The open files of a field. Reading from a file that is not open is an error.
 pub struct FieldFiles {
     geometry: Geometry,
-    /// The size of a cell in bytes; for a var-sized field, that of an offset.
+    /// Bytes of a cell; for a var-sized field, of an offset.
     cell_size: u64,
-    /// The values of fixed-size cells (of all dimensions if they are zipped), or the offsets of var-sized
-    /// cells.
+    /// The values of fixed-size cells (of all dimensions if zipped), or the offsets of var-sized cells.
     pub fixed: Option<TileFile>,
     /// The values of var-sized cells.
     pub var: Option<TileFile>,
-    /// As `var`, with a codec that also rebuilds offsets; None if they cannot be embedded.
+    /// `var` with a codec that also rebuilds offsets; None if offsets cannot be embedded.
     embedding: Option<TileFile>,
     /// The validity bytes.
     pub validity: Option<TileFile>,
     /// The unfiltered size of each tile of var-sized values, in bytes.
     pub var_sizes: Option<Arc<dyn TileList>>,
     zipped: Option<Zipped>,
-    /// The last result of [`FieldFiles::embeds`]: twice the number of the tile, plus 1 if it was true.
+    /// The last result of [`FieldFiles::embeds`]: twice the tile number, plus 1 for true.
     embeds: AtomicU64,
 }
 
@@ -40,24 +39,24 @@ pub struct Tile {
     pub number: u64,
     /// Its cells.
     pub cells: u64,
-    /// Bytes of the values of var-sized cells; 0 for those of a fixed size.
+    /// Bytes of the values of var-sized cells; 0 for fixed-size cells.
     pub var_size: u64,
     /// Whether its offsets are embedded in its values.
     pub embedded: bool,
 }
 
-/// Where a dimension lies in a tile of zipped coordinates.
+/// The place of a dimension in a tile of zipped coordinates.
 #[derive(Debug, Clone, Copy)]
 struct Zipped {
     dimension: u64,
     dimensions: u64,
-    /// Whether a tile holds all values of the first dimension, then all of the second, and so on; otherwise
-    /// tuples.
+    /// Whether a tile holds all values of the first dimension, then all of the second, and so on; if not, it
+    /// holds tuples.
     split: bool,
 }
 
 impl FieldFiles {
-    /// These files of `field`, one of `info.fields`.
+    /// The given open files of `field`, one of `info.fields`.
     pub fn new(
         info: &FragmentInfo,
         field: &Field,
@@ -71,7 +70,7 @@ impl FieldFiles {
             Role::ZippedDimension(dimension) => Some(Zipped {
                 dimension: dimension as u64,
                 dimensions: info.schema.dimensions.len() as u64,
-                // Only version 1 stored tuples, and only where it did not compress them.
+                // Only version 1 stored tuples, and only without compression.
                 split: info.version() > 1 || info.schema.coords_filters.has_compressor(),
             }),
             _ => None,
@@ -97,12 +96,12 @@ impl FieldFiles {
             .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
     }
 
-    /// Whether the offsets of tile `tile` are embedded in its values: then the tile of offsets has no chunks.
+    /// Whether the offsets of tile `tile` are embedded in its values. If so, the offsets tile has no chunks.
     pub fn embeds(&self, tile: u64) -> Result<bool> {
         if self.embedding.is_none() {
             return Ok(false);
         }
-        // Reads of one tile follow each other.
+        // Reads of one tile come in a row.
         let known = self.embeds.load(Ordering::Relaxed);
         if known != u64::MAX && known / 2 == tile {
             return Ok(known % 2 == 1);
@@ -113,8 +112,8 @@ impl FieldFiles {
         Ok(embeds)
     }
 
-    /// The file of the values of var-sized cells, as it is to be read for a tile whose offsets are embedded
-    /// or not.
+    /// The file of the values of var-sized cells, with the codec for a tile whose offsets are embedded or
+    /// not.
     pub fn values(&self, embedded: bool) -> Option<&TileFile> {
         match embedded {
             true => self.embedding.as_ref(),
@@ -122,8 +121,7 @@ impl FieldFiles {
         }
     }
 
-    /// Hands the bytes in `range` of the values of tile `tile` of fixed-size cells to `sink`, or of its
-    /// offsets as stored.
+    /// Puts bytes of tile `tile` into `sink`: values of fixed-size cells, or stored offsets.
     pub fn read_fixed(&self, tile: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let part = opened(&self.fixed)?;
         let cells = self.geometry.cells_of(tile);
@@ -134,19 +132,19 @@ impl FieldFiles {
         }
     }
 
-    /// Hands the bytes in `range` of the values of var-sized cells to `sink`.
+    /// Puts the bytes in `range` of the values of var-sized cells into `sink`.
     pub fn read_var(&self, tile: &Tile, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let part = self.values(tile.embedded).ok_or_else(missing)?;
         part.read(tile.number, tile.var_size, range, sink)
     }
 
-    /// Hands the validity of some cells of tile `tile` to `sink`.
+    /// Puts the validity of some cells of tile `tile` into `sink`.
     pub fn read_validity(&self, tile: u64, cells: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let size = self.geometry.cells_of(tile);
         opened(&self.validity)?.read(tile, size, cells, sink)
     }
 
-    /// Appends the offsets of some var-sized cells, as little-endian u64, plus `base`. `Corrupt` if the first
+    /// Appends the offsets of some var-sized cells plus `base`, little-endian u64. `Corrupt` if the first
     /// offset of the tile is not 0, or if offsets descend or exceed the values.
     pub fn read_offsets(
         &self,
@@ -211,8 +209,7 @@ pub(super) fn overflow() -> Error {
     Error::limit("the column has more than 2^64 bytes").at(0)
 }
 
-/// Reads the bytes in `range` of the `column` bytes of one dimension's values out of a tile of zipped
-/// coordinates.
+/// Reads the bytes in `range` of one dimension's `column` bytes from a tile of zipped coordinates.
 fn read_zipped(
     part: &TileFile,
     zipped: Zipped,

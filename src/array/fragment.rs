@@ -1,4 +1,4 @@
-//! A fragment, and the opening of it: finding its footer and its schema and reading both.
+//! A fragment: finds and reads its footer and its schema.
 
 use super::engine::Engine;
 use super::field::{Field, Writer};
@@ -25,36 +25,36 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 const MAX_FOOTER: u64 = 16 << 20;
 
 /// The most bytes of the metadata of versions 1 and 2, unfiltered: lists of a million tiles of eight fields.
-/// They are in memory as long as the array is.
+/// It stays in memory as long as the array.
 const MAX_LEGACY: u64 = 64 << 20;
 
 /// A footer with the schema that it names, and the schema's name.
 type ParsedFooter = (Arc<Schema>, String, Footer);
 
-/// What decides whether a fragment matters to a reader; remembered as long as the fragment is.
+/// What decides whether a reader needs a fragment. Kept as long as the fragment.
 pub struct Outline {
-    /// Bounding box of its cells; None where it has none.
+    /// Bounding box of the cells; None if there are none.
     pub domain: Option<Rect>,
-    /// Whether cells are stored by position.
+    /// Whether it is dense.
     pub dense: bool,
-    /// How many cells it stores.
+    /// Number of stored cells.
     pub cells: u64,
-    /// Whether its cells have timestamps of their own, of writes or deletes.
+    /// Whether cells have timestamps of their own, of writes or deletes.
     pub timed: bool,
     /// Tiles of each field.
     pub tiles: u64,
-    /// Bytes of all its files; None beyond 2^64.
+    /// Bytes of all files; None beyond 2^64.
     pub size: Option<u64>,
     /// Format version of its metadata.
     pub version: u32,
-    /// The schema that it was written with, and the name of that schema's file.
+    /// The schema that it was written with.
     pub schema: Arc<Schema>,
-    /// See `schema`.
+    /// The name of the schema's file.
     pub schema_name: String,
 }
 
 impl Outline {
-    /// Of a fragment whose metadata is in memory.
+    /// The outline of a fragment whose metadata is in memory.
     fn of_info(info: &FragmentInfo) -> Outline {
         Outline {
             domain: info.metadata.non_empty_domain().cloned(),
@@ -76,14 +76,14 @@ impl Outline {
     }
 }
 
-/// A fragment directory, opened at the first question about it.
+/// A fragment directory. The first access that needs metadata reads it.
 pub struct Fragment {
     engine: Arc<Engine>,
     schemas: Arc<Schemas>,
     repeated_footers: Arc<RepeatedFooters>,
-    /// Its directory, relative to the source.
+    /// The directory, relative to the source.
     pub path: PathBuf,
-    /// Its directory's name, parsed.
+    /// The directory's name, parsed.
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
     opened: Arc<Mutex<Option<Arc<FragmentInfo>>>>,
@@ -91,7 +91,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// A fragment directory at `path`. Reads nothing.
+    /// The fragment directory at `path`. Reads nothing.
     pub(crate) fn new(
         engine: Arc<Engine>,
         schemas: Arc<Schemas>,
@@ -117,7 +117,7 @@ impl Fragment {
         &self.engine
     }
 
-    /// Its array's key, where one was given.
+    /// The array's key, if one was given.
     pub(crate) fn key(&self) -> Option<&EncryptionKey> {
         self.key.as_ref()
     }
@@ -127,12 +127,12 @@ impl Fragment {
         join(&self.path, Path::new(METADATA_FILE))
     }
 
-    /// The path of the schema that it was written with, relative to the source.
+    /// The path of the schema that the fragment was written with, relative to the source.
     pub(crate) fn schema_path(&self, info: &FragmentInfo) -> PathBuf {
         self.schemas.path(&info.schema_name)
     }
 
-    /// Reads the metadata, or finds it still in memory; a failure is not remembered.
+    /// The metadata, from memory or read now. A failure is not cached.
     pub(crate) fn open(&self) -> Result<Arc<FragmentInfo>> {
         if let Some(info) = &*self.opened() {
             return Ok(info.clone());
@@ -148,21 +148,19 @@ impl Fragment {
         Ok(info)
     }
 
-    /// The same, but not counted as use, so that very many fragments can be looked at without holding their
-    /// metadata in memory.
+    /// [`Fragment::open`] without keeping the metadata in memory: for a pass over very many fragments.
     pub(crate) fn look(&self) -> Result<Arc<FragmentInfo>> {
         let known = self.opened().clone();
         known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
     }
 
-    /// Its outline. Reads the metadata at most once; not counted as use.
+    /// The outline. Reads the metadata at most once, and does not keep the metadata in memory.
     pub fn outline(&self) -> Result<Arc<Outline>> {
         let outline = self.look_at_outline()?;
         Ok(self.outline.get_or_init(|| outline).clone())
     }
 
-    /// The same without remembering it, so that very many fragments can be looked at without holding outlines
-    /// in memory.
+    /// [`Fragment::outline`] without keeping the outline: for a pass over very many fragments.
     pub(crate) fn look_at_outline(&self) -> Result<Arc<Outline>> {
         if let Some(outline) = self.outline.get() {
             return Ok(outline.clone());
@@ -181,8 +179,8 @@ impl Fragment {
         Ok(Arc::new(Outline::of_info(&info)))
     }
 
-    /// The outline, made of the footer alone: with very many fragments, decoding the other metadata would
-    /// take longer than reading it.
+    /// The outline from the footer alone: with very many fragments, decoding the other metadata would take
+    /// longer than reading it.
     fn read_outline(&self) -> Result<Outline> {
         let file = self.engine.storage.open(&self.metadata_path())?;
         let mut room = [0; Tail::SIZE];
@@ -191,8 +189,8 @@ impl Fragment {
         self.outline_of(parsed, position, file.len())
     }
 
-    /// The outline of a footer at `position` of a metadata file of `size` bytes, given what
-    /// [`Fragment::parse_footer`] made of it.
+    /// The outline from the result of [`Fragment::parse_footer`] for the footer at `position` of a metadata
+    /// file of `size` bytes.
     fn outline_of(
         &self,
         (schema, schema_name, footer): ParsedFooter,
@@ -213,25 +211,24 @@ impl Fragment {
         })
     }
 
-    /// Whether its outline is known without reading its own metadata file.
+    /// Whether the outline is known without reading the fragment's own metadata file.
     pub(crate) fn has_outline(&self) -> bool {
         let name = std::str::from_utf8(file_name(&self.path)).unwrap_or_default();
         self.outline.get().is_some() || self.is_open() || self.repeated_footers.has(name)
     }
 
-    /// Whether its metadata is in memory.
+    /// Whether the metadata is in memory.
     pub(crate) fn is_open(&self) -> bool {
         self.opened().is_some()
     }
 
-    /// Its outline from the footer that a file of consolidated metadata repeats; None if there is none, or it
-    /// is damaged.
+    /// The outline from the footer in a consolidated metadata file; None if there is none or it is damaged.
     fn repeated_outline(&self) -> Option<Outline> {
-        // Those of older versions are not repeated faithfully.
-        const FIRST: u32 = 5;
+        // libtiledb does not repeat footers of older versions faithfully.
+        const FIRST_VERSION: u32 = 5;
         let name = std::str::from_utf8(file_name(&self.path)).ok()?;
         let footer = self.repeated_footers.get(name);
-        let bytes = footer.filter(|_| self.name.name_version >= FIRST)?;
+        let bytes = footer.filter(|_| self.name.name_version >= FIRST_VERSION)?;
         let file = self.engine.storage.metadata(&self.metadata_path()).ok()?;
         let size = bytes.len() as u64;
         let position = FooterPosition {
@@ -245,8 +242,8 @@ impl Fragment {
             .ok()
     }
 
-    /// How many cells it stores. In an object store the metadata is kept, because the caller will read the
-    /// cells.
+    /// Number of stored cells. Keeps the metadata in memory if the source is an object store, because the
+    /// caller will read the cells.
     pub fn cells(&self) -> Result<u64> {
         match self.outline.get() {
             Some(outline) => Ok(outline.cells),
@@ -263,7 +260,7 @@ impl Fragment {
         self.reading(|| self.read())
     }
 
-    /// What `read` reads of the metadata file.
+    /// Calls `read`, which reads the metadata file, and completes its errors.
     fn reading<T>(&self, read: impl Fn() -> Result<T>) -> Result<T> {
         let read = self.engine.read_fragment(&self.path, read);
         read.map_err(|e| {
@@ -272,13 +269,13 @@ impl Fragment {
         })
     }
 
-    /// A missing file is damage if the fragment is still there, but not if it has been vacuumed meanwhile.
+    /// A missing file is damage if the fragment still exists, but not if it was vacuumed meanwhile.
     fn incomplete(&self, error: Error) -> Error {
         incomplete(&self.engine, &self.path, error)
     }
 
     fn read(&self) -> Result<FragmentInfo> {
-        // Not kept open: of very many fragments most are only opened to read the footer.
+        // Not through the open files: most of very many fragments are opened for the footer only.
         let file = self.engine.storage.open(&self.metadata_path())?;
         let mut room = [0; Tail::SIZE];
         let blob = Tail::new(&*file, &mut room)?;
@@ -300,7 +297,7 @@ impl Fragment {
         Ok(info.with_file(&*file))
     }
 
-    /// Where the footer of the metadata file `blob` lies, and what [`Fragment::parse_footer`] makes of it.
+    /// The position of the footer of the metadata file `blob`, and the result of [`Fragment::parse_footer`].
     fn footer(&self, blob: &dyn Blob) -> Result<(FooterPosition, ParsedFooter)> {
         let schema = match self.name.name_version {
             ..10 => Some(self.schemas.get(super::schemas::LEGACY_SCHEMA)?),
@@ -310,7 +307,7 @@ impl Fragment {
         Ok((position, self.parse_footer(&bytes, position, schema)?))
     }
 
-    /// The footer in `bytes`, with the schema that it names, which is `schema` where that is known already.
+    /// Parses a footer. `schema` is its schema, if known; otherwise the footer names it.
     fn parse_footer(
         &self,
         bytes: &[u8],
@@ -340,7 +337,7 @@ impl Fragment {
         Ok((schema, schema_name, footer))
     }
 
-    /// The footer and where it lies. `schema` as [`Footer::locate`] takes it.
+    /// Position and bytes of the footer. `schema` as for [`Footer::locate`].
     fn footer_bytes(&self, blob: &dyn Blob, schema: Option<&Schema>) -> Result<(FooterPosition, Vec<u8>)> {
         let word = blob
             .len()
@@ -369,9 +366,8 @@ impl Fragment {
         Ok((position, bytes))
     }
 
-    /// The part of the footer that can be decoded without the schema, so without the key of an encrypted
-    /// array: footers are not encrypted. None below version 10, where the schema is needed to find the
-    /// footer.
+    /// The part of the footer that can be decoded without the schema, and so without the key of an encrypted
+    /// array: footers are not encrypted. None below version 10, where finding the footer takes the schema.
     pub(crate) fn clear_footer(&self) -> Result<Option<(FooterFront, FooterPosition)>> {
         if self.name.name_version < 10 {
             return Ok(None);
@@ -401,7 +397,7 @@ impl Fragment {
         metadata: LegacyMetadata,
         tile: &GenericTile,
     ) -> Result<FragmentInfo> {
-        // There is no flag: a fragment with coordinates is sparse, as are all of a sparse array.
+        // No flag tells: a fragment with coordinates is sparse, as are all of a sparse array.
         let coordinates = self.path.join("__coords.tdb");
         let dense = match self.engine.storage.metadata(&coordinates) {
             _ if schema.array_type == ArrayType::Sparse => false,
@@ -482,8 +478,8 @@ fn geometry_of(schema: &Schema, footer: &Footer, position: FooterPosition) -> Re
         (false, _) => Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num),
     }
     .map_err(|e| e.in_part("footer").at(position.offset))?;
-    // A tile takes at least eight bytes, so the number of tiles is checked against the files before anything
-    // is allocated by it.
+    // A tile takes at least eight bytes: checks the number of tiles against the files before it sizes any
+    // allocation.
     for (slot, &size) in footer.file_sizes.iter().enumerate() {
         if size > 0 && size / 8 < geometry.tile_num {
             return Err(Error::corrupt(format!(

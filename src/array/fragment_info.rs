@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// The name of every fragment's metadata file.
+/// The name of a fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
 
 /// The metadata of a fragment, in the form of its format version.
@@ -46,7 +46,7 @@ impl FragmentMetadata {
         }
     }
 
-    /// The size of all files of fields together, in bytes; None beyond 2^64.
+    /// The size of the files of all fields together, in bytes; None beyond 2^64.
     pub fn files_size(&self) -> Option<u64> {
         match self {
             FragmentMetadata::Legacy(legacy) => legacy.files_size(),
@@ -55,46 +55,46 @@ impl FragmentMetadata {
     }
 }
 
-/// An opened fragment.
+/// A fragment whose metadata is in memory.
 pub struct FragmentInfo {
     /// Shared state.
     pub engine: Arc<Engine>,
-    /// Its directory, relative to the source.
+    /// The directory, relative to the source.
     pub path: PathBuf,
-    /// Its directory's name, parsed.
+    /// The directory's name, parsed.
     pub name: TimestampedName,
     /// The schema that it was written with.
     pub schema: Arc<Schema>,
     /// The file name of that schema.
     pub schema_name: String,
-    /// Its metadata.
+    /// The metadata.
     pub metadata: FragmentMetadata,
-    /// Whether it is dense: cells are stored by position, without coordinates.
+    /// Whether cells are stored by position, without coordinates.
     pub dense: bool,
-    /// Its tiles.
+    /// The tiles.
     pub geometry: Geometry,
-    /// The numbering of its fields.
+    /// The numbering of the fields.
     pub slots: Slots,
-    /// Its fields.
+    /// The fields.
     pub fields: Vec<Field>,
-    /// Its writer.
+    /// The writer.
     pub writer: Writer,
     /// Bytes of the metadata file.
     pub metadata_size: u64,
-    /// Which state of the metadata file it was read from.
+    /// The state of the metadata file that it was read from.
     pub(super) metadata_version: (u64, u64, u64),
     pub(super) var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
 }
 
 impl Drop for FragmentInfo {
-    /// It is no longer used, so its files need not be kept open.
+    /// Nobody needs the files of the fragment any more.
     fn drop(&mut self) {
         self.engine.close_below(&self.path);
     }
 }
 
 impl FragmentInfo {
-    /// Notes the metadata file that it was read from.
+    /// Records size and state of the metadata file.
     pub(super) fn with_file(mut self, file: &dyn Blob) -> Self {
         self.metadata_size = file.len();
         self.metadata_version = file.version();
@@ -113,7 +113,7 @@ impl FragmentInfo {
                     &legacy.tile_var_sizes,
                 ];
                 let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
-                // Each tile has a bounding box and two cells.
+                // Each tile has a bounding box with two ends per dimension.
                 let tile = self.schema.dimensions.len().saturating_mul(4 * SLOT as usize / 8);
                 let tiles = usize::try_from(self.geometry.tile_num).unwrap_or(usize::MAX);
                 entries.saturating_mul(8).saturating_add(match self.dense {
@@ -143,12 +143,12 @@ impl FragmentInfo {
         join(&self.path, Path::new(METADATA_FILE))
     }
 
-    /// Names the metadata file in an error about what it says.
+    /// Adds the metadata file to an error.
     pub fn place(&self, error: Error) -> Error {
         error.in_file(self.engine.storage.display(&self.metadata_path()))
     }
 
-    /// The size in bytes of one of a field's files, by the metadata; 0 if there is no such file.
+    /// The size of one of a field's files by the metadata, in bytes; 0 if there is no such file.
     pub fn file_size(&self, slot: usize, part: Part) -> u64 {
         let sizes: &[u64] = match (&self.metadata, part) {
             (FragmentMetadata::Legacy(legacy), Part::Fixed) => &legacy.file_sizes,
@@ -161,13 +161,13 @@ impl FragmentInfo {
         sizes.get(slot).copied().unwrap_or(0)
     }
 
-    /// Whether the fragment has values of `field`: a field that a write left out has no file.
+    /// Whether the fragment has values of `field`. A write may leave out fields; they have no file.
     pub fn stores(&self, field: &Field) -> bool {
         self.geometry.tile_num == 0 || self.file_size(field.slot, Part::Fixed) > 0
     }
 
-    /// The path of one of a field's files, relative to the source. `Corrupt` where the name would lead out of
-    /// the fragment.
+    /// The path of one of a field's files, relative to the source. `Corrupt` if the name is no plain file
+    /// name.
     pub fn file_path(&self, field: &Field, part: Part) -> Result<PathBuf> {
         let base = field.file_base();
         let internal = !matches!(field.role, Role::Attribute(_) | Role::Dimension(_));
@@ -189,7 +189,7 @@ impl FragmentInfo {
         Ok(self.path.join(OsString::from_vec(name)))
     }
 
-    /// One of the lists of numbers of a slot. Its file stays open if `hold` says so.
+    /// A list of a slot. Its file stays open if `hold` is true.
     pub fn list(&self, slot: usize, list: TileListKey, hold: bool) -> Result<Arc<dyn TileList>> {
         if let Some(numbers) = self.legacy_list(list, slot) {
             return Ok(Arc::new(numbers.clone()));
@@ -205,7 +205,7 @@ impl FragmentInfo {
         Ok(Arc::new(StoredList::new(body)))
     }
 
-    /// Running sums of the var sizes of a slot, with the list itself.
+    /// The var sizes of a slot: running sums and the list.
     pub fn var_sizes(&self, slot: usize, hold: bool) -> Result<(Arc<PrefixSums>, Arc<dyn TileList>)> {
         let list = self.list(slot, TileListKey::TileVarSizes, hold)?;
         let cell = self
@@ -223,13 +223,13 @@ impl FragmentInfo {
         Ok((sums, list))
     }
 
-    /// Fails if there are very many tiles and the real file of a slot is too small for them, whatever size
+    /// Fails if there are very many tiles and the actual file of a slot is too small for them, whatever size
     /// the metadata gives.
     fn check_tiles(&self, slot: usize) -> Result<()> {
-        /// Fewer are counted before the file is looked at.
-        const MANY: u64 = 1 << 20;
+        /// Only larger numbers of tiles are worth a look at the file.
+        const MAX_UNCHECKED_TILES: u64 = 1 << 20;
         let field = self.fields.iter().find(|field| field.slot == slot);
-        if self.geometry.tile_num <= MANY {
+        if self.geometry.tile_num <= MAX_UNCHECKED_TILES {
             return Ok(());
         }
         let Some(field) = field else { return Ok(()) };
@@ -251,7 +251,7 @@ impl FragmentInfo {
         Ok(())
     }
 
-    /// The generic tile at `offset` of the metadata file, to be read by ranges.
+    /// The generic tile at `offset` of the metadata file, for reads of ranges.
     pub fn generic_body(&self, offset: u64) -> GenericBody {
         GenericBody::new(
             self.engine.clone(),
@@ -263,7 +263,7 @@ impl FragmentInfo {
     }
 }
 
-/// Makes a missing file an error in the data as long as the fragment's directory is there.
+/// Makes a missing file a `Missing` error if the fragment's directory still exists.
 pub fn incomplete(engine: &Engine, fragment: &Path, error: Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound if engine.storage.metadata(fragment).is_ok() => {

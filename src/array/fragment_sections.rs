@@ -1,4 +1,4 @@
-//! What the sections of a fragment's metadata say, in whatever form its version has them.
+//! The sections of a fragment's metadata, across format versions.
 
 use super::fragment_info::{FragmentInfo, FragmentMetadata};
 use super::tile_list::TileListKey;
@@ -11,13 +11,13 @@ use crate::storage::Blob;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The bounding boxes of tiles, and of boxes.
+/// The R-tree of a fragment.
 pub struct StoredRTree {
-    /// Children of a node; None in versions 1 and 2, which have the boxes of tiles alone.
+    /// Children per node; None in versions 1 and 2, which have only the MBRs of tiles.
     pub fanout: Option<u32>,
-    /// Root first, leaves last; none in a dense fragment.
+    /// Root first, leaves last; empty for a dense fragment.
     pub levels: Vec<Boxes>,
-    /// What the boxes lie in.
+    /// The bytes that the boxes are in.
     pub body: Arc<dyn Body>,
 }
 
@@ -30,7 +30,7 @@ impl FragmentInfo {
         }
     }
 
-    /// Where the footer lies in the metadata file; None in versions 1 and 2.
+    /// The position of the footer in the metadata file; None in versions 1 and 2.
     pub fn footer_position(&self) -> Option<FooterPosition> {
         match &self.metadata {
             FragmentMetadata::Footer(_, position) => Some(*position),
@@ -38,7 +38,7 @@ impl FragmentInfo {
         }
     }
 
-    /// The boxes of the tiles of versions 1 and 2; None in later ones.
+    /// The MBRs of tiles in versions 1 and 2; None in later ones.
     pub fn legacy_boxes(&self) -> Option<&StoredBoxes> {
         match &self.metadata {
             FragmentMetadata::Footer(..) => None,
@@ -46,7 +46,7 @@ impl FragmentInfo {
         }
     }
 
-    /// A list of a slot in versions 1 and 2; None where the version has it elsewhere or not at all.
+    /// A list of a slot in versions 1 and 2; None in later ones, or if the version lacks the list.
     pub(super) fn legacy_list(&self, list: TileListKey, slot: usize) -> Option<&Vec<u64>> {
         let FragmentMetadata::Legacy(legacy) = &self.metadata else {
             return None;
@@ -60,11 +60,11 @@ impl FragmentInfo {
         lists.get(slot)
     }
 
-    /// The byte of the metadata file at which the generic tile of a list of a slot begins; None where the
-    /// version has no such tile.
+    /// The offset in the metadata file of the generic tile of a slot's list; None if the version has no such
+    /// tile.
     pub fn list_offset(&self, list: TileListKey, slot: usize) -> Option<u64> {
         let o = &self.footer()?.offsets;
-        // Those of the global order are by dimension, not by slot.
+        // The lists of the global order are indexed by dimension, not by slot.
         let dimension = || (0..self.slots.dimensions).find(|&i| self.slots.dimension(i) == Some(slot));
         let (offsets, index) = match list {
             TileListKey::TileOffsets => (&o.tile_offsets, slot),
@@ -81,8 +81,8 @@ impl FragmentInfo {
         offsets.get(index).copied()
     }
 
-    /// A list of a slot as version 3 and later store it, read from the metadata file `blob`; None where the
-    /// version lacks it.
+    /// A list of a slot in version 3 and later, read from the metadata file `blob`; None if the version lacks
+    /// it.
     pub fn list_body(
         &self,
         blob: &Arc<dyn Blob>,
@@ -96,8 +96,8 @@ impl FragmentInfo {
         Some(Box::new(body.held(blob.clone())))
     }
 
-    /// A list of a slot as `parse` makes it of its body, and the byte of the metadata file at which it
-    /// begins; None where the version lacks it.
+    /// A list of a slot, parsed by `parse`, and the offset of its generic tile; None if the version lacks the
+    /// list.
     pub fn parsed_list<T>(
         &self,
         list: TileListKey,
@@ -111,7 +111,7 @@ impl FragmentInfo {
         Ok(Some((offset, parse(&body)?)))
     }
 
-    /// The bounding boxes as stored.
+    /// The R-tree as stored.
     pub fn rtree(self: &Arc<Self>) -> Result<StoredRTree> {
         let Some(footer) = self.footer() else {
             let level = self.legacy_boxes().filter(|boxes| !boxes.is_empty());
@@ -134,8 +134,8 @@ impl FragmentInfo {
 
     /// The statistics of each slot; None below version 12.
     pub fn statistics(&self) -> Result<Option<Vec<FragmentStatistics>>> {
-        // A newer library that writes into an array of version 11 leaves an offset in the footer, but that
-        // version has no statistics.
+        // A newer library that writes to an array of version 11 leaves an offset in the footer, but version
+        // 11 has no statistics.
         let footer = self.footer().filter(|footer| footer.version >= 12);
         let offset = footer.and_then(|footer| footer.offsets.fragment_statistics);
         self.section(offset)?
@@ -144,8 +144,8 @@ impl FragmentInfo {
             .map_err(|e| e.in_part("fragment statistics").at(offset.unwrap_or(0)))
     }
 
-    /// Paths of the delete and update files that a consolidation has carried out on its cells already,
-    /// relative to the array, as stored. None below version 16.
+    /// Paths of the delete and update files that a consolidation has carried out on the cells, relative to
+    /// the array, as stored. None below version 16.
     pub fn processed_conditions(&self) -> Result<Option<Vec<Vec<u8>>>> {
         let offset = self
             .footer()
@@ -156,8 +156,8 @@ impl FragmentInfo {
             .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))
     }
 
-    /// The body of a section of the metadata, decoded whole. None where `offset` is None. `LimitExceeded` for
-    /// more than the cache allows to be decoded at once.
+    /// The decoded body of a section of the metadata; None if `offset` is None. `LimitExceeded` if the cache
+    /// does not allow to decode so much at once.
     pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;
@@ -168,7 +168,7 @@ impl FragmentInfo {
     }
 }
 
-/// The boxes of versions 1 and 2.
+/// The MBRs of versions 1 and 2.
 struct LegacyBoxes(Arc<FragmentInfo>);
 
 impl Body for LegacyBoxes {
@@ -187,7 +187,7 @@ impl LegacyBoxes {
     }
 }
 
-/// A list of numbers in memory in the form of one that is stored: its count, then the numbers.
+/// A list of numbers in memory in the stored form: the count, then the numbers.
 struct Numbers<'a>(&'a [u64]);
 
 impl Body for Numbers<'_> {

@@ -1,4 +1,4 @@
-//! Bodies of generic tiles, read by ranges: each chunk is decoded when it is needed, through the cache.
+//! Bodies of generic tiles, read by ranges: each chunk is decoded on demand, through the cache.
 
 use super::cache::Keep;
 use super::engine::Engine;
@@ -15,23 +15,23 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// The body of a generic tile. Cheap: its header is read when it is first asked for anything.
+/// The body of a generic tile. The first access reads its header.
 pub struct GenericBody {
     engine: Arc<Engine>,
     path: PathBuf,
     offset: u64,
     key: Option<EncryptionKey>,
-    /// The state of the file that the offset is from.
+    /// The state of the file that the offset is valid for.
     version: (u64, u64, u64),
-    /// The file, where it is held.
+    /// The file, if it is held open.
     held: Option<Arc<dyn Blob>>,
-    /// The tile, as the only one of its file, and its unfiltered bytes.
+    /// The tile, as the only one of a file, and its unfiltered size.
     opened: OnceLock<(TileFile, u64)>,
 }
 
 impl GenericBody {
-    /// The body of the generic tile at `offset` of the file at `path`, which must be in the state `version`
-    /// when it is read. `key` decrypts it.
+    /// The body of the generic tile at `offset` of the file at `path`. Reads fail if the file is no longer in
+    /// the state `version`.
     pub fn new(
         engine: Arc<Engine>,
         path: PathBuf,
@@ -50,15 +50,15 @@ impl GenericBody {
         }
     }
 
-    /// The same, read from `blob`, its file, which stays open for as long as this lives, so that deleting it
-    /// does not matter.
+    /// This body, read from `blob`, its file. The file stays open as long as the body lives, so that deleting
+    /// it does not matter.
     #[must_use]
     pub fn held(self, blob: Arc<dyn Blob>) -> Self {
         let held = Some(blob);
         GenericBody { held, ..self }
     }
 
-    /// The same, with the file opened now, and held.
+    /// This body, with its file opened now and held open.
     pub fn hold(self) -> Result<Self> {
         let blob = self.engine.open_immutable(&self.path)?;
         Ok(self.held(blob))
@@ -92,7 +92,7 @@ impl GenericBody {
         Ok(self.opened.get_or_init(|| (file, tile.size)))
     }
 
-    /// An error about the tile.
+    /// Adds file and offset of the tile to an error.
     pub(super) fn place(&self, error: Error) -> Error {
         error
             .at(self.offset)
@@ -116,18 +116,17 @@ impl Body for GenericBody {
 
 /// A file that is one generic tile and never changes.
 pub enum GenericFile {
-    /// The body of a small one, decoded whole.
+    /// A small body, decoded whole.
     Whole(Vec<u8>),
-    /// That of a large one.
+    /// A large body, read by ranges.
     Large(Box<GenericBody>),
 }
 
 impl GenericFile {
-    /// The most bytes of a small body.
-    pub const SMALL: u64 = 64 << 10;
+    /// The most bytes of a body that is decoded whole.
+    pub const MAX_WHOLE: u64 = 64 << 10;
 
-    /// Opens the file at `path`. A large one is held open if `hold` says so, so that deleting it does not
-    /// matter.
+    /// Opens the file at `path`. With `hold`, a large one stays open, so that deleting it does not matter.
     pub fn open(
         engine: &Arc<Engine>,
         path: &Path,
@@ -137,7 +136,7 @@ impl GenericFile {
         let blob = engine.storage.open(path)?;
         blob.will_read(0..blob.len().min(FETCHED_WHOLE));
         let tile = GenericTile::read_header(&*blob, 0, key)?;
-        if tile.size <= Self::SMALL {
+        if tile.size <= Self::MAX_WHOLE {
             return tile.decode(&*blob).map(GenericFile::Whole);
         }
         let version = blob.version();
@@ -148,13 +147,13 @@ impl GenericFile {
         })))
     }
 
-    /// Decodes all of it, a piece at a time, and keeps nothing.
+    /// Decodes the whole body piece by piece, to find errors.
     pub fn decode(&self) -> Result<()> {
         let size = self.size()?;
         let mut piece = Vec::new();
         let mut at = 0u64;
         while at < size {
-            let end = at.saturating_add(Self::SMALL).min(size);
+            let end = at.saturating_add(Self::MAX_WHOLE).min(size);
             piece.clear();
             self.read(at..end, &mut piece)?;
             at = end;

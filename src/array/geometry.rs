@@ -1,4 +1,4 @@
-//! How many tiles a fragment has, and how many cells a tile.
+//! The number of tiles of a fragment, and of cells in a tile.
 
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
@@ -10,18 +10,18 @@ use crate::format::schema::{Dimension, Schema};
 pub struct Geometry {
     /// Number of tiles.
     pub tile_num: u64,
-    /// Cells of every tile but the last.
+    /// Cells of each tile but the last.
     pub tile_cells: u64,
     /// Cells of the last tile.
     pub last_tile_cells: u64,
-    /// Cells of all tiles; dense fragments count the padding.
+    /// Cells of all tiles; in dense fragments with the padding.
     pub cell_num: u64,
-    /// The same without the padding: the cells of a dense fragment's non-empty domain.
+    /// Cells without the padding: those in a dense fragment's non-empty domain.
     pub cells_in_domain: u64,
 }
 
 impl Geometry {
-    /// Checks the products.
+    /// `LimitExceeded` if there are 2^64 cells or more.
     pub fn new(tile_num: u64, tile_cells: u64, last_tile_cells: u64) -> Result<Geometry> {
         let cell_num = match tile_num.checked_sub(1) {
             None => Some(0),
@@ -43,7 +43,7 @@ impl Geometry {
         })
     }
 
-    /// Tiles of a sparse fragment: `capacity` cells each, but for the last.
+    /// Tiles of a sparse fragment: `capacity` cells each, except the last.
     pub fn sparse(tile_num: u64, capacity: u64, last_tile_cells: u64) -> Result<Geometry> {
         if tile_num > 0 && !(1..=capacity).contains(&last_tile_cells) {
             return Err(Error::corrupt(format!(
@@ -53,7 +53,7 @@ impl Geometry {
         Self::new(tile_num, capacity, last_tile_cells)
     }
 
-    /// Tiles of a dense fragment: those that its non-empty domain touches, each stored in full.
+    /// Tiles of a dense fragment: all that its non-empty domain touches, each stored in full.
     pub fn dense(schema: &Schema, non_empty_domain: &[Range]) -> Result<Geometry> {
         let (mut tile_num, mut tile_cells, mut cells_in_domain) = (1u64, 1u64, 1u64);
         if non_empty_domain.len() != schema.dimensions.len() {
@@ -74,7 +74,7 @@ impl Geometry {
             let overflow = || Error::limit("the dense fragment has more than 2^64 cells");
             tile_num = tile_num.checked_mul(tiles).ok_or_else(overflow)?;
             tile_cells = tile_cells.checked_mul(extent).ok_or_else(overflow)?;
-            // Fewer than those of the tiles, which are counted below.
+            // At most `cell_num`, which is checked below.
             let padding = axis
                 .first
                 .saturating_add(extent.saturating_sub(axis.last).saturating_sub(1));
@@ -97,20 +97,20 @@ impl Geometry {
     }
 }
 
-/// What a dense fragment covers along one dimension.
+/// The extent of a dense fragment along one dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DenseAxis {
-    /// Tiles that it touches.
+    /// Number of tiles.
     pub tiles: u64,
     /// Cells of a tile.
     pub extent: u64,
-    /// Where in its first tile it begins.
+    /// The first cell in the first tile.
     pub first: u64,
-    /// Where in its last tile it ends; inclusive.
+    /// The last cell in the last tile, inclusive.
     pub last: u64,
 }
 
-/// What `range`, one of the ranges of a dense fragment's non-empty domain, covers along its dimension.
+/// The axis of `range`, the range of a dense fragment's non-empty domain in one dimension.
 pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
         return Err(Error::corrupt(
@@ -119,7 +119,7 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     };
     let datatype = dimension.datatype;
     let origin = integer(datatype, &domain.lo)?;
-    // Extents are taken as unsigned, and distances may exceed the signed maximum of the type.
+    // Extents are unsigned, and distances may exceed the signed maximum of the type.
     let extent = integer(datatype, extent)? & mask(datatype);
     if extent == 0 {
         return Err(Error::corrupt("the tile extent is 0"));
@@ -139,7 +139,7 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     })
 }
 
-/// The bits of a number of this type.
+/// All bits of an integer of this type.
 pub(crate) fn mask(datatype: Datatype) -> u64 {
     match datatype.size() {
         8 => u64::MAX,
@@ -147,8 +147,8 @@ pub(crate) fn mask(datatype: Datatype) -> u64 {
     }
 }
 
-/// A little-endian integer of up to eight bytes, as the low bits of a u64. `Corrupt` for what is no integer
-/// of that type.
+/// A little-endian integer of up to eight bytes in the low bits of a u64. `Corrupt` if the type is not
+/// integral.
 pub(crate) fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
     let integral = matches!(
         datatype.kind(),

@@ -1,25 +1,25 @@
-//! Which cells of a dense tile lie inside the fragment's non-empty domain, and which are padding.
+//! Separates the cells of a dense tile inside the fragment's non-empty domain from the padding.
 
 use super::fragment_info::FragmentInfo;
 use super::geometry::{DenseAxis, dense_axis};
 use crate::format::enums::Layout;
 use std::ops::Range;
 
-/// The tiles of a dense fragment in space.
+/// The grid of tiles of a dense fragment.
 pub(crate) struct TileGrid {
     axes: Vec<DenseAxis>,
     column_tiles: bool,
     column_cells: bool,
 }
 
-/// The cells of one tile that are inside, along each dimension, the one that varies fastest first.
+/// The cells of one tile that are in the non-empty domain: a range along each axis, the fastest axis first.
 pub(crate) struct Window {
-    /// Cells of the tile, first and last one inside.
+    /// Extent of the tile, first and last cell inside.
     axes: Vec<(u64, u64, u64)>,
 }
 
 impl TileGrid {
-    /// The tiles of a fragment; None for a sparse one.
+    /// The grid of a fragment; None if it is sparse.
     pub(crate) fn new(info: &FragmentInfo) -> Option<TileGrid> {
         let domain = info.non_empty_domain().filter(|_| info.dense)?;
         let axes = info.schema.dimensions.iter().zip(domain);
@@ -32,7 +32,7 @@ impl TileGrid {
         })
     }
 
-    /// The cells of `tile` that are inside.
+    /// The cells of `tile` that are in the non-empty domain.
     pub(crate) fn window(&self, tile: u64) -> Window {
         let mut rest = tile;
         let mut along = |axis: &DenseAxis| {
@@ -64,7 +64,7 @@ impl Window {
         axes.all(|&(extent, first, last)| first == 0 && last.checked_add(1) == Some(extent))
     }
 
-    /// The runs of `cells` (counted in the tile) that are inside.
+    /// The runs of `cells` (positions in the tile) that are inside.
     pub(crate) fn runs(&self, cells: Range<u64>) -> Vec<Range<u64>> {
         if self.is_full() {
             return vec![cells];
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Two by three tiles of 4 x 5 cells; the box is cut off everywhere.
+    /// Two by three tiles of 4 x 5 cells; the non-empty domain cuts all outer ones.
     fn grid(column_tiles: bool, column_cells: bool) -> TileGrid {
         TileGrid {
             axes: vec![axis(2, 4, 1, 2), axis(3, 5, 2, 3)],
@@ -116,16 +116,16 @@ mod tests {
 
     #[test]
     fn padding_is_left_out() {
-        // Row-major: tile 0 is rows 1 to 3, columns 2 to 4 of it.
+        // Row-major: tile 0 has rows 1 to 3 and columns 2 to 4 inside.
         let window = grid(false, false).window(0);
         assert_eq!(window.runs(0..20), [7..10, 12..15, 17..20]);
         assert_eq!(window.runs(8..13), [8..10, 12..13]);
         // Tile 4 is in the second row of tiles: rows 0 to 2, all columns.
         assert_eq!(grid(false, false).window(4).runs(0..20), [0..5, 5..10, 10..15]);
-        // In column-major order of tiles the second one lies below the first.
+        // In column-major tile order, tile 1 is below tile 0.
         let window = grid(true, false).window(1);
         assert_eq!(window.runs(0..20), [2..5, 7..10, 12..15]);
-        // In column-major order of cells columns are contiguous.
+        // In column-major cell order, the cells of a column are contiguous.
         let window = grid(false, true).window(0);
         assert_eq!(window.runs(0..20), [9..12, 13..16, 17..20]);
     }

@@ -1,4 +1,4 @@
-//! Groups: their members, replayed from the details files, and the paths that these lead to.
+//! Groups: their members, replayed from the details files, and the members' paths.
 
 use super::commits::read_text;
 use super::engine::Engine;
@@ -18,18 +18,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// The members of a group once its details files have been replayed.
+/// The members of a group after all details files were replayed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Group {
-    /// Version of the last file; None without any.
+    /// Version of the last file; None if there is none.
     pub version: Option<u32>,
-    /// In the order in which they were added; none is marked as deleted.
+    /// In the order in which they were added, without deleted ones.
     pub members: Vec<GroupMember>,
 }
 
-/// Replays details files, oldest first. A file of version 1 is a snapshot, which replaces all before it; one
-/// of version 2 adds, replaces and removes members, which are known by their name, or by their URI where they
-/// have none.
+/// Replays details files, oldest first. A file of version 1 is a snapshot, which replaces everything before
+/// it. A file of version 2 adds, replaces and removes members, identified by their name, or by their URI if
+/// they have none.
 pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     let mut version = None;
     let mut members: Vec<Option<GroupMember>> = Vec::new();
@@ -64,16 +64,16 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     }
 }
 
-/// Whether members were ever registered in the group at `path`. Not before TileDB 2.8, and not where
-/// `__group` is empty.
+/// Whether members were ever registered in the group at `path`. Always false for groups from before TileDB
+/// 2.8, and if `__group` is empty.
 fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
     let entries = list_or_empty(engine, &path.join(GROUP_DIRECTORY))?;
     Ok(entries.iter().any(|entry| entry.entry_type == EntryType::File))
 }
 
 /// Whether the directory at `at` in a group is a member although it is not registered. If nothing was ever
-/// registered in the group (`any`), all arrays and groups in it are; otherwise only groups in which nothing
-/// was ever registered.
+/// registered in the group (`any`), all its arrays and groups are members; otherwise only groups in which
+/// nothing was ever registered.
 pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
     match classify(engine, at) {
         Ok(ObjectKind::Group) => any || has_details(engine, at).is_ok_and(|has| !has),
@@ -82,33 +82,33 @@ pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
     }
 }
 
-/// A group, opened: its members are read once a state.
+/// An opened group. Its members are read once for each state of its directories.
 pub struct OpenGroup {
     engine: Arc<Engine>,
     path: PathBuf,
     members: Revalidated<Members>,
 }
 
-/// What a group holds at one moment, according to its own directories.
+/// The contents of a group at one moment, by its own directories.
 pub struct Members {
-    /// What its details say.
+    /// The group's details, replayed.
     pub group: Result<Group>,
-    /// The candidates for showing: registered members that lie inside the source, then the other directories
-    /// of the group.
+    /// The candidates for its listing: registered members inside the source, then the other directories of
+    /// the group.
     pub places: Vec<MemberPlace>,
-    /// Whether nothing ever was registered.
+    /// Whether nothing was ever registered.
     pub unregistered: bool,
 }
 
-/// Where a member of a group lies, if it is there.
+/// The location of a member that may exist.
 pub struct MemberPlace {
-    /// The name that it is shown by.
+    /// The name in listings.
     pub name: Vec<u8>,
-    /// Its path, relative to the source.
+    /// The path, relative to the source.
     pub at: PathBuf,
-    /// Whether it is registered; else [`is_unregistered_member`] tells whether it is a member at all.
+    /// Whether it is registered. If not, [`is_unregistered_member`] tells whether it is a member.
     pub registered: bool,
-    /// Whether it is a directory of the group itself that no other member has.
+    /// Whether it is a directory of the group itself that no other member refers to.
     pub in_place: bool,
 }
 
@@ -128,17 +128,17 @@ impl OpenGroup {
         &self.engine
     }
 
-    /// Its directory, relative to the source.
+    /// The group's directory, relative to the source.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it holds; at most a tenth of a second old.
+    /// The members; at most a tenth of a second old.
     pub fn members(&self) -> Result<Arc<Members>> {
         self.members.get(&self.engine, || Ok(()), |_| self.read_members())
     }
 
-    /// Names the state of `members`; None where they may have changed since.
+    /// A number for the state of `members`; None if they may have changed since.
     pub fn state(&self, members: &Arc<Members>) -> Option<u64> {
         self.members.state(members)
     }
@@ -146,7 +146,7 @@ impl OpenGroup {
     fn read_members(&self) -> Result<Members> {
         let group = read_group(&self.engine, &self.path);
         if let Err(e) = &group {
-            // A source that fails says nothing of what there is.
+            // An I/O error does not mean that the group has no details.
             if let ErrorKind::Io(_) = e.kind() {
                 return Err(e.clone());
             }
@@ -191,13 +191,11 @@ impl OpenGroup {
     }
 }
 
-/// Bytes of memory that a member takes besides its names, and the most that those of a group may take
-/// together: some 100,000 members.
-const MEMBER: u64 = 256;
+/// Memory of a member besides its names, and the most for all members of a group (some 100,000), in bytes.
+const MEMBER_MEMORY: u64 = 256;
 const MAX_MEMBERS: u64 = 32 << 20;
 
-/// Reads the details of the group at `path`: its registered members. For others see
-/// [`is_unregistered_member`].
+/// Reads the details of the group at `path`: its registered members.
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let directory = path.join(GROUP_DIRECTORY);
     let entries = list_or_empty(engine, &directory)?;
@@ -243,7 +241,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
         let place = |e: Error| e.in_part("group details").in_file(blob.display());
         let members = GroupDetails::count(&body).map_err(place)?;
         memory = memory
-            .saturating_add(members.saturating_mul(MEMBER))
+            .saturating_add(members.saturating_mul(MEMBER_MEMORY))
             .saturating_add(body.len() as u64);
         if memory > MAX_MEMBERS {
             return Err(place(Error::limit(format!(
@@ -262,8 +260,7 @@ pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
     Ok(in_force.map(|file| file.path.clone()).collect())
 }
 
-/// The path of a member of the group at `group` of `storage`, relative to the source; None if it lies
-/// outside.
+/// The path of a member of the group at `group` of `storage`, relative to the source; None if it is outside.
 pub fn member_path(storage: &dyn Storage, group: &Path, member: &GroupMember) -> Option<PathBuf> {
     let uri = Path::new(OsStr::from_bytes(&member.uri));
     let path = if member.relative {
@@ -274,7 +271,7 @@ pub fn member_path(storage: &dyn Storage, group: &Path, member: &GroupMember) ->
     normalise(&path)
 }
 
-/// Resolves `.` and `..` by name; None where that leads above the source.
+/// Resolves `.` and `..` textually; None if that leads above the source.
 fn normalise(path: &Path) -> Option<PathBuf> {
     let mut out = PathBuf::new();
     for component in path.components() {
@@ -292,8 +289,7 @@ fn normalise(path: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
-/// The name under which a member is shown: its own, or the last segment of its URI. None where it has
-/// neither.
+/// The name of a member in listings: its own, or the last segment of its URI. None if it has neither.
 pub fn member_name(member: &GroupMember) -> Option<&[u8]> {
     match &member.name {
         Some(name) if !name.is_empty() => Some(name),
@@ -337,13 +333,13 @@ mod tests {
             details(2, vec![member(None, "b", true), member(None, "never", true)]),
         ]);
         assert_eq!(uris(&group), ["a2", "c"]);
-        // The name counts, not the URI.
+        // Members are identified by name, not by URI.
         let group = replay([
             details(2, vec![member(Some("n"), "a", false)]),
             details(2, vec![member(None, "a", true)]),
         ]);
         assert_eq!(uris(&group), ["a"]);
-        // Removed and added again: behind those that stayed.
+        // A member removed and added again comes after those that stayed.
         let group = replay([
             details(2, vec![member(None, "a", false), member(None, "b", false)]),
             details(2, vec![member(None, "a", true), member(None, "a", false)]),

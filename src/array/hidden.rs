@@ -1,11 +1,11 @@
-//! Why fragments are not seen.
+//! Reasons why fragments are not seen.
 
 use std::fmt;
 
 /// Why a reader does not see a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hidden {
-    /// An ignore file takes its commit out of the consolidated ones.
+    /// An ignore file takes its commit out of the consolidated commit files.
     Ignored,
     /// Nothing commits it.
     Uncommitted {

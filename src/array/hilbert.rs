@@ -1,8 +1,8 @@
 //! Positions of cells on the Hilbert curve.
 //!
-//! With D dimensions each coordinate becomes one of 2^b buckets, b = 63 / D. A number's bucket is
-//! `(coordinate - low) / (high - low) * (2^b - 1)`, all of it in f64, rounded down; a text's is made of its
-//! first bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
+//! With D dimensions each coordinate is mapped to one of 2^b buckets, b = 63 / D. A number's bucket is
+//! `(coordinate - low) / (high - low) * (2^b - 1)`, computed in f64 and rounded down; a text's bucket is made
+//! of its first bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
 
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::schema::{Dimension, Schema};
@@ -11,15 +11,15 @@ use crate::format::schema::{Dimension, Schema};
 pub(crate) struct Curve {
     bits: u32,
     axes: Vec<Axis>,
-    /// The bits of each byte, as far apart as there are dimensions.
+    /// The bits of each byte value, spread to a distance of the number of dimensions.
     spread: [u64; 256],
 }
 
-/// How the coordinates of one dimension become buckets.
+/// The mapping of one dimension's coordinates to buckets.
 enum Axis {
-    /// By their first bytes.
+    /// From the first bytes.
     Text,
-    /// By their distance from the lower bound of the domain. Bounds are None if the type is not numeric.
+    /// From the distance to the lower bound of the domain. Bounds are None if the type is not numeric.
     Number {
         datatype: Datatype,
         lo: Option<f64>,
@@ -27,8 +27,7 @@ enum Axis {
     },
 }
 
-/// A coordinate, or a bound of a domain, as libtiledb takes it into its computations: rounded to f64 before
-/// anything else.
+/// A coordinate or bound as libtiledb computes with it: first rounded to f64.
 fn number(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
     macro_rules! number {
         ($type:ty) => {
@@ -64,11 +63,11 @@ impl Axis {
         }
     }
 
-    /// The bucket of a coordinate, of 2^`bits`. A coordinate outside the domain may have a bucket that does
-    /// not exist; one that cannot be computed has the first.
+    /// The bucket of a coordinate, of 2^`bits`. A coordinate outside the domain may get a bucket that does
+    /// not exist; one whose distance is not finite gets the first.
     fn bucket(&self, bits: u32, value: &[u8]) -> u64 {
         match self {
-            // Bytes that are not ASCII set all bits above them, as signed chars do.
+            // Bytes that are not ASCII set all higher bits, as signed chars do.
             Axis::Text => {
                 let bytes = value.iter().take(8).zip((0..64).step_by(8).rev());
                 let text = bytes.fold(0, |text, (&byte, shift)| {
@@ -103,7 +102,7 @@ impl Axis {
 }
 
 impl Curve {
-    /// The curve over the domain of a schema. None for more dimensions than one has.
+    /// The curve over the domain of a schema. None for more than 63 dimensions.
     pub(crate) fn new(schema: &Schema) -> Option<Curve> {
         let count = u32::try_from(schema.dimensions.len()).ok()?;
         let mut spread = [0; 256];
@@ -120,7 +119,7 @@ impl Curve {
         })
     }
 
-    /// How many bits a place has. The last bucket of a line is rounded up to 2^63, one bit more than the
+    /// Bits of a position. The last bucket of a single dimension is rounded up to 2^63, one bit more than the
     /// others.
     pub(crate) fn position_bits(&self) -> u32 {
         match self.axes.len() {
@@ -134,8 +133,8 @@ impl Curve {
         self.axes.get(i).map_or(0, |axis| axis.bucket(self.bits, value))
     }
 
-    /// Where a cell lies on the curve. None where a distance is not finite, and for text that is not ASCII:
-    /// there it depends on the machine that wrote the cell.
+    /// The position of a cell on the curve. None if a distance is not finite, or for text that is not ASCII:
+    /// then the position depends on the machine that wrote the cell.
     pub(crate) fn certain_place(&self, cell: &[&[u8]]) -> Option<u64> {
         let certain = |(axis, value): (&Axis, &&[u8])| axis.is_certain(self.bits, value);
         if cell.len() != self.axes.len() || !self.axes.iter().zip(cell).all(certain) {
@@ -149,11 +148,11 @@ impl Curve {
         Some(place)
     }
 
-    /// Where cells lie on the curve, given the buckets of their coordinates: those in the first dimension,
-    /// then those in the second one, and so on. The buckets are overwritten.
+    /// The positions of cells on the curve, given the buckets of their coordinates: those of the first
+    /// dimension, then those of the second, and so on. Overwrites the buckets.
     pub(crate) fn positions(&self, buckets: &mut [u64], places: &mut [u64]) {
         let cells = places.len();
-        // A line is its own curve.
+        // A curve in one dimension is the bucket itself.
         if self.axes.len() == 1 {
             for (place, bucket) in places.iter_mut().zip(buckets) {
                 *place = *bucket;
@@ -180,7 +179,7 @@ impl Curve {
     }
 }
 
-/// Turns coordinates into the transpose of their place on the curve: all `cells` coordinates of the first
+/// Turns coordinates into the transpose of their position on the curve: `cells` coordinates of the first
 /// dimension, then those of the next.
 fn transpose(axes: &mut [u64], cells: usize, bits: u32) {
     let (first, rest) = axes.split_at_mut(cells.min(axes.len()));
@@ -230,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_paper() {
-        // Skilling's own: (5, 10, 20) in 5 bits has the place 7865.
+        // Skilling's example: (5, 10, 20) in 5 bits has position 7865.
         let mut axes = [5, 10, 20];
         transpose(&mut axes, 1, 5);
         assert_eq!(axes, [0b01010, 0b01110, 0b11011]);

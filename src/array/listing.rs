@@ -1,7 +1,7 @@
-//! What an array's directory holds at one moment: schemas, fragments, commits and metadata files.
+//! The contents of an array's directory at one moment: schemas, fragments, commits and metadata files.
 //!
-//! Only this can change in an array, so only this is ever looked at again. What of it a reader sees at a time
-//! is a [`super::snapshot::Snapshot`].
+//! Nothing else of an array can change. What a reader sees at a time is a [`super::snapshot::Snapshot`] of a
+//! listing.
 
 use super::commits::DeleteFile;
 use super::commits::{
@@ -33,52 +33,53 @@ pub const DIRECTORIES: [&str; 8] = [
     "__labels",
 ];
 
-/// A directory of more bytes than this is worth a thread that lists it.
+/// A `__fragments` directory of more bytes than this is listed by a thread of its own.
 const LARGE_DIRECTORY: u64 = 64 << 10;
 
-/// A schema's file.
+/// The file of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaFile {
-    /// Its name.
+    /// The file's name.
     pub name: String,
-    /// Start and end of its timestamp range in milliseconds; 0 for `__array_schema.tdb`.
+    /// Start and end of the timestamp range in milliseconds; 0 for `__array_schema.tdb`.
     pub timestamps: (u64, u64),
-    /// Modification time for show: the end of the range, or the file's own where it has none.
+    /// Modification time for listings: the end of the range, or the file's own if it has none.
     pub mtime: u64,
 }
 
 /// A fragment directory.
 #[derive(Clone)]
 pub struct FragmentEntry {
-    /// Its directory's name.
+    /// The directory's name.
     pub name: String,
     /// The fragment.
     pub fragment: Arc<Fragment>,
-    /// Why no reader sees it, whatever the time; None where time decides.
+    /// Why no reader sees it, whatever the time; None if time decides.
     pub uncommitted: Option<Hidden>,
-    /// The vacuum files that list it, as indices into [`ArrayListing::vacuums`].
+    /// The vacuum files that list it, as indexes into [`ArrayListing::vacuums`].
     pub vacuums: Vec<usize>,
 }
 
 /// A file of metadata (key-value pairs).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataFile {
-    /// Its path relative to the source.
+    /// The path relative to the source.
     pub path: PathBuf,
-    /// Its name, parsed.
+    /// The name, parsed.
     pub parsed: TimestampedName,
 }
 
 /// The files of a `__meta` directory.
 #[derive(Default)]
 pub struct MetadataFiles {
-    /// Oldest first.
+    /// The files, oldest first.
     pub files: Vec<MetadataFile>,
     vacuums: Vec<Vacuum>,
 }
 
 impl MetadataFiles {
-    /// Those in force in a range of time, oldest first: wholly in it, and in no vacuum file that is.
+    /// The files in force in a range of time, oldest first: those in the range that no vacuum file in the
+    /// range lists.
     pub fn at(&self, times: TimeRange) -> impl Iterator<Item = &MetadataFile> {
         let vacuums: Vec<&Vacuum> = self
             .vacuums
@@ -95,34 +96,33 @@ impl MetadataFiles {
 
 /// One state of an array's directory.
 pub struct ArrayListing {
-    /// In the order in which libtiledb lists them: the legacy schema first, then by name.
+    /// In libtiledb's order: the legacy schema first, then by name.
     pub schemas: Vec<SchemaFile>,
     /// Oldest first.
     pub fragments: Vec<FragmentEntry>,
-    /// Root first, then `__commits`, each by name.
+    /// Those in the root first, then those in `__commits`, each by name.
     pub commits: Vec<CommitFile>,
-    /// The vacuum files among them.
+    /// The vacuum files among the commits.
     pub vacuums: Vec<Vacuum>,
-    /// The delete and update files among them and in consolidated ones, each once, oldest first.
+    /// The delete and update files, plain and in consolidated commit files, each once, oldest first.
     pub deletes: Vec<DeleteFile>,
     /// The files of metadata.
     pub metadata: MetadataFiles,
-    /// Fragments that are committed and not there.
+    /// Fragments that are committed but missing.
     pub missing: Vec<MissingFragment>,
     /// Why it is unknown which fragments are committed; None if it is known.
     pub damage: Option<Error>,
     /// Paths of consolidated fragment metadata files.
     pub consolidated_metadata: Vec<PathBuf>,
-    /// Indices into `fragments` in the order of names.
+    /// Indexes into `fragments`, sorted by name.
     by_name: Vec<usize>,
     /// The newest timestamp of all, in milliseconds.
     pub mtime: u64,
-    /// The newest time of change of the directories that schemas, fragments and commits are in, in
-    /// milliseconds.
+    /// The newest modification time of the directories of schemas, fragments and commits, in milliseconds.
     pub changed: u64,
 }
 
-/// The entries of a directory; none where it does not exist.
+/// The entries of a directory; empty if it does not exist.
 pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     match engine.storage.list(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -130,15 +130,15 @@ pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
-/// Names that are UTF-8; anything TileDB writes is.
+/// The name if it is UTF-8, as all that TileDB writes are.
 fn utf8(entry: &DirEntry) -> Option<&str> {
     entry.name.to_str()
 }
 
 impl ArrayListing {
-    /// Reads the directories of the array at `array`. Damaged commit files and names that cannot be parsed
-    /// are logged and ignored. `known` returns the fragments of an earlier listing, so that what was learned
-    /// of them is kept; `make` makes new ones.
+    /// Reads the directories of the array at `array`. Logs and ignores damaged commit files and names that
+    /// cannot be parsed. `known` returns the fragments of an earlier listing, to keep what they have read;
+    /// `make` makes new ones.
     pub fn read(
         engine: &Engine,
         array: &Path,
@@ -197,7 +197,7 @@ impl ArrayListing {
                 fragment: make(path, name, parsed),
             });
         }
-        // Stable: ties keep the order of names, root first, as libtiledb has it.
+        // The sort is stable: ties keep libtiledb's order, by name, root first.
         fragments.sort_by_key(|entry| entry.fragment.name.timestamps.0);
 
         let name = |i: &usize| {
@@ -247,9 +247,9 @@ impl ArrayListing {
         })
     }
 
-    /// The names of the committed fragments in `__fragments`, in byte order, before that directory is listed:
-    /// some may be missing there. A commit file that cannot be read gives none; reading the listing reports
-    /// it.
+    /// The names of the committed fragments in `__fragments`, in byte order, read before that directory is
+    /// listed: fragments may be missing there. Skips commit files that cannot be read; [`ArrayListing::read`]
+    /// reports them.
     pub fn committed(engine: &Engine, array: &Path) -> Result<Vec<String>> {
         let directory = array.join("__commits");
         let marked = |name: &str| name.strip_suffix(".wrt").map(str::to_owned);
@@ -271,14 +271,14 @@ impl ArrayListing {
         Ok(names)
     }
 
-    /// The fragment whose directory is called `name`.
+    /// The fragment with the directory name `name`.
     pub fn fragment(&self, name: &str) -> Option<&FragmentEntry> {
         let named = |i: &usize| self.fragments.get(*i).map(|fragment| fragment.name.as_str());
         let at = self.by_name.binary_search_by(|i| named(i).cmp(&Some(name)));
         self.fragments.get(*self.by_name.get(at.ok()?)?)
     }
 
-    /// The start and end stamps in the names of schemas, fragments, deletes and metadata, ascending, each
+    /// The start and end timestamps in the names of schemas, fragments, deletes and metadata, ascending, each
     /// once.
     pub fn instants(&self) -> Vec<u64> {
         let schemas = self.schemas.iter().filter(|schema| schema.name != LEGACY_SCHEMA);
@@ -296,7 +296,7 @@ impl ArrayListing {
         instants
     }
 
-    /// The schema in force at `time`: the last by name of those written by then, or else the first.
+    /// The schema in force at `time`: the last by name of those written until then, or else the first.
     pub fn schema_at(&self, time: u64) -> Option<&SchemaFile> {
         self.schemas
             .iter()
@@ -334,8 +334,8 @@ fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<
     Ok(schemas)
 }
 
-/// Parses the name of a file that has no extension: with one it is something else, a file that was never
-/// finished for example.
+/// Parses the name of a file without extension. A file with one is something else, such as an unfinished
+/// file.
 pub fn whole_name(name: &str) -> Result<TimestampedName> {
     if name.contains('.') {
         return Err(Error::corrupt(format!("{name:?} has an extension")));
@@ -343,14 +343,14 @@ pub fn whole_name(name: &str) -> Result<TimestampedName> {
     TimestampedName::parse(name.as_bytes())
 }
 
-/// The name of a fragment directory, parsed; None, with a line in the log, if it is not one.
+/// The name of a fragment directory, parsed; None and a line in the log if it is not one.
 fn fragment_name<'a>(
     parent: &Path,
     entry: &'a DirEntry,
     in_fragments: bool,
 ) -> Option<(&'a str, TimestampedName)> {
     if entry.entry_type != EntryType::Directory {
-        // Files in the root were looked at among the commits.
+        // `commit_files` looks at the files in the root.
         if in_fragments {
             log::info!("{}: ignored: not a fragment", parent.join(&entry.name).display());
         }
@@ -383,7 +383,7 @@ fn fragment_name<'a>(
 }
 
 impl MetadataFiles {
-    /// Lists a `__meta` directory. Vacuum files that cannot be read are logged and ignored.
+    /// Lists a `__meta` directory. Logs and ignores vacuum files that cannot be read.
     pub fn read(engine: &Engine, directory: &Path) -> Result<MetadataFiles> {
         let mut all = MetadataFiles::default();
         for entry in list_or_empty(engine, directory)? {

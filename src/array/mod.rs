@@ -1,11 +1,11 @@
-//! An array, opened: its schemas and fragments, where a tile lies and how many cells it has, the cache of
-//! decoded chunks, and columns as seekable sequences of bytes.
+//! Arrays: schemas, fragments and their tiles, the cache of decoded chunks, and columns as seekable sequences
+//! of bytes.
 //!
-//! A [`fragment::Fragment`] is a fragment's directory, kept from listing to listing. What is read of it comes
-//! in two sizes: its [`fragment::Outline`] is small, is remembered, and decides whether the fragment matters
-//! to a reader; its [`fragment_info::FragmentInfo`], held for the fragments that were used last, has what is
-//! needed to read cells: fields, tiles, and the decoded metadata. That metadata is a
-//! [`fragment_info::FragmentMetadata`]: a footer, or below version 3 the whole metadata file.
+//! A [`fragment::Fragment`] is a fragment's directory. It outlives the listing that found it. Its
+//! [`fragment::Outline`] is small, is kept, and decides whether a reader needs the fragment. Its
+//! [`fragment_info::FragmentInfo`], kept for the most recently used fragments, has what reading cells takes:
+//! fields, tiles, and the decoded metadata, a [`fragment_info::FragmentMetadata`]: a footer, or below version
+//! 3 the whole metadata file.
 
 pub mod cache;
 pub mod cell_slice;
@@ -72,11 +72,11 @@ use time::{TimeRange, now};
 pub struct Array {
     /// Shared state.
     pub(crate) engine: Arc<Engine>,
-    /// Its directory, relative to the source.
+    /// The directory, relative to the source.
     pub(crate) path: PathBuf,
-    /// Its schemas.
+    /// The schemas.
     pub(crate) schemas: Arc<Schemas>,
-    /// Its key, where one was given.
+    /// The key, if one was given.
     pub(crate) key: Option<EncryptionKey>,
     listing: Revalidated<ArrayListing>,
     repeated_footers: Arc<RepeatedFooters>,
@@ -85,7 +85,7 @@ pub struct Array {
 }
 
 impl Drop for Array {
-    /// It is no longer used, so its files need not be kept open.
+    /// Nobody needs the files of the array any more.
     fn drop(&mut self) {
         self.engine.close_below(&self.path);
     }
@@ -113,7 +113,7 @@ impl Array {
         }
     }
 
-    /// What its directory holds; at most a tenth of a second old.
+    /// The contents of its directory; at most a tenth of a second old.
     pub(crate) fn listing(&self) -> Result<Arc<ArrayListing>> {
         let names = || ArrayListing::committed(&self.engine, &self.path);
         let fragments = self.path.join("__fragments");
@@ -136,7 +136,7 @@ impl Array {
         self.listing.look_again();
     }
 
-    /// A number for the state of the array that `snapshot` shows; None if it may have changed since.
+    /// A number for the state of the array in `snapshot`; None if the array may have changed since.
     pub(crate) fn state(&self, snapshot: &Snapshot) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         self.listing.state(&snapshot.listing)?.hash(&mut hasher);
@@ -146,9 +146,8 @@ impl Array {
         Some(hasher.finish())
     }
 
-    /// Reads what its directory holds. Where directories were listed one after the other, a fragment may have
-    /// come or gone in between, and a file may be gone that an older listing had: then they are listed once
-    /// more.
+    /// Lists the directory. Directories are listed one after the other: meanwhile a fragment may come or go,
+    /// and a file of the listing before may go. Then lists them once more.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         let listing = self.list_once(before)?;
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
@@ -162,7 +161,7 @@ impl Array {
         self.list_once(before)
     }
 
-    /// Fragments are those of the listing `before`, so that what was read of one is read once.
+    /// Takes over the fragments of the listing `before`, with what they have read.
     fn list_once(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         let listing = ArrayListing::read(&self.engine, &self.path, |path, name, parsed| {
             let known = before.and_then(|listing| listing.fragment(name));
@@ -182,8 +181,8 @@ impl Array {
         Ok(listing)
     }
 
-    /// What a reader of a range of time sees. A range without end, or None, ends now; what "now" gives is
-    /// remembered, and returned until something changes.
+    /// What a reader of a range of time sees. A range without end, or None, ends now; the snapshot of "now"
+    /// is kept until something changes.
     pub(crate) fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
         let (listing, times) = (self.listing()?, times.unwrap_or(TimeRange::ALL));
         if times.end != u64::MAX {
@@ -214,8 +213,8 @@ impl Array {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The snapshot, and whether it may be remembered: not if the schema could not be read this time and was
-    /// taken for that of a dense array.
+    /// The snapshot, and whether to keep it: not if the schema could not be read and a dense array was
+    /// assumed.
     fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
         let schema = listing.schema_at(times.end);
         let schema = schema.map(|file| self.schemas.get(&file.name));
@@ -244,30 +243,30 @@ impl Array {
         self.schemas.get(&self.schema_file(snapshot)?.name)
     }
 
-    /// The file of the schema that a reader opening the array now would get.
+    /// The file of the schema in force now.
     pub(crate) fn latest_schema_file(&self) -> Result<SchemaFile> {
         self.schema_file(&*self.snapshot(None)?)
     }
 
-    /// That schema.
+    /// The schema in force now.
     pub fn latest_schema(&self) -> Result<Arc<Schema>> {
         self.schemas.get(&self.latest_schema_file()?.name)
     }
 
-    /// The enumeration stored in `file`, one of those that the schema names.
+    /// The enumeration in `file`, one of those that the schema names.
     pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
         let path = self.enumeration_path(file)?;
         let (blob, body) = self.generic_file(&path).map_err(missing)?;
         Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
     }
 
-    /// The same, to be read by ranges.
+    /// [`Array::enumeration`] for reads of ranges.
     pub(crate) fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
         let path = self.enumeration_path(file)?;
         GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(missing)
     }
 
-    /// The path of the enumeration stored in `file`, relative to the source.
+    /// The path of the enumeration in `file`, relative to the source.
     pub(crate) fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
         let directory = self.path.join(SCHEMA_DIRECTORY).join("__enumerations");
         let name = std::str::from_utf8(file)
@@ -284,8 +283,8 @@ impl Array {
         Ok(directory.join(name))
     }
 
-    /// The body of a file that is one generic tile, with the file. `LimitExceeded` for more than the cache
-    /// allows to be decoded at once.
+    /// The body of a file of one generic tile, with the file. `LimitExceeded` if the cache does not allow to
+    /// decode so much at once.
     pub(crate) fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
         let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;
@@ -293,7 +292,7 @@ impl Array {
     }
 }
 
-/// A missing enumeration, which the schema names: it is the array that is incomplete.
+/// A missing enumeration makes the array incomplete, because the schema names it.
 fn missing(error: Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound => error.with_kind(ErrorKind::Missing).at(0),

@@ -1,24 +1,24 @@
-//! Documents that change with the array: while one is open its bytes are pinned in memory, because they could
-//! not be made again.
+//! Open documents that change with the array: their bytes are pinned in memory, because they could not be
+//! made again.
 
 use super::cache::ChunkCache;
 use crate::error::Result;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Bytes that count against the cache's bound as long as they are pinned.
+/// Pinned bytes. They count against the cache's capacity.
 pub struct Pinned {
     cache: Arc<ChunkCache>,
     bytes: Arc<Vec<u8>>,
 }
 
-/// What is pinned, by the number of what it is.
+/// All pinned bytes by the number of their document.
 #[derive(Default)]
 pub struct AllPinned(Mutex<HashMap<u64, Weak<Pinned>>>);
 
 impl AllPinned {
-    /// Pins `bytes`, named `object`; holders of the same object share them. `LimitExceeded` if they are too
-    /// many for `cache` beside what is pinned already.
+    /// Pins `bytes` as `object`; holders of the same object share them. `LimitExceeded` if they are too many
+    /// for `cache` in addition to those already pinned.
     pub fn pin(&self, cache: &Arc<ChunkCache>, object: u64, bytes: Arc<Vec<u8>>) -> Result<Arc<Pinned>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pinned) = all.get(&object).and_then(Weak::upgrade) {

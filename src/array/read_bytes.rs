@@ -1,13 +1,13 @@
-//! The answer to a read of a range of bytes.
+//! The bytes that a read returns.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// An answer to a read: bytes put together for it, or a part of something shared.
+/// The bytes that a read returns: collected for it, or a part of something shared.
 pub enum ReadBytes<'s> {
-    /// In the scratch memory.
+    /// In the caller's scratch memory.
     Scratch(&'s [u8]),
-    /// In memory that others look at too.
+    /// A part of shared memory.
     Shared(Arc<Vec<u8>>, Range<usize>),
 }
 

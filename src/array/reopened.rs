@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A file that is opened for each read, unless it is still [kept open](Engine::open_immutable); cached chunks
-/// need no read. Fails once the file was changed or removed.
+/// A file that is opened for each read, unless it is among the [open files](Engine::open_immutable). Reads
+/// fail once the file was changed or removed.
 pub struct Reopened {
     engine: Arc<Engine>,
     /// Relative to the source.

@@ -1,5 +1,5 @@
-//! The fragments' footers that files of consolidated metadata repeat. In an object store, reading one file
-//! replaces a request for each fragment.
+//! Fragments' footers from consolidated metadata files. In an object store, reading one file replaces a
+//! request per fragment.
 
 use super::engine::Engine;
 use super::generic_body::GenericFile;
@@ -13,15 +13,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The last component of a fragment's name, which in older files is an absolute URI.
+/// The last component of a fragment's name, which older files store as an absolute URI.
 pub fn directory_name(name: &[u8]) -> &[u8] {
     name.rsplit(|&b| b == b'/')
         .find(|component| !component.is_empty())
         .unwrap_or(name)
 }
 
-/// The repeated footers of one array, used only if its storage is remote: in a local one the fragments' own
-/// footers are at hand.
+/// The repeated footers of one array. Only used if its storage is remote: local footers are read directly.
 pub struct RepeatedFooters {
     engine: Arc<Engine>,
     key: Option<EncryptionKey>,
@@ -32,19 +31,19 @@ pub struct RepeatedFooters {
 #[derive(Default)]
 struct State {
     files: Vec<PathBuf>,
-    /// What is in them, once somebody has asked.
+    /// The parsed files, once somebody has asked.
     index: Option<Arc<Index>>,
 }
 
 #[derive(Default)]
 struct Index {
     bodies: Vec<GenericFile>,
-    /// By the fragment's name: which body, and where in it.
+    /// For each fragment's name, the index of the file's body and the range of the footer in it.
     footers: HashMap<Vec<u8>, (usize, Range<u64>)>,
 }
 
 impl RepeatedFooters {
-    /// Of no files yet.
+    /// Without files.
     pub fn new(engine: Arc<Engine>, key: Option<EncryptionKey>) -> Self {
         RepeatedFooters {
             engine,
@@ -54,7 +53,7 @@ impl RepeatedFooters {
         }
     }
 
-    /// Takes them from `files` from now on.
+    /// Sets the files to take footers from.
     pub fn set_files(&self, files: &[PathBuf]) {
         let mut state = self.state();
         if state.files != files {
@@ -65,8 +64,8 @@ impl RepeatedFooters {
         }
     }
 
-    /// The footer of the fragment `name`, if its version repeats it faithfully; None if there is none, or it
-    /// cannot be read.
+    /// The footer of the fragment `name`; None if there is none, if its version does not repeat it
+    /// faithfully, or if it cannot be read.
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         let index = self.index()?;
         let (body, range) = index.footers.get(name.as_bytes())?;
@@ -76,7 +75,7 @@ impl RepeatedFooters {
         Some(footer)
     }
 
-    /// Whether there is one of the fragment `name`.
+    /// Whether there is a footer of the fragment `name`.
     pub fn has(&self, name: &str) -> bool {
         self.index()
             .is_some_and(|index| index.footers.contains_key(name.as_bytes()))
@@ -104,9 +103,9 @@ impl RepeatedFooters {
         let mut index = Index::default();
         for path in files {
             match self.read(path, &mut index) {
-                // A failure that may pass is not remembered as missing.
+                // A failure that may pass must not be cached.
                 Err(e) if matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned) => return Err(e),
-                // Who shows the file says what is wrong with it.
+                // The file itself, when it is shown, reports the damage.
                 Err(e) => log::info!("{e}"),
                 Ok(()) => {}
             }

@@ -1,4 +1,4 @@
-//! Values made of directories, and made again once these have changed.
+//! Values derived from directories, made again when these change.
 
 use super::engine::Engine;
 use super::time::now;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A value that is made of some directories of the source.
+/// A value derived from some directories of the source.
 pub struct Revalidated<T> {
     directories: Vec<PathBuf>,
     state: Mutex<State<T>>,
@@ -19,14 +19,14 @@ pub struct Revalidated<T> {
 
 struct State<T> {
     known: Option<Known<T>>,
-    /// Looks before this count no more.
+    /// Looks at the directories before this do not count.
     since: Option<Instant>,
 }
 
 struct Known<T> {
     value: Arc<T>,
     stamp: Stamp,
-    /// Whether every change since then would show in the stamp.
+    /// Whether every later change shows in the stamp.
     settled: bool,
     checked: Instant,
 }
@@ -35,7 +35,7 @@ struct Known<T> {
 type Stamp = Vec<Option<(u64, u64, u64)>>;
 
 impl<T> Revalidated<T> {
-    /// A value of `directories`, not read yet. The first of them must exist.
+    /// A value of `directories`, not read yet. The first directory must exist.
     pub fn new(directories: Vec<PathBuf>) -> Self {
         Revalidated {
             directories,
@@ -47,14 +47,14 @@ impl<T> Revalidated<T> {
         }
     }
 
-    /// Held for a moment only, not while directories are looked at, which may wait for the network.
+    /// The lock must not be held while directories are read, which may wait for the network.
     fn locked(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, at most a tenth of a second old. If it has to be read, `read` makes it, given the one
-    /// before. `prepare` is called before each look at the directories. `NotFound` if the first of them is
-    /// gone.
+    /// The value, at most a tenth of a second old. If directories have changed, `read` makes it from the
+    /// value before. `prepare` is called before each look at the directories. `NotFound` if the first of them
+    /// is gone.
     pub fn get(
         &self,
         engine: &Engine,
@@ -68,7 +68,7 @@ impl<T> Revalidated<T> {
         self.looking.find_or_make(|| self.trusted(), look)
     }
 
-    /// The value, where it was looked at a moment ago.
+    /// The value, if the last look is recent.
     fn trusted(&self) -> Option<Arc<T>> {
         let state = self.locked();
         let known = state.known.as_ref()?;
@@ -94,13 +94,13 @@ impl<T> Revalidated<T> {
                 || newest.saturating_add(RACY.as_millis() as u64) < read_at,
             checked,
         };
-        // What is freed by that is freed without the lock.
+        // Drops the value before after the lock is released.
         let _before = self.locked().known.replace(known);
         Ok(value)
     }
 
     /// A number for the state of the directories that `value` was read from. None if they may have changed
-    /// since unnoticed.
+    /// unnoticed since.
     pub fn state(&self, value: &Arc<T>) -> Option<u64> {
         let state = self.locked();
         let known = state.known.as_ref()?;

@@ -13,17 +13,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The file in the array's directory that held its schema before version 10.
+/// The file in the array's directory with its schema before version 10.
 pub const LEGACY_SCHEMA: &str = "__array_schema.tdb";
 
 /// The directory of schemas from version 10 on.
 pub const SCHEMA_DIRECTORY: &str = "__schema";
 
-/// The most bytes of a schema, unfiltered: those of 100,000 attributes. It is in memory as long as the array
-/// is.
+/// The most bytes of a schema, unfiltered: enough for 100,000 attributes. It stays in memory as long as the
+/// array.
 const MAX_SCHEMA: u64 = 4 << 20;
 
-/// A schema, and the state of the file that it was parsed from: an array may be deleted and created again.
+/// A schema, and the state of the file that it was parsed from: an array may be deleted and created anew.
 struct Known {
     schema: Arc<Schema>,
     state: (u64, u64, u64),
@@ -61,8 +61,8 @@ impl Schemas {
         }
     }
 
-    /// The schema in the file `name`. `NotFound` if there is none; callers that follow a reference turn that
-    /// into an error of their own.
+    /// The schema in the file `name`. `NotFound` if there is none; callers that follow a reference change
+    /// that error.
     pub fn get(&self, name: &str) -> Result<Arc<Schema>> {
         if Path::new(name).components().count() != 1 || name.contains('/') || name == ".." {
             return Err(Error::corrupt(format!(
@@ -98,7 +98,7 @@ impl Schemas {
         Ok(schema)
     }
 
-    /// Names the state of the schema in the file `name`; None where it cannot be had.
+    /// A number for the state of the schema in the file `name`; None if it cannot be read.
     pub fn state(&self, name: &str) -> Option<u64> {
         self.get(name).ok()?;
         let mut hasher = DefaultHasher::new();
@@ -106,10 +106,10 @@ impl Schemas {
         Some(hasher.finish())
     }
 
-    /// Whether the array is of a format from before versions were numbered; nothing of it can be read.
+    /// Whether the array has a format from before versions were numbered, of which nothing can be read.
     pub fn are_of_predecessor(&self) -> bool {
         let schema = self.get(LEGACY_SCHEMA);
-        // An error about a numbered version names its place in the schema.
+        // An error about a numbered version has a part of the schema.
         schema.is_err_and(|e| e.kind() == ErrorKind::UnsupportedVersion && e.part().is_none())
     }
 
@@ -120,8 +120,8 @@ impl Schemas {
     }
 }
 
-/// The error that says which program wrote the schema in `blob`, called `name`, if it is from before versions
-/// were numbered.
+/// An `Unsupported` error that names the program that wrote the schema in `blob`, called `name`, if it is
+/// from before versions were numbered.
 fn predecessor(blob: &dyn Blob, name: &str) -> Option<Error> {
     let head = blob.read(0, blob.len().min(Predecessor::HEAD as u64)).ok()?;
     let writer = Predecessor::of(&head, blob.len()).filter(|_| name == LEGACY_SCHEMA)?;

@@ -1,4 +1,4 @@
-//! Where reads put their answers.
+//! Collects the bytes that a read returns.
 
 use super::cache::Keep;
 use super::read_bytes::ReadBytes;
@@ -7,23 +7,22 @@ use crate::storage::Blob;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Collects the answer to a read. An answer that is one part of one chunk is not copied.
+/// Collects the bytes that a read returns. A part of a single chunk is not copied.
 pub struct Sink<'s> {
-    /// How the chunks that it takes are cached.
+    /// How to cache the chunks of the read.
     pub keep: Keep,
-    /// Is not truncated between answers, so that it need not be filled with zeros each time.
+    /// Not truncated between reads, so that it need not be filled with zeros each time.
     scratch: &'s mut Vec<u8>,
-    /// How much of it is the answer.
+    /// How many of its bytes are collected.
     filled: usize,
     single: Option<(Arc<Vec<u8>>, Range<usize>)>,
 }
 
 impl<'s> Sink<'s> {
-    /// Larger chunks are copied instead of shared: chunks that only answers hold are not counted by the
-    /// cache.
-    const HELD: usize = 4 << 20;
+    /// Larger chunks are copied instead of shared: the cache does not count chunks that only readers hold.
+    const MAX_SHARED: usize = 4 << 20;
 
-    /// An answer that is appended to `out`: see [`Sink::append`].
+    /// A sink that appends to `out`: see [`Sink::append`].
     pub fn behind(out: &'s mut Vec<u8>, keep: Keep) -> Self {
         Sink {
             keep,
@@ -33,7 +32,7 @@ impl<'s> Sink<'s> {
         }
     }
 
-    /// An empty answer that may be put together in `scratch`.
+    /// An empty sink that may use `scratch`.
     pub fn new(scratch: &'s mut Vec<u8>, keep: Keep) -> Self {
         Sink {
             keep,
@@ -45,7 +44,7 @@ impl<'s> Sink<'s> {
 
     /// Appends a part of a chunk.
     pub fn shared(&mut self, data: Arc<Vec<u8>>, range: Range<usize>) -> Result<()> {
-        if self.filled == 0 && self.single.is_none() && data.len() <= Self::HELD {
+        if self.filled == 0 && self.single.is_none() && data.len() <= Self::MAX_SHARED {
             self.single = Some((data, range));
             return Ok(());
         }
@@ -64,7 +63,7 @@ impl<'s> Sink<'s> {
         blob.read_at(offset, self.room(length))
     }
 
-    /// Appends `length` bytes of any content, for the caller to overwrite.
+    /// Appends `length` bytes of undefined content, for the caller to overwrite.
     fn room(&mut self, length: usize) -> &mut [u8] {
         self.gather();
         let start = self.filled;
@@ -75,7 +74,7 @@ impl<'s> Sink<'s> {
         self.scratch.get_mut(start..self.filled).unwrap_or_default()
     }
 
-    /// Moves the part of a single chunk into the scratch memory.
+    /// Copies the part of a single chunk into the scratch memory.
     fn gather(&mut self) {
         if let Some((data, range)) = self.single.take() {
             let part = data.get(range).unwrap_or(&[]);
@@ -85,7 +84,7 @@ impl<'s> Sink<'s> {
         }
     }
 
-    /// Lets `write` append to the answer, or change it.
+    /// Lets `write` append to the bytes, or change them.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.gather();
         self.scratch.truncate(self.filled);
@@ -94,12 +93,12 @@ impl<'s> Sink<'s> {
         result
     }
 
-    /// Finishes an answer made by [`Sink::behind`]: all of it is in `out`, and nothing after it.
+    /// Ends a sink made by [`Sink::behind`]: all bytes are in `out`, and nothing after them.
     pub fn append(mut self) {
         self.write(|_| ());
     }
 
-    /// The answer.
+    /// The collected bytes.
     pub fn finish(self) -> ReadBytes<'s> {
         match self.single {
             Some((data, range)) => ReadBytes::Shared(data, range),

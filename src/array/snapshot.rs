@@ -11,13 +11,13 @@ use crate::format::name::TimestampedName;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-/// What a reader sees in an array in a range of time. It is derived from a listing, and never changes.
+/// What a reader sees in an array in a range of time. Derived from a listing; never changes.
 pub struct Snapshot {
-    /// What is in the array.
+    /// The listing.
     pub listing: Arc<ArrayListing>,
     /// The range of time.
     pub times: TimeRange,
-    /// For each fragment of the listing, why it is not seen; None if it is.
+    /// For each fragment of the listing, why it is not seen; None if it is seen.
     pub hidden: Vec<Option<Hidden>>,
     /// The first time after the end of the range at which a reader may see something else.
     pub next: Option<u64>,
@@ -50,7 +50,7 @@ impl Snapshot {
         }
     }
 
-    /// A hash of what is seen: fragments, commits and metadata by their names.
+    /// A hash of the names of the fragments, commits and metadata that are seen.
     pub fn digest(&self) -> u64 {
         *self.digest.get_or_init(|| {
             let mut hasher = DefaultHasher::new();
@@ -67,7 +67,7 @@ impl Snapshot {
         })
     }
 
-    /// The file of the schema in force. `t0` of the range does not restrict schemas.
+    /// The file of the schema in force. The start of the range does not restrict schemas.
     pub fn schema_file(&self) -> Option<&SchemaFile> {
         self.listing.schema_at(self.times.end)
     }
@@ -80,12 +80,12 @@ impl Snapshot {
             .map(|(entry, _)| entry)
     }
 
-    /// The same, opened later.
+    /// [`Snapshot::fragments`] without the names of their directories.
     pub fn fragment_list(&self) -> Vec<Arc<Fragment>> {
         self.fragments().map(|entry| entry.fragment.clone()).collect()
     }
 
-    /// The newest stamp of what is seen: the schema, fragments and deletes, in milliseconds.
+    /// The newest timestamp of the schema, fragments and deletes that are seen, in milliseconds.
     pub fn mtime(&self) -> u64 {
         let schema = self.schema_file().map(|file| file.timestamps.1);
         let fragments = self.fragments().map(|entry| entry.fragment.name.timestamps.1);
@@ -105,7 +105,7 @@ impl Snapshot {
     }
 
     /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is
-    /// missing and should have been listed by `now`, in milliseconds since the Unix epoch.
+    /// missing that should be listed by `now`, in milliseconds since the Unix epoch.
     pub fn check_complete(&self, now: u64) -> Result<()> {
         if let Some(damage) = &self.listing.damage {
             return Err(damage.clone());
@@ -128,9 +128,9 @@ impl Snapshot {
     }
 }
 
-/// Whether a reader uses a fragment or vacuum file of this name. In a sparse array it does if any part of the
-/// file's time range is in the reader's, because from version 15 cells carry their own timestamps if they
-/// differ; otherwise if all of it is.
+/// Whether a reader uses a fragment or vacuum file of this name. In a sparse array, any overlap of the time
+/// ranges is enough from version 15 on, because cells with different timestamps carry their own. Otherwise
+/// the reader's range must contain the file's.
 fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> bool {
     if sparse && name.name_version >= 15 {
         times.meets(name.timestamps)

@@ -1,4 +1,4 @@
-//! Opens a source, and tells arrays, groups and plain directories apart.
+//! Opens a source; tells arrays, groups and plain directories apart.
 
 use super::Array;
 use super::engine::Engine;
@@ -19,17 +19,17 @@ use std::sync::Arc;
 #[cfg(feature = "remote")]
 use std::time::Duration;
 
-/// How a source is opened.
+/// Options for opening a source.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
     /// The size of the cache of decoded data, in bytes; 256 MiB by default.
     pub cache_size: u64,
-    /// Keys of encrypted arrays. A key applies to the array at its path and to all below. Paths are relative
-    /// to the source; the empty path is the source itself. If several keys apply, the longest path counts.
+    /// Keys of encrypted arrays, by path relative to the source; the empty path is the source itself. A key
+    /// applies to the array at its path and to all below. Of several keys, the longest path counts.
     pub keys: Vec<(PathBuf, EncryptionKey)>,
     /// Whether symbolic links that lead out of a local source are followed.
     pub follow_symlinks: bool,
-    /// How an object store is opened.
+    /// Options for object stores.
     #[cfg(feature = "remote")]
     pub store: StoreOptions,
 }
@@ -46,13 +46,13 @@ impl Default for SourceOptions {
     }
 }
 
-/// A directory, or a prefix in an object store, that contains arrays. These share a cache.
+/// A directory, or a prefix in an object store, that contains arrays. They share a cache.
 pub struct Source(Arc<Engine>);
 
 impl Source {
     /// Opens a local path, or with the feature `remote` a URL such as `s3://bucket/prefix`. Listings of an
-    /// object store are used for a minute before they are requested again. Reads no array. `NotFound` if
-    /// there is nothing, `Unsupported` for a URL without the feature.
+    /// object store are cached for a minute. Reads no array. `NotFound` if there is nothing, `Unsupported`
+    /// for a URL without the feature.
     pub fn open(location: impl AsRef<OsStr>, options: &SourceOptions) -> Result<Source> {
         let stats: Arc<Stats> = Arc::default();
         let storage: Arc<dyn Storage> = match Location::parse(location.as_ref())? {
@@ -80,15 +80,15 @@ impl Source {
         ))))
     }
 
-    /// The array at `path`, which is relative to the source; empty for the source itself. Reads nothing yet:
-    /// if there is no array, opening a view fails.
+    /// The array at `path`, relative to the source; empty for the source itself. Reads nothing: if there is
+    /// no array, opening a view fails.
     pub fn array(&self, path: impl Into<PathBuf>) -> Arc<Array> {
         Arc::new(Array::new(self.0.clone(), path.into()))
     }
 }
 
 impl Array {
-    /// The array at a local path or a URL, opened as by [`Source::open`] with default options.
+    /// The array at a local path or URL, opened like [`Source::open`] with default options.
     pub fn open(location: impl AsRef<OsStr>) -> Result<Arc<Array>> {
         Ok(Source::open(location, &SourceOptions::default())?.array(""))
     }
@@ -100,7 +100,7 @@ pub const GROUP_DIRECTORY: &str = "__group";
 /// The marker of a group.
 const GROUP_FILE: &str = "__tiledb_group.tdb";
 
-/// What a directory is.
+/// The kind of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ObjectKind {
@@ -109,13 +109,13 @@ pub enum ObjectKind {
     Directory,
 }
 
-/// Whether the directory at `path` is an array, a group or neither. A failure to read it is an error: it must
-/// not make an array look like a plain directory.
+/// Whether the directory at `path` is an array, a group or neither. A failure to read it is an error, so that
+/// an array never looks like a plain directory.
 pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     let is = |name: &str, wanted: EntryType| match engine.storage.metadata(&path.join(name)) {
         Ok(metadata) => Ok(metadata.entry_type == wanted),
         Err(e) => match e.kind() {
-            // What must not be accessed counts as missing.
+            // Entries without access permission count as missing.
             ErrorKind::Io(code) if ![libc::EACCES, libc::EPERM, libc::ELOOP].contains(&code) => Err(e),
             _ => Ok(false),
         },

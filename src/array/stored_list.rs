@@ -1,7 +1,7 @@
 //! Lists of tiles in the metadata file of a fragment.
 //!
-//! A list is a generic tile, filtered in chunks like any other, so that an entry costs one decoded chunk
-//! however many tiles there are.
+//! A list is a generic tile, filtered in chunks like any other, so reading an entry decodes one chunk however
+//! many tiles there are.
 
 use super::generic_body::GenericBody;
 use super::tile_list::{TileList, WINDOW, wrong_count};
@@ -13,14 +13,13 @@ use std::sync::{Mutex, PoisonError};
 /// A list in the metadata file: a count u64, then the entries.
 pub struct StoredList {
     body: GenericBody,
-    /// The number of the first entry that was read last, and the entries from there on. A sequential reader
-    /// wants the next ones, and if very many fragments are read in turns, looking them up would take longer
-    /// than copying the cells.
+    /// The entries read last, after the number of the first of them. Sequential readers want the next ones:
+    /// with very many fragments read in turns, looking entries up would take longer than copying cells.
     window: Mutex<(u64, Vec<u64>)>,
 }
 
 impl StoredList {
-    /// The list that `body` is.
+    /// The list in `body`.
     pub fn new(body: GenericBody) -> Self {
         StoredList {
             body,
@@ -28,8 +27,8 @@ impl StoredList {
         }
     }
 
-    /// Appends the entries in `range`, which is not empty, up to the end of the window that holds the first
-    /// one. Returns where that is.
+    /// Appends the entries in `range`, which is not empty, up to the end of the first entry's window. Returns
+    /// that end.
     fn append(&self, tile_num: u64, range: Range<u64>, out: &mut Vec<u64>) -> Result<u64> {
         let first = range.start - range.start % WINDOW;
         let end = range.end.min(first.saturating_add(WINDOW));

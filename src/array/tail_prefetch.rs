@@ -1,4 +1,4 @@
-//! Prefetches the ends of fragments' metadata files, many at once, if each is a request.
+//! Prefetches the ends of fragments' metadata files, many at once, if each takes a request.
 
 use super::engine::Engine;
 use super::fragment::Fragment;
@@ -6,21 +6,21 @@ use crate::storage::Tail;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Fragments that are asked for at once.
+/// Fragments per batch of requests.
 const WINDOW: usize = 256;
 
-/// Fragments whose metadata will be read, one after the other or by several threads in any order.
+/// Fragments whose metadata will be read, in sequence or by several threads in any order.
 pub struct TailPrefetch<'a> {
     engine: &'a Engine,
     fragments: Vec<&'a Arc<Fragment>>,
-    /// Which of them need not be asked for.
+    /// Which fragments need no prefetch.
     known: fn(&Fragment) -> bool,
-    /// For each window whether it has been prefetched. Empty if files are local.
+    /// For each window, whether it was prefetched. Empty if files are local.
     asked: Vec<AtomicBool>,
 }
 
 impl<'a> TailPrefetch<'a> {
-    /// For those of `fragments` that are not `known`. Prefetches nothing yet.
+    /// Prefetches those of `fragments` that are not `known`. Nothing yet.
     pub fn new(
         engine: &'a Engine,
         fragments: impl Iterator<Item = &'a Arc<Fragment>>,
@@ -39,7 +39,7 @@ impl<'a> TailPrefetch<'a> {
         }
     }
 
-    /// The metadata of the fragment at `index` is read next: prefetches its window and the one after it.
+    /// Call before reading the metadata of the fragment at `index`: prefetches its window and the next one.
     pub fn reach(&self, index: usize) {
         let window = index / WINDOW;
         for window in [window, window.saturating_add(1)] {

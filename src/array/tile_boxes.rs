@@ -1,5 +1,4 @@
-//! The bounding boxes of a sparse fragment's tiles (minimum bounding rectangles, MBRs), whatever the version
-//! stores them in.
+//! The minimum bounding rectangles (MBRs) of a sparse fragment's tiles, across format versions.
 
 use super::fragment_info::{FragmentInfo, FragmentMetadata};
 use crate::error::Result;
@@ -7,13 +6,13 @@ use crate::format::fragment::RTree;
 use crate::format::fragment::boxes::Bounds;
 
 impl FragmentInfo {
-    /// Whether its boxes can be trusted: libraries before format 9 wrote wrong boxes of strings, and those
+    /// Whether the MBRs can be trusted: libraries before format 9 wrote wrong MBRs of strings, and those
     /// before 10 left tiles out of the non-empty domain of strings.
     pub fn has_sound_boxes(&self) -> bool {
         !self.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
     }
 
-    /// Calls `visit` with the box of every tile, in order.
+    /// Calls `visit` with the MBR of each tile, in order.
     pub fn visit_tile_boxes(&self, visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>) -> Result<()> {
         let visited = match &self.metadata {
             FragmentMetadata::Legacy(legacy) => {

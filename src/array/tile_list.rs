@@ -1,9 +1,9 @@
-//! Lists with one u64 for each tile (offsets, sizes), read piecewise.
+//! Lists of one u64 per tile (offsets, sizes), read piecewise.
 
 use crate::error::{Error, Result};
 use std::ops::Range;
 
-/// The lists in the fragment metadata that each field has, with an entry for each tile.
+/// The lists with one entry per tile that the fragment metadata has for each field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TileListKey {
     /// The byte offset of each tile in the data file; for a var-sized field, in the file of its offsets.
@@ -18,7 +18,7 @@ pub enum TileListKey {
     Mins,
     /// The maximum of each tile.
     Maxs,
-    /// The sum of each tile, in eight bytes.
+    /// The sum of each tile, 8 bytes.
     Sums,
     /// The number of null cells of each tile.
     NullCounts,
@@ -29,7 +29,7 @@ pub enum TileListKey {
 }
 
 impl TileListKey {
-    /// Its name in messages.
+    /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
             TileListKey::TileOffsets => "tile offsets",
@@ -49,9 +49,9 @@ impl TileListKey {
 /// Entries that are read together.
 pub(super) const WINDOW: u64 = 512;
 
-/// A list with one u64 for each tile.
+/// A list of one u64 per tile.
 pub trait TileList: Send + Sync {
-    /// The entries in `range`. `Corrupt` where the list has fewer than `tile_num` entries.
+    /// The entries in `range`. `Corrupt` if the list has fewer than `tile_num` entries.
     ///
     /// Surplus entries are ignored: libtiledb 2.2, writing nullable attributes of dense arrays in global
     /// order, put empty tiles after the last one.
@@ -66,7 +66,7 @@ pub trait TileList: Send + Sync {
     }
 }
 
-/// In memory: fragments of versions 1 and 2, whose metadata is one generic tile.
+/// In memory, for fragments of versions 1 and 2.
 impl TileList for Vec<u64> {
     fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
         if (self.len() as u64) < tile_num {
@@ -83,14 +83,14 @@ pub(super) fn wrong_count(found: u64, tile_num: u64) -> Error {
     ))
 }
 
-/// Running sums over a [`TileList`] of sizes: where each tile begins in the concatenation of all.
+/// Running sums over a [`TileList`] of sizes: the start of each tile if all were concatenated.
 pub struct PrefixSums {
-    /// Sum before each window of the list, and the total last.
+    /// The sum before each window of the list, and the total last.
     starts: Vec<u64>,
 }
 
 impl PrefixSums {
-    /// Adds up the whole list, a window at a time.
+    /// Adds up the list, window by window.
     pub fn new(list: &dyn TileList, tile_num: u64) -> Result<PrefixSums> {
         let mut starts = vec![0];
         let mut sum = 0u64;

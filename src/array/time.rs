@@ -1,9 +1,9 @@
-//! Time as TileDB counts it: milliseconds since the Unix epoch, in the names of files.
+//! TileDB's time in the names of files: milliseconds since the Unix epoch.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a reader asks for: everything stamped from `start` to `end`, inclusive, in milliseconds since the
-/// Unix epoch. A range whose start is after its end is empty.
+/// The time range of a reader: timestamps from `start` to `end`, inclusive, in milliseconds since the Unix
+/// epoch. A range whose start is after its end is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeRange {
     /// The first millisecond.
@@ -13,7 +13,7 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
-    /// All of time, what is stamped in the future included.
+    /// All of time, the future included.
     pub const ALL: TimeRange = TimeRange {
         start: 0,
         end: u64::MAX,
@@ -24,17 +24,17 @@ impl TimeRange {
         TimeRange { start: 0, end }
     }
 
-    /// Whether all of `stamps`, start and end, lies in it.
+    /// Whether all of `stamps`, start and end, is in the range.
     pub fn covers(&self, stamps: (u64, u64)) -> bool {
         self.start <= stamps.0 && stamps.1 <= self.end
     }
 
-    /// Whether any of `stamps` lies in it.
+    /// Whether any of `stamps` is in the range.
     pub fn meets(&self, stamps: (u64, u64)) -> bool {
         stamps.0 <= self.end && self.start <= stamps.1
     }
 
-    /// Whether one instant lies in it.
+    /// Whether an instant is in the range.
     pub fn contains(&self, instant: u64) -> bool {
         self.covers((instant, instant))
     }

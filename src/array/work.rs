@@ -1,4 +1,4 @@
-//! Long-running work: its progress, and who waits for it. It ends when nobody waits any more.
+//! Long-running jobs: their progress, and the processes that wait for them. A job ends when nobody waits.
 
 use super::time::now;
 use crate::error::{Error, ErrorKind, Result};
@@ -8,43 +8,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// What takes longer than this is shown.
-const LONG: Duration = Duration::from_secs(1);
+/// Jobs that run longer are shown.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// How often it is checked whether somebody still waits, in milliseconds.
-const LOOK: u64 = 100;
+/// The interval of checks whether somebody still waits, in milliseconds.
+const CHECK_INTERVAL: u64 = 100;
 
-/// Who waits, by what they wait for.
+/// The processes that wait, by object.
 type Requesters = Arc<Mutex<HashMap<u64, Vec<u32>>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something that is under way.
+/// A job in progress.
 pub struct Job {
-    /// What it is done for, relative to the source.
+    /// The path that it works for, relative to the source.
     pub path: String,
-    /// What is done.
+    /// What it does, for messages.
     pub what: &'static str,
-    /// How much there is to do, in a unit of its own.
+    /// The total of steps.
     pub of: u64,
-    /// When it began, in milliseconds since the Unix epoch.
+    /// Its start, in milliseconds since the Unix epoch.
     pub since: u64,
     done: AtomicU64,
     started: Instant,
     object: u64,
     requesters: Requesters,
-    /// When it was last checked whether somebody waits, in milliseconds from the start.
+    /// The last check whether somebody waits, in milliseconds after the start.
     looked: AtomicU64,
 }
 
 impl Job {
-    /// Notes that `steps` more are done. `Abandoned` once all processes that waited for it have been killed.
+    /// Counts `steps` more as done. `Abandoned` once all processes that waited for the job have been killed.
     pub fn advance(&self, steps: u64) -> Result<()> {
         self.done.fetch_add(steps, Ordering::Relaxed);
         let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if elapsed.saturating_sub(self.looked.load(Ordering::Relaxed)) < LOOK {
+        if elapsed.saturating_sub(self.looked.load(Ordering::Relaxed)) < CHECK_INTERVAL {
             return Ok(());
         }
         self.looked.store(elapsed, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Job {
         ))
     }
 
-    /// How much is done.
+    /// The steps done.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
@@ -70,13 +70,13 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         let took = self.started.elapsed();
-        if took > LONG {
+        if took > SHOWN_AFTER {
             log::info!("{}: {} took {:.1} s", self.path, self.what, took.as_secs_f64());
         }
     }
 }
 
-/// Says that somebody waits for something, until it is dropped.
+/// Registers a waiting process until this is dropped.
 pub struct Waiting {
     object: u64,
     requester: u32,
@@ -100,7 +100,7 @@ impl Drop for Waiting {
     }
 }
 
-/// All that is under way.
+/// All jobs in progress.
 #[derive(Default)]
 pub struct Work {
     jobs: Mutex<Vec<Weak<Job>>>,
@@ -108,9 +108,9 @@ pub struct Work {
 }
 
 impl Work {
-    /// Says that this thread's requester waits for `object`, a number as of
-    /// [`super::engine::Engine::number`]. Called before it is known whether another thread works on it
-    /// already.
+    /// Registers that this thread's requester waits for `object`, a number from
+    /// [`super::engine::Engine::number`]. To be called before it is known whether another thread works on the
+    /// object.
     pub fn wait(&self, object: u64) -> Waiting {
         let requester = requester();
         lock(&self.requesters).entry(object).or_default().push(requester);
@@ -121,7 +121,7 @@ impl Work {
         }
     }
 
-    /// Begins work that makes `object`. It ends when the result is dropped.
+    /// Begins a job that makes `object`. It ends when the result is dropped.
     pub fn start(&self, object: u64, path: String, what: &'static str, of: u64) -> Arc<Job> {
         let job = Arc::new(Job {
             path,
@@ -140,11 +140,11 @@ impl Work {
         job
     }
 
-    /// What has taken longer than a second already.
+    /// The jobs that have taken longer than a second.
     pub fn long(&self) -> Vec<Arc<Job>> {
         let jobs = lock(&self.jobs);
         let jobs = jobs.iter().filter_map(Weak::upgrade);
-        jobs.filter(|job| job.started.elapsed() > LONG).collect()
+        jobs.filter(|job| job.started.elapsed() > SHOWN_AFTER).collect()
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         let job = work.start(1, "a".to_owned(), "merging", 10);
         job.advance(3).unwrap();
         assert!(work.long().is_empty());
-        std::thread::sleep(LONG + Duration::from_millis(20));
+        std::thread::sleep(SHOWN_AFTER + Duration::from_millis(20));
         let long = work.long();
         assert_eq!(
             long.iter().map(|job| (job.done(), job.of)).collect::<Vec<_>>(),
@@ -174,11 +174,11 @@ mod tests {
         let work = Work::default();
         let job = work.start(1, String::new(), "merging", 10);
         let look = || {
-            std::thread::sleep(Duration::from_millis(LOOK + 20));
+            std::thread::sleep(Duration::from_millis(CHECK_INTERVAL + 20));
             job.advance(1)
         };
         look().unwrap();
-        // A process that has ended and was waited for is nobody.
+        // A process that has ended and was reaped is not waiting.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let gone = on_behalf_of(ended.id(), || work.wait(1));

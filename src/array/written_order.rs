@@ -1,4 +1,4 @@
-//! The global order of cells: that of the tiles they lie in, and of the cells in a tile.
+//! The global order in which a library wrote cells: tiles in tile order, cells in a tile in cell order.
 
 use super::hilbert::Curve;
 use crate::format::datatype::Kind;
@@ -7,29 +7,29 @@ use crate::format::range::compare;
 use crate::format::schema::{Dimension, Schema};
 use std::cmp::Ordering;
 
-/// The order of an array's cells, as far as it is known without rounding.
+/// The order of an array's cells, as far as it can be computed without rounding.
 pub(crate) struct WrittenOrder {
     dimensions: Vec<Along>,
     column_tiles: bool,
     column_cells: bool,
-    /// In Hilbert order: there are no tiles in space.
+    /// For Hilbert order, which has no tiles in space.
     curve: Option<Curve>,
-    /// Whether cells at the same place of the curve are in row-major order. Those of libraries before format
-    /// 22 are in column-major order, or in this one.
+    /// Whether cells at the same position of the curve are in row-major order. Libraries before format 22
+    /// wrote them in column-major or in row-major order.
     tied: bool,
 }
 
 /// One dimension.
 struct Along {
     dimension: Dimension,
-    /// Lower bound of the domain and tile extent, where there are tiles along it.
+    /// Lower bound of the domain and tile extent, if there are tiles along the dimension.
     tiles: Option<(u64, u64)>,
 }
 
 impl WrittenOrder {
-    /// The order of the cells of a fragment that was written by a library of format `library_version`. None
-    /// with tiles along dimensions of floats, whose places depend on how they are rounded, where the writer's
-    /// numbers of tiles overflowed, and for the first form of the Hilbert curve, that of versions 7 and 8.
+    /// The order of the cells of a fragment written by a library of format `library_version`. None for tiles
+    /// along float dimensions, whose numbers depend on rounding; if the writer's tile numbers overflowed; and
+    /// for the first form of the Hilbert curve, that of versions 7 and 8.
     pub(crate) fn new(schema: &Schema, library_version: u32) -> Option<WrittenOrder> {
         let hilbert = schema.cell_order == Layout::Hilbert;
         if hilbert && library_version < 9 {
@@ -64,7 +64,7 @@ impl WrittenOrder {
         })
     }
 
-    /// Compares two cells, each given by its coordinates.
+    /// Compares two cells by their coordinates.
     pub(crate) fn compare(&self, a: &[&[u8]], b: &[&[u8]]) -> Ordering {
         let tile = |i: usize| match (self.dimensions.get(i), a.get(i), b.get(i)) {
             (Some(along), Some(a), Some(b)) => along.compare_tiles(a, b),
@@ -82,7 +82,7 @@ impl WrittenOrder {
             Some(curve) => match places(curve) {
                 Some(Ordering::Equal) if !self.tied => return Ordering::Equal,
                 Some(order) => order,
-                // What cannot be told is taken for right.
+                // An unknown order counts as right.
                 None => return Ordering::Less,
             },
             None => Ordering::Equal,
@@ -92,7 +92,7 @@ impl WrittenOrder {
             .then_with(|| self.first(self.column_cells, cell))
     }
 
-    /// How two cells compare in the first dimension in which they differ, counting from the first or from the
+    /// Compares two cells in the first dimension in which they differ, counted from the first or from the
     /// last.
     fn first(&self, from_last: bool, compare: impl Fn(usize) -> Ordering) -> Ordering {
         let count = self.dimensions.len();
@@ -121,7 +121,7 @@ fn mask(dimension: &Dimension) -> u64 {
 }
 
 /// Whether the library numbered the tiles of a signed dimension wrongly: before format 5 in the dimension's
-/// own type, whatever the width of the domain; from 5 to 8 in f64; from 9 to 13 in C's int where the type is
+/// own type, whatever the width of the domain; from 5 to 8 in f64; from 9 to 13 in C's int if the type is
 /// narrower, on both sides of zero.
 fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> bool {
     let kind = dimension.datatype.kind();
@@ -172,7 +172,7 @@ mod tests {
             });
             d.tile_extent = Some(vec![6]);
         }
-        // Neither of these numbered such tiles rightly.
+        // These formats numbered such tiles wrongly.
         assert!((9..=13).all(|version| WrittenOrder::new(&schema, version).is_none()));
         assert!(WrittenOrder::new(&schema, 4).is_some());
         schema.dimensions[0].domain.as_mut().unwrap().lo = vec![(-100i8).cast_unsigned()];
@@ -189,7 +189,7 @@ mod tests {
             order.compare(&[&ax, &ay], &[&bx, &by])
         };
         let rows = order(Layout::RowMajor, Layout::RowMajor);
-        // (-5, -10) lies in the first tile, (-10, -4) in the one beside it.
+        // (-5, -10) is in the first tile, (-10, -4) in the tile next to it.
         assert_eq!(compare(&rows, (-5, -10), (-10, -4)), Ordering::Less);
         assert_eq!(compare(&rows, (-9, -8), (-8, -9)), Ordering::Less);
         assert_eq!(compare(&rows, (1, 1), (1, 1)), Ordering::Equal);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::format::testing::{Random, field, schema, var};
 
-/// A cell's value, as the model has it.
+/// A cell's value in the model.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Null,
@@ -30,7 +30,7 @@ struct Column {
 const NAMES: [&str; 9] = ["n", "f", "s", "c", "g", "b", "x", "d", "e"];
 const MISSING: [&str; 2] = ["gone", "was_var"];
 
-/// Attributes of several types, three values of `g` a cell, and dimensions of a number and of text.
+/// Attributes of several types, `g` with three values per cell; a numeric dimension and one of text.
 fn view() -> Schema {
     let dimensions = [field("x", Datatype::Int16), var("d", Datatype::StringAscii)];
     let mut nullable = [field("n", Datatype::Int32), var("s", Datatype::StringAscii)];
@@ -52,7 +52,7 @@ fn view() -> Schema {
     schema
 }
 
-/// The fields of a fragment without the attribute `gone`, and in which `was_var` is var-sized.
+/// The fields of a fragment that lacks the attribute `gone` and has a var-sized `was_var`.
 fn fields(view: &Schema) -> Vec<Field> {
     let attributes = view.attributes.iter().enumerate();
     let attributes = attributes.filter(|(_, a)| a.name != b"gone").map(|(i, a)| Field {
@@ -85,7 +85,7 @@ fn fields(view: &Schema) -> Vec<Field> {
     attributes.chain(dimensions).chain([timestamps]).collect()
 }
 
-/// A constant, or the value of a cell, in the bytes of a field.
+/// A random value of a field, for a constant or a cell.
 fn bytes(name: &str, random: &mut Random) -> Vec<u8> {
     let small = random.below(4) as i64 - 1;
     let letter = |random: &mut Random| b"ab\0\xE9"[random.below(4)];
@@ -205,7 +205,7 @@ fn random_condition(random: &mut Random, depth: usize) -> Condition {
     }
 }
 
-/// The rules as they are written down: `or` is the mode, a number in `bitmap` a cell.
+/// The rules of the module's documentation: `or` is the mode, a number in `bitmap` a cell.
 fn model(node: &Condition, or: bool, bitmap: &mut Vec<u8>, cells: &dyn Fn(&str) -> Vec<Value>) {
     match node {
         Condition::Expression {
@@ -317,7 +317,7 @@ fn conditions_are_evaluated_as_the_rules_say() {
                 _ => named(std::str::from_utf8(&fields[i].name).unwrap()).slice(),
             })
             .collect();
-        // Cells that are gone already stay so.
+        // Cells that are already deleted stay deleted.
         let before: Vec<bool> = (0..count).map(|_| random.below(8) > 0).collect();
         let mut found = before.clone();
         bound.evaluate(&slices, &mut found);
@@ -351,7 +351,7 @@ fn conditions_are_evaluated_as_the_rules_say() {
     );
 }
 
-/// What is kept of cells of one field by a condition on it.
+/// Which cells of one field a condition on it keeps.
 fn kept(condition: &Condition, name: &str, cells: &[&[u8]], validity: Option<&[u8]>) -> Vec<bool> {
     let view = view();
     let fields = fields(&view);

@@ -66,7 +66,7 @@ fn tile(d: &Dimension, v: &[u8]) -> u64 {
     }
 }
 
-/// The place of a cell on the Hilbert curve, as the note of its authors has it.
+/// The position of a cell on the Hilbert curve, straight from Skilling's paper.
 fn place(schema: &Schema, cell: &Cell) -> u64 {
     let count = cell.len();
     let bits = 63 / count;
@@ -131,7 +131,7 @@ fn place(schema: &Schema, cell: &Cell) -> u64 {
     value
 }
 
-/// The order of two cells, step by step.
+/// Compares two cells step by step.
 fn naive(schema: &Schema, a: &Cell, b: &Cell) -> Ordering {
     let count = a.len();
     let along = |layout: Layout| {
@@ -222,7 +222,7 @@ fn random_schema(random: &mut Random) -> Schema {
     schema
 }
 
-/// A coordinate inside the domain, often one that others have too.
+/// A coordinate inside the domain, often shared by several cells.
 fn coordinate(random: &mut Random, d: &Dimension) -> Vec<u8> {
     let Some(domain) = &d.domain else {
         let length = random.below(4) + 8 * random.below(2);
@@ -255,7 +255,7 @@ fn coordinate(random: &mut Random, d: &Dimension) -> Vec<u8> {
     bytes(d.datatype, lo + offset)
 }
 
-/// The columns of cells: for each dimension values and, of strings, starts.
+/// The columns of cells: for each dimension the values and, for strings, the starts.
 fn columns(schema: &Schema, cells: &[Cell]) -> Vec<(Vec<u8>, Vec<u64>)> {
     let column = |i: usize| {
         let values = cells.iter().flat_map(|cell| cell[i].clone()).collect();
@@ -285,7 +285,7 @@ fn keys<K: SortKey>(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec
     keys
 }
 
-/// The order of all pairs of neighbours among shuffled cells, by words where there are any and by bytes.
+/// The order of all pairs of neighbours among shuffled cells, by words (if the order has them) and by bytes.
 fn orders(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<Vec<Ordering>> {
     fn pairs<K: SortKey>(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<Ordering> {
         let keys: Vec<K> = keys(schema, order, cells);
@@ -416,7 +416,7 @@ fn small_domains_take_one_word() {
     let dimensions = [field("x", Datatype::Int64), field("y", Datatype::Int64)];
     let mut schema = schema(22, true, &dimensions, &[]);
     schema.cell_order = Layout::RowMajor;
-    // 1 to 100 in tiles of 10 along both: 4 bits for the tile and 4 for the place in it.
+    // 1 to 100 in tiles of 10 along both: 4 bits for the tile and 4 for the position in it.
     let order = GlobalOrder::new(&schema).unwrap();
     assert_eq!(order.words(), Some(1));
     let cell = |x: i64, y: i64| vec![x.to_le_bytes().to_vec(), y.to_le_bytes().to_vec()];
@@ -466,7 +466,7 @@ fn tiles_whose_number_overflows_are_those_of_libtiledb() {
     });
     schema.dimensions[0].tile_extent = Some(number(9e37));
     let order = GlobalOrder::new(&schema).unwrap();
-    // From 0 on the distance to the lower bound is infinite, or nearly so; what is infinite is in the first
+    // From 0 on, the distance to the lower bound is infinite or close to it. An infinite one gives the first
     // tile.
     let cells = [f32::MIN, -2.6e38, 1e38, f32::MAX, -2.4e38, 0.0].map(|v| vec![number(v)]);
     let found = orders(&schema, &order, &cells);
@@ -505,7 +505,7 @@ fn coordinates_outside_the_domain_are_at_its_ends() {
                     .collect()
             })
             .collect();
-        // Words and bytes agree also there: no part of a key runs into another.
+        // Words and bytes agree, so no part of a key overflows into another.
         let found = orders(&schema, &order, &cells);
         assert!(found.windows(2).all(|pair| pair[0] == pair[1]));
     }
