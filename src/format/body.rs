@@ -1,16 +1,16 @@
-//! The unfiltered body of a generic tile, read by ranges, so that a body of any size is parsed with little
+//! The unfiltered body of a generic tile, read by ranges, so that parsing a body of any size takes little
 //! memory.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use std::ops::Range;
 
-/// An unfiltered body, wherever its bytes are.
+/// An unfiltered body, in memory or not.
 pub trait Body: Send + Sync {
-    /// Its bytes.
+    /// Its length in bytes.
     fn size(&self) -> Result<u64>;
 
-    /// Appends the bytes in `range` to `out`. `Truncated` where the body ends before.
+    /// Appends the bytes in `range` to `out`. `Truncated` if the body ends before.
     fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 }
 
@@ -47,21 +47,21 @@ impl Body for Vec<u8> {
     }
 }
 
-/// The most bytes of one value in a list that is shown; a value has to be in memory whole.
+/// The most bytes of a listed value, which has to be in memory whole.
 pub const MAX_VALUE: u64 = 8 << 20;
 
-/// Bytes that are read ahead.
+/// Bytes of a read-ahead.
 const WINDOW: u64 = 16 << 10;
 
-/// A position in a [`Body`], with a window on the bytes that follow. What [`Cursor`] is to a slice: no method
-/// panics, and every failure names the field and its byte offset in the body.
+/// A position in a [`Body`], with a window of the bytes that follow: a [`Cursor`] over a body. No method
+/// panics, and every error names the field and its offset in the body.
 pub struct BodyCursor<'a> {
     body: &'a dyn Body,
     size: u64,
     /// Offset of the first byte of the window.
     start: u64,
     window: Vec<u8>,
-    /// How much of the window has been read.
+    /// Bytes of the window already read.
     used: usize,
 }
 
@@ -77,7 +77,7 @@ impl<'a> BodyCursor<'a> {
         })
     }
 
-    /// Where the next byte lies in the body.
+    /// The offset in the body of the next byte.
     pub fn offset(&self) -> u64 {
         self.start.saturating_add(self.used as u64)
     }
@@ -102,8 +102,7 @@ impl<'a> BodyCursor<'a> {
         Ok(())
     }
 
-    /// The next `length` bytes, in memory: only for what is known to be short. `Truncated` when fewer are
-    /// left.
+    /// The next `length` bytes, read into memory, so only for short fields. `Truncated` if fewer are left.
     pub fn bytes(&mut self, length: u64, field: &str) -> Result<&[u8]> {
         self.check(length, field)?;
         let wanted = length as usize;
@@ -124,7 +123,7 @@ impl<'a> BodyCursor<'a> {
         })
     }
 
-    /// Skips the next `length` bytes and returns their range. `Truncated` when fewer are left.
+    /// Skips the next `length` bytes and returns their range. `Truncated` if fewer are left.
     pub fn skip(&mut self, length: u64, field: &str) -> Result<Range<u64>> {
         self.check(length, field)?;
         let start = self.offset();
@@ -145,7 +144,7 @@ impl<'a> BodyCursor<'a> {
         Cursor::new(self.bytes(1, field)?).u8(field)
     }
 
-    /// One byte, non-zero meaning true.
+    /// One byte; not 0 means true.
     pub fn bool(&mut self, field: &str) -> Result<bool> {
         Ok(self.u8(field)? != 0)
     }
@@ -160,8 +159,8 @@ impl<'a> BodyCursor<'a> {
         Cursor::new(self.bytes(8, field)?).u64(field)
     }
 
-    /// Checks a count that was just read against the bytes left, when each item takes at least `min_size`
-    /// bytes (at least 1).
+    /// Checks a count that was just read against the bytes left, if each item takes at least `min_size` bytes
+    /// (at least 1).
     pub fn check_count(&self, count: u64, min_size: u64, field: &str) -> Result<()> {
         let left = self.remaining();
         let most = left / min_size.max(1);
@@ -182,7 +181,7 @@ impl<'a> BodyCursor<'a> {
             .in_part(format_args!("`{field}`"))
     }
 
-    /// Succeeds only when nothing is left to read.
+    /// An error if bytes are left.
     pub fn finish(&self) -> Result<()> {
         match self.remaining() {
             0 => Ok(()),
@@ -191,7 +190,7 @@ impl<'a> BodyCursor<'a> {
     }
 }
 
-/// The u64 in `range` of the list of them that starts at byte `start` of `body`.
+/// The u64 items in `range` of the list that starts at offset `start` of `body`.
 pub fn u64_items(body: &dyn Body, start: u64, range: Range<u64>, scratch: &mut Vec<u8>) -> Result<Vec<u64>> {
     let place = |index: u64| index.checked_mul(8).and_then(|n| n.checked_add(start));
     let (Some(from), Some(to)) = (place(range.start), place(range.end)) else {

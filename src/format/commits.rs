@@ -1,4 +1,4 @@
-//! The text files that say which fragments count: consolidated commits, ignore files and vacuum files.
+//! The text files that decide which fragments count: consolidated commits, ignore files and vacuum files.
 
 use super::body::{Body, BodyCursor};
 use super::name::TimestampedName;
@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 pub struct ConsolidatedEntry {
     /// The commit's path relative to the array, e.g. `__commits/__1_1_<uuid>_22.wrt`.
     pub path: Vec<u8>,
-    /// For a delete or update: where the copy of its file lies in the `.con` file, as offset and length.
+    /// For a delete or update: offset and length of its copy in the `.con` file.
     pub payload: Option<(u64, u64)>,
 }
 
 /// Parses a `.con` file, in which lines alternate with binary copies of delete files.
 ///
-/// Each line is a path whose last component is a timestamped name (`Corrupt` if not). One that ends in `.del`
-/// or `.upd` is followed, without a line end behind it, by the length (u64) and bytes of that file. The last
-/// line may lack its line end.
+/// Each line is a path whose last component is a timestamped name (`Corrupt` if not). After a line that ends
+/// in `.del` or `.upd` come the length (u64) and the bytes of that file, without a line feed after them. The
+/// last line may lack its line feed.
 pub fn parse_consolidated(bytes: &[u8]) -> Result<Vec<ConsolidatedEntry>> {
     read::whole("consolidated commits", bytes, |c| {
         let mut entries = Vec::new();
@@ -49,7 +49,7 @@ pub fn parse_consolidated(bytes: &[u8]) -> Result<Vec<ConsolidatedEntry>> {
     })
 }
 
-/// The lines of an `.ign` or `.vac` file, without line ends, empty ones left out.
+/// The non-empty lines of an `.ign` or `.vac` file, without line feeds.
 pub fn parse_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
     bytes
         .split(|&b| b == b'\n')
@@ -58,18 +58,18 @@ pub fn parse_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What follows the last slash of a stored path; all of it where there is none.
+/// The part after the last slash of a stored path; all of it if there is none.
 pub fn last_component(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 /// Makes a path of a vacuum file relative to the array: from `__fragments` or `__meta` on, or else the last
-/// component. The path may be relative, have a leading slash, or be an absolute URI of wherever the array was
-/// then.
+/// component. The stored path may be relative, have a leading slash, or be an absolute URI of a former
+/// location of the array.
 pub fn normalise_path(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
     let path = path.get(..end).unwrap_or(path);
-    // From the end: the array itself may lie below a directory of such a name.
+    // Backwards, because the array itself may be below a directory of such a name.
     let mut tail_start = path.len();
     let mut last = None;
     for component in path.rsplit(|&b| b == b'/') {
@@ -86,25 +86,25 @@ pub fn normalise_path(path: &[u8]) -> Vec<u8> {
 /// One footer in a consolidated fragment metadata file (`.meta`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsolidatedFooter {
-    /// Fragment directory name, or below version 9 an absolute URI.
+    /// Fragment directory name; below version 9 an absolute URI.
     pub name: Vec<u8>,
-    /// Offset of its footer in the unfiltered body.
+    /// Offset of the footer in the unfiltered body.
     pub offset: u64,
 }
 
 /// Parses the index of a `.meta` file's unfiltered body.
 ///
-/// The footers follow the index back to back, in its order, so each one ends where the next begins; offsets
-/// have to ascend and lie after the index. The file only saves opening the fragments' own footers, which
-/// always exist as well. Do not trust footers of versions 3 and 4 in it: current libraries write them with
-/// lists of the wrong length, which may parse as something else.
+/// The footers follow the index without gaps, in its order, so each one ends where the next begins; offsets
+/// must ascend and be after the index. The file is only a shortcut: the fragments' own footers always exist.
+/// Do not trust its footers of versions 3 and 4: current libraries write them with lists of the wrong length,
+/// which may parse as something else.
 pub fn parse_consolidated_metadata(body: &dyn Body) -> Result<Vec<ConsolidatedFooter>> {
     BodyCursor::new(body)
         .and_then(|mut c| parse_index(&mut c))
         .map_err(|e| e.in_part("consolidated fragment metadata"))
 }
 
-/// The most that the names in an index may take in memory, in bytes.
+/// The most memory for the names in an index, in bytes.
 const MAX_INDEX: u64 = 32 << 20;
 
 fn parse_index(c: &mut BodyCursor<'_>) -> Result<Vec<ConsolidatedFooter>> {

@@ -5,11 +5,11 @@ use super::read;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
-/// Deepest nesting of a condition.
+/// The deepest nesting of a condition.
 const MAX_DEPTH: u32 = 64;
 
-/// A condition tree. What is stored is the *negation* of the user's delete predicate: cells for which it
-/// holds are kept.
+/// A condition tree. The stored condition is the *negation* of the user's delete predicate: cells for which
+/// it holds are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
     /// An inner node.
@@ -25,8 +25,8 @@ pub enum Condition {
         op: ConditionOp,
         /// The field's name.
         field: Vec<u8>,
-        /// The constant in the field's type; empty for a null test on a fixed-size field. For IN and NOT_IN
-        /// all members one after the other.
+        /// The constant in the field's type; empty for a null test on a fixed-size field. For IN and NOT_IN,
+        /// all members concatenated.
         value: Vec<u8>,
         /// For IN and NOT_IN: the start of each member in `value`.
         offsets: Vec<u64>,
@@ -42,7 +42,7 @@ pub struct UpdateValue {
 }
 
 impl Condition {
-    /// Parses the unfiltered body of a `.del` file. Nesting over 64 levels is `LimitExceeded`.
+    /// Parses the unfiltered body of a `.del` file. `LimitExceeded` for more than 64 levels.
     pub fn parse(body: &[u8]) -> Result<Condition> {
         read::whole("delete condition", body, |c| Self::parse_node(c, 1))
     }

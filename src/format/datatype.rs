@@ -1,4 +1,4 @@
-//! TileDB datatypes, and the number of values a cell.
+//! TileDB datatypes, and the number of values per cell.
 
 use crate::error::{Error, Result};
 
@@ -11,7 +11,7 @@ pub enum Kind {
     Unsigned,
     /// IEEE 754.
     Float,
-    /// One byte a value, 0 or 1.
+    /// One byte per value, 0 or 1.
     Bool,
     /// Text: CHAR, the STRING types and GEOM_WKT.
     Text,
@@ -32,10 +32,10 @@ macro_rules! datatypes {
         pub enum Datatype { $($variant = $id),* }
 
         impl Datatype {
-            /// Every datatype, in the order of their numbers.
+            /// All datatypes, in the order of their numbers.
             pub const ALL: &'static [Datatype] = &[$(Datatype::$variant),*];
 
-            /// The datatype with this number; `Corrupt` when there is none.
+            /// The datatype with this number; `Corrupt` if there is none.
             pub fn from_u8(id: u8) -> Result<Self> {
                 match id {
                     $($id => Ok(Datatype::$variant),)*
@@ -109,8 +109,8 @@ datatypes! {
 }
 
 impl Datatype {
-    /// The fill value of one element of cells that were never written, in the byte order of the format:
-    /// the smallest signed number, the largest unsigned one, a quiet NaN, 0x80 for CHAR, zero for the rest.
+    /// The fill value of one element of unwritten cells, little-endian: the smallest signed number, the
+    /// largest unsigned one, a quiet NaN, 0x80 for CHAR, zero for other types.
     pub fn default_fill(self) -> Vec<u8> {
         match self {
             Datatype::Char | Datatype::Int8 => vec![0x80],
@@ -130,8 +130,8 @@ impl Datatype {
         }
     }
 
-    /// `bytes` as text in its encoding; None where they are none. UCS-2 and UCS-4 are read as UTF-16 and
-    /// UTF-32, types that are no text as UTF-8.
+    /// `bytes` as text in the encoding of the type; None if they are invalid. UCS-2 and UCS-4 are read as
+    /// UTF-16 and UTF-32, types that are not text as UTF-8.
     pub fn text(self, bytes: &[u8]) -> Option<String> {
         match (self.kind(), self.size()) {
             (Kind::Text, 2) => {
@@ -153,12 +153,12 @@ impl Datatype {
     }
 }
 
-/// How many values a cell holds, as stored in a schema's `cell_val_num`.
+/// The number of values per cell, as stored in a schema's `cell_val_num`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CellValNum {
     /// Always this many; never 0.
     Fixed(u32),
-    /// A number that varies by cell; cells are located through an offsets file.
+    /// A number that varies by cell; an offsets file locates the cells.
     Var,
 }
 
@@ -180,7 +180,7 @@ impl CellValNum {
         self == CellValNum::Var
     }
 
-    /// Bytes of a cell of `datatype`, None when var-sized. At most 2^35.
+    /// Bytes of a cell of `datatype`, at most 2^35; None if var-sized.
     pub fn cell_size(self, datatype: Datatype) -> Option<u64> {
         match self {
             CellValNum::Fixed(n) => Some(u64::from(n) * datatype.size() as u64),

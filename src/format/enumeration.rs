@@ -1,4 +1,4 @@
-//! Enumerations: the values that an attribute's integers stand for (format version 20 and later).
+//! Enumerations: lists of values that integers of attributes index (format version 20 and later).
 
 use super::datatype::{CellValNum, Datatype};
 use super::read;
@@ -10,23 +10,23 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct Enumeration {
     /// The name by which attributes refer to it.
     pub name: Vec<u8>,
-    /// The name of its file, as stored inside it.
+    /// The name of its file, as stored in the file.
     pub file: Vec<u8>,
-    /// Type of a value's elements.
+    /// Type of the elements of a value.
     pub datatype: Datatype,
-    /// Elements a value.
+    /// Elements per value.
     pub cell_val_num: CellValNum,
     /// Whether the order of the values means anything.
     pub ordered: bool,
-    /// All values one after the other.
+    /// All values, concatenated.
     pub data: Vec<u8>,
     /// Var-sized: the start of each value in `data`. Empty otherwise.
     pub offsets: Vec<u64>,
 }
 
 impl Enumeration {
-    /// Parses the unfiltered body of a file in `__schema/__enumerations/`. Offsets are checked to be
-    /// non-decreasing and inside the data. `UnsupportedVersion` for an enumeration version other than 0.
+    /// Parses the unfiltered body of a file in `__schema/__enumerations/`. Checks that offsets do not
+    /// decrease and are inside the data. `UnsupportedVersion` for an enumeration version other than 0.
     pub fn parse(body: &[u8]) -> Result<Enumeration> {
         read::whole("enumeration", body, Self::parse_body)
     }
@@ -67,7 +67,7 @@ impl Enumeration {
         })
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn count(&self) -> usize {
         match self.cell_val_num.cell_size(self.datatype) {
             Some(size) => self.data.len() / usize::try_from(size).unwrap_or(usize::MAX).max(1),
@@ -75,7 +75,7 @@ impl Enumeration {
         }
     }
 
-    /// The bytes of value `index`; None from [`Enumeration::count`] on.
+    /// The bytes of value `index`; None if there is no such value.
     pub fn value(&self, index: usize) -> Option<&[u8]> {
         match self.cell_val_num.cell_size(self.datatype) {
             Some(size) => {
@@ -86,7 +86,7 @@ impl Enumeration {
                 let start = *self.offsets.get(index)?;
                 let next = index.checked_add(1).and_then(|next| self.offsets.get(next));
                 let end = next.map_or(self.data.len(), |end| *end as usize);
-                // Checked when parsed; but the fields are public.
+                // Checked by `parse`, but the fields are public.
                 Some(self.data.get(start as usize..end).unwrap_or(&[]))
             }
         }

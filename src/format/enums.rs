@@ -1,4 +1,4 @@
-//! The small enumerations of the format, each one byte on disk.
+//! The small enumerations of the format, stored in one byte each.
 
 use crate::error::{Error, Result};
 
@@ -21,7 +21,7 @@ macro_rules! byte_enum {
         pub enum $type { $($variant = $id),* }
 
         impl $type {
-            /// The value with this number; `Corrupt` when there is none.
+            /// The value with this number; `Corrupt` if there is none.
             pub fn from_u8(id: u8) -> Result<Self> {
                 match id {
                     $($id => Ok($type::$variant),)*
@@ -69,7 +69,7 @@ byte_enum! {
 }
 
 byte_enum! {
-    /// What a member of a group is.
+    /// The kind of a group's member.
     ObjectType, "an object type" {
         Invalid = 0, "INVALID";
         Group = 1, "GROUP";
@@ -78,7 +78,7 @@ byte_enum! {
 }
 
 byte_enum! {
-    /// The pixel layout that a WEBP filter was given.
+    /// The pixel layout of a WEBP filter.
     WebpFormat, "a WebP input format" {
         None = 0, "NONE";
         Rgb = 1, "RGB";

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// The unfiltered body of a file in `__group/`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupDetails {
-    /// 1: a snapshot of all members. 2: changes to be replayed in the order of their files.
+    /// 1: a snapshot of all members. 2: changes to be replayed in the order of the files.
     pub version: u32,
     /// In stored order.
     pub members: Vec<GroupMember>,
@@ -21,16 +21,16 @@ pub struct GroupMember {
     pub object_type: ObjectType,
     /// Whether `uri` is relative to the group.
     pub relative: bool,
-    /// Where the member lies.
+    /// The member's location.
     pub uri: Vec<u8>,
-    /// Its name, where it has one.
+    /// The member's name, if it has one.
     pub name: Option<Vec<u8>>,
     /// Whether this removes the member.
     pub deleted: bool,
 }
 
 impl GroupDetails {
-    /// The number of members that a body states, which it is long enough for.
+    /// The number of members that a body declares, checked against its length.
     pub fn count(body: &[u8]) -> Result<u64> {
         let mut c = Cursor::new(body);
         parse_version(&mut c, "version")?;
@@ -39,7 +39,7 @@ impl GroupDetails {
         Ok(count)
     }
 
-    /// Parses the unfiltered body. `UnsupportedVersion` for versions of groups and members other than 1 and
+    /// Parses the unfiltered body. `UnsupportedVersion` if the version of the group or a member is not 1 or
     /// 2.
     pub fn parse(body: &[u8]) -> Result<GroupDetails> {
         read::whole("group details", body, |c| {

@@ -5,20 +5,20 @@ use super::datatype::Datatype;
 use crate::error::{Error, Result};
 use std::ops::Range;
 
-/// The most bytes of a key that [`each_record`] takes.
+/// The most bytes of a key.
 const MAX_KEY: u64 = 1 << 20;
 
-/// One record of a metadata file, whose value is not read yet.
+/// One record of a metadata file. Its value is not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataRecord {
     /// Arbitrary bytes, mostly UTF-8.
     pub key: Vec<u8>,
-    /// Type and number of the value's elements, and its place in the body. None if the record deletes the
+    /// Type and number of the value's elements, and its range in the body. None if the record deletes the
     /// key.
     pub value: Option<(Datatype, u32, Range<u64>)>,
 }
 
-/// Calls `visit` with each record of a metadata file, whose unfiltered body is `body`, in order.
+/// Calls `visit` with each record of a metadata file in order; `body` is the unfiltered body.
 pub fn each_record(body: &dyn Body, mut visit: impl FnMut(MetadataRecord) -> Result<()>) -> Result<()> {
     let mut c = BodyCursor::new(body).map_err(|e| e.in_part("metadata"))?;
     let mut number = 0u64;
@@ -62,7 +62,7 @@ mod tests {
 
     type Value = Option<(Datatype, u32, Vec<u8>)>;
 
-    /// The records in order, their values not in the body but in bytes.
+    /// The records in order, with the bytes of their values.
     fn parse(body: &[u8]) -> Result<Vec<(Vec<u8>, Value)>> {
         let mut records = Vec::new();
         each_record(&body, |record| {

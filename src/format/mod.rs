@@ -1,9 +1,9 @@
-//! How *unfiltered* bytes become plain structs. Pure functions over slices: nothing here knows files,
-//! filters' algorithms, threads, caches or FUSE.
+//! Parses *unfiltered* bytes into plain structs. The functions are pure: they know no files, filters,
+//! threads, caches or FUSE.
 //!
-//! Every parser takes the bytes as a [`Cursor`](crate::cursor::Cursor), a slice or, where they may be many, a
-//! [`body::Body`], and checks each length and count before it uses it. Names are kept as the bytes that were
-//! stored: the format does not promise that they are UTF-8.
+//! Parsers read the bytes from a [`Cursor`](crate::cursor::Cursor), a slice or, if there may be many, a
+//! [`body::Body`], and check each length and count before use. Names stay bytes: the format does not promise
+//! UTF-8.
 
 pub mod body;
 pub mod commits;

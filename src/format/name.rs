@@ -7,23 +7,22 @@ use crate::error::{Error, Result};
 pub struct TimestampedName {
     /// Start and end in milliseconds since the Unix epoch, inclusive; start <= end.
     pub timestamps: (u64, u64),
-    /// The part of 32 hexadecimal digits, in ASCII.
+    /// The 32 hexadecimal digits, in ASCII.
     pub uuid: [u8; 32],
-    /// The version at the end of the name, where the grammar has one.
+    /// The version at the end of the name, if it has one.
     pub version: Option<u32>,
-    /// The version that decides where files are: the stated one, 4 for `__t1_t2_uuid`, 2 for `__uuid_t` and
-    /// `__uuid_t1_t2`.
+    /// The version that decides where files are: the one in the name, else 4 for `__t1_t2_uuid`, 2 for
+    /// `__uuid_t` and `__uuid_t1_t2`.
     pub name_version: u32,
 }
 
 impl TimestampedName {
-    /// Parses the last component of a path, its extension removed (the part after its last `.`). `Corrupt`
-    /// when it follows none of the grammars.
+    /// Parses the last component of a path, without its extension (the part after the last `.`). `Corrupt` if
+    /// it has none of the forms below.
     ///
-    /// `__t1_t2_uuid_v`, `__t1_t2_uuid`, `__uuid_t` and `__uuid_t1_t2` are the grammars. Numbers are decimal
-    /// without sign and need not be padded; a version may be any number, and it is for the caller to refuse
-    /// those that it does not know. In the last one, the name of a consolidated fragment of version 2, only
-    /// `t2` counts, as both start and end.
+    /// The forms are `__t1_t2_uuid_v`, `__t1_t2_uuid`, `__uuid_t` and `__uuid_t1_t2`. Numbers are decimal
+    /// without sign, padded or not. The version may be any number; callers refuse unknown ones. In the last
+    /// form, the name of a consolidated fragment of version 2, `t2` counts as both start and end.
     pub fn parse(name: &[u8]) -> Result<TimestampedName> {
         Self::split(name).ok_or_else(|| {
             Error::corrupt(format!(
@@ -77,7 +76,7 @@ fn number(digits: &str) -> Option<u64> {
     }
 }
 
-/// What a file of a field holds.
+/// The content of a field's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     /// Values of a fixed-size field, or offsets of a var-sized one.
@@ -88,9 +87,9 @@ pub enum Part {
     Validity,
 }
 
-/// The base name and suffix of a field's file in a fragment whose *name* says `version`: below 8 the raw
-/// name, in 8 its encoding, from 9 `index_name` (`a0`, `d1`). Internal fields pass their fixed base
-/// (`__coords`, `t`, `dt`, `dci`) as both. The result may hold any byte: callers check for path separators.
+/// The name of a field's file in a fragment whose *name* has `version`: made of the raw name below 8, of its
+/// encoding in 8, of `index_name` (`a0`, `d1`) from 9 on. For internal fields, both are the fixed name
+/// (`__coords`, `t`, `dt`, `dci`). The result may have any byte: callers check for path separators.
 pub fn field_file(version: u32, name: &[u8], index_name: &str, part: Part) -> Vec<u8> {
     let mut file = match version {
         0..=7 => name.to_vec(),
@@ -105,13 +104,13 @@ pub fn field_file(version: u32, name: &[u8], index_name: &str, part: Part) -> Ve
     file
 }
 
-/// Replaces the bytes that version 8 keeps out of file names by a percent sign and two digits.
+/// Replaces the bytes that version 8 does not allow in file names by a percent sign and two digits.
 fn encode_version_8(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     for &b in name {
         let code = match b {
             b'!'..=b',' | b'/' | b':' | b';' | b'=' | b'?' | b'@' | b'[' | b']' => b,
-            // These four are not their own codes, but they are what TileDB wrote.
+            // These four are not the bytes' own codes, but TileDB wrote them.
             b'<' => 0x20,
             b'>' => 0x2D,
             b'\\' => 0x30,

@@ -1,4 +1,4 @@
-//! Filter pipelines as a schema or a generic tile describes them.
+//! Filter pipelines, as stored in schemas and generic tiles.
 
 use super::datatype::Datatype;
 use super::enums::WebpFormat;
@@ -6,19 +6,19 @@ use super::read;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
-/// More filters than any pipeline has a use for.
+/// The most filters of a pipeline.
 const MAX_FILTERS: u32 = 128;
 
 /// A list of filters in the order in which the writer applied them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pipeline {
-    /// The writer's limit on the bytes of a chunk; no reader needs it.
+    /// The writer's limit of the bytes of a chunk; no reader needs it.
     pub max_chunk_size: u32,
-    /// First applied first; readers undo them from the last.
+    /// In the order of writing; readers undo them from the last.
     pub filters: Vec<Filter>,
 }
 
-/// The codecs that share the compressors' framing and their options.
+/// The codecs that share the compressors' framing and options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
     /// zlib streams (RFC 1950).
@@ -50,8 +50,8 @@ pub enum Filter {
         codec: Codec,
         /// The writer's level; -1 is the codec's default.
         level: i32,
-        /// For `DoubleDelta` from format version 20 on, and `Delta` from 19 on: values are read as this type
-        /// instead.
+        /// For `DoubleDelta` from format version 20 on, and `Delta` from 19 on: the type that values are read
+        /// as instead.
         reinterpret: Option<Datatype>,
     },
     /// Integers stored in fewer bits, by windows.
@@ -68,7 +68,7 @@ pub enum Filter {
         /// The writer's window, in bytes.
         max_window_size: u32,
     },
-    /// AES-256-GCM; in the pipelines of generic tiles only.
+    /// AES-256-GCM; only in the pipelines of generic tiles.
     Aes256Gcm,
     /// MD5 of data and metadata.
     ChecksumMd5,
@@ -76,9 +76,9 @@ pub enum Filter {
     ChecksumSha256,
     /// Floats stored as scaled integers.
     ScaleFloat {
-        /// Multiplied with the stored integer.
+        /// The factor of the stored integer.
         scale: f64,
-        /// Added thereafter.
+        /// Added after scaling.
         offset: f64,
         /// Bytes of a stored integer: 1, 2, 4 or 8.
         byte_width: u64,
@@ -98,7 +98,7 @@ pub enum Filter {
         /// Bytes of a row of a tile.
         x_extent: u16,
     },
-    /// An unknown type, kept so that everything that does not need the filter can be read.
+    /// An unknown type, kept so that parts without the filter can be read.
     Unknown {
         /// The stored number.
         id: u8,
@@ -109,11 +109,10 @@ pub enum Filter {
 
 impl Pipeline {
     /// Reads a stored pipeline (max chunk size u32, count u32, then for each filter its number u8, the length
-    /// of its options u32 and the options). Advances by the option length whatever the options hold.
+    /// of its options u32 and the options). Skips the options by their length, whatever they contain.
     ///
-    /// A filter that is not known, or whose options are not of a known form, becomes [`Filter::Unknown`].
-    /// `Corrupt` when a compressor's options name another compressor, `LimitExceeded` for more filters than
-    /// could be meant.
+    /// An unknown filter, or one with options of an unknown form, becomes [`Filter::Unknown`]. `Corrupt` if a
+    /// compressor's options name another compressor, `LimitExceeded` for too many filters.
     pub(crate) fn parse(c: &mut Cursor<'_>) -> Result<Pipeline> {
         let max_chunk_size = c.u32("max_chunk_size")?;
         let count = c.u32("filter_num")?;
@@ -135,13 +134,13 @@ impl Pipeline {
         })
     }
 
-    /// Whether there is no filter at all (a dimension's pipeline is then that of all coordinates).
+    /// Whether there is no filter. A dimension without one uses the pipeline of the coordinates.
     pub fn is_empty(&self) -> bool {
         self.filters.is_empty()
     }
 
-    /// Whether a general compressor is among the filters: gzip, Zstandard, LZ4, run lengths, bzip2 or double
-    /// delta. Decides how version 1 lays out coordinates.
+    /// Whether there is a general compressor: gzip, Zstandard, LZ4, run lengths, bzip2 or double delta.
+    /// Decides how version 1 lays out coordinates.
     pub fn has_compressor(&self) -> bool {
         self.filters.iter().any(|filter| {
             matches!(filter, Filter::Compression { codec, .. } if !matches!(codec, Codec::Dictionary | Codec::Delta))
@@ -165,7 +164,7 @@ impl Codec {
         })
     }
 
-    /// The number of the compressor in the filter's options, which is not always the filter's.
+    /// The number of the compressor in the filter's options, which may differ from the filter's.
     fn compressor_id(self) -> u8 {
         match self {
             Codec::Gzip => 1,
@@ -182,7 +181,7 @@ impl Codec {
 
 impl Filter {
     /// The string that TileDB's C API prints for the filter's type, e.g. `BIT_WIDTH_REDUCTION`; `UNKNOWN` for
-    /// unknown ones.
+    /// unknown filters.
     pub fn name(&self) -> &'static str {
         match self {
             Filter::Noop => "NONE",
@@ -269,8 +268,8 @@ impl Filter {
         })
     }
 
-    /// Reads a compressor's options: compressor u8, level i32, and for the deltas of newer writers a datatype
-    /// u8.
+    /// Reads a compressor's options: compressor u8, level i32, and for newer versions of the deltas a
+    /// datatype u8.
     fn parse_compressor(codec: Codec, o: &mut Cursor<'_>, id: u8, options: &[u8]) -> Result<Filter> {
         let compresses = read::byte(o, "compressor", |compressor| match compressor {
             0 => Ok(false),
@@ -280,7 +279,7 @@ impl Filter {
         let level = o.i32("level")?;
         let reinterpret = match o.is_empty() {
             true => None,
-            // TileDB writes ANY for "as the data is".
+            // TileDB writes ANY for no reinterpretation.
             false => match Datatype::from_u8(o.u8("reinterpret_datatype")?) {
                 Ok(datatype) => Some(datatype).filter(|&d| d != Datatype::Any),
                 Err(_) => return Ok(Self::unknown(id, options)),

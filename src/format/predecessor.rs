@@ -1,19 +1,19 @@
-//! Schema files of formats from before versions were numbered: recognised, but not read.
+//! Recognises schema files from before format versions, which cannot be read.
 
-/// What wrote a schema file that has no format version.
+/// The writer of a schema file that has no format version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Predecessor {
-    /// TileDB up to 1.3: a generic tile without a version in front.
+    /// TileDB up to 1.3: a generic tile without a leading version.
     TileDb,
     /// GenomicsDB, and TileDB before 1.0 on which it is built.
     GenomicsDb,
 }
 
 impl Predecessor {
-    /// Bytes of the file's beginning that [`Predecessor::of`] looks at.
+    /// The bytes from the start of the file that [`Predecessor::of`] needs.
     pub const HEAD: usize = 4096;
 
-    /// What wrote a file of `len` bytes that begins with `head`; None if neither did.
+    /// The writer of a file of `len` bytes that begins with `head`; None if it is neither.
     pub fn of(head: &[u8], len: u64) -> Option<Predecessor> {
         let u32_at = |at: usize| {
             head.get(at..)?
@@ -31,7 +31,8 @@ impl Predecessor {
         if stored.checked_add(HEADER) == Some(len) && head.get(16) == Some(&4) && u64_at(17) == Some(1) {
             return Some(Predecessor::TileDb);
         }
-        // A version below 0 in eight bytes, or none, and the path of the array behind its length.
+        // A negative version in eight bytes, or none, then the length (u32) and the bytes of the array's
+        // path.
         let version = u32_at(0)?.cast_signed();
         let at = if (-16..0).contains(&version) && u32_at(4) == Some(0) {
             8
@@ -40,7 +41,7 @@ impl Predecessor {
         };
         let length = usize::try_from(u32_at(at)?).ok()?;
         let path = head.get(at + 4..)?.get(..length)?;
-        // The version is where the length is here; there were ten versions at that time.
+        // Text with a length of at most 16 may be a numbered schema: its version has the place of the length.
         let text = length > 16 || at > 0 && length > 0;
         let text = text && path.contains(&b'/') && path.iter().all(|byte| *byte >= b' ');
         text.then_some(Predecessor::GenomicsDb)
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(Predecessor::of(&headed, 100), Some(Predecessor::GenomicsDb));
         assert_eq!(Predecessor::of(&headed[8..], 100), Some(Predecessor::GenomicsDb));
         assert_eq!(Predecessor::of(&headed[..20], 100), None);
-        // A schema of version 1, and what is none at all.
+        // A schema of version 1, and text that is no schema.
         let counted = [
             &1_u32.to_le_bytes()[..],
             &96_u64.to_le_bytes(),

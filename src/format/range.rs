@@ -5,7 +5,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use std::cmp::Ordering;
 
-/// `[lo, hi]` of one dimension, each bound the stored bytes: one little-endian value, or the text of a
+/// `[lo, hi]` of one dimension. Each bound is the stored bytes: one little-endian value, or the text of a
 /// var-sized one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
@@ -19,8 +19,8 @@ pub struct Range {
 pub type Rect = Vec<Range>;
 
 impl Range {
-    /// Reads a stored range: `lo, hi` for a fixed-size dimension; total length u64, length of `lo` u64 and
-    /// the bytes of both for a var-sized one (R-tree and footer, version 5 and later).
+    /// Reads a stored range: `lo, hi` for a fixed-size dimension; for a var-sized one the total length u64,
+    /// the length of `lo` u64 and the bytes of both (R-tree and footer, version 5 and later).
     pub(crate) fn parse(
         c: &mut Cursor<'_>,
         datatype: Datatype,
@@ -53,13 +53,12 @@ impl Range {
         }
     }
 
-    /// How the bounds compare: integers and times as numbers, floats as IEEE 754 does, all else bytewise.
-    /// None for a NaN.
+    /// Compares the bounds: see [`compare`]. None for a NaN.
     pub fn order(&self, datatype: Datatype, cells: CellValNum) -> Option<Ordering> {
         compare(datatype, cells, &self.lo, &self.hi)
     }
 
-    /// Fails when the lower bound is above the upper one. Bounds that cannot be compared (NaN) pass: TileDB
+    /// Fails if the lower bound is above the upper one. Accepts bounds that cannot be compared (NaN): TileDB
     /// writes them.
     pub(super) fn check(&self, datatype: Datatype, cells: CellValNum) -> Result<()> {
         match self.order(datatype, cells) {
@@ -76,7 +75,7 @@ impl Range {
     }
 }
 
-/// Calls a macro with the type of a datatype's numbers; another expression where it has none.
+/// Calls a macro with the Rust type of a datatype's numbers, or another expression if it has none.
 macro_rules! with_number {
     ($datatype:expr, $call:ident, $otherwise:expr) => {
         match ($datatype.kind(), $datatype.size()) {
@@ -94,9 +93,8 @@ macro_rules! with_number {
     };
 }
 
-/// Compares two coordinates in their stored bytes: integers and times as numbers, floats as IEEE 754 does,
-/// everything var-sized or textual bytewise. None for a NaN, and for values of another size than the
-/// datatype's.
+/// Compares the stored bytes of two coordinates: integers and times as numbers, floats by IEEE 754, var-sized
+/// or textual ones bytewise. None for a NaN, and for values of another size than the datatype's.
 pub fn compare(datatype: Datatype, cells: CellValNum, a: &[u8], b: &[u8]) -> Option<Ordering> {
     macro_rules! as_numbers {
         ($type:ty) => {{
@@ -111,9 +109,9 @@ pub fn compare(datatype: Datatype, cells: CellValNum, a: &[u8], b: &[u8]) -> Opt
     with_number!(datatype, as_numbers, bytewise())
 }
 
-/// Sets `stay` to false for each of many coordinates of one value that [`compare`] does not find from `lo` to
-/// `hi`, both in; `values` has their stored bytes. Returns false without doing anything if they are not
-/// numbers, or an end is missing.
+/// Clears the flags in `stay` of coordinates that [`compare`] does not find between `lo` and `hi`, inclusive.
+/// `values` has the stored bytes of many coordinates of one value each. Returns false, without changes, if
+/// they are not numbers or a bound is missing.
 pub fn keep_between(
     datatype: Datatype,
     values: &[u8],

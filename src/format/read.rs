@@ -1,39 +1,39 @@
-//! Reading steps that several parsers of the format share.
+//! Reading steps common to several parsers of the format.
 
 use super::datatype::CellValNum;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bit that experimental builds of TileDB set in the format versions that they write.
+/// The bit that experimental builds of TileDB set in format versions.
 const EXPERIMENTAL: u32 = 1 << 31;
 
-/// Reads one byte and interprets it with `from`, whose error gets the place of the byte.
+/// Reads one byte and interprets it with `from`. An error gets the byte's offset.
 pub(super) fn byte<T>(c: &mut Cursor<'_>, field: &str, from: impl FnOnce(u8) -> Result<T>) -> Result<T> {
     let offset = c.offset();
     from(c.u8(field)?).map_err(|e| e.at(offset).in_part(format_args!("`{field}`")))
 }
 
-/// Reads a u32 and interprets it as the number of values a cell.
+/// Reads a u32 and interprets it as the number of values per cell.
 pub(super) fn cell_val_num(c: &mut Cursor<'_>) -> Result<CellValNum> {
     let offset = c.offset();
     let word = c.u32("cell_val_num")?;
     CellValNum::from_u32(word).map_err(|e| e.at(offset).in_part("`cell_val_num`"))
 }
 
-/// Reads a string behind its length as u32.
+/// Reads a string after its length as u32.
 pub(super) fn text32(c: &mut Cursor<'_>, field: &str) -> Result<Vec<u8>> {
     let length = c.u32(field)?;
     Ok(c.bytes(u64::from(length), field)?.to_vec())
 }
 
-/// Reads a string, or other bytes, behind its length as u64.
+/// Reads a string, or other bytes, after its length as u64.
 pub(super) fn text64(c: &mut Cursor<'_>, field: &str) -> Result<Vec<u8>> {
     let length = c.u64(field)?;
     Ok(c.bytes(length, field)?.to_vec())
 }
 
-/// Reads a list of u64 offsets behind its length in bytes (u64), which point into `data_size` bytes and never
-/// decrease.
+/// Reads a list of u64 offsets after its length in bytes (u64). The offsets must not decrease or exceed
+/// `data_size`.
 pub(super) fn offsets(c: &mut Cursor<'_>, data_size: usize, field: &str) -> Result<Vec<u64>> {
     let size = c.u64(field)?;
     if size % 8 != 0 {
@@ -55,8 +55,7 @@ pub(super) fn offsets(c: &mut Cursor<'_>, data_size: usize, field: &str) -> Resu
     Ok(list)
 }
 
-/// Refuses format versions that are not understood: 0, those above [`super::MAX_VERSION`] and those of
-/// experimental builds.
+/// Refuses unknown format versions: 0, those above [`super::MAX_VERSION`] and those of experimental builds.
 pub(super) fn check_version(version: u32, offset: u64) -> Result<()> {
     let newest = super::MAX_VERSION;
     let message = match version {
@@ -74,14 +73,14 @@ pub(super) fn check_version(version: u32, offset: u64) -> Result<()> {
         .in_part("`version`"))
 }
 
-/// Whether `name` can be looked up in a directory without leaving it: not empty, not `.` or `..`, no slash,
-/// backslash or NUL.
+/// Whether `name` can be looked up in a directory without leaving it: not empty, not `.` or `..`, without
+/// slash, backslash or NUL.
 pub(super) fn is_plain_file_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | b'\\' | 0))
 }
 
-/// Parses all of `body`, the unfiltered body of a generic tile that holds `part`: no byte may be left over. A
-/// contradiction without a single wrong place is an error at the first byte.
+/// Parses all of `body`, the unfiltered body of a generic tile of `part`; left-over bytes are an error.
+/// Errors without an offset get that of the first byte.
 pub(super) fn whole<T>(
     part: &str,
     body: &[u8],

@@ -10,14 +10,13 @@ use crate::error::{Error, Result};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-/// The most bytes that the default fill values of one schema may take. Below version 6 the schema does not
-/// store them.
+/// The most bytes of the default fill values of one schema. Schemas below version 6 do not store them.
 const MAX_DEFAULT_FILLS: u64 = 1 << 20;
 
 /// An array schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
-    /// Format version that it was written in.
+    /// The format version of the schema.
     pub version: u32,
     /// Whether two cells may have equal coordinates; false below version 5.
     pub allows_duplicates: bool,
@@ -29,25 +28,25 @@ pub struct Schema {
     pub cell_order: Layout,
     /// Cells of a tile of a sparse fragment.
     pub capacity: u64,
-    /// Pipeline of zipped coordinates, of dimensions without one of their own, and of timestamps.
+    /// The pipeline of zipped coordinates, of dimensions without a pipeline, and of timestamps.
     pub coords_filters: Pipeline,
-    /// Pipeline of all offsets.
+    /// The pipeline of all offsets.
     pub offsets_filters: Pipeline,
-    /// Pipeline of all validity bytes; None below version 7.
+    /// The pipeline of all validity bytes; None below version 7.
     pub validity_filters: Option<Pipeline>,
     /// In the order of the domain; never empty.
     pub dimensions: Vec<Dimension>,
-    /// In the order that numbers their files.
+    /// In the order of their file numbers.
     pub attributes: Vec<Attribute>,
     /// From version 18.
     pub dimension_labels: Vec<DimensionLabel>,
     /// Name and file name of each enumeration, as stored; from version 20.
     pub enumerations: Vec<EnumerationRef>,
-    /// From version 22; None below it or where it is stored as empty.
+    /// From version 22; None below, or if stored as empty.
     pub current_domain: Option<Rect>,
 }
 
-/// What libtiledb uses as the pipeline of a dimension in schemas below version 5, which store none.
+/// libtiledb's pipeline of a dimension in schemas below version 5, which store none.
 const NO_PIPELINE: Pipeline = Pipeline {
     max_chunk_size: 65_536,
     filters: Vec::new(),
@@ -62,11 +61,11 @@ pub struct Dimension {
     pub datatype: Datatype,
     /// 1, or var for strings.
     pub cell_val_num: CellValNum,
-    /// Its own pipeline; empty when it uses [`Schema::coords_filters`].
+    /// The dimension's own pipeline; empty if it uses [`Schema::coords_filters`].
     pub filters: Pipeline,
     /// None for strings.
     pub domain: Option<Range>,
-    /// One little-endian value; None where there are no tiles along it.
+    /// One little-endian value; None if there are no tiles along the dimension.
     pub tile_extent: Option<Vec<u8>>,
 }
 
@@ -77,20 +76,20 @@ pub struct Attribute {
     pub name: Vec<u8>,
     /// Type of a value.
     pub datatype: Datatype,
-    /// Values a cell.
+    /// Values per cell.
     pub cell_val_num: CellValNum,
     /// Its pipeline.
     pub filters: Pipeline,
-    /// Value of a cell that was never written: one cell, or for var-sized ones any length. The type's default
-    /// below version 6.
+    /// The value of an unwritten cell: one cell, or for var-sized ones any length. Below version 6, the
+    /// type's default.
     pub fill_value: Vec<u8>,
-    /// Whether such a cell is valid (not null); false below version 7.
+    /// Whether unwritten cells are valid (not null); false below version 7.
     pub fill_value_valid: bool,
     /// Whether cells may be null.
     pub nullable: bool,
     /// From version 17; unordered below.
     pub order: DataOrder,
-    /// Name of the enumeration that its values index; from version 20.
+    /// The name of the enumeration that the values index; from version 20.
     pub enumeration: Option<Vec<u8>>,
 }
 
@@ -103,21 +102,21 @@ pub struct DimensionLabel {
     pub name: Vec<u8>,
     /// Whether `uri` is relative to the array.
     pub relative: bool,
-    /// Where its array lies, e.g. `__labels/l0`.
+    /// The location of its array, e.g. `__labels/l0`.
     pub uri: Vec<u8>,
-    /// The attribute of that array which holds the labels.
+    /// The attribute of that array that has the labels.
     pub attribute: Vec<u8>,
     /// Whether labels are sorted.
     pub order: DataOrder,
     /// Type of a label.
     pub datatype: Datatype,
-    /// Values a label.
+    /// Values per label.
     pub cell_val_num: CellValNum,
-    /// Whether its array belongs to somebody else.
+    /// Whether its array is not part of this array.
     pub external: bool,
 }
 
-/// Where an enumeration is stored.
+/// A reference to a stored enumeration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnumerationRef {
     /// The name by which attributes refer to it.
@@ -130,10 +129,9 @@ impl Schema {
     /// Parses the unfiltered body of a schema's generic tile. `UnsupportedVersion` above version 23
     /// (the rest is not read).
     ///
-    /// Everything is checked that the body alone allows: dimensions have a domain with `lo <= hi` and extents
-    /// above 0, dense arrays have dimensions of one integral or time type with extents, and a row-major or
-    /// column-major order, fixed-size fill values are one cell, and no two fields share a name. No byte may
-    /// be left over.
+    /// Checks all that the body alone allows: dimensions have a domain with `lo <= hi` and extents above 0;
+    /// dense arrays have dimensions of one integral or time type with extents, in row-major or column-major
+    /// order; fixed-size fill values are one cell; no two fields share a name; no byte is left over.
     pub fn parse(body: &[u8]) -> Result<Schema> {
         read::whole("schema", body, Self::parse_body)
     }
@@ -231,7 +229,7 @@ impl Schema {
             .collect()
     }
 
-    /// Checks that span several parts of the schema.
+    /// Checks across several parts of the schema.
     fn check(&self) -> Result<()> {
         match self.array_type {
             ArrayType::Dense => self.check_dense()?,
@@ -242,7 +240,7 @@ impl Schema {
         }
         let fields = self.dimensions.iter().map(|d| &d.name);
         let fields = fields.chain(self.attributes.iter().map(|a| &a.name));
-        // Up to version 4 neither dimensions nor attributes needed a name, and their files cannot collide.
+        // Up to version 4, dimensions and attributes need no name, and their files cannot collide.
         check_unique(
             fields.filter(|name| self.version >= 5 || !name.is_empty()),
             "fields",
@@ -295,9 +293,9 @@ impl Schema {
         Ok(())
     }
 
-    /// The pipeline of the tiles of dimension `i`: its own, or else that of the coordinates. It is empty in
-    /// schemas below version 5, where dimensions have no tiles: newer libraries that write to such an array
-    /// leave its dimensions unfiltered.
+    /// The pipeline of the tiles of dimension `i`: its own, or else that of the coordinates. Empty in schemas
+    /// below version 5, where dimensions have no tiles: newer libraries that write to such an array do not
+    /// filter its dimensions.
     pub fn dimension_filters(&self, i: usize) -> &Pipeline {
         match self.dimensions.get(i) {
             Some(dimension) if self.version < 5 || !dimension.filters.is_empty() => &dimension.filters,
@@ -333,7 +331,7 @@ impl Schema {
             .map(|e| e.file.as_slice())
     }
 
-    /// Bytes of the coordinates of one cell, None when a dimension is var-sized.
+    /// Bytes of the coordinates of one cell; None if a dimension is var-sized.
     pub fn coordinates_size(&self) -> Option<u64> {
         self.dimensions
             .iter()
@@ -345,7 +343,7 @@ impl Schema {
         !self.dimensions.iter().any(|d| d.cell_val_num.is_var())
     }
 
-    /// Reads one range for each dimension, as footers, R-trees and current domains store a box.
+    /// Reads one range per dimension: a box in a footer, R-tree or current domain.
     pub(super) fn parse_rect(&self, c: &mut Cursor<'_>, field: &str) -> Result<Rect> {
         parse_rect(c, &self.dimensions, field)
     }
@@ -357,7 +355,7 @@ impl Schema {
         })
     }
 
-    /// Fails when a range of the box has its bounds the wrong way round.
+    /// Fails if a lower bound is above its upper one.
     pub(super) fn check_rect(&self, rect: &Rect) -> Result<()> {
         for (i, (range, d)) in rect.iter().zip(&self.dimensions).enumerate() {
             range
@@ -369,12 +367,12 @@ impl Schema {
 }
 
 impl Dimension {
-    /// Bytes of a coordinate, None when var-sized.
+    /// Bytes of a coordinate; None if var-sized.
     pub fn cell_size(&self) -> Option<u64> {
         self.cell_val_num.cell_size(self.datatype)
     }
 
-    /// Reads a dimension, whose type is `domain_datatype` below version 5.
+    /// Reads a dimension. Its type is `domain_datatype` below version 5.
     fn parse(c: &mut Cursor<'_>, domain_datatype: Option<Datatype>) -> Result<Dimension> {
         let name = read::text32(c, "name")?;
         let (datatype, cell_val_num, filters) = match domain_datatype {
@@ -436,12 +434,12 @@ impl Dimension {
 }
 
 impl Attribute {
-    /// Bytes of a cell, None when var-sized.
+    /// Bytes of a cell; None if var-sized.
     pub fn cell_size(&self) -> Option<u64> {
         self.cell_val_num.cell_size(self.datatype)
     }
 
-    /// Reads an attribute. `default_fills` is how many bytes fill values may take that are not stored.
+    /// Reads an attribute. `default_fills` is the number of bytes left for fill values that are not stored.
     fn parse(c: &mut Cursor<'_>, version: u32, default_fills: &mut u64) -> Result<Attribute> {
         let name = read::text32(c, "name")?;
         let datatype = read::byte(c, "datatype", Datatype::from_u8)?;
@@ -519,7 +517,7 @@ impl EnumerationRef {
     }
 }
 
-/// Reads `lo, hi` of a fixed-size dimension, which have to be in order.
+/// Reads `lo, hi` of a fixed-size dimension, which must be in order.
 fn parse_domain(c: &mut Cursor<'_>, datatype: Datatype, cells: CellValNum) -> Result<Range> {
     let domain = Range::parse(c, datatype, cells, "domain")?;
     match domain.order(datatype, cells) {
@@ -563,8 +561,8 @@ fn parse_current_domain(c: &mut Cursor<'_>, dimensions: &[Dimension]) -> Result<
     Ok(Some(rect))
 }
 
-/// The fill value of an attribute that stores none: each value of a cell the datatype's default; one value
-/// where var-sized.
+/// The fill value of an attribute that stores none: the datatype's default for each value of a cell, or one
+/// value if var-sized. `LimitExceeded` beyond `budget`.
 fn default_fill(datatype: Datatype, cells: CellValNum, budget: &mut u64) -> Result<Vec<u8>> {
     let fill = datatype.default_fill();
     let CellValNum::Fixed(count) = cells else {
@@ -580,8 +578,8 @@ fn default_fill(datatype: Datatype, cells: CellValNum, budget: &mut u64) -> Resu
     Ok(fill.repeat(count as usize))
 }
 
-/// Whether a tile extent is above 0. Integral extents are unsigned: they may exceed the largest number of a
-/// signed type.
+/// Whether a tile extent is above 0. Integral extents are unsigned: they may exceed the maximum of a signed
+/// type.
 fn is_positive(datatype: Datatype, extent: &[u8]) -> bool {
     match datatype.kind() {
         Kind::Float => {

@@ -1,12 +1,11 @@
-//! For tests: bytes built field by field as the format describes them, and the damage that every parser has
-//! to survive.
+//! For tests: builds bytes field by field, and damages them in ways that parsers must survive.
 
 use super::datatype::{CellValNum, Datatype};
 use super::schema::Schema;
 use crate::error::Result;
 use std::fmt::Debug;
 
-/// Bytes under construction, which remember where their counts and lengths stand.
+/// Bytes under construction, with the positions of their counts and lengths.
 #[derive(Debug, Clone, Default)]
 pub struct Bytes {
     pub bytes: Vec<u8>,
@@ -75,8 +74,8 @@ pub const ZSTD: (u8, &[u8]) = (2, &[2, 255, 255, 255, 255]);
 /// Run lengths.
 pub const RLE: (u8, &[u8]) = (4, &[4, 255, 255, 255, 255]);
 
-/// Parses `good`, and checks that parsing fails for each proper prefix of it, for a byte more, and for each
-/// of its counts made too large; and that no change of a single byte makes it panic.
+/// Parses `good`. Checks that parsing fails for each proper prefix, for an extra byte, and for each count
+/// made too large, and that no change of a single byte makes it panic.
 pub fn check_hostile<T: Debug>(good: &Bytes, parse: impl Fn(&[u8]) -> Result<T>) -> T {
     let parsed = parse(&good.bytes).expect("the unchanged bytes");
     for n in 0..good.bytes.len() {
@@ -93,7 +92,7 @@ pub fn check_hostile<T: Debug>(good: &Bytes, parse: impl Fn(&[u8]) -> Result<T>)
     parsed
 }
 
-/// The part of [`check_hostile`] that also suits parsers for which a prefix may be well-formed.
+/// The checks of [`check_hostile`] that also suit parsers for which a prefix may be well-formed.
 pub fn check_damage<T: Debug>(good: &Bytes, parse: impl Fn(&[u8]) -> Result<T>) {
     for &(at, width) in &good.counts {
         for huge in [u64::MAX, u64::MAX / 2, u64::MAX / 8 + 2, 1 << 31] {
@@ -120,7 +119,7 @@ pub fn check_damage<T: Debug>(good: &Bytes, parse: impl Fn(&[u8]) -> Result<T>) 
     }
 }
 
-/// A field of a test's schema: an INT32 over `[1, 100]` with extent 10, say, or a nullable string.
+/// A field of a test's schema, for example an INT32 over `[1, 100]` with extent 10, or a nullable string.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     pub name: &'static str,
@@ -209,7 +208,7 @@ pub fn schema(version: u32, sparse: bool, dimensions: &[Field], attributes: &[Fi
     Schema::parse(&schema_body(version, sparse, dimensions, attributes).bytes).unwrap()
 }
 
-/// Numbers that look random and are the same for the same seed (SplitMix64).
+/// Random-looking numbers, always the same for a seed (SplitMix64).
 pub struct Random(u64);
 
 impl Random {

@@ -1,9 +1,8 @@
-//! Bounding boxes as they are stored: the minimum bounding rectangles (MBRs) of tiles, and the R-tree over
-//! them.
+//! Stored bounding boxes: the minimum bounding rectangles (MBRs) of tiles, and the R-tree over them.
 //!
-//! A fragment of a million tiles has a million boxes, so they stay stored bytes, of which only the places are
-//! kept. A box is a range for each dimension: `lo, hi` of a fixed-size one; of a var-sized one the total
-//! length u64, the length of `lo` u64 and the bytes of both.
+//! A fragment of a million tiles has a million boxes, so only their positions are kept in memory. A box is a
+//! range for each dimension: `lo, hi` of a fixed-size one; for a var-sized one the total length u64, the
+//! length of `lo` u64 and the bytes of both.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
@@ -13,37 +12,37 @@ use crate::format::range::Rect;
 use crate::format::schema::Schema;
 use std::ops::Range;
 
-/// More levels than a tree with a leaf for every u64 needs.
+/// More levels than a tree with 2^64 leaves needs.
 const MAX_LEVELS: u32 = 64;
 
 /// The most bytes of a box of var-sized dimensions.
 const MAX_BOX: u64 = 1 << 20;
 
-/// With var-sized dimensions the place of one box in this many is kept.
+/// With var-sized dimensions, the position of every this many boxes is kept.
 const BLOCK: u64 = 16;
 
-/// Bytes of boxes that are looked at together.
+/// Bytes of boxes visited in one step.
 const STEP: u64 = 64 << 10;
 
 /// Lower and upper bound along one dimension, as stored.
 pub type Bounds<'a> = (&'a [u8], &'a [u8]);
 
-/// A number of boxes that follow each other in a body.
+/// Consecutive boxes in a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boxes {
-    /// Bytes of a bound along each dimension; None where that varies.
+    /// Bytes of a bound along each dimension; None if they vary.
     sizes: Vec<Option<u64>>,
     count: u64,
-    /// The bytes that they take up.
+    /// The range of the boxes' bytes.
     place: Range<u64>,
-    /// Bytes of a box, where all are equal.
+    /// Bytes of a box, if all have equal sizes.
     stride: Option<u64>,
-    /// Otherwise where every [`BLOCK`]th begins.
+    /// Otherwise, the offset of every [`BLOCK`]th box.
     blocks: Vec<u64>,
 }
 
 impl Boxes {
-    /// Finds the places of the next `count` boxes at `c`, and skips them.
+    /// Finds the positions of the next `count` boxes at `c`, and skips the boxes.
     fn find(c: &mut BodyCursor<'_>, count: u64, schema: &Schema, field: &str) -> Result<Boxes> {
         let sizes: Vec<Option<u64>> = schema.dimensions.iter().map(|d| d.cell_size()).collect();
         let stride = stride(&sizes);
@@ -81,7 +80,7 @@ impl Boxes {
         })
     }
 
-    /// How many.
+    /// The number of boxes.
     pub fn len(&self) -> u64 {
         self.count
     }
@@ -91,8 +90,8 @@ impl Boxes {
         self.count == 0
     }
 
-    /// Where box `index` begins. With var-sized dimensions, the place of the nearest box at or before it that
-    /// is kept, and how many boxes before `index` that one is.
+    /// The offset of box `index`. With var-sized dimensions, the offset of the nearest box before it (or
+    /// itself) that is kept, and the number of boxes between.
     fn start(&self, index: u64) -> (u64, u64) {
         match self.stride {
             Some(stride) => (
@@ -111,18 +110,18 @@ impl Boxes {
         }
     }
 
-    /// About how many bytes the boxes before `index` take up; exact for the first of every block and where
-    /// all are of one size.
+    /// Approximate bytes of the boxes before `index`; exact if all have equal sizes, and for the first of
+    /// each block.
     pub fn bytes_before(&self, index: u64) -> u64 {
         self.start(index).0.saturating_sub(self.place.start)
     }
 
-    /// How many boxes are best read together, or a multiple of that.
+    /// The number of boxes to read together; multiples are good as well.
     pub fn step(&self) -> u64 {
         self.stride.map_or(BLOCK, |stride| (STEP / stride.max(1)).max(1))
     }
 
-    /// Calls `visit` with the boxes in `range` of `body`, in order, each with its number.
+    /// Calls `visit` with each box in `range` of `body`, in order, and its number.
     pub fn visit(
         &self,
         body: &dyn Body,
@@ -167,7 +166,7 @@ impl Boxes {
         Ok(())
     }
 
-    /// The box `index`.
+    /// Box `index`; None past the last.
     pub fn get(&self, body: &dyn Body, index: u64) -> Result<Option<Rect>> {
         let mut found = None;
         self.visit(body, index..index.saturating_add(1), |_, bounds| {
@@ -178,7 +177,7 @@ impl Boxes {
     }
 }
 
-/// The box with its bounds in memory of their own.
+/// The box with its bounds copied.
 pub fn to_rect(bounds: &[Bounds<'_>]) -> Rect {
     let range = |(lo, hi): &Bounds<'_>| crate::format::range::Range {
         lo: lo.to_vec(),
@@ -228,12 +227,12 @@ fn parse_bounds<'a>(c: &mut Cursor<'a>, size: Option<u64>) -> Result<Bounds<'a>>
     Ok((c.bytes(low, "mbr")?, c.bytes(high, "mbr")?))
 }
 
-/// Boxes with their bytes in memory.
+/// Boxes and the bytes that they are in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredBoxes {
-    /// Where each lies.
+    /// The positions.
     pub boxes: Boxes,
-    /// What they lie in.
+    /// The bytes.
     pub body: Vec<u8>,
 }
 
@@ -257,7 +256,7 @@ impl StoredBoxes {
         })
     }
 
-    /// How many.
+    /// The number of boxes.
     pub fn len(&self) -> u64 {
         self.boxes.len()
     }
@@ -273,20 +272,20 @@ impl StoredBoxes {
     }
 }
 
-/// The R-tree over the MBRs of a sparse fragment's tiles, as places of boxes in the body of its section.
+/// The R-tree over the MBRs of a sparse fragment's tiles, as positions in the body of its section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RTree {
-    /// Children of a node.
+    /// Children per node.
     pub fanout: u32,
-    /// Root first, leaves last; leaf `i` is the MBR of tile `i`. No levels in a dense fragment.
+    /// Root first, leaves last; leaf `i` is the MBR of tile `i`. Empty for a dense fragment.
     pub levels: Vec<Boxes>,
 }
 
 impl RTree {
-    /// Parses an R-tree of a fragment of `version`; below 5 the dimension count and datatype are stored with
-    /// it.
+    /// Parses an R-tree of a fragment of `version`; versions below 5 store the dimension count and datatype
+    /// with it.
     ///
-    /// Levels have to shrink from the leaves to one root by the fanout, and there are at most 64.
+    /// Fails unless the levels shrink from the leaves to one root by the fanout, in at most 64 levels.
     pub fn parse(body: &dyn Body, version: u32, schema: &Schema) -> Result<RTree> {
         BodyCursor::new(body)
             .and_then(|mut c| {
@@ -336,8 +335,8 @@ impl RTree {
                 .u64("mbr_num")
                 .and_then(|count| Boxes::find(c, count, schema, "mbr_num"))
                 .map_err(|e| e.in_part(format_args!("level {i}")))?;
-            // One root; on each level below, as many nodes as the parents can have, of which only the last
-            // may be not full.
+            // One root. Each level below has as many nodes as its parents can have; only the last parent may
+            // have fewer.
             let fits = match levels.last() {
                 None => level.len() == 1,
                 Some(parents) => level.len().div_ceil(u64::from(fanout.max(1))) == parents.len(),
@@ -351,7 +350,7 @@ impl RTree {
         Ok(RTree { fanout, levels })
     }
 
-    /// The MBRs of the tiles, in their order; None in a dense fragment.
+    /// The MBRs of the tiles, in order; None for a dense fragment.
     pub fn leaves(&self) -> Option<&Boxes> {
         self.levels.last()
     }
@@ -368,7 +367,7 @@ mod tests {
         schema(version, true, &two, &[])
     }
 
-    /// An R-tree of INT16 boxes with this many nodes a level; each node's bytes count on from the one before.
+    /// An R-tree of INT16 boxes with this many nodes per level. The bytes of the nodes count up.
     fn tree(version: u32, fanout: u32, levels: &[usize]) -> Bytes {
         let mut b = Bytes::default()
             .when(version < 5, |b| b.u32(2))
@@ -457,7 +456,7 @@ mod tests {
         }
     }
 
-    /// Texts of all lengths, so that blocks of boxes are of many sizes.
+    /// Texts of all lengths, so that blocks of boxes have many sizes.
     #[test]
     fn boxes_are_found_by_number() {
         let dimensions = [field("x", Datatype::Int32), var("s", Datatype::StringAscii)];

@@ -9,24 +9,24 @@ use crate::format::read;
 use crate::format::schema::Schema;
 use std::cmp::Ordering;
 
-/// Identifier of the optional section that holds the offsets of the global-order bounds.
+/// Identifier of the optional section with the offsets of the global-order bounds.
 const GLOBAL_ORDER_BOUNDS: u64 = 0;
 
-/// Bytes of a generic tile's header: a section takes at least that.
+/// Bytes of a generic tile's header, the least that a section takes.
 const GENERIC_TILE_HEADER: u64 = 34;
 
-/// A decoded footer. Lists are indexed by slot, see [`Slots`].
+/// A decoded footer. Lists are indexed by slot: see [`Slots`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Footer {
-    /// Format version of the footer itself; may differ from the one in the fragment's name below 5.
+    /// Format version of the footer itself; below 5 it may differ from the one in the fragment's name.
     pub version: u32,
     /// File name of the schema that the fragment was written with; from version 10.
     pub schema_name: Option<Vec<u8>>,
     /// Whether cells are stored by position.
     pub dense: bool,
-    /// Bounding box of the cells; None where stored as null.
+    /// Bounding box of the cells; None if stored as null.
     pub non_empty_domain: Option<Rect>,
-    /// Tiles of a sparse fragment; 0 in a dense one.
+    /// Tiles of a sparse fragment; 0 for a dense one.
     pub sparse_tile_num: u64,
     /// Cells of the last tile.
     pub last_tile_cell_num: u64,
@@ -40,7 +40,7 @@ pub struct Footer {
     pub file_var_sizes: Vec<u64>,
     /// Bytes of each slot's validity file; empty below version 7.
     pub file_validity_sizes: Vec<u64>,
-    /// Where the generic tiles before the footer lie.
+    /// The offsets of the generic tiles before the footer.
     pub offsets: SectionOffsets,
     /// From version 23.
     pub optional_sections: Vec<OptionalSection>,
@@ -48,8 +48,8 @@ pub struct Footer {
     pub slots: Slots,
 }
 
-/// Offsets into the metadata file of the generic tiles that hold each section; lists by slot, empty where the
-/// version lacks them.
+/// Offsets in the metadata file of each section's generic tile; lists are by slot, and empty if the version
+/// lacks them.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[allow(missing_docs)]
 pub struct SectionOffsets {
@@ -74,29 +74,29 @@ pub struct SectionOffsets {
     pub global_order_maxs: Vec<u64>,
 }
 
-/// A section that version 23 allows behind the known fields.
+/// A section that version 23 allows after the known fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptionalSection {
-    /// Its identifier; 0 is the global-order bounds.
+    /// The identifier; 0 is the global-order bounds.
     pub id: u64,
-    /// Its bytes.
+    /// The content.
     pub data: Vec<u8>,
 }
 
-/// Where the footer lies in a metadata file.
+/// The position of the footer in a metadata file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FooterPosition {
     /// First byte.
     pub offset: u64,
-    /// Bytes, without the length word.
+    /// Bytes without the length word.
     pub size: u64,
 }
 
 impl Footer {
     /// Finds the footer in a metadata file of `file_size` bytes whose last eight bytes are `last_word`
-    /// (shorter files are `Truncated`). `name_version` is the version in the fragment's name. From version
-    /// 10, and with a var-sized dimension, the last word holds the length; otherwise it follows from the
-    /// schema. The schema is only needed below version 10: pass None when the name says 10 or more.
+    /// (shorter files are `Truncated`). `name_version` is the version in the fragment's name. From version 10
+    /// on, and with a var-sized dimension, the last word is the length; otherwise the length follows from the
+    /// schema. Pass None for the schema if `name_version` is 10 or more.
     ///
     /// `InvalidInput` for versions without a footer, and for one below 10 without a schema;
     /// `UnsupportedVersion` for unknown ones.
@@ -146,21 +146,21 @@ impl Footer {
         }
     }
 
-    /// Reads only what comes before the non-empty domain, for which no schema is needed.
+    /// Reads only the fields before the non-empty domain, which need no schema.
     ///
-    /// `Corrupt` when the schema's name could lead out of the directory of schemas, `UnsupportedVersion` for
+    /// `Corrupt` if the schema's name could lead out of the directory of schemas, `UnsupportedVersion` for
     /// unknown versions.
     pub fn peek(c: &mut Cursor<'_>) -> Result<FooterFront> {
         FooterFront::parse(c).map_err(|e| e.in_part("footer"))
     }
 
-    /// Parses one footer with the fragment's own schema. Leaves the cursor behind it. `exact` says that the
-    /// cursor holds this footer and nothing else, which is the case everywhere but in consolidated fragment
-    /// metadata. Checks counts, tile numbers and section offsets as far as the footer alone allows.
+    /// Parses one footer with the fragment's own schema, and leaves the cursor after it. `exact` says that
+    /// the cursor holds nothing else, as is the case outside consolidated fragment metadata. Checks counts,
+    /// tile numbers and section offsets as far as the footer alone allows.
     ///
-    /// A non-empty domain that is marked as null may still have dummy bytes, which shows only in the number
-    /// of bytes that are left; without `exact` the first reading that works is taken.
-    /// [`Footer::check_sections`] checks where the section offsets point.
+    /// A non-empty domain that is marked as null may still have dummy bytes. Only the number of bytes left
+    /// tells; without `exact`, the first reading that parses is taken. [`Footer::check_sections`] checks the
+    /// targets of the section offsets.
     pub fn parse(c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
         Self::peek(c)?.parse_rest(c, schema, exact)
     }
@@ -170,8 +170,8 @@ impl Footer {
         total([&self.file_sizes, &self.file_var_sizes, &self.file_validity_sizes])
     }
 
-    /// Checks that every section lies before `end`, the offset of the footer in the metadata file. Offset 0
-    /// is allowed: the field has no such section.
+    /// Checks that every section is before `end`, the offset of the footer in the metadata file. Offset 0
+    /// means that the field has no such section.
     pub fn check_sections(&self, end: u64) -> Result<()> {
         let o = &self.offsets;
         let lists: [(&str, &[u64]); 13] = [
@@ -212,7 +212,7 @@ pub(super) fn total<const N: usize>(lists: [&[u64]; N]) -> Option<u64> {
     numbers.try_fold(0u64, |sum, number| sum.checked_add(*number))
 }
 
-/// What stands before the non-empty domain.
+/// The fields before the non-empty domain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FooterFront {
     /// Format version.
@@ -252,7 +252,7 @@ impl FooterFront {
         })
     }
 
-    /// Parses what follows, see [`Footer::parse`].
+    /// Parses the other fields: see [`Footer::parse`].
     pub fn parse_rest(self, c: &mut Cursor<'_>, schema: &Schema, exact: bool) -> Result<Footer> {
         self.parse_body(c, schema, exact).map_err(|e| e.in_part("footer"))
     }
@@ -335,7 +335,7 @@ impl FooterFront {
         if version >= 12 {
             offsets.fragment_statistics = Some(c.u64("fragment_statistics_offset")?);
         } else if version == 11 && exact && c.remaining() == 8 {
-            // Newer libraries put the field into version 11 too, but there it points nowhere.
+            // Newer libraries put the field into version 11 too, but without such a section.
             c.u64("fragment_statistics_offset")?;
         }
         if version >= 16 {
@@ -374,7 +374,7 @@ impl FooterFront {
 }
 
 impl OptionalSection {
-    /// Reads one section; the bounds of a sparse fragment's tiles go into `offsets` too.
+    /// Reads one section. Also puts the bounds of a sparse fragment's tiles into `offsets`.
     fn parse(
         c: &mut Cursor<'_>,
         schema: &Schema,
@@ -399,9 +399,9 @@ impl OptionalSection {
     }
 }
 
-/// Parses the version and the schema's name. Bounds have to be in order, and the box of a dense fragment has
-/// to begin inside the array's domain, where its tiles are counted from. It may end beyond it: consolidation
-/// once rounded up to whole tiles.
+/// Checks that bounds are in order, and that the box of a dense fragment begins inside the array's domain,
+/// where its tiles are counted from. The box may end beyond the domain: consolidation once rounded up to
+/// whole tiles.
 fn check_domain(domain: &Rect, dense: bool, schema: &Schema) -> Result<()> {
     schema.check_rect(domain)?;
     if !dense {
@@ -419,7 +419,7 @@ fn check_domain(domain: &Rect, dense: bool, schema: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a footer of versions 3 to 9 when all dimensions are fixed-size.
+/// Bytes of a footer of versions 3 to 9 if all dimensions are fixed-size.
 fn computed_size(version: u32, schema: &Schema) -> u64 {
     let slots = Slots {
         version,

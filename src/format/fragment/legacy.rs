@@ -9,17 +9,17 @@ use crate::format::range::Rect;
 use crate::format::read;
 use crate::format::schema::Schema;
 
-/// The whole metadata of a fragment of version 1 or 2. Lists are indexed by attribute; if there is one more
-/// entry, it is the coordinates.
+/// The whole metadata of a fragment of version 1 or 2. Lists are indexed by attribute; an extra last entry is
+/// that of the coordinates.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub struct LegacyMetadata {
     /// 1 or 2.
     pub version: u32,
     pub non_empty_domain: Option<Rect>,
-    /// One rectangle for each tile of a sparse fragment.
+    /// One box for each tile of a sparse fragment.
     pub mbrs: StoredBoxes,
-    /// First and last cell of each tile: the coordinates of the one by dimension, then those of the other.
+    /// First and last cell of each tile: the coordinates of the first by dimension, then those of the last.
     pub bounding_coords: Vec<u8>,
     /// Attributes, then coordinates.
     pub tile_offsets: Vec<Vec<u64>>,
@@ -59,7 +59,7 @@ impl LegacyMetadata {
                 format!("fragments of version {version} have a footer, which this one lacks"),
             ));
         }
-        // Dimensions are fixed-size below version 5; with any other the schema is not this fragment's.
+        // Dimensions are fixed-size below version 5; another schema is not this fragment's.
         let cell = schema
             .coordinates_size()
             .ok_or_else(|| Error::corrupt("var-sized dimensions, which this format version does not have"))?;
@@ -113,7 +113,7 @@ impl LegacyMetadata {
     }
 }
 
-/// Reads `count` lists of u64, each behind its length.
+/// Reads `count` lists of u64, each after its length.
 fn parse_lists(c: &mut Cursor<'_>, count: usize, field: &str) -> Result<Vec<Vec<u64>>> {
     c.check_count(count as u64, 8, field)?;
     (0..count)
@@ -124,7 +124,7 @@ fn parse_lists(c: &mut Cursor<'_>, count: usize, field: &str) -> Result<Vec<Vec<
         .collect()
 }
 
-/// These versions have none of the internal fields.
+/// The numbering of the slots. These versions have no internal fields.
 fn legacy_slots(version: u32, schema: &Schema) -> Slots {
     Slots {
         version,

@@ -1,13 +1,13 @@
-//! The generic tiles that a footer points to, each parsed from its unfiltered body.
+//! The generic tiles that a footer refers to, each parsed from its unfiltered body.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::format::read;
 
-/// The minimum (or maximum) of each tile, for one field.
+/// The minimum (or maximum) of each tile of one field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MinMax {
-    /// Fixed-size field: one cell for each tile. Var-sized: one u64 for each tile, its start in `var`.
+    /// Fixed-size field: one cell per tile. Var-sized field: one u64 per tile, its start in `var`.
     pub fixed: Vec<u8>,
     /// Var-sized field: the values.
     pub var: Vec<u8>,
@@ -16,11 +16,11 @@ pub struct MinMax {
 /// The statistics of one field over a whole fragment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FragmentStatistics {
-    /// Least value; empty where there is none.
+    /// The least value; empty if there is none.
     pub min: Vec<u8>,
-    /// Greatest value; empty where there is none.
+    /// The greatest value; empty if there is none.
     pub max: Vec<u8>,
-    /// Sum of all values that are not null: i64, u64 or f64 after the field's type.
+    /// The sum of all values that are not null: i64, u64 or f64, by the field's type.
     pub sum: [u8; 8],
     /// Number of null cells.
     pub null_count: u64,
@@ -39,7 +39,7 @@ impl MinMax {
         })
     }
 
-    /// The bytes of tile `tile`, given the cell size of a fixed-size field (None: var-sized). None where the
+    /// The bytes of tile `tile`, given the cell size of a fixed-size field (None: var-sized). None if the
     /// tile has no entry.
     pub fn tile(&self, tile: u64, cell_size: Option<u64>) -> Option<&[u8]> {
         let tile = usize::try_from(tile).ok()?;
@@ -57,8 +57,8 @@ impl MinMax {
     }
 }
 
-/// Parses a list of u64: tile offsets, var offsets, var sizes, validity offsets, null counts, and sums (whose
-/// eight bytes the caller interprets).
+/// Parses a list of u64: tile offsets, var offsets, var sizes, validity offsets, null counts, and sums (eight
+/// bytes for the caller to interpret).
 pub fn parse_u64_list(body: &[u8]) -> Result<Vec<u64>> {
     read::whole("list of tiles", body, |c| {
         let count = c.u64("count")?;

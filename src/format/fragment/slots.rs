@@ -1,4 +1,4 @@
-//! Which index of the per-field lists belongs to which field.
+//! The index of each field in the per-field lists.
 
 /// The numbering of fields in the lists of one fragment's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Length of the lists that every field has (file sizes, tile offsets).
+    /// Length of the lists of all fields (file sizes, tile offsets).
     pub fn fixed(&self) -> usize {
         if self.version < 5 {
             self.attributes + 1
@@ -29,7 +29,7 @@ impl Slots {
         }
     }
 
-    /// Length of the lists for var-sized data; below version 5 they lack the coordinates.
+    /// Length of the lists of var-sized data; below version 5 they lack the coordinates.
     pub fn var(&self) -> usize {
         if self.version < 5 {
             self.attributes
@@ -58,18 +58,18 @@ impl Slots {
         (self.version >= 5 && i < self.dimensions).then(|| self.attributes + 1 + i)
     }
 
-    /// Slot of the cell timestamps, where the fragment has them.
+    /// Slot of the cell timestamps, if the fragment has them.
     pub fn timestamps(&self) -> Option<usize> {
         self.has_timestamps.then(|| self.attributes + 1 + self.dimensions)
     }
 
-    /// Slot of the delete timestamps, where the fragment has them.
+    /// Slot of the delete timestamps, if the fragment has them.
     pub fn delete_timestamps(&self) -> Option<usize> {
         self.has_delete_metadata
             .then(|| self.attributes + 1 + self.dimensions + usize::from(self.has_timestamps))
     }
 
-    /// Slot of the delete condition indexes, where the fragment has them.
+    /// Slot of the delete condition indexes, if the fragment has them.
     pub fn delete_condition_index(&self) -> Option<usize> {
         self.delete_timestamps().map(|slot| slot + 1)
     }

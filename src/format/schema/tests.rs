@@ -166,7 +166,7 @@ fn each_version_holds_what_it_introduced() {
     }
 }
 
-/// Bodies as libtiledb 1.5.0 and 2.30.0 wrote them.
+/// Bodies written by libtiledb 1.5.0 and 2.30.0.
 #[test]
 fn real_bodies() {
     let body = unhex(
@@ -327,7 +327,7 @@ fn sparse_arrays_may_lack_extents_but_not_capacity() {
     assert_eq!(Schema::parse(&hilbert.bytes).unwrap().cell_order, Layout::Hilbert);
     let empty_tiles = replace(&body, &[0, 1, 10, 0, 0, 0], &[0, 1, 0, 0, 0, 0]);
     assert!(error(&empty_tiles).to_string().contains("`capacity`"));
-    // Dense arrays do not use it.
+    // Dense arrays do not use the capacity.
     let dense = schema_body(22, false, &[D], &[]);
     let dense = replace(&dense, &[0, 1, 10, 0, 0, 0], &[0, 1, 0, 0, 0, 0]);
     assert!(Schema::parse(&dense.bytes).is_ok());

@@ -8,7 +8,7 @@ const D: Field = field("d", Datatype::Int32);
 const A: Field = field("a", Datatype::Int64);
 const S: Field = var("s", Datatype::StringAscii);
 
-/// What distinguishes the footers of the tests.
+/// The differences between the footers of the tests.
 #[derive(Clone, Copy)]
 struct Shape {
     version: u32,
@@ -30,8 +30,8 @@ impl Shape {
             .u8(u8::from(self.dense))
     }
 
-    /// Everything behind the non-empty domain but the optional sections. The lists count up from 1000,
-    /// through all of them.
+    /// The fields after the non-empty domain, without the optional sections. The values of all lists count up
+    /// from 1000.
     fn rest(self, front: Bytes) -> Bytes {
         let v = self.version;
         let optional = usize::from(self.timestamps) + 2 * usize::from(self.deletes);
@@ -93,7 +93,7 @@ fn each_version_holds_what_it_introduced() {
         let schema = schema(version, true, &[D], &[A, S]);
         let body = shape(version).body();
         let f = match version {
-            // Cut short by eight bytes, it is one of the newer libraries' less their leftover.
+            // Without its last eight bytes, this is a footer of a newer library without the extra field.
             11 => exact(&body.bytes, &schema).unwrap(),
             _ => check_hostile(&body, |bytes| exact(bytes, &schema)),
         };
@@ -227,7 +227,7 @@ fn computed_lengths_are_those_of_the_footers() {
                 5..=6 => length[1],
                 _ => length[2],
             };
-            // No length is stored, so whatever the last word is does not matter.
+            // No length is stored, so the last word does not matter.
             let position = Footer::locate(version, Some(&schema), 1000, [0xFF; 8]).unwrap();
             assert_eq!(
                 (position.offset, position.size),
