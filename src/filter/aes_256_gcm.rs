@@ -1,23 +1,23 @@
 //! AES-256-GCM: the encryption filter, the last of every pipeline of an encrypted array.
 //!
-//! The framing is that of the [compressors](super::framing); an entry of the part table adds the
-//! initialisation vector (12 bytes) and the tag (16 bytes) of its part. Plaintext and ciphertext are equally
-//! long; there is no associated data.
+//! The framing is that of the [compressors](super::framing); an entry of the part table also has the
+//! initialisation vector (12 bytes) and the tag (16 bytes) of its part. Plaintext and ciphertext have equal
+//! lengths; there is no associated data.
 //!
-//! Example: with the key of 32 zeros and an initialisation vector of 12 zeros, no text has the tag
-//! `53 0f 8a fb c7 45 36 b9 a9 63 b4 f1 c4 cb 73 8b`.
+//! Example: with a key of 32 zeros and an initialisation vector of 12 zeros, empty data has the tag `53 0f 8a
+//! fb c7 45 36 b9 a9 63 b4 f1 c4 cb 73 8b`.
 
 use super::framing::{Limits, Part, TABLE_BOUND};
 use crate::error::{Error, ErrorKind, Result};
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
 
-/// Bytes that an entry of the part table has beyond the two lengths.
+/// Bytes of an entry of the part table besides the two lengths.
 pub(super) const EXTRA: usize = IV + TAG;
 const IV: usize = 12;
 const TAG: usize = 16;
 
-/// A key made ready for use.
+/// An expanded key.
 #[derive(Clone)]
 pub(super) struct Cipher(Aes256Gcm);
 
@@ -26,8 +26,7 @@ impl Cipher {
         Cipher(Aes256Gcm::new(key.into()))
     }
 
-    /// Appends the plaintext of `part`. `WrongKey` when its tag says that the key is another, or the data
-    /// damaged.
+    /// Appends the plaintext of `part`. `WrongKey` if the tag does not match: another key, or damaged data.
     pub(super) fn decrypt(&self, part: &Part<'_>, out: &mut Vec<u8>) -> Result<()> {
         if part.stored.len() != part.original {
             return Err(Error::corrupt(format!(
@@ -60,7 +59,7 @@ impl Cipher {
     }
 }
 
-/// What streams of at most these sizes can take up.
+/// The most bytes that streams of these sizes can be encrypted to.
 pub(super) fn bound(before: Limits) -> Limits {
     Limits {
         data: before.data.saturating_add(before.metadata),

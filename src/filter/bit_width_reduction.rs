@@ -1,4 +1,4 @@
-//! BIT_WIDTH_REDUCTION: integers, window by window, as narrower distances from an offset.
+//! BIT_WIDTH_REDUCTION: integers as distances from an offset in fewer bits, window by window.
 //!
 //! | metadata | type |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | number of windows | u32 |
 //! | a window: offset, bits of a stored value, original length of the window | width bytes, u8, u32 |
 //!
-//! A window of at least 8 * width bits, or of a length that is no multiple of the width, is stored as it is,
-//! and its offset means nothing. Of any other the values are extended, with their sign where the type is
-//! signed, and the offset added, wrapping at the width. The filter does nothing, and stores no metadata, for
-//! types other than integers of 2, 4 or 8 bytes; dates and times count as INT64 from format version 20.
+//! A window of 8 * width bits or more, or whose length is no multiple of the width, is stored unchanged, and
+//! its offset has no meaning. In any other window, values are extended (sign-extended if the type is signed),
+//! and the offset is added, wrapping at the width. The filter does nothing, and stores no metadata, for types
+//! other than integers of 2, 4 or 8 bytes; dates and times count as INT64 from format version 20.
 //!
 //! Example: metadata `18 00 00 00 | 01 00 00 00 | e8 03 00 00 00 00 00 00 | 10 | 18 00 00 00` and data `00 00
 //! 01 00 2c 01` are the 64-bit values 1000, 1001 and 1300 in 16 bits each.
@@ -20,7 +20,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 
-/// Bytes and signedness of the integers that the filter makes of `datatype`, None where it does nothing.
+/// Bytes and signedness of the integers that the filter sees in `datatype`; None if it does nothing.
 pub(super) fn integers(datatype: Datatype, fragment_version: u32) -> Option<(usize, bool)> {
     let signed = match datatype.kind() {
         Kind::Signed => true,
@@ -31,8 +31,8 @@ pub(super) fn integers(datatype: Datatype, fragment_version: u32) -> Option<(usi
     (datatype.size() > 1).then_some((datatype.size(), signed))
 }
 
-/// Undoes the filter on `data`, integers of `width` bytes, into the empty `out`, of which `limit` bytes are
-/// possible.
+/// Undoes the filter on `data`, integers of `width` bytes, into the empty `out`. `limit` is an upper bound of
+/// the output in bytes.
 pub(super) fn undo(
     metadata: &mut Cursor<'_>,
     (width, signed): (usize, bool),
@@ -43,7 +43,7 @@ pub(super) fn undo(
     let original = metadata.u32("original length")?;
     let windows = metadata.u32("number of windows")?;
     metadata.check_count(windows.into(), width + 5, "number of windows")?;
-    // Values are stored in one byte at the least.
+    // A stored value takes at least one byte, an original one at most eight.
     let most = limit.min((data.len() as u64).saturating_mul(8));
     if u64::from(original) > most {
         return Err(Error::limit(format!(
@@ -88,8 +88,8 @@ pub(super) fn undo(
     input.finish()
 }
 
-/// Extends the values of `stored`, of `bytes` bytes, to `width` bytes, adds `offset` and writes them to
-/// `out`, which has room for exactly these.
+/// Extends the values of `stored`, `bytes` bytes each, to `width` bytes, adds `offset` and fills `out` with
+/// them.
 fn widen(stored: &[u8], bytes: usize, signed: bool, offset: u64, width: usize, out: &mut [u8]) {
     macro_rules! widen {
         ($narrow:ty => $signed:ty => $wide:ty) => {{
@@ -132,7 +132,7 @@ pub(super) fn bound(before: Limits, width: usize, window: u32) -> Limits {
     }
 }
 
-/// The most windows that a writer makes of `data` bytes: it rounds `window` down to whole values.
+/// The most windows of `data` bytes: writers round `window` down to whole values.
 pub(super) fn window_bound(data: u64, width: usize, window: u32) -> u64 {
     data / u64::from(window / 2).max(width as u64).max(1)
 }
@@ -174,7 +174,7 @@ mod tests {
         for width in [2usize, 4, 8] {
             for bytes in [1usize, 2, 4].into_iter().filter(|b| *b < width) {
                 for signed in [false, true] {
-                    // 30 values, so that vectors and their tails are met.
+                    // 30 values, so that vector loops have tails.
                     let stored: Vec<u8> = (0..30 * bytes).map(|i| (i * 91) as u8).collect();
                     let mut expected: Vec<u8> = vec![];
                     for value in stored.chunks(bytes) {

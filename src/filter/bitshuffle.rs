@@ -1,16 +1,16 @@
-//! BITSHUFFLE: all lowest bits of the elements, then all second bits, and so on, in blocks.
+//! BITSHUFFLE: the lowest bits of all elements, then all second bits, and so on, in blocks.
 //!
 //! | metadata | type |
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! A part whose length is no multiple of 8 and of the width is stored as it is; the writer cuts such a tail
-//! off as a part of its own. Any other is a run of blocks of 8192 bytes, the last shorter. The largest
-//! multiple of 8 elements of a block is transposed, the rest copied: for byte j of the elements and bit k of
-//! that byte there is a row, number 8 j + k, of one bit an element, the lowest bit of each byte first.
+//! A part whose length is no multiple of 8 * width is stored unchanged; the writer makes such a tail a part
+//! of its own. Any other part is a sequence of blocks of 8192 bytes, the last one shorter. The largest
+//! multiple of 8 elements of a block is transposed, the rest copied: row 8 j + k has bit k of byte j of each
+//! element, one bit per element, starting at the lowest bit of each byte.
 //!
-//! Example, of INT32: in a part of 40 bytes the values 1 to 8 are stored as `55 66 78 80` and 28 zeros (row 0
-//! holds their lowest bits, `01010101` read from the left), and the two values after them as they are.
+//! Example of INT32: in a part of 40 bytes, the values 1 to 8 are stored as `55 66 78 80` and 28 zeros (row 0
+//! has their lowest bits, `01010101` from left to right), and the two values after them unchanged.
 
 use super::element::{extend_zeroed, width_error};
 use super::framing::split;
@@ -39,7 +39,7 @@ pub(super) fn undo(metadata: &mut Cursor<'_>, width: usize, data: &[u8], out: &m
     })
 }
 
-/// Undoes one block of at most [`BLOCK`] bytes; `out` is as long.
+/// Undoes one block of at most [`BLOCK`] bytes; `out` has the same length.
 fn undo_block(width: usize, block: &[u8], out: &mut [u8]) {
     let transposed = block.len() / (8 * width) * (8 * width);
     let (rows, copied) = block.split_at_checked(transposed).unwrap_or((block, &[]));
@@ -49,7 +49,7 @@ fn undo_block(width: usize, block: &[u8], out: &mut [u8]) {
     if copied.len() == copied_out.len() {
         copied_out.copy_from_slice(copied);
     }
-    // Each eight rows are the bits of one byte of the elements.
+    // Every eight rows are the bits of one byte of the elements.
     let plane = transposed / width;
     let mut planes = [0; BLOCK];
     let Some(planes) = planes.get_mut(..transposed) else {
@@ -78,7 +78,7 @@ mod tests {
         undo_parts(undo, parts, width, data)
     }
 
-    /// Bit by bit, as the module documentation has it.
+    /// The module documentation's definition, bit by bit.
     fn shuffle(plain: &[u8], width: usize) -> Vec<u8> {
         let mut out = vec![];
         for block in plain.chunks(BLOCK) {

@@ -1,4 +1,4 @@
-//! BYTESHUFFLE: all first bytes of the elements, then all second bytes, and so on.
+//! BYTESHUFFLE: the first bytes of all elements, then all second bytes, and so on.
 //!
 //! | metadata | type |
 //! |---|---|
@@ -30,7 +30,7 @@ pub(super) fn undo(metadata: &mut Cursor<'_>, width: usize, data: &[u8], out: &m
     })
 }
 
-/// Undoes the filter on one part of elements of `width` bytes; `out` is as long as `part`.
+/// Undoes the filter on one part of elements of `width` bytes; `out` has the length of `part`.
 fn unshuffle(width: usize, part: &[u8], out: &mut [u8]) {
     let elements = part.len() / width.max(1);
     let (planes, tail) = part.split_at_checked(elements * width).unwrap_or((part, &[]));

@@ -1,7 +1,7 @@
 //! BZIP2: each part is one bzip2 stream.
 //!
 //! Example: `42 5a 68 31 | 17 72 45 38 50 90 | 00 00 00 00` is the empty stream: `BZh1`, the end marker, and
-//! a checksum over nothing. The stream must end where the part ends.
+//! the checksum of no data. The stream must end at the end of the part.
 
 use super::stream::{self, Stream};
 use crate::error::Result;
@@ -21,8 +21,8 @@ impl Stream for Decompress {
     }
 }
 
-/// Appends the `length` bytes that the bzip2 stream `input` decodes to. Besides the output it takes a working
-/// area of at most 4 MB.
+/// Appends the `length` bytes that the bzip2 stream `input` decodes to. Takes up to 4 MB of working memory
+/// besides the output.
 pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     stream::decode(&mut Decompress::new(false), input, length, out)
 }

@@ -5,11 +5,11 @@
 //! | number of metadata digests M, number of data digests D | u32, u32 |
 //! | M + D times: bytes covered, digest | u64, 16 or 32 bytes |
 //!
-//! The first M digests cover consecutive runs of the metadata stream that follows the table, the others of
-//! the data. Both streams stay as they are.
+//! The first M digests cover consecutive runs of the metadata stream after the table, the others of the data.
+//! Both streams stay unchanged.
 //!
 //! Example: `00 00 00 00 | 01 00 00 00 | 03 00 00 00 00 00 00 00 | 90 01 50 98 3c d2 4f b0 d6 96 3f 7d 28 e1
-//! 7f 72` is the MD5 of the data `abc` and of no metadata.
+//! 7f 72` is the MD5 of the data `abc`, with empty metadata.
 
 use super::framing::{Limits, TABLE_BOUND};
 use crate::cursor::Cursor;
@@ -74,7 +74,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// What streams of at most these sizes can take up.
+/// The most bytes of streams of these sizes with their digests.
 pub(super) fn bound(before: Limits) -> Limits {
     Limits {
         metadata: before.metadata.saturating_add(TABLE_BOUND),

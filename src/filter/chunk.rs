@@ -1,7 +1,7 @@
-//! The chunks of a tile: their places, found without decoding any.
+//! The chunks of a tile: their positions, found without decoding any.
 //!
 //! A tile is a count of chunks u64, then for each chunk its original length u32, filtered length u32,
-//! metadata length u32, the metadata and the filtered data. Two chunks of 3 and 1 bytes without any filter:
+//! metadata length u32, metadata and filtered data. Two chunks of 3 and 1 bytes without filters:
 //!
 //! ```text
 //! 02 00 00 00 00 00 00 00   two chunks
@@ -16,14 +16,13 @@ use crate::storage::Blob;
 /// Bytes of a chunk's three lengths.
 const HEADER: u64 = 12;
 
-/// The most chunks of a tile: of 64 KiB each they hold 64 GiB.
+/// The most chunks of a tile: 64 GiB in chunks of 64 KiB.
 const MAX_CHUNKS: u64 = 1 << 20;
 
-/// Bytes read at once while walking from header to header: small chunks share a read, large ones waste
-/// little.
+/// Bytes per read in the pass over the headers: small chunks share a read, large ones waste little.
 const WINDOW: u64 = 512;
 
-/// Where one chunk lies.
+/// The position of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkPosition {
     /// Offset of its first byte in the unfiltered tile.
@@ -45,7 +44,7 @@ impl ChunkPosition {
     }
 }
 
-/// The chunks of one tile, in order. Chunks of no bytes are left out.
+/// The chunks of one tile, in order, without empty ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkIndex {
     chunks: Vec<ChunkPosition>,
@@ -56,8 +55,8 @@ impl ChunkIndex {
     /// Walks the chunk headers of the tile in `[start, end)` of `blob`, which must unfilter to `expected`
     /// bytes. Reads nothing but headers.
     ///
-    /// Fails with `Truncated`, `LimitExceeded` or `Corrupt` where headers do not fill the tile exactly or do
-    /// not add up to `expected`.
+    /// Fails with `Truncated`, `LimitExceeded` or `Corrupt` if headers do not fill the tile exactly or do not
+    /// add up to `expected`.
     pub fn read(blob: &dyn Blob, start: u64, end: u64, expected: u64) -> Result<ChunkIndex> {
         let mut window = Window {
             blob,
@@ -165,7 +164,7 @@ impl ChunkIndex {
     }
 }
 
-/// The number of chunks that a tile states, without reading further.
+/// The number of chunks that a tile declares. Reads only that.
 pub fn stored_chunks(blob: &dyn Blob, start: u64, end: u64) -> Result<u64> {
     let mut window = Window {
         blob,
@@ -180,7 +179,7 @@ fn place(blob: &dyn Blob, offset: u64, error: Error) -> Error {
     error.at(offset).in_part("chunk headers").in_file(blob.display())
 }
 
-/// A small buffer over the file, moved forward as headers are read.
+/// A buffer over a part of the file. Moves forward as headers are read.
 struct Window<'a> {
     blob: &'a dyn Blob,
     end: u64,
@@ -189,7 +188,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// `size` bytes at `offset`, which end before the tile does.
+    /// `size` bytes at `offset`; an error if the tile ends before.
     fn at(&mut self, offset: u64, size: u64) -> Result<&[u8]> {
         let wanted_end = offset
             .checked_add(size)

@@ -5,11 +5,11 @@
 //! | number of values n | u64 |
 //! | first value, n - 1 differences | n of the element type |
 //!
-//! Libraries of format version 19 wrote a further difference behind the last, which has no meaning.
+//! Libraries of format version 19 wrote one more difference at the end, which has no meaning.
 //!
-//! Sums wrap at the element's width. Elements are those of the reinterpreting type if the filter has one,
-//! else of the type that it saw; text is taken as bytes, whatever the width of its characters. Floats have no
-//! differences.
+//! Sums wrap at the element's width. Elements have the reinterpreting type if the filter has one, else the
+//! type that the filter saw; text counts as bytes, whatever the width of its characters. Floats are not
+//! allowed.
 //!
 //! Example: `03 00 00 00 00 00 00 00 | 05 00 00 00 | f8 ff ff ff | 67 00 00 00` is the INT32 values 5, -3,
 //! 100.
@@ -19,7 +19,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 
-/// Bytes of the elements that delta and double delta make of `datatype`; `Corrupt` for floats.
+/// Bytes of the elements of `datatype` for delta and double delta; `Corrupt` for floats.
 pub(super) fn element_width(datatype: Datatype) -> Result<usize> {
     match datatype.kind() {
         Kind::Float => Err(Error::corrupt(format!(
@@ -31,7 +31,7 @@ pub(super) fn element_width(datatype: Datatype) -> Result<usize> {
     }
 }
 
-/// Reads the number of values and checks that they make up `length` bytes.
+/// Reads the number of values; `Corrupt` unless they make up `length` bytes.
 pub(super) fn value_count(c: &mut Cursor<'_>, width: usize, length: usize) -> Result<u64> {
     let count = c.u64("number of values")?;
     if count.checked_mul(width as u64) != Some(length as u64) {
@@ -49,7 +49,7 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
     let mut c = Cursor::new(input);
     value_count(&mut c, width, length)?;
     let differences = c.bytes(length as u64, "differences")?;
-    // libtiledb 2.16 wrote one more difference, which nothing reads.
+    // libtiledb 2.16 wrote one more difference, which has no meaning.
     if c.remaining() == width {
         c.bytes(width as u64, "extra difference")?;
     }
@@ -59,7 +59,7 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
     Ok(())
 }
 
-/// Writes the running sums from `start` of the whole elements of `input` to `out`.
+/// Writes the running sums, from `start` on, of the whole elements of `input` to `out`.
 pub(super) fn accumulate<E: Element>(start: E, input: &[u8], out: &mut [u8]) {
     let mut sum = start;
     let (mut input, mut out) = (input, out);
@@ -78,10 +78,11 @@ pub(super) fn accumulate<E: Element>(start: E, input: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The same for bytes, a word of them at a time; returns the last sum.
+/// [`accumulate`] for bytes, eight at a time; returns the last sum.
 ///
-/// In lanes of 16 bits, wide enough for the sums of a word, a multiplication adds up the sums of pairs. They
-/// are the sums at the odd bytes; those at the even ones come short of them by the odd byte.
+/// The sum of each pair of bytes gets a lane of 16 bits, wide enough for all sums of a word. A multiplication
+/// adds up the lanes: these are the sums at the odd bytes. Subtracting the odd byte gives the sum at the even
+/// one.
 fn accumulate_bytes(start: u64, input: &[u8], out: &mut [u8]) -> u64 {
     const LOW: u64 = 0x00FF_00FF_00FF_00FF;
     const EACH: u64 = 0x0001_0001_0001_0001;
@@ -148,7 +149,7 @@ mod tests {
             run(&input, Datatype::DatetimeMs, 16).unwrap(),
             [-1, 1].map(i64::to_le_bytes).as_flattened()
         );
-        // Characters of two bytes are not elements of two bytes.
+        // Elements are bytes, although characters have two.
         assert_eq!(
             run(&encode(2, &[255, 2]), Datatype::StringUtf16, 2).unwrap(),
             [255, 1]

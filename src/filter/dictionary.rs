@@ -1,5 +1,5 @@
-//! DICTIONARY_ENCODING: each string as its place in a list of the distinct ones, with the offsets embedded
-//! (see [`embedded`](super::embedded) for the metadata).
+//! DICTIONARY_ENCODING: each string as its index in a list of the distinct ones, with embedded offsets (see
+//! [`embedded`](super::embedded) for the metadata).
 //!
 //! | dictionary, in the metadata | type |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! |---|---|
 //! | repeated: place in the dictionary, from 0 | big-endian of the stored width |
 //!
-//! Example: the dictionary `02 61 61 | 01 62 | 00` and the ids `00 00 01 02`, with widths of 1, are `aa`,
+//! Example: the dictionary `02 61 61 | 01 62 | 00` and the indexes `00 00 01 02`, with widths of 1, are `aa`,
 //! `aa`, `b` and an empty string.
 
 use super::embedded::{Header, number, reserve};
@@ -82,7 +82,7 @@ fn expand(
                 strings.len()
             ))
         })?;
-        // At most 2^32 ids of strings shorter than 2^32.
+        // Cannot reach 2^64: at most 2^32 ids of strings shorter than 2^32.
         bytes = bytes.saturating_add(string.len() as u64);
     }
     if bytes != header.bytes as u64 {

@@ -1,5 +1,5 @@
-//! DOUBLE_DELTA: the differences of the differences of neighbouring values, each in the fewest bits that hold
-//! all.
+//! DOUBLE_DELTA: the differences between neighbouring differences of values, each in the fewest bits that
+//! suffice for all.
 //!
 //! | part | type |
 //! |---|---|
@@ -9,12 +9,12 @@
 //! | otherwise: the first two values (one if n is 1, none if 0) | of the element type |
 //! | then for each other value: sign (1 is negative), magnitude | 1 and b bits, in u64 words |
 //!
-//! The words are little-endian; their bits are used from the most significant down, values may straddle
-//! words, and the last is padded with zeros. Each number d yields `d + 2 * v[i-1] - v[i-2]`, modulo 2^(8 *
-//! width). Elements are those of [`delta`](super::delta).
+//! The words are little-endian. Their bits are used from the most significant down; values may straddle
+//! words, and the last word is padded with zeros. Each number d gives `d + 2 * v[i-1] - v[i-2]`, modulo 2^(8
+//! * width). Elements are those of [`delta`](super::delta).
 //!
 //! Example: `08 | 06 00 00 00 00 00 00 00 | 0a 00 00 00 | 0c 00 00 00 | 00 c0 7a c9 c0 00 ..` is the INT32
-//! values 10, 12, 15, 15, 90, -7: of 9 bits each, 1, -3, 75 and -172.
+//! values 10, 12, 15, 15, 90, -7: 1, -3, 75 and -172 in 9 bits each.
 
 use super::delta::{element_width, value_count};
 use super::element::{Element, by_width, extend_zeroed};
@@ -47,7 +47,7 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
     Ok(())
 }
 
-/// Writes the values to `out`, which holds as many as `first` and the bits of `words` make together.
+/// Writes the values to `out`, which has room for exactly the values of `first` and `words`.
 fn integrate<E: Element>(first: &[u8], words: &[[u8; 8]], magnitude: u32, out: &mut [u8]) {
     let Some((head, rest)) = out.split_at_mut_checked(first.len()) else {
         return;
@@ -57,7 +57,7 @@ fn integrate<E: Element>(first: &[u8], words: &[[u8; 8]], magnitude: u32, out: &
     let mut value = E::load(v1);
     let mut slope = value.minus(E::load(v0));
 
-    // Below 8 * width - 1, so at most 62, and every shift below is in range.
+    // Below 8 * width - 1, so at most 62: all shifts below are in range.
     let magnitude = magnitude & 63;
     let unused = 63 - magnitude;
     let mask = (1u64 << magnitude) - 1;
@@ -91,7 +91,7 @@ mod tests {
         [&[magnitude], &count.to_le_bytes()[..], body].concat()
     }
 
-    /// Encodes as the format's writers do, for any magnitude.
+    /// Encodes like the writers, but with any magnitude.
     fn encode_values(values: &[i64], width: usize, magnitude: u32) -> Vec<u8> {
         let mut body = vec![];
         for v in values.iter().take(2) {
@@ -148,7 +148,7 @@ mod tests {
                         v
                     })
                     .collect();
-                // The values themselves may wrap at the width; only their second differences must fit.
+                // The values may wrap at the width; only their second differences must fit.
                 let input = encode_values(&values, width, magnitude);
                 let expected: Vec<u8> = values
                     .iter()

@@ -1,9 +1,7 @@
-//! Fixed-width integers as the kernels of the filters see them: little-endian bytes in, little-endian bytes
-//! out.
+//! Fixed-width little-endian integers, the elements that filters compute with.
 //!
 //! Filters compute modulo 2^(8 * width), where signedness makes no difference, so unsigned types serve for
-//! all. Going through arrays of exactly the element's width lets the compiler drop bounds checks and
-//! vectorise.
+//! all. Arrays of exactly the element's width let the compiler drop bounds checks and vectorise.
 //!
 //! Example: as `u16` elements, the bytes `01 00 02 01 FF` are 1 and 258, with a tail of one byte.
 
@@ -16,9 +14,9 @@ pub(super) trait Element: Copy + Default {
     /// Bytes of an element.
     const SIZE: usize;
 
-    /// Whole elements from the front, and the bytes that are left over.
+    /// Whole elements from the front, and the remaining bytes.
     fn split(bytes: &[u8]) -> (&[Self::Bytes], &[u8]);
-    /// The same, to write to.
+    /// [`Element::split`] for writing.
     fn split_mut(bytes: &mut [u8]) -> (&mut [Self::Bytes], &mut [u8]);
     fn load(bytes: &Self::Bytes) -> Self;
     fn store(self) -> Self::Bytes;
@@ -29,7 +27,7 @@ pub(super) trait Element: Copy + Default {
     fn xor(self, other: Self) -> Self;
     /// `value` modulo 2^(8 * SIZE).
     fn truncate(value: u64) -> Self;
-    /// The same value with more bits.
+    /// The value zero-extended.
     fn widen(self) -> u64;
 }
 
@@ -89,8 +87,8 @@ macro_rules! elements {
 
 elements!(u8 u16 u32 u64);
 
-/// Evaluates an expression with `$element` standing for the unsigned type of `$width` bytes; an `Unsupported`
-/// error is returned from the surrounding function for a width that no datatype has.
+/// Evaluates an expression with `$element` as the unsigned type of `$width` bytes. For other widths, returns
+/// an `Unsupported` error from the calling function.
 macro_rules! by_width {
     ($width:expr, $element:ident => $body:expr) => {
         match $width {
@@ -124,14 +122,14 @@ pub(super) fn width_error(width: usize) -> Error {
     ))
 }
 
-/// Makes room for `more` bytes at the end of `out`; `LimitExceeded` when there is no memory.
+/// Reserves room for `more` bytes at the end of `out`; `LimitExceeded` if there is no memory.
 pub(super) fn reserve(out: &mut Vec<u8>, more: usize) -> Result<()> {
     out.try_reserve_exact(more)
         .map_err(|_| Error::limit(format!("out of memory: cannot allocate {more} bytes")))
 }
 
-/// Appends `length` zero bytes to `out` and returns them, to be overwritten. The caller has checked `length`
-/// against the input.
+/// Appends `length` zero bytes to `out` and returns them for overwriting. The caller must have checked
+/// `length` against the input.
 pub(super) fn extend_zeroed(out: &mut Vec<u8>, length: usize) -> Result<&mut [u8]> {
     let start = out.len();
     reserve(out, length)?;
@@ -139,20 +137,20 @@ pub(super) fn extend_zeroed(out: &mut Vec<u8>, length: usize) -> Result<&mut [u8
     Ok(out.get_mut(start..).unwrap_or_default())
 }
 
-/// How much room to make at first for output of a `declared` length decoded from `input` bytes. Small lengths
-/// are believed, large ones only up to an ordinary ratio of compression.
+/// The first allocation for output of `declared` bytes decoded from `input` bytes: all of a small length, and
+/// for a large one at most an ordinary compression ratio.
 pub(super) fn first_room(declared: usize, input: usize) -> usize {
     declared.min(TRUSTED.max(input.saturating_mul(64)))
 }
 
-/// How much more room to make after `produced` bytes: output grows at most eightfold.
+/// The next allocation after `produced` bytes: output grows at most eightfold.
 pub(super) fn more_room(declared: usize, produced: usize) -> usize {
     declared
         .saturating_sub(produced)
         .min(produced.saturating_mul(7).max(TRUSTED))
 }
 
-/// A length that may be allocated on the word of the input.
+/// A declared length that may be allocated without further evidence, in bytes.
 const TRUSTED: usize = 1 << 20;
 
 #[cfg(test)]

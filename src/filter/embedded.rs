@@ -1,6 +1,6 @@
-//! What string RLE and dictionary encoding share: strings whose offsets are embedded in the data.
+//! The part common to string RLE and dictionary encoding: strings whose offsets are embedded in the data.
 //!
-//! Both are the first filter of a pipeline, have one data part and leave no metadata below them. Their
+//! Both are the first filter of a pipeline, have one data part and leave no metadata to other filters. Their
 //! metadata is
 //!
 //! | metadata | type |
@@ -16,7 +16,7 @@
 //! Widths are 1, 2, 4 or 8 bytes; lengths, run lengths and ids are big-endian.
 //!
 //! Example: `00 00 00 00 | 01 00 00 00 | 05 00 00 00 | 09 00 00 00 | 20 00 00 00 | 01 | 01` is the metadata
-//! of string RLE for 5 bytes of text in 4 strings, in 9 bytes of runs.
+//! of string RLE for 5 bytes of text in 4 strings, encoded in 9 bytes of runs.
 
 use super::framing::{Limits, TABLE_BOUND};
 use crate::cursor::Cursor;
@@ -34,11 +34,11 @@ pub(super) struct Header {
     pub length_width: usize,
 }
 
-/// The most strings, beyond one for each byte, that are accepted if the number of cells is unknown: empty
-/// strings take no room in a chunk, so their number cannot be checked against it.
+/// The most strings, besides one per byte, if the number of cells is unknown: empty strings take no bytes, so
+/// a chunk's length does not bound their number.
 const UNKNOWN_CELLS: u64 = 1 << 24;
 
-/// The most strings that a chunk can have, when `cells` is the number of cells of the tile, if that is known.
+/// The most strings of a chunk; `cells` is the number of cells of the tile, if known.
 pub(super) fn string_bound(original_length: u64, cells: Option<u64>) -> u64 {
     cells.unwrap_or_else(|| original_length.saturating_add(UNKNOWN_CELLS))
 }
@@ -109,7 +109,7 @@ pub(super) fn number(c: &mut Cursor<'_>, width: usize, field: &str) -> Result<u6
     }
 }
 
-/// Makes room for the decoded strings, whose numbers have been checked against the encoded ones.
+/// Reserves room for the decoded strings, whose numbers have been checked against the encoded ones.
 pub(super) fn reserve(header: &Header, out: &mut Vec<u8>, offsets: &mut Vec<u64>) -> Result<()> {
     super::element::reserve(out, header.bytes)?;
     offsets.try_reserve_exact(header.strings).map_err(|_| {
@@ -121,7 +121,7 @@ pub(super) fn reserve(header: &Header, out: &mut Vec<u8>, offsets: &mut Vec<u64>
 }
 
 /// The most bytes that `strings` strings with `bytes` bytes can be encoded to in either encoding. Of two
-/// adjacent runs at least one is of non-empty strings.
+/// adjacent runs, at least one has non-empty strings.
 pub(super) fn bound(bytes: u64, strings: u64) -> Limits {
     let text = bytes.saturating_add(bytes.saturating_mul(2).saturating_add(1).saturating_mul(16));
     Limits {

@@ -1,8 +1,8 @@
-//! The part tables that filters share.
+//! The table of parts that several filters use.
 //!
-//! A compressor or the encryption filter consumes the whole metadata stream, which is a table of the parts
-//! that it encoded one by one: first those of the metadata stream of the filters before it, then those of the
-//! data.
+//! A compressor or the encryption filter consumes the whole metadata stream. It is a table of the parts that
+//! the filter encoded one by one: first those of the metadata stream of the filters before it, then those of
+//! the data.
 //!
 //! | metadata | type |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | number of data parts D | u32 |
 //! | (M + D) times: original length, stored length, then what the filter adds | u32, u32, bytes |
 //!
-//! The stored parts follow each other in the data in the order of the table. The decoded metadata parts
-//! together are the metadata stream of the filter before, the decoded data parts its data.
+//! The stored parts follow each other in the data, in the order of the table. The decoded metadata parts are
+//! the metadata stream of the filter before; the decoded data parts are its data.
 //!
 //! Example (byteshuffle, then RLE of INT32 cells): the table `01000000 01000000 | 08000000 0c000000 |
 //! 08000000 0c000000` says that bytes 0 to 12 of the data decode to 8 bytes of metadata, and bytes 12 to 24
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 
 /// One entry of the table.
 pub(super) struct Part<'a> {
-    /// Bytes that it decodes to, checked against the stage's bounds before the decoder is called.
+    /// Its decoded length, already checked against the limits.
     pub original: usize,
     /// The stored bytes.
     pub stored: &'a [u8],
@@ -37,10 +37,10 @@ pub(super) struct Limits {
     pub data: u64,
 }
 
-/// Decodes all parts with `decode`, which appends exactly the part's original length to the vector.
+/// Decodes all parts with `decode`, which must append exactly the part's original length to the vector.
 ///
-/// `metadata` must be the table and nothing else, with `extra` bytes an entry beyond the two lengths; `data`
-/// must be the stored parts and nothing else.
+/// `metadata` must be exactly the table, with `extra` bytes per entry besides the two lengths; `data` must be
+/// exactly the stored parts.
 pub(super) fn undo<'a>(
     metadata: &'a [u8],
     data: &'a [u8],
@@ -105,9 +105,8 @@ pub(super) fn undo<'a>(
     }
 }
 
-/// Calls `undo` with the parts of `data` one by one, for the filters that store only the parts' lengths in
-/// front of the metadata stream: their number u32, then the length of each u32. They must add up to all of
-/// the data.
+/// Calls `undo` with each part of `data`, for filters that store only the lengths of parts in front of the
+/// metadata stream: their number u32, then a u32 for each. They must add up to all of the data.
 pub(super) fn split<'a>(
     metadata: &mut Cursor<'_>,
     data: &'a [u8],
@@ -135,7 +134,7 @@ pub(super) fn split<'a>(
     }
 }
 
-/// The most bytes that streams of these sizes can be compressed to, for every compressor but RLE: an eighth
+/// The most bytes that streams of these sizes can be compressed to, for all compressors but RLE: an eighth
 /// more, and some bytes for each part.
 pub(super) fn bound(before: Limits) -> Limits {
     let all = before.data.saturating_add(before.metadata);
@@ -145,8 +144,7 @@ pub(super) fn bound(before: Limits) -> Limits {
     }
 }
 
-/// More than any table of parts takes up in practice, where a chunk has a few parts, and more than their
-/// fixed costs.
+/// An upper bound of the table of parts and the parts' fixed costs: chunks have few parts in practice.
 pub(super) const TABLE_BOUND: u64 = 16 << 10;
 
 #[cfg(test)]

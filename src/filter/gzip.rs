@@ -1,11 +1,11 @@
 //! GZIP: despite the name, each part is a zlib stream (RFC 1950) with its Adler-32 checksum.
 //!
 //! Example: `78 9c | 63 64 60 60 60 44 c2 00 | 00 38 00 05` is four INT32 of value 1: the zlib header, one
-//! deflate block with fixed codes, and the checksum. The stream must end where the part ends.
+//! deflate block with fixed codes, and the checksum. The stream must end at the end of the part.
 //!
-//! Parts are decoded by libdeflate, which decodes whole buffers and is the fastest library. If that does not
-//! give exactly the declared length, zlib decodes the part piece by piece: it says what is wrong, and memory
-//! is allocated only for what is really produced.
+//! Parts are decoded by libdeflate, the fastest library, which decodes whole buffers. If that does not give
+//! exactly the declared length, zlib decodes the part piece by piece: it has an error message, and allocates
+//! memory only for what it has produced.
 
 use super::element::{extend_zeroed, first_room};
 use super::stream::{self, Stream};
@@ -15,10 +15,10 @@ use libdeflater::{Decompressor, adler32};
 use std::cell::Cell;
 
 thread_local! {
-    /// Its tables are kept from part to part.
+    /// Reused, because its tables are large.
     static WHOLE: Cell<Option<Decompressor>> = const { Cell::new(None) };
 
-    /// Its window and tables are kept from part to part.
+    /// Reused, because its window and tables are large.
     static INFLATE: Cell<Option<Decompress>> = const { Cell::new(None) };
 }
 
@@ -51,14 +51,13 @@ pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Resu
     result
 }
 
-/// Fills `out` with what the zlib stream `input` decodes to. False when it decodes to another length or not
-/// at all, or when bytes follow it.
+/// Fills `out` with the decoded zlib stream `input`. False if it decodes to another length or not at all, or
+/// if bytes follow it.
 fn decompress_whole(input: &[u8], out: &mut [u8]) -> bool {
     let mut decompressor = WHOLE.take().unwrap_or_default();
     let result = decompressor.zlib_decompress(input, out);
     WHOLE.set(Some(decompressor));
-    // The library ignores bytes after the stream, so check that the input ends with the checksum of the
-    // output.
+    // libdeflate ignores bytes after the stream, so the input must end with the checksum of the output.
     result == Ok(out.len()) && input.ends_with(&adler32(out).to_be_bytes())
 }
 

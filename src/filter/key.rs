@@ -5,13 +5,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A 32-byte AES-256 key, made ready for use. Its `Debug` form does not show it.
+/// A 32-byte AES-256 key, expanded. Its `Debug` form does not show it.
 #[derive(Clone)]
 pub struct EncryptionKey(Arc<Key>);
 
 struct Key {
     bytes: [u8; 32],
-    /// The absolute path of the file that it comes from.
+    /// The absolute path of the file that it was read from.
     file: Option<PathBuf>,
     cipher: Cipher,
 }
@@ -22,8 +22,8 @@ impl EncryptionKey {
         Self::make(key, None)
     }
 
-    /// The same for a key from the file at the absolute path `file`: users who may not read that file may not
-    /// see what the key decodes.
+    /// The key from the file at the absolute path `file`: users who may not read that file may not see what
+    /// the key decodes.
     pub fn from_file(key: [u8; 32], file: PathBuf) -> Self {
         Self::make(key, Some(file))
     }
@@ -36,7 +36,7 @@ impl EncryptionKey {
         }))
     }
 
-    /// The absolute path of the file that it comes from, if any.
+    /// The absolute path of the file that it was read from, if any.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }

@@ -1,4 +1,4 @@
-//! LZ4: each part is a raw LZ4 block, without a frame or a length in front.
+//! LZ4: each part is a raw LZ4 block, without frame or length.
 //!
 //! Example: `4f 07 00 00 00 04 00 24 | 50 00 07 00 00 00` is sixteen INT32 of value 7: four literal bytes,
 //! then a copy of 15 + 36 + 4 = 55 bytes from 4 bytes back, then five literal bytes.
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Appends the `length` bytes that the block `input` decodes to.
 pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
-    // A byte of a block adds at most 255 to a length, so a larger length is not worth allocating for.
+    // A byte of a block adds at most 255 to a length: do not allocate for a larger length.
     if length as u64 > (input.len() as u64).saturating_mul(255) {
         return Err(Error::corrupt(format!(
             "{} bytes of LZ4 cannot decode to {length} bytes",

@@ -1,4 +1,4 @@
-//! POSITIVE_DELTA: window by window, the difference of each value to the one before it; writers refuse
+//! POSITIVE_DELTA: the difference of each value to the one before it, window by window; writers refuse
 //! decreasing values.
 //!
 //! | metadata | type |
@@ -6,12 +6,12 @@
 //! | number of windows | u32 |
 //! | a window: first value, length | width bytes, u32 |
 //!
-//! The first difference of a window is 0. A window of a length that is no multiple of the width is stored as
-//! it is. The data keeps its length. The filter does nothing, and stores no metadata, for floats, text and
-//! ANY; dates and times count as INT64 from format version 20.
+//! The first difference of a window is 0. A window whose length is no multiple of the width is stored
+//! unchanged. The data keeps its length. The filter does nothing, and stores no metadata, for floats, text
+//! and ANY; dates and times count as INT64 from format version 20.
 //!
 //! Example: metadata `02 00 00 00 | 0a 00 00 00 10 00 00 00 | 5a 00 00 00 04 00 00 00` and the INT32 data 0,
-//! 2, 3, 0, 0 are the values 10, 12, 15, 15 and, in a window of its own, 90.
+//! 2, 3, 0, 0 are the values 10, 12, 15, 15 and, in a second window, 90.
 
 use super::bit_width_reduction::window_bound;
 use super::delta::accumulate;

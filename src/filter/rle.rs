@@ -4,8 +4,8 @@
 //! |---|---|
 //! | repeated: cell, run length | cell size bytes, u16 big-endian |
 //!
-//! The cell is the tile's, even for metadata parts and where a filter before changed the width of the
-//! elements. A run of 0 yields nothing.
+//! The cell size is that of the tile, even for metadata parts and after filters that changed the width of
+//! elements. A run of 0 decodes to nothing.
 //!
 //! Example: `05 00 00 00 | 00 03 | 06 00 00 00 | 00 01` is the INT32 cells 5, 5, 5, 6.
 
@@ -54,10 +54,10 @@ fn split(run: &[u8]) -> (&[u8], u16) {
     }
 }
 
-/// Cells of a run that are written at once.
+/// Cells written at once for a short run.
 const SHORT: usize = 8;
 
-/// Fills `out`, whose length is that of all runs together.
+/// Fills `out`, which has the length of all runs together.
 fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
     let mut rest = E::split_mut(out).0;
     for run in input.chunks_exact(E::SIZE + RUN) {
@@ -66,8 +66,7 @@ fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
             return;
         };
         let count = usize::from(count);
-        // Short runs are written longer than they are, which costs less than a loop; the next run overwrites
-        // the rest.
+        // Writing SHORT cells for a shorter run costs less than a loop; the next run overwrites the rest.
         let short = match rest.first_chunk_mut::<SHORT>() {
             Some(cells) if count <= SHORT => {
                 *cells = [*cell; SHORT];
@@ -85,7 +84,7 @@ fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The same for cells of any size.
+/// [`expand`] for cells of any size.
 fn expand_any(input: &[u8], pair: usize, out: &mut [u8]) {
     let mut rest = out;
     for run in input.chunks_exact(pair) {

@@ -1,12 +1,12 @@
-//! SCALE_FLOAT: floats as integers that are scaled and shifted, which loses precision.
+//! SCALE_FLOAT: floats as scaled and shifted integers, which loses precision.
 //!
 //! | metadata | type |
 //! |---|---|
 //! | number of parts, stored length of each | u32, u32 each |
 //!
-//! A stored signed integer s decodes to `scale * s + offset`, computed in double precision and rounded to the
-//! float that the filter saw; s is rounded to that float first. The type counts by its width alone: 4 bytes
-//! are a FLOAT32, 8 a FLOAT64.
+//! A stored signed integer s decodes to `scale * s + offset`, computed in double precision, then rounded to
+//! the float type of the data; s itself is rounded to that type first. Only the width of the type matters: 4
+//! bytes are a FLOAT32, 8 a FLOAT64.
 //!
 //! Example, of FLOAT64 with scale 0.25, offset 1 and integers of 2 bytes: parts `01 00 00 00 | 06 00 00 00`
 //! and data `02 00 03 00 f4 ff` are 1.5, 1.75 and -2.
@@ -25,8 +25,8 @@ pub(super) struct Options {
     pub byte_width: u64,
 }
 
-/// Undoes the filter on `data` into the empty `out`, of which `limit` bytes are possible, as floats of
-/// `width` bytes.
+/// Undoes the filter on `data` into the empty `out`, as floats of `width` bytes. `limit` is an upper bound of
+/// the output in bytes.
 pub(super) fn undo(
     metadata: &mut Cursor<'_>,
     options: Options,
@@ -90,7 +90,7 @@ fn scale(part: &[u8], stored: usize, options: Options, width: usize, out: &mut [
     }
 }
 
-/// What streams of at most these sizes can take up.
+/// The most bytes that streams of these sizes can be encoded to.
 pub(super) fn bound(before: Limits, width: usize, byte_width: u64) -> Limits {
     Limits {
         data: (before.data / width.max(1) as u64).saturating_mul(byte_width),

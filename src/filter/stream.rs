@@ -1,24 +1,23 @@
-//! Decoding a compressed stream piece by piece into memory that grows as bytes are really produced.
+//! Decodes a compressed stream piece by piece into memory that grows only as bytes are produced.
 
 use super::element::{first_room, more_room, reserve};
 use crate::error::{Error, Result};
 
 /// A decompressor in the middle of one stream.
 pub(super) trait Stream {
-    /// What messages call it.
+    /// Its name in messages.
     const NAME: &'static str;
 
-    /// Bytes of input taken so far.
+    /// Bytes of input consumed.
     fn consumed(&self) -> u64;
 
     /// Decodes from the start of `input` into the spare capacity of `out`. Returns whether the stream has
-    /// ended; the error is the codec's own message.
+    /// ended. The error is the codec's own message.
     fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<bool, String>;
 }
 
-/// Appends the `length` bytes that `stream` makes of `input`, which must hold that one stream and nothing
-/// else. `Corrupt` for another length, bytes left over and what the codec refuses, `Truncated` where the
-/// stream does not end.
+/// Appends the `length` bytes that `stream` decodes from `input`, which must be exactly one stream. `Corrupt`
+/// for another length, bytes left over and errors of the codec; `Truncated` if the stream does not end.
 pub(super) fn decode<S: Stream>(
     stream: &mut S,
     input: &[u8],
@@ -29,7 +28,7 @@ pub(super) fn decode<S: Stream>(
     let start = out.len();
     let mut room = first_room(length, input.len());
     loop {
-        // One byte more than wanted: with room left over, a full vector never hides the end of the stream.
+        // One byte more than wanted: a full vector would hide the end of the stream.
         reserve(out, room.saturating_add(1))?;
         let rest = usize::try_from(stream.consumed())
             .ok()

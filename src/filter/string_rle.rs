@@ -1,13 +1,13 @@
-//! RLE of strings: runs of equal strings, with the offsets embedded (see [`embedded`](super::embedded) for
-//! the metadata).
+//! RLE of strings: runs of equal strings, with embedded offsets (see [`embedded`](super::embedded) for the
+//! metadata).
 //!
 //! | data | type |
 //! |---|---|
 //! | repeated: run length, string length, string | big-endian of the stored widths, bytes |
 //!
-//! Writers choose the width of a string length without looking at the last run. If its string is longer, its
-//! length is stored modulo 2^(8 * width), and its bytes in full. Such a run is recognised because only then
-//! it ends where the data does, and the numbers of strings and bytes are those of the header.
+//! Writers choose the width of a string length without regard to the last run. If its string is longer, its
+//! length is stored modulo 2^(8 * width), and its bytes in full. Only such a run can end at the end of the
+//! data with the numbers of strings and bytes in the header, so it is recognised by that.
 //!
 //! Example: `02 02 61 61 | 01 01 62 | 01 00` with widths of 1 is `aa`, `aa`, `b` and an empty string.
 
@@ -30,7 +30,7 @@ pub(super) fn undo(header: &Header, input: &[u8], out: &mut Vec<u8>, offsets: &m
     Ok(())
 }
 
-/// Appends a string `run` times; [`check`] has bounded that.
+/// Appends a string `run` times. [`check`] has bounded the result.
 fn append(string: &[u8], run: u64, out: &mut Vec<u8>, offsets: &mut Vec<u64>) {
     let start = out.len() as u64;
     offsets.extend((0..run).map(|i| start + i * string.len() as u64));
@@ -38,7 +38,7 @@ fn append(string: &[u8], run: u64, out: &mut Vec<u8>, offsets: &mut Vec<u64>) {
     if left == 0 {
         return;
     }
-    // What has been written is copied, twice as much each time.
+    // Copies what has been written, doubling each time.
     let start = out.len();
     out.extend_from_slice(string);
     left -= string.len();
@@ -56,8 +56,8 @@ fn run_header(header: &Header, c: &mut Cursor<'_>) -> Result<(u64, u64)> {
     ))
 }
 
-/// Checks that the runs make up the strings and bytes that the header declares. If they do so only with a
-/// last string longer than its stored length, returns how many bytes the last run takes.
+/// Checks that the runs have the strings and bytes that the header declares. If they do only with a last
+/// string longer than its stored length, returns the number of bytes of the last run.
 fn check(header: &Header, input: &[u8]) -> Result<Option<usize>> {
     let (all_strings, all_bytes) = (header.strings as u64, header.bytes as u64);
     let (mut strings, mut bytes) = (0u64, 0u64);
@@ -159,13 +159,13 @@ mod tests {
         let (out, offsets) = run(2, 301, (1, 1), &input).unwrap();
         assert_eq!(out, [b"a", &long[..]].concat());
         assert_eq!(offsets, [0, 1]);
-        // Twice the same, and after a run that could be mistaken for the start of the last.
+        // Two of them, after a run that could be mistaken for the start of the last.
         let input = [b"\x02\x01a\x02\x2c", &long[..]].concat();
         assert_eq!(run(4, 602, (1, 1), &input).unwrap().1, [0, 1, 2, 302]);
         // Stored length 0: 256 bytes.
         let input = [b"\x01\x00", &long[..256]].concat();
         assert_eq!(run(1, 256, (1, 1), &input).unwrap().0, &long[..256]);
-        // Not a multiple of 256 apart.
+        // The lengths do not differ by a multiple of 256.
         let input = [b"\x01\x2b", &long[..]].concat();
         assert!(run(1, 300, (1, 1), &input).is_err());
     }
@@ -179,7 +179,7 @@ mod tests {
         assert!(run(4, 6, (1, 1), input).is_err());
         assert!(run(4, 5, (1, 1), &input[..8]).is_err());
         assert!(run(4, 5, (1, 1), &input[..6]).is_err());
-        // Runs of 0 yield nothing, but end.
+        // Runs of 0 decode to nothing, but end.
         assert_eq!(run(0, 0, (1, 1), &[0; 1000]).unwrap().0, b"");
         // Products and sums that overflow.
         let run8 = [[0xFF; 8], 2u64.to_be_bytes()].concat();

@@ -1,4 +1,4 @@
-//! Tests of whole chunks: those of libtiledb, pipelines put together here, and damage to all of them.
+//! Tests of whole chunks: those of libtiledb, other pipelines built here, and damage to all of them.
 
 use super::tile_codec::Decoded;
 use super::vectors::{Chunk, bytes, codec, codec_of, compression, vectors};
@@ -40,7 +40,7 @@ fn tiles_of_libtiledb() {
     }
 }
 
-/// Every truncation, extension and wrong original length of a chunk is an error or, never, other bytes.
+/// Every truncation, extension and wrong original length of a chunk is an error, or gives the right bytes.
 #[test]
 fn lengths_that_disagree_fail() {
     for vector in vectors() {
@@ -80,7 +80,7 @@ fn lengths_that_disagree_fail() {
     }
 }
 
-/// A generator of numbers that are good enough to damage bytes with (xorshift64*).
+/// Random numbers for damaging bytes (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -95,7 +95,7 @@ impl Random {
         (self.next() >> 33) as usize % n.max(1)
     }
 
-    /// Changes one to three places.
+    /// Changes one to three bytes.
     fn damage(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..1 + self.below(3) {
             let at = self.below(bytes.len());
@@ -157,7 +157,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
-/// Chunks of filters that the vectors lack.
+/// Chunks of filters that `vectors` lacks.
 fn pipelines() -> Vec<(TileCodec, Chunk)> {
     let plain: Vec<u8> = (0..600u32).flat_map(|i| (i * i).to_le_bytes()).collect();
     let original = plain.len() as u32;
@@ -215,7 +215,7 @@ fn bzip2_encode(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What the encryption filter makes of a metadata part (if any) and a data part.
+/// The encryption filter's output for a metadata part (if any) and a data part.
 fn encrypt(key: &[u8; 32], metadata: &[u8], data: &[u8]) -> (Vec<u8>, Vec<u8>) {
     use aes_gcm::aead::{AeadInOut, KeyInit};
     let cipher = aes_gcm::Aes256Gcm::new(key.into());
@@ -315,7 +315,7 @@ fn types_are_propagated_or_not() {
         .into_iter()
         .find(|v| v.name.starts_with("float scale + byteshuffle"))
         .unwrap();
-    // A library before format 20 shuffled the six bytes as FLOAT64, that is, left them alone.
+    // A library before format 20 shuffled the six bytes as FLOAT64, which left them unchanged.
     let old = codec_of(scaled.datatype, scaled.filters.clone(), 19);
     let (original, metadata, _) = scaled.chunk();
     let stored = [2, 0, 3, 0, 0xf4, 0xff];
@@ -377,7 +377,7 @@ fn empty_input() {
     );
 }
 
-/// A small chunk that claims much, or expands to much between two filters, is refused.
+/// A small chunk that declares much, or expands to much between two filters, is refused.
 #[test]
 fn bombs_are_refused() {
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 3).unwrap();
@@ -398,7 +398,7 @@ fn bombs_are_refused() {
         kind(&chain, 100, &one_part(64 << 20, bomb.len()), &bomb),
         ErrorKind::LimitExceeded
     );
-    // A long pipeline does not raise the bound without end.
+    // A long pipeline does not raise the bound without limit.
     let many = codec(
         Datatype::Uint8,
         vec![compression(Codec::Rle); 60]
@@ -410,7 +410,7 @@ fn bombs_are_refused() {
         kind(&many, 100, &one_part(64 << 20, bomb.len()), &bomb),
         ErrorKind::LimitExceeded
     );
-    // Empty strings take no bytes; their number is bounded all the same.
+    // The number of empty strings is bounded, although they take no bytes.
     let strings = codec(Datatype::StringAscii, vec![compression(Codec::Rle)]).embedding_offsets();
     let header = [&words(&[0, 1, 0, 9, u32::MAX - 7])[..], &[8, 1]].concat();
     let runs = [&[0, 0, 0, 0, 0x1F, 0xFF, 0xFF, 0xFF], &[0][..]].concat();

@@ -1,13 +1,13 @@
-//! Transpositions of bytes and bits, for the filters that shuffle them.
+//! Transpositions of bytes and bits, for the shuffle filters.
 //!
-//! The loops go over pairs of planes or over words of eight bytes, so that the compiler vectorises them.
+//! The loops handle pairs of planes or words of eight bytes, so that the compiler vectorises them.
 //!
 //! Example: the planes `1 3 5` and `2 4 6` interleave to `1 2 3 4 5 6`.
 
 use std::array;
 
-/// Writes element 0 of each of the `width` planes that `planes` is made of, then element 1 of each, and so
-/// on. Elements are bytes; `width` is 1, 2, 4 or 8; `out` is as long as `planes`, a multiple of `width`.
+/// Writes element 0 of each of the `width` planes in `planes`, then element 1 of each, and so on. Elements
+/// are bytes; `width` is 1, 2, 4 or 8; `out` has the length of `planes`, a multiple of `width`.
 pub(super) fn interleave(width: usize, planes: &[u8], out: &mut [u8]) {
     let elements = planes.len() / width.max(1);
     if elements == 0 || planes.len() != out.len() {
@@ -25,8 +25,8 @@ pub(super) fn interleave(width: usize, planes: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Interleaves two pairs of planes to two planes of two bytes an element, and these to the output, a block at
-/// a time.
+/// Interleaves two pairs of planes to planes of two bytes per element, and these to the output, block by
+/// block.
 fn interleave4(planes: &[u8], elements: usize, out: &mut [u8]) {
     const BLOCK: usize = 512;
     let Some([a, b, c, d]) = split(planes, elements) else {
@@ -48,8 +48,8 @@ fn interleave4(planes: &[u8], elements: usize, out: &mut [u8]) {
     }
 }
 
-/// Interleaves eight planes by transposing eight bytes of each at a time. Kept out of line: inlined, the loop
-/// is not vectorised.
+/// Interleaves eight planes by transposing eight bytes of each at a time. Never inlined: the compiler would
+/// not vectorise the loop.
 #[inline(never)]
 fn interleave8(planes: &[u8], elements: usize, out: &mut [u8]) {
     let Some(planes) = split::<8>(planes, elements) else {
@@ -83,16 +83,15 @@ fn zip<const W: usize>(a: &[u8], b: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Interleaves fewer than eight bytes of each plane.
+/// Interleaves the last bytes, fewer than eight of each plane.
 fn interleave_tail(planes: [&[u8]; 8], out: &mut [u8]) {
     for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         *out = planes.map(|plane| plane.get(i).copied().unwrap_or_default());
     }
 }
 
-/// Undoes the transposition of the bits of bytes: `rows` are eight rows of equal length, row k of which holds
-/// bit k of each byte, the lowest bit of a row's byte for the first. `out` is as long as `rows`, a multiple
-/// of 8.
+/// Undoes the transposition of the bits of bytes. `rows` is eight rows of equal length: row k has bit k of
+/// each byte, starting at the lowest bit of a row's byte. `out` has the length of `rows`, a multiple of 8.
 pub(super) fn gather_bits(rows: &[u8], out: &mut [u8]) {
     let length = rows.len() / 8;
     if length == 0 || rows.len() != out.len() {
@@ -123,7 +122,7 @@ pub(super) fn gather_bits(rows: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The `N` runs of `length` bytes that `bytes` begins with.
+/// The first `N` runs of `length` bytes in `bytes`; None if there are fewer.
 #[inline(always)]
 fn split<const N: usize>(bytes: &[u8], length: usize) -> Option<[&[u8]; N]> {
     let mut runs = bytes.chunks_exact(length);
@@ -134,7 +133,7 @@ fn split<const N: usize>(bytes: &[u8], length: usize) -> Option<[&[u8]; N]> {
     Some(out)
 }
 
-/// The first eight bytes of each plane as words, then the next eight, as long as there are as many.
+/// The first eight bytes of each plane as words, then the next eight, and so on, without incomplete words.
 #[inline(always)]
 fn columns(planes: [&[u8]; 8]) -> impl Iterator<Item = [u64; 8]> {
     let [a, b, c, d, e, f, g, h] = planes.map(|plane| plane.as_chunks::<8>().0);
@@ -150,7 +149,7 @@ fn store(words: [u64; 8], out: &mut [u8; 64]) {
     out.copy_from_slice(words.map(u64::to_le_bytes).as_flattened());
 }
 
-/// Byte j of word i becomes byte i of word j: squares of 1, 2 and 4 bytes are swapped.
+/// Byte j of word i becomes byte i of word j, by swapping squares of 1, 2 and 4 bytes.
 #[inline(always)]
 fn transpose_bytes(words: [u64; 8]) -> [u64; 8] {
     let words = exchange::<1>(words, 8, 0x00FF_00FF_00FF_00FF);
@@ -158,7 +157,7 @@ fn transpose_bytes(words: [u64; 8]) -> [u64; 8] {
     exchange::<4>(words, 32, 0x0000_0000_FFFF_FFFF)
 }
 
-/// In each of the eight places of a byte, bit j of word i becomes bit i of word j.
+/// In each of the eight bytes of the words, bit j of word i becomes bit i of word j.
 #[inline(always)]
 fn transpose_bits(words: [u64; 8]) -> [u64; 8] {
     let words = exchange::<1>(words, 1, 0x5555_5555_5555_5555);
@@ -166,8 +165,8 @@ fn transpose_bits(words: [u64; 8]) -> [u64; 8] {
     exchange::<4>(words, 4, 0x0F0F_0F0F_0F0F_0F0F)
 }
 
-/// In each pair of words that are `D` apart, swaps the bits that `mask` selects in the second with those
-/// `shift` bits higher in the first.
+/// In each pair of words that are `D` apart, swaps the bits in `mask` of the second with the bits of the
+/// first that are `shift` higher.
 #[inline(always)]
 fn exchange<const D: usize>(mut words: [u64; 8], shift: u32, mask: u64) -> [u64; 8] {
     for i in 0..8 {

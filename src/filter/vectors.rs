@@ -1,4 +1,4 @@
-//! Tiles as libtiledb 2.30 wrote them, for tests.
+//! Tiles written by libtiledb 2.30, for tests.
 
 use super::TileCodec;
 use crate::cursor::Cursor;
@@ -6,14 +6,14 @@ use crate::error::Result;
 use crate::format::datatype::Datatype;
 use crate::format::pipeline::{Codec, Filter, Pipeline};
 
-/// A tile, and what it decodes to.
+/// A tile and its decoded bytes.
 pub(super) struct Vector {
     pub name: &'static str,
     pub datatype: Datatype,
     pub filters: Vec<Filter>,
     pub plain: Vec<u8>,
     pub offsets: Option<Vec<u64>>,
-    /// The tile as stored, in hexadecimal digits.
+    /// The stored tile, in hexadecimal digits.
     pub tile: &'static str,
 }
 

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | number of parts, stored length of each | u32, u32 each |
 //!
-//! Only tiles of UINT8 in two dimensions are written so, in one chunk of one part. The second dimension
-//! counts bytes: rows of pixels of 3 bytes (RGB, BGR) or 4 (RGBA, BGRA), as the filter's format says.
+//! Writers use it only for tiles of UINT8 in two dimensions, in one chunk of one part. The second dimension
+//! counts bytes: rows of pixels of 3 bytes (RGB, BGR) or 4 (RGBA, BGRA), by the filter's format.
 //!
-//! Example: a tile of 16 rows by 48 bytes in the format BGR is an image of 16 by 16 pixels; of each pixel the
-//! blue byte comes first.
+//! Example: a tile of 16 rows by 48 bytes in the format BGR is an image of 16 by 16 pixels, with the blue
+//! byte of each pixel first.
 
 use super::element::extend_zeroed;
 use super::framing::{Limits, TABLE_BOUND, split};
@@ -27,7 +27,7 @@ pub(super) struct Options {
     pub x_extent: u16,
 }
 
-/// Undoes the filter on `data` into the empty `out`, of which `limit` bytes are possible.
+/// Undoes the filter on `data` into the empty `out`. `limit` is an upper bound of the output in bytes.
 pub(super) fn undo(
     metadata: &mut Cursor<'_>,
     options: Options,
@@ -59,8 +59,7 @@ pub(super) fn undo(
     })
 }
 
-/// Checks before anything is decoded that `file` is a still image, and that each of its headers states this
-/// size.
+/// Checks before decoding that `file` is a still image, and that all of its headers declare this size.
 fn check_size(file: &[u8], width: u32, height: u32) -> Result<()> {
     let mut c = Cursor::new(file);
     let riff = c.bytes(4, "RIFF")?;
@@ -197,8 +196,8 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    /// Format, rows, bytes of a row, the file and what libtiledb 2.30 reads, in hexadecimal digits. The first
-    /// three are lossless, the others are not.
+    /// Format, rows, bytes of a row, the file, and the pixels that libtiledb 2.30 reads from it, in
+    /// hexadecimal digits. The first three are lossless, the others not.
     const IMAGES: [(WebpFormat, u16, u16, &str, &str); 5] = [
         (
             WebpFormat::Rgb,
@@ -293,7 +292,7 @@ mod tests {
             run((WebpFormat::None, 2, 9), &file).unwrap_err().kind(),
             ErrorKind::Corrupt
         );
-        // An image whose canvas is as expected, but not the picture in it.
+        // An image whose canvas has the expected size, but whose picture has another.
         let picture = &file[12..];
         let canvas = [&b"VP8X\x0A\0\0\0\0\0\0\0\x02\0\0\x01\0\0"[..], picture].concat();
         let extended = [b"RIFF\0\0\0\0WEBP", &canvas[..]].concat();

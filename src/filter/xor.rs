@@ -1,11 +1,10 @@
-//! XOR: each value exclusive-or the one before it.
+//! XOR: each value exclusive-or the value before it.
 //!
 //! | metadata | type |
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! Values are taken as integers of their datatype's width; each part begins again with its first value as it
-//! is.
+//! Values are integers of their datatype's width. The first value of each part is stored unchanged.
 //!
 //! Example: parts `01 00 00 00 | 0c 00 00 00` and the INT32 1, 2, 4 decode to 1, 3, 7.
 
@@ -41,11 +40,11 @@ fn accumulate<E: Element>(start: E, input: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The same for narrow elements, a word of them at a time: within the word, shifts by one, two and four
-/// elements make each element the exclusive-or of itself and all below it.
+/// [`accumulate`] for narrow elements, a word at a time: shifts by one, two and four elements make each
+/// element the exclusive-or of itself and all lower ones.
 fn accumulate_narrow<E: Element>(input: &[u8], out: &mut [u8]) {
     let bits = 8 * E::SIZE as u32;
-    // A word with the element's value in each place is the element times this.
+    // An element times this is a word with the element in each position.
     let spread = u64::MAX / (u64::MAX >> (64 - bits));
     let (words, tail) = u64::split(input);
     let (words_out, tail_out) = u64::split_mut(out);

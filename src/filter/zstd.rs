@@ -1,7 +1,7 @@
-//! ZSTD: each part is a Zstandard frame, which may or may not state the length of its content.
+//! ZSTD: each part is a Zstandard frame, with or without the length of its content.
 //!
 //! Example: `28 b5 2f fd | 20 40 | 55 00 00 | 20 07 00 00 00 01 00 59 72 44` is sixteen INT32 of value 7: the
-//! magic number, a header that states 64 bytes of content, the header of the last block, and the block.
+//! magic number, a header that declares 64 bytes of content, the header of the last block, and the block.
 
 use super::element::{first_room, more_room, reserve};
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use std::cell::Cell;
 use zstd::zstd_safe::{self, DCtx};
 
 thread_local! {
-    /// Its tables are kept from part to part.
+    /// Reused, because its tables are large.
     static CONTEXT: Cell<Option<DCtx<'static>>> = const { Cell::new(None) };
 }
 
@@ -33,8 +33,8 @@ pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Resu
     result
 }
 
-/// Decodes into `out`, which is empty. A frame that did not fit is decoded again with more room. That happens
-/// only at ratios far beyond the ordinary, and such frames decode fast.
+/// Decodes into the empty `out`. A frame that did not fit is decoded again with more room. That happens only
+/// at extraordinary ratios, and such frames decode fast.
 fn run(context: &mut DCtx<'_>, input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     let mut room = first_room(length, input.len());
     loop {
@@ -92,7 +92,7 @@ mod tests {
         decompress(&frame, zeros.len(), &mut out).unwrap();
         assert!(out.starts_with(b"before\0") && out.len() == 6 + zeros.len());
         assert_eq!(run(&frame, zeros.len()).unwrap().len(), zeros.len());
-        // Without the length of its content.
+        // A frame without the length of its content.
         let frame = zstd::stream::encode_all(&zeros[..], 1).unwrap();
         assert_eq!(run(&frame, zeros.len()).unwrap().len(), zeros.len());
     }
