@@ -123,8 +123,8 @@ pub enum GenericFile {
 }
 
 impl GenericFile {
-    /// The most bytes of a body that is decoded whole.
-    pub const MAX_WHOLE: u64 = 64 << 10;
+    /// Larger bodies, in bytes, are read by ranges.
+    pub const LARGE_ABOVE: u64 = 64 << 10;
 
     /// Opens the file at `path`. With `hold`, a large one stays open, so that deleting it does not matter.
     pub fn open(
@@ -136,7 +136,7 @@ impl GenericFile {
         let blob = engine.storage.open(path)?;
         blob.will_read(0..blob.len().min(FETCHED_WHOLE));
         let tile = GenericTile::read_header(&*blob, 0, key)?;
-        if tile.size <= Self::MAX_WHOLE {
+        if tile.size <= Self::LARGE_ABOVE {
             return tile.decode(&*blob).map(GenericFile::Whole);
         }
         let version = blob.version();
@@ -153,7 +153,7 @@ impl GenericFile {
         let mut piece = Vec::new();
         let mut at = 0u64;
         while at < size {
-            let end = at.saturating_add(Self::MAX_WHOLE).min(size);
+            let end = at.saturating_add(Self::LARGE_ABOVE).min(size);
             piece.clear();
             self.read(at..end, &mut piece)?;
             at = end;
