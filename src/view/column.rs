@@ -1,9 +1,9 @@
 //! The cells of a field of a view as bytes that can be read at any offset.
 //!
 //! The offset of a fixed-size cell is a multiple of its size. Var-sized cells are divided into blocks: one
-//! pass over all lengths, on all threads, notes the first cell and byte of each block. To find a byte, its
-//! block is searched among these, then its cell among the offsets in the block. Both are in the cache, and
-//! made again after they were evicted.
+//! pass over all lengths, on all threads, notes the first cell and byte of each block. Finding a byte takes a
+//! search for its block, then one for its cell among the offsets in the block. Both tables are in the cache,
+//! and made again after eviction.
 
 use crate::array::Array;
 use crate::array::cache::{CacheKey, Keep};
@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Reads runs of cells of one field of a view, in the view's order. Callers pass only ranges within the
-/// number of cells.
+/// Reads runs of cells of one field of a view, in the view's order. Ranges must be within the number of
+/// cells.
 pub(super) trait Runs: Send + Sync {
     /// The number of cells.
     fn count(&self) -> u64;
@@ -30,10 +30,10 @@ pub(super) trait Runs: Send + Sync {
     /// Appends the length in bytes of each var-sized cell. Decodes no values.
     fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()>;
 
-    /// Appends the values of var-sized cells, one after the other.
+    /// Appends the values of var-sized cells, concatenated.
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Appends the part `bytes` of one cell, fixed-size or var-sized. The whole cell may be too long for
+    /// Appends the range `bytes` of one cell, fixed-size or var-sized. The whole cell may be too long for
     /// memory.
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 
@@ -41,21 +41,21 @@ pub(super) trait Runs: Send + Sync {
     fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
 }
 
-/// Only the wanted part is read of cells that are longer than this, in bytes.
-const LONG: u64 = 64 << 10;
+/// Longer cells, in bytes, are read only as far as wanted.
+const MIN_LONG_CELL: u64 = 64 << 10;
 
-/// Cells of a block if there are fewer than 2^32 cells in all.
+/// Cells per block, if there are fewer than 2^32 cells in all.
 const BLOCK_CELLS: u64 = 1 << 14;
 
-/// About the most blocks, not counting the splits of blocks with very many bytes. With more cells in all, a
-/// block has more cells.
-const BLOCKS: u64 = 1 << 18;
+/// The approximate maximum of blocks, apart from those split by their bytes. With more cells in all, a block
+/// has more cells.
+const MAX_BLOCKS: u64 = 1 << 18;
 
-/// A block with this many bytes of values is closed, and a new one begins.
-const BLOCK_BYTES: u64 = 4 << 20;
+/// A block ends after this many bytes of values.
+const MAX_BLOCK_BYTES: u64 = 4 << 20;
 
 /// The most var-sized cells. With more, even the offsets of a single block would be large.
-const MOST_VAR: u64 = 1 << 38;
+const MAX_VAR_CELLS: u64 = 1 << 38;
 
 /// The cells of a field, read by [`Runs`], as [`Cells`].
 pub(super) struct RunCells<R> {
@@ -85,7 +85,7 @@ struct Block {
 
 impl<R: Runs> RunCells<R> {
     /// The cells of `array` that `runs` reads, of `cell_size` bytes each (None: var-sized). `object` is the
-    /// cache's number for the field in this state, see [`Engine::number`].
+    /// cache's number for the field in this state: see [`Engine::number`].
     pub(super) fn new(runs: R, cell_size: Option<u64>, array: &Array, object: u64) -> Self {
         RunCells {
             runs,
@@ -103,20 +103,20 @@ impl<R: Runs> RunCells<R> {
             return Ok(blocks);
         }
         let count = self.runs.count();
-        if count > MOST_VAR {
+        if count > MAX_VAR_CELLS {
             return Err(Error::limit(format!(
-                "{count} var-sized cells are more than the {MOST_VAR} allowed"
+                "{count} var-sized cells are more than the {MAX_VAR_CELLS} allowed"
             )));
         }
-        let cells = (count / BLOCKS).next_power_of_two().max(BLOCK_CELLS);
+        let cells = (count / MAX_BLOCKS).next_power_of_two().max(BLOCK_CELLS);
         let estimate = (count / cells).saturating_mul(16);
         let _waiting = self.engine.work.wait(self.object);
         let bytes = self.derived(u64::MAX, estimate, Keep::Staying, || self.measure(count, cells))?;
         Ok(self.blocks.get_or_init(|| Blocks(bytes)))
     }
 
-    /// Makes the entries of [`Blocks`] by one pass over all lengths. `count` is the number of all cells, and
-    /// `block` that of a block.
+    /// Makes the entries of [`Blocks`] in one pass over all lengths. `count` is the number of all cells,
+    /// `block` the number of cells per block.
     fn measure(&self, count: u64, block: u64) -> Result<Vec<u8>> {
         let work = &self.engine.work;
         let job = work.start(
@@ -132,7 +132,7 @@ impl<R: Runs> RunCells<R> {
             job.advance(lengths.len() as u64)?;
             let (mut parts, mut cells, mut bytes) = (Vec::new(), 0u64, 0u64);
             for length in lengths {
-                if bytes >= BLOCK_BYTES {
+                if bytes >= MAX_BLOCK_BYTES {
                     parts.push((cells, bytes));
                     (cells, bytes) = (0, 0);
                 }
@@ -172,7 +172,7 @@ impl<R: Runs> RunCells<R> {
         };
         let cells = first..end;
         let size = end.saturating_sub(first).saturating_add(1).saturating_mul(8);
-        // The detector expects byte ranges, so each block counts as 1 MiB.
+        // The detector expects byte ranges: each block counts as 1 MiB.
         let place = (number as u64).saturating_mul(1 << 20);
         let keep = self.sequence.next(&(place..place.saturating_add(1 << 20)));
         let starts = self.derived(number as u64, size, keep, || {
@@ -200,8 +200,8 @@ impl<R: Runs> RunCells<R> {
         Ok(block)
     }
 
-    /// The cache's entry `tile` of this field, made by `make` once for all readers. `size` is the estimated
-    /// size in bytes.
+    /// The cache's entry `tile` of this field, made by `make` in a single flight. `size` is an estimate in
+    /// bytes.
     fn derived(
         &self,
         tile: u64,
@@ -217,7 +217,7 @@ impl<R: Runs> RunCells<R> {
     /// Appends the bytes in `range` of fixed-size cells.
     fn read_fixed(&self, range: Range<u64>, size: u64, out: &mut Vec<u8>) -> Result<()> {
         let cells = range.start / size..range.end.div_ceil(size);
-        if size <= LONG {
+        if size <= MIN_LONG_CELL {
             self.runs.fixed(cells.clone(), out)?;
             check(
                 out.len() as u64,
@@ -251,8 +251,8 @@ impl<R: Runs> RunCells<R> {
         Ok(())
     }
 
-    /// Appends the range `bytes`, which is not empty, of the values of a block. Of a long cell only the
-    /// wanted part is read.
+    /// Appends the range `bytes`, which is not empty, of the values of a block. Reads a long cell only as far
+    /// as wanted.
     fn read_block(&self, block: &Block, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let entries = block.entries();
         let begins_by = |byte: u64| entries.partition_point(|start| u64::from_le_bytes(*start) <= byte);
@@ -262,7 +262,7 @@ impl<R: Runs> RunCells<R> {
         while cell < last {
             let (start, end) = (block.at(cell), block.at(cell.saturating_add(1)));
             let whole = bytes.start <= start && end <= bytes.end;
-            if !whole && end.saturating_sub(start) > LONG {
+            if !whole && end.saturating_sub(start) > MIN_LONG_CELL {
                 let part = bytes.start.saturating_sub(start)..bytes.end.min(end).saturating_sub(start);
                 let wanted = part.end.saturating_sub(part.start);
                 let before = out.len();
@@ -272,10 +272,10 @@ impl<R: Runs> RunCells<R> {
                 cell = cell.saturating_add(1);
                 continue;
             }
-            // The cells up to the end are read at once, except a long last one that is wanted in part.
+            // Reads the cells up to the end at once, except a long last one of which only a part is wanted.
             let mut stop = last;
             let tail = block.at(last.saturating_sub(1));
-            if block.at(last) > bytes.end && block.at(last).saturating_sub(tail) > LONG {
+            if block.at(last) > bytes.end && block.at(last).saturating_sub(tail) > MIN_LONG_CELL {
                 stop = last.saturating_sub(1).max(cell.saturating_add(1));
             }
             let end = block.at(stop);
@@ -294,8 +294,7 @@ impl<R: Runs> RunCells<R> {
         Ok(())
     }
 
-    /// Appends entries of the offsets, as little-endian u64: the offset of each cell, and last the end of
-    /// all.
+    /// Appends entries of the offsets, little-endian u64: the start of each cell, and the end of the last.
     fn read_offsets(&self, entries: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let blocks = self.blocks()?;
         let (count, total) = blocks.total();
@@ -337,7 +336,7 @@ impl Blocks {
         self.entries().last().map(numbers).unwrap_or_default()
     }
 
-    /// The last block for whose first cell and byte `by` is true.
+    /// The last block whose first cell and byte satisfy `by`.
     fn find(&self, by: impl Fn((u64, u64)) -> bool) -> usize {
         let entries = self.entries();
         entries
@@ -383,7 +382,7 @@ fn check(found: u64, wanted: u64, what: &str) -> Result<()> {
     }
 }
 
-/// Removes the first `skip` bytes of `out`, and what is more than the length of `range`.
+/// Removes the first `skip` bytes of `out`, and all after the length of `range`.
 fn cut(out: &mut Vec<u8>, skip: u64, range: &Range<u64>) -> Result<()> {
     let wanted = range.end.saturating_sub(range.start);
     out.drain(..(skip as usize).min(out.len()));

@@ -2,8 +2,8 @@
 //! are applied. A view shows the whole domain or a part of it.
 //!
 //! A program begins with [`Array::open`] and [`Array::at`] (`reading`). A [`View`] has the number and the
-//! order of the cells; [`View::open`] gives the cells of one field. The cells of a dense view (`dense`) are a
-//! box in row-major order, those of a sparse view (`sparse`) are in the array's global order.
+//! order of the cells; [`View::open`] gives the cells of one field. A dense view (`dense`) is a box of cells
+//! in row-major order; a sparse view (`sparse`) has cells in the array's global order.
 
 mod column;
 mod dense;
@@ -32,9 +32,9 @@ use crate::parallel;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A range along one dimension. Both ends are inclusive, and are little-endian values of the dimension's
-/// datatype. An end of None is open: in a dense view it is the end of the box that fragments cover, and in a
-/// sparse view there is no limit. A range whose lower end is above its upper end is empty.
+/// A range along one dimension. Both ends are inclusive, little-endian values of the dimension's datatype. An
+/// end of None is open: in a dense view it is the end of the box that fragments cover, in a sparse view there
+/// is no limit. A range whose lower end is above its upper end is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct DimRange {
     /// Lower end.
@@ -60,14 +60,14 @@ pub struct ViewField {
     pub role: Role,
     /// Type of a value.
     pub datatype: Datatype,
-    /// Values a cell.
+    /// Values per cell.
     pub cell_val_num: CellValNum,
     /// Whether its cells may be null.
     pub nullable: bool,
 }
 
 impl ViewField {
-    /// The fields of a schema: dimensions first, in its order.
+    /// The fields of a schema: dimensions, then attributes, each in its order.
     pub(crate) fn all(schema: &Schema) -> Vec<ViewField> {
         let dimensions = schema
             .dimensions
@@ -101,7 +101,7 @@ impl ViewField {
 }
 
 /// An array, or a part of its domain, as a reader sees it in a time range. Making a view is cheap: fragments
-/// are opened when they are needed.
+/// are opened on demand.
 pub struct View {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
@@ -122,8 +122,8 @@ enum Merge {
 
 impl View {
     /// What a reader sees of `array` in the time range `times` (None: up to now) and in `subarray` (None: the
-    /// whole domain). `subarray` has one range for each dimension, in the schema's order; the caller has
-    /// checked them against the domain. Reads only file names and the schema.
+    /// whole domain). `subarray` has one range per dimension, in the schema's order, already checked against
+    /// the domain. Reads only file names and the schema.
     pub(crate) fn new(
         array: Arc<Array>,
         times: Option<TimeRange>,
@@ -168,7 +168,7 @@ impl View {
         &self.array
     }
 
-    /// The fragments, deletes and metadata in its time range.
+    /// The fragments, deletes and metadata in the time range.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -198,13 +198,12 @@ impl View {
         &self.fields
     }
 
-    /// Whether the array is dense: then cells are a box in row-major order. Otherwise they are in the array's
-    /// global order.
+    /// Whether the array is dense, with cells in row-major order. Otherwise they are in global order.
     pub fn is_dense(&self) -> bool {
         matches!(self.merge, Merge::Dense(_))
     }
 
-    /// A hash of the state that it shows. It is equal for two views of an array that show the same.
+    /// A hash of the state that it shows: two views of an array with equal hashes show the same.
     pub(crate) fn state(&self) -> u64 {
         self.state
     }
@@ -218,8 +217,7 @@ impl View {
         }
     }
 
-    /// For a dense view, the number of cells along each dimension. For a sparse view, the number of all
-    /// cells.
+    /// The number of cells along each dimension of a dense view; the number of all cells of a sparse view.
     pub fn shape(&self) -> Result<Vec<u64>> {
         match &self.merge {
             Merge::Dense(dense) => dense.shape(),
@@ -227,8 +225,8 @@ impl View {
         }
     }
 
-    /// An upper bound of the shape. No length is less than that in [`View::shape`], and a length is 0 only if
-    /// one in the shape is. Reads fragments only until one has cells.
+    /// An upper bound of [`View::shape`] for each length. A length is 0 only if one of the shape is. Reads
+    /// fragments only until one has cells.
     pub(crate) fn shape_at_most(&self) -> Result<Vec<u64>> {
         match &self.merge {
             Merge::Dense(dense) => dense.shape_at_most(),
@@ -244,8 +242,8 @@ impl View {
         }
     }
 
-    /// Whether metadata alone proves that the view has at most `most` cells. For a sparse view, all cells of
-    /// its fragments are counted, though deleted ones and duplicates are not shown.
+    /// Whether metadata alone proves that the view has at most `most` cells. In a sparse view all cells of
+    /// fragments count, deleted ones and duplicates included.
     pub(crate) fn has_at_most(&self, most: u64) -> Result<bool> {
         match &self.merge {
             Merge::Dense(dense) => {
@@ -259,8 +257,8 @@ impl View {
                 }
             }
             Merge::Sparse(_) => {
-                // Fragments are read in batches, since a few may be enough. Each batch is larger than the one
-                // before, since each starts threads.
+                // A few fragments may be enough, so they are read in batches. Each batch starts threads, so
+                // it is larger than the one before.
                 let fragments = self.snapshot.fragment_list();
                 let (mut cells, mut read, mut more) = (0u64, 0, 512);
                 while let Some(batch) = fragments.get(read..fragments.len().min(read + more))
@@ -280,21 +278,21 @@ impl View {
         }
     }
 
-    /// Whether it is a dense view of more than 2^26 cells, of which fragments store less than one 64th. Reads
+    /// Whether a dense view has more than 2^26 cells, of which fragments store less than one 64th. Reads
     /// fragments only if the domain has so many cells.
     pub(crate) fn is_mostly_empty(&self) -> Result<bool> {
-        const MANY: u64 = 1 << 26;
+        const MIN_CELLS: u64 = 1 << 26;
         let Merge::Dense(dense) = &self.merge else {
             return Ok(false);
         };
-        Ok(dense.domain_cells().is_none_or(|cells| cells > MANY)
+        Ok(dense.domain_cells().is_none_or(|cells| cells > MIN_CELLS)
             && dense.count().map_or(true, |count| {
-                count > MANY && count / 64 > dense.stored().unwrap_or(u64::MAX)
+                count > MIN_CELLS && count / 64 > dense.stored().unwrap_or(u64::MAX)
             }))
     }
 
-    /// For each field, whether a single fragment wrote all of its cells, so that none has the fill value for
-    /// lack of a write. True for all fields of sparse views. Reads the fragments' metadata.
+    /// For each field, whether a single fragment wrote all of its cells, so that none is unwritten. True for
+    /// all fields of sparse views. Reads the fragments' metadata.
     pub(crate) fn written(&self) -> Result<Vec<bool>> {
         match &self.merge {
             Merge::Dense(dense) => dense.written().map(<[bool]>::to_vec),
@@ -302,8 +300,8 @@ impl View {
         }
     }
 
-    /// The cells of field `field`, an index into [`View::fields`]. For a dimension of a dense view, these are
-    /// the coordinates along this dimension, once each. `NotFound` for an index out of bounds.
+    /// The cells of field `field`, an index into [`View::fields`]. A dimension of a dense view has each
+    /// coordinate once. `NotFound` for an index out of bounds.
     pub fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
         match &self.merge {
             Merge::Dense(dense) => dense.open(field),
@@ -331,7 +329,7 @@ fn state(
     let mut hasher = DefaultHasher::new();
     schema.name.hash(&mut hasher);
     snapshot.digest().hash(&mut hasher);
-    // A snapshot of the present shows the same until the clock reaches the next timestamp in the array.
+    // A snapshot of the present does not change until the next timestamp in the array is reached.
     match (times, snapshot.next) {
         (None, None) => {}
         _ => snapshot.times.hash(&mut hasher),

@@ -7,15 +7,15 @@ use crate::error::Result;
 use crate::parallel;
 use std::sync::Arc;
 
-/// How many fragments one thread reads at a time.
-const TOGETHER: usize = 64;
+/// Fragments that a thread reads at a time.
+const FRAGMENTS_PER_TASK: usize = 64;
 
-/// The outlines of `fragments`, read on all threads. An outline that cannot be read is an error.
+/// The outlines of `fragments`, read on all threads. Fails if one cannot be read.
 pub(super) fn outlines(engine: &Engine, fragments: &[Arc<Fragment>]) -> Result<Vec<Arc<Outline>>> {
-    let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(TOGETHER).collect();
+    let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(FRAGMENTS_PER_TASK).collect();
     let tails = TailPrefetch::new(engine, fragments.iter(), Fragment::has_outline);
     let outlines = parallel::each(parts.len() as u64, |number| {
-        tails.reach((number as usize).saturating_mul(TOGETHER));
+        tails.reach((number as usize).saturating_mul(FRAGMENTS_PER_TASK));
         let part = parts.get(number as usize).copied().unwrap_or_default();
         part.iter()
             .map(|fragment| fragment.outline())

@@ -1,5 +1,4 @@
-//! The interface for programs that read an array: they choose a time and a part of the domain, and read
-//! values.
+//! The interface for programs that read an array: choose a time and a part of the domain, then read values.
 
 use super::{DimRange, View};
 use crate::array::Array;
@@ -34,7 +33,7 @@ pub struct ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// Restricts the view to a part of the domain: a range for each dimension, in the schema's order.
+    /// Restricts the view to a part of the domain: one range per dimension, in the schema's order.
     pub fn subarray(self, ranges: impl IntoIterator<Item = DimRange>) -> ViewBuilder {
         ViewBuilder {
             subarray: Some(ranges.into_iter().collect()),
@@ -43,7 +42,7 @@ impl ViewBuilder {
     }
 
     /// Opens the view of the array's present state. `InvalidInput` if the ranges do not match the dimensions
-    /// or exceed the domain. Fails, too, if the array cannot be listed or its schema cannot be read.
+    /// or exceed the domain. Also fails if the array cannot be listed or its schema cannot be read.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
         if let Some(ranges) = &self.subarray {
@@ -100,9 +99,9 @@ impl View {
         self.open(self.index(field)?)
     }
 
-    /// Reads the values of `cells` of a field with fixed-size cells. Cells with several values have them one
-    /// after the other. Cells of a dense view are counted in row-major order, those of a sparse view in the
-    /// global order; a dimension of a dense view has each coordinate once. Null cells have values, too.
+    /// Reads the values of `cells` of a field with fixed-size cells; the values of one cell follow each
+    /// other. Cells of a dense view are in row-major order, those of a sparse view in global order; a
+    /// dimension of a dense view has each coordinate once. Null cells have values, too.
     ///
     /// `NotFound` if there is no such field; `InvalidInput` if it does not hold `T` or is var-sized, or if
     /// there are fewer cells.
@@ -135,7 +134,7 @@ impl View {
 impl Fragment {
     /// The cells of the field with this name, in the order in which the fragment stores them. The internal
     /// fields `__timestamps`, `__delete_timestamps` and `__delete_condition_index` can be read, too.
-    /// `NotFound` if the fragment does not store such a field.
+    /// `NotFound` if the fragment does not store the field.
     pub fn field(&self, name: &str) -> Result<Arc<dyn Cells>> {
         let info = self.open()?;
         let mut fields = info.fields.iter();
@@ -243,7 +242,7 @@ mod tests {
             .open()
             .unwrap();
         assert_eq!(part.shape().unwrap(), [2, 4]);
-        // Six stations a day, two values a cell, the first day is 1.
+        // Six stations a day, two values per cell; the first day is 1.
         let expected =
             [(72 * 6 + 2) * 2..73 * 6 * 2, (73 * 6 + 2) * 2..74 * 6 * 2].map(|values| &wind[values]);
         assert_eq!(part.read::<f64>("wind", 0..8).unwrap(), expected.concat());

@@ -74,14 +74,14 @@ impl Files {
     }
 }
 
-/// What a fragment of format version 22 is made of.
+/// The parts of a fragment of format version 22.
 pub(super) struct Parts {
     /// The name of its schema.
     pub(super) schema: String,
     pub(super) dense: bool,
-    /// Its non-empty domain as bytes of the footer.
+    /// The non-empty domain as bytes of the footer.
     pub(super) domain: Vec<u8>,
-    /// The body of its R-tree.
+    /// The body of the R-tree.
     pub(super) rtree: Vec<u8>,
     /// Number of tiles of a sparse fragment; 0 for a dense one.
     pub(super) tiles: u64,
@@ -163,14 +163,14 @@ impl Parts {
     }
 }
 
-/// The array at the top of `storage`.
+/// The array at the root of `storage`.
 pub(crate) fn open(storage: &MemoryStorage) -> (Arc<Array>, Arc<Stats>) {
     let stats: Arc<Stats> = Arc::default();
     let engine = Engine::new(Arc::new(storage.clone()), 64 << 20, Vec::new(), stats.clone());
     (Arc::new(Array::new(Arc::new(engine), PathBuf::new())), stats)
 }
 
-/// All bytes of one content of a field, read `step` bytes at a time.
+/// All bytes of one content of a field, read in steps of `step` bytes.
 pub(super) fn read(cells: &dyn Cells, content: Content, step: u64) -> Vec<u8> {
     let len = cells.len(content).unwrap();
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Tells, by metadata alone, which tiles of which fragments the cells of a view are from.
+//! Finds by metadata alone the tiles that cells of a view are stored in.
 
 use super::{Merge, View};
 use crate::array::fragment::Fragment;
@@ -11,25 +11,25 @@ use std::sync::Arc;
 pub struct Tiles {
     /// The fragment.
     pub fragment: Arc<Fragment>,
-    /// Ascending runs of tiles. Every cell that is from this fragment is in one of them.
+    /// Ascending runs of tiles. They have every cell that comes from this fragment.
     pub tiles: Vec<Range<u64>>,
-    /// Whether all cells of these tiles are cells of the view, and no tile has padding.
+    /// Whether all cells of these tiles are cells of the view, without padding.
     pub whole: bool,
 }
 
-/// Where some cells of a view are from.
+/// The tiles that some cells of a view are stored in.
 #[derive(Clone, Default)]
 pub struct Origin {
-    /// The tiles, each once. Some may contribute nothing, because newer fragments hide them.
+    /// The tiles, each once. Newer fragments may hide all cells of some.
     pub parts: Vec<Tiles>,
-    /// Whether some cells may be in none of the tiles. Such cells have the fill value.
+    /// Whether some cells may be in none of the tiles, and so have the fill value.
     pub unwritten: bool,
 }
 
 impl View {
-    /// The origin of each of `runs`, which are ranges of cells; None if metadata does not tell. If fragments
-    /// must be merged, but were not merged to count the cells, it has all their tiles. The result depends on
-    /// the view's state alone.
+    /// The origin of each of `runs`, which are ranges of cells; None if metadata does not tell. Where
+    /// fragments must be merged, but were not merged to count the cells, the origin has all their tiles. The
+    /// result depends only on the view's state.
     pub(crate) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
         match &self.merge {
             Merge::Dense(dense) => dense.origins(runs),

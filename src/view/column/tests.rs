@@ -2,12 +2,12 @@ use super::*;
 use crate::storage::MemoryStorage;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Cells that are in memory.
+/// Cells in memory.
 struct Plain {
     cells: Vec<Vec<u8>>,
-    /// Number of lengths that were read.
+    /// Number of lengths read.
     lengths: AtomicU64,
-    /// Number of bytes of values that were read.
+    /// Number of bytes of values read.
     values: AtomicU64,
 }
 

@@ -19,12 +19,12 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most fields of fragments that are open at the same time for one reader.
-const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+/// The most fields of fragments that one reader has open.
+const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 /// A row of cells passes through a row of chunks, which the next row of cells needs again. If the chunks have
-/// more bytes than this, they stay in the cache; otherwise the first would be evicted before that.
-const PASSING_BAND: u64 = 1 << 20;
+/// more bytes than this, they must stay in the cache, because passing ones would be evicted too early.
+const MAX_PASSING_BAND: u64 = 1 << 20;
 
 /// An attribute of a view, in a box of cells.
 pub(super) struct DenseRuns {
@@ -35,7 +35,7 @@ pub(super) struct DenseRuns {
     /// The first index of the box along each dimension.
     origin: Vec<u64>,
     shape: Vec<u64>,
-    /// For each dimension, the distance in cells from one index to the next.
+    /// The distance in cells between neighbours along each dimension.
     strides: Vec<u64>,
     count: u64,
     /// Bytes of the chunks that a row of cells passes through.
@@ -44,7 +44,7 @@ pub(super) struct DenseRuns {
     sources: Mutex<LruCache<(usize, Content), Arc<Source>>>,
 }
 
-/// An open field of a fragment, and where its cells lie.
+/// An open field of a fragment, and the layout of its cells.
 struct Source {
     column: OpenColumn,
     tile_cells: u64,
@@ -56,8 +56,8 @@ enum Shape {
     Points(Points),
 }
 
-/// Where the value of a cell begins: its layer (None for the fill value), and its byte offset in all values
-/// of the fragment.
+/// The start of a value: its layer (None for the fill value), and its byte offset among all values of the
+/// fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     layer: Option<usize>,
@@ -65,7 +65,7 @@ struct Place {
 }
 
 impl DenseRuns {
-    /// `attribute` of the box of cells that begins at the index `origin` and has `shape` cells along each
+    /// `attribute` in the box of cells that begins at the index `origin` and has `shape` cells along each
     /// dimension. `count` is the product of the shape.
     pub(super) fn new(
         stack: Arc<Stack>,
@@ -93,20 +93,20 @@ impl DenseRuns {
             strides,
             count,
             sequence: SequentialDetector::default(),
-            sources: Mutex::new(LruCache::new(OPEN)),
+            sources: Mutex::new(LruCache::new(MAX_OPEN)),
         }
     }
 
-    /// How the cache keeps the chunks of a read of `cells`, which have `size` bytes each.
+    /// How to cache the chunks of a read of `cells`, of `size` bytes each.
     fn keep(&self, cells: &Range<u64>, size: u64) -> Keep {
         let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
         match self.sequence.next(&bytes) {
-            Keep::Passing if self.band <= PASSING_BAND => Keep::Passing,
+            Keep::Passing if self.band <= MAX_PASSING_BAND => Keep::Passing,
             _ => Keep::Staying,
         }
     }
 
-    /// Calls `each` with every source of `content` of `cells`, and the plan to copy from it. A source is a
+    /// Calls `each` with each source of `content` for `cells`, and the plan to copy from it. A source is a
     /// layer, or None for the fill value. In each tile, older sources come first.
     fn plans(
         &self,
@@ -216,7 +216,7 @@ impl DenseRuns {
         })
     }
 
-    /// Appends fixed-size values or validity bytes of `cells`. `fill` is that of the fill value.
+    /// Appends fixed-size values or validity bytes of `cells`. `fill` is the fill value's.
     fn copy(&self, cells: Range<u64>, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let size = fill.len();
         let wanted = cells.end.saturating_sub(cells.start).checked_mul(size as u64);
@@ -253,7 +253,7 @@ impl DenseRuns {
         })
     }
 
-    /// Where each of the var-sized `cells` begins, and its length in bytes.
+    /// The start of the value of each of the var-sized `cells`, and its length in bytes.
     fn places(&self, cells: &Range<u64>) -> Result<(Vec<Place>, Vec<u64>)> {
         let count = cells.end.saturating_sub(cells.start) as usize;
         let none = Place {
@@ -302,7 +302,7 @@ impl DenseRuns {
         Ok((places, lengths))
     }
 
-    /// Appends the part `bytes` of the value that begins at `place`.
+    /// Appends the range `bytes` of the value that begins at `place`.
     fn bytes(&self, place: Place, bytes: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
         let Some(layer) = place.layer else {
             let fill = self
@@ -342,8 +342,8 @@ impl Runs for DenseRuns {
 
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let (places, lengths) = self.places(&cells)?;
-        // Values that are contiguous both in a fragment and in the view are joined to one run. Runs are read
-        // in the order in which they are stored.
+        // Values that are contiguous both in a fragment and in the view become one run. Runs are read in the
+        // order in which they are stored.
         let mut runs: Vec<(Place, u64, Range<u64>)> = Vec::new();
         let mut total = 0u64;
         for (place, length) in places.into_iter().zip(lengths) {
@@ -381,8 +381,8 @@ impl Runs for DenseRuns {
                 .take_while(|(_, (place, last, _))| {
                     let near = place.layer == first.layer
                         && first.layer.is_some()
-                        && place.start <= end.saturating_add(GAP)
-                        && *last <= first.start.saturating_add(WINDOW);
+                        && place.start <= end.saturating_add(MAX_GAP)
+                        && *last <= first.start.saturating_add(MAX_WINDOW);
                     if near {
                         end = end.max(*last);
                     }
@@ -449,10 +449,10 @@ impl Runs for DenseRuns {
 }
 
 /// Runs with a gap of at most this many bytes between them are read together.
-const GAP: u64 = 4 << 10;
+const MAX_GAP: u64 = 4 << 10;
 
 /// The most bytes of runs that are read together.
-const WINDOW: u64 = 256 << 10;
+const MAX_WINDOW: u64 = 256 << 10;
 
 /// Writes the fill value to the cells of `run`.
 fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
@@ -469,7 +469,7 @@ fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
     let Some(out) = out.get_mut(..(run.count as usize).saturating_mul(size)) else {
         return;
     };
-    // The bytes that are written are copied behind themselves, which doubles them each time.
+    // Copies what has been written, doubling each time.
     let mut done = size.min(out.len());
     out.get_mut(..done)
         .unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Copies boxes of cells from a fragment to the output of a reader: computes where cells lie in both, in
-//! which order to read them, and how many at once.
+//! Copies boxes of cells from a fragment to the output of a reader: their positions in both, the order of
+//! reads, and the size of each.
 
 use super::space::{Area, Space};
 use crate::array::cache::Keep;
@@ -17,15 +17,15 @@ pub(super) struct TileLayout {
     /// For each dimension: the number of the fragment's first tile in the array, the fragment's number of
     /// tiles, and the cells of a tile.
     axes: Vec<(u64, u64, u64)>,
-    /// For each dimension, the distance in cells from one index to the next inside a tile.
+    /// For each dimension, the distance in cells between neighbours in a tile.
     strides: Vec<u64>,
     tile_cells: u64,
     column_tiles: bool,
 }
 
 impl TileLayout {
-    /// The layout of a fragment that covers `area` and was written with `schema`. The caller has checked that
-    /// it has at most 2^64 cells.
+    /// The layout of a fragment that covers `area` and was written with `schema`. It must have at most 2^64
+    /// cells.
     pub(super) fn new(space: &Space, area: &Area, schema: &Schema) -> TileLayout {
         let axes: Vec<_> = space
             .axes
@@ -75,7 +75,7 @@ impl TileLayout {
         tile.saturating_mul(self.tile_cells).saturating_add(within)
     }
 
-    /// The plan to copy `area`, which lies in one tile, to `target`.
+    /// The plan to copy `area`, a box in one tile, to `target`.
     pub(super) fn plan(&self, area: &Area, target: &Target<'_>) -> Plan {
         let sides = area.0.iter().map(|(first, last)| last - first + 1);
         let axes = sides.zip(&self.strides).zip(target.strides);
@@ -84,12 +84,12 @@ impl TileLayout {
     }
 }
 
-/// Where a reader wants cells: a run of the cells of a box in row-major order.
+/// The cells that a reader wants: a run of the cells of a box in row-major order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
     /// The first index of the box along each dimension.
     pub(super) origin: &'a [u64],
-    /// For each dimension, the distance in cells from one index to the next.
+    /// For each dimension, the distance in cells between neighbours.
     pub(super) strides: &'a [u64],
     /// The number of the run's first cell in the box.
     pub(super) start: u64,
@@ -109,7 +109,7 @@ impl Target<'_> {
         self.position(area.0.iter().map(|(first, _)| *first))
     }
 
-    /// The plan to write `area` without a source, that is with the fill value.
+    /// The plan to write the fill value to `area`.
     pub(super) fn plan(&self, area: &Area) -> Plan {
         let sides = area.0.iter().map(|(first, last)| last - first + 1);
         let axes = sides.zip(self.strides).map(|(count, &dest)| Side {
@@ -130,8 +130,7 @@ pub(super) struct Run {
     pub(super) step: u64,
 }
 
-/// One side of a box: its length, and the distance in cells from one index to the next in source and
-/// destination.
+/// One side of a box: its length, and the distances in cells between neighbours in source and destination.
 #[derive(Debug, Clone, Copy)]
 struct Side {
     count: u64,
@@ -139,7 +138,7 @@ struct Side {
     dest: u64,
 }
 
-/// Which cells are to be copied where, in the order of the source.
+/// Pairs of source and destination cells, in the order of the source.
 #[derive(Debug)]
 pub(super) enum Plan {
     /// A box: its first cell in source and destination, and its sides, the slowest-varying in the source
@@ -219,8 +218,8 @@ impl Plan {
         }
     }
 
-    /// Calls `each` with every window of the source and the runs in it. A window is a range of cells of one
-    /// tile that are read at once. `size` is the size in bytes of a cell in the source.
+    /// Calls `each` with each window of the source and the runs in it. A window is a range of cells of one
+    /// tile that are read at once. `size` is the bytes of a cell in the source.
     pub(super) fn windows(
         &self,
         size: u64,
@@ -228,13 +227,14 @@ impl Plan {
         mut each: impl FnMut(Range<u64>, &[Run]) -> Result<()>,
     ) -> Result<()> {
         let size = size.max(1);
-        let (most, gap) = ((WINDOW / size).max(1), GAP / size);
+        let (most, gap) = ((MAX_WINDOW / size).max(1), MAX_GAP / size);
         let tile_cells = tile_cells.max(1);
         let mut runs: Vec<Run> = Vec::new();
         let (mut start, mut end, mut limit) = (0, 0, 0);
         self.runs(|mut run| {
             while run.count > 0 {
-                if runs.is_empty() || run.source >= limit || run.source - end > gap || runs.len() >= RUNS {
+                if runs.is_empty() || run.source >= limit || run.source - end > gap || runs.len() >= MAX_RUNS
+                {
                     if !runs.is_empty() {
                         each(start..end, &runs)?;
                         runs.clear();
@@ -265,18 +265,18 @@ impl Plan {
     }
 }
 
-/// The most bytes of a window. Most chunks have as many, so that a window is part of a single chunk and need
-/// not be assembled.
-const WINDOW: u64 = 64 << 10;
+/// The most bytes of a window. Most chunks have as many, so that a window is in a single chunk and need not
+/// be assembled.
+const MAX_WINDOW: u64 = 64 << 10;
 
 /// Runs with a gap of at most this many bytes between them are read in one window.
-const GAP: u64 = 4 << 10;
+const MAX_GAP: u64 = 4 << 10;
 
 /// The most runs of a window.
-const RUNS: usize = 4096;
+const MAX_RUNS: usize = 4096;
 
-/// Reads the bytes in `range` of a column. `keep` says how its chunks are cached. `Internal` if there are
-/// fewer bytes.
+/// Reads the bytes in `range` of a column, whose chunks are cached by `keep`. `Internal` if there are fewer
+/// bytes.
 pub(super) fn read<'s>(
     column: &OpenColumn,
     range: Range<u64>,

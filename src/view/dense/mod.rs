@@ -1,8 +1,8 @@
 //! Dense views: boxes of cells in row-major order. A cell comes from the newest fragment that covers it and
 //! has the attribute.
 //!
-//! To read a run of cells, it is split into boxes, and these are split by tiles ([`space`]) and by fragments
-//! ([`overlay`]). Then each part is copied from its fragment ([`copy`], [`attribute`]).
+//! A run of cells is split into boxes, these by tiles ([`space`]) and by fragments ([`overlay`]); then each
+//! part is copied from its fragment ([`copy`], [`attribute`]).
 
 mod attribute;
 mod axis;
@@ -47,7 +47,7 @@ pub(super) struct Dense {
 #[derive(Debug, Clone)]
 struct Region {
     /// First and last index along each dimension; the first is greater if the range is empty. None if neither
-    /// the subarray nor a fragment gives them.
+    /// the subarray nor a fragment bounds them.
     ends: Vec<Option<(u64, u64)>>,
     /// The length of each axis.
     shape: Vec<u64>,
@@ -98,7 +98,7 @@ impl Dense {
         lengths.try_fold(1u64, |cells, length| cells.checked_mul(length?))
     }
 
-    /// The number of cells that all fragments store, including padding.
+    /// The number of cells that all fragments store, with padding.
     pub(super) fn stored(&self) -> Result<u64> {
         let fragments = self.snapshot.fragment_list();
         let tails = TailPrefetch::new(&self.array.engine, fragments.iter(), Fragment::has_outline);
@@ -111,7 +111,7 @@ impl Dense {
             })
     }
 
-    /// Finds the region. Reads fragments only if the subarray has an open end.
+    /// The region. Reads fragments only if the subarray has an open end.
     fn find_region(&self) -> Result<Region> {
         let space = Space::new(&self.schema)?;
         let all = vec![DimRange::default(); space.axes.len()];
@@ -229,7 +229,7 @@ impl Dense {
         count(&self.cells()?.shape)
     }
 
-    /// For each field, whether a single fragment wrote all of its cells, see
+    /// For each field, whether a single fragment wrote all of its cells: see
     /// [`View::written`](super::View::written).
     pub(super) fn written(&self) -> Result<&[bool]> {
         if let Some(written) = self.written.get() {

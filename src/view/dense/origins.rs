@@ -1,4 +1,4 @@
-//! Finds the tiles of fragments that the cells of a dense view are from.
+//! Finds the tiles that cells of a dense view are stored in.
 
 use super::Dense;
 use super::space::{Area, boxes};
@@ -9,21 +9,21 @@ use crate::format::schema::Schema;
 use crate::view::{Origin, Tiles};
 use std::ops::Range;
 
-/// The most runs of tiles in an answer. If there are more, the answer is None.
-const MOST: usize = 1 << 20;
+/// With more runs of tiles, the origin is unknown.
+const MAX_TILE_RUNS: usize = 1 << 20;
 
 impl Dense {
-    /// The tiles that each of `runs` is from, see [`View::origins`](crate::view::View::origins).
+    /// The origin of each of `runs`: see [`View::origins`](crate::view::View::origins).
     pub(in crate::view) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
         let stack = self.stack()?;
-        // Whether a fragment has all attributes, so that it hides older ones completely.
+        // Whether a fragment has all attributes, and so hides older ones completely.
         let mut hides = vec![true; stack.overlay.layers().len()];
         for attribute in &self.schema.attributes {
             for (hides, slot) in hides.iter_mut().zip(stack.slots(attribute)) {
                 *hides &= matches!(slot, Slot::Attribute(_));
             }
         }
-        let mut left = MOST;
+        let mut left = MAX_TILE_RUNS;
         let origins = runs.iter().map(|run| {
             let Some((area, exact)) = self.area(run.clone())? else {
                 return Ok(None);
@@ -91,11 +91,11 @@ impl Dense {
     }
 
     /// The numbers of the tiles that `area` touches in a fragment that covers `covered`, as runs; None if
-    /// these are more than `most`.
+    /// there are more than `most`.
     fn tiles(&self, area: &Area, covered: &Area, schema: &Schema, most: usize) -> Option<Vec<Range<u64>>> {
         let stack = self.stack().ok()?;
-        // For each dimension, the first and the last tile and the fragment's number of tiles. The
-        // slowest-varying dimension comes first.
+        // For each dimension, the slowest-varying first: the first and the last tile, and the fragment's
+        // number of tiles.
         let axes = stack.space.axes.iter().zip(area.0.iter().zip(&covered.0));
         let mut axes: Vec<(u64, u64, u64)> = axes
             .map(|(axis, (area, covered))| {

@@ -1,8 +1,8 @@
 //! Finds the fragment that each cell of a dense array comes from.
 //!
-//! A cell comes from the newest fragment whose non-empty domain contains it and which has the attribute.
-//! libtiledb makes one exception for speed: if a newer fragment covers all that an older one covers of a
-//! tile, the older one is ignored in this tile, even if the newer one lacks the attribute.
+//! A cell comes from the newest fragment whose non-empty domain contains it and that has the attribute.
+//! libtiledb makes one exception for speed: within a tile, a fragment is ignored if a newer fragment covers
+//! all that it covers, even if the newer one lacks the attribute.
 
 use super::space::Area;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::ops::Range;
 pub(super) struct Layer {
     /// The bounding box of its cells.
     pub(super) area: Area,
-    /// Whether the fragment is dense: it has all cells of the box. A sparse one has only those at its
+    /// Whether the fragment is dense, and so has all cells of the box. A sparse one has only those at its
     /// coordinates.
     pub(super) dense: bool,
 }
@@ -22,11 +22,11 @@ pub(super) struct Layer {
 pub(super) enum Held {
     /// It has values.
     Values,
-    /// It has none: the values of older fragments are seen.
+    /// It has none: the values of older fragments show through.
     Nothing,
 }
 
-/// A box of cells of one tile, and the layer that they come from.
+/// A box of cells of one tile, and the layer that has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
     /// The layer; None for the fill value.
@@ -35,15 +35,15 @@ pub(super) struct Part {
     pub(super) area: Area,
 }
 
-/// Where some cells of one tile come from.
+/// The layers that have some cells of one tile.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Boxes that do not overlap, and together are all the cells that were asked for.
+    /// Boxes that do not overlap and together are all cells wanted.
     pub(super) boxes: Vec<Part>,
-    /// The dense layers that `boxes` may come from, newest first.
+    /// The dense layers that `boxes` may refer to, newest first.
     pub(super) whole: Vec<usize>,
-    /// The sparse layers that may set some of the cells, oldest first. With each, how many layers of `whole`
-    /// are newer and hide what they cover.
+    /// The sparse layers that may set some of the cells, oldest first, each with the number of layers of
+    /// `whole` that are newer and hide what they cover.
     pub(super) points: Vec<(usize, usize)>,
 }
 
@@ -71,10 +71,10 @@ enum Below {
 }
 
 /// The most layers in a leaf of the tree.
-const LEAF: usize = 8;
+const MAX_LEAF: usize = 8;
 
-/// A box with more layers than this is halved, so that each half has fewer.
-const FEW: usize = 8;
+/// A box with more layers is halved, so that each half has fewer.
+const MAX_BOX_LAYERS: usize = 8;
 
 impl Overlay {
     /// An overlay of `layers`, oldest first.
@@ -135,10 +135,10 @@ impl Overlay {
         self.layers.get(layer).map(|layer| &layer.area)
     }
 
-    /// Where the cells of `wanted` come from. `wanted` lies in `tile`, the box of a tile of the array. `held`
-    /// tells whether a layer has the attribute.
+    /// The layers that have the cells of `wanted`, which must be inside `tile`, the box of a tile of the
+    /// array. `held` tells whether a layer has the attribute.
     pub(super) fn parts(&self, tile: &Area, wanted: &Area, held: impl Fn(usize) -> Held) -> Parts {
-        // The parts of the tile that newer layers without the attribute cover. None is inside another.
+        // The parts of the tile that newer layers without the attribute cover. None contains another.
         let mut hiding: Vec<Area> = Vec::new();
         let mut parts = Parts::default();
         for number in self.touching(tile) {
@@ -177,8 +177,8 @@ impl Overlay {
         parts
     }
 
-    /// Splits `area` into boxes of one layer each, or of none. `layers` are newest first, and all touch
-    /// `area`.
+    /// Splits `area` into boxes of one layer each, or of none. All of `layers` touch `area`; the newest is
+    /// first.
     fn resolve(&self, area: Area, layers: &[usize], out: &mut Vec<Part>) {
         let newest = layers.first().copied();
         let whole = newest
@@ -187,7 +187,7 @@ impl Overlay {
         if whole {
             return out.push(Part { layer: newest, area });
         }
-        if layers.len() > FEW
+        if layers.len() > MAX_BOX_LAYERS
             && let Some(halves) = halves(&area)
         {
             for half in halves {
@@ -251,10 +251,10 @@ fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Nod
     let mut areas = part.iter().filter_map(|&number| area_of(number));
     let first = areas.next()?.clone();
     let area = areas.fold(first, |all, next| all.around(next));
-    let below = if part.len() <= LEAF {
+    let below = if part.len() <= MAX_LEAF {
         Below::Layers(start..start + part.len())
     } else {
-        // The layers are split by the centres of their boxes, along the dimension in which the centres are
+        // Splits the layers by the centres of their boxes, along the dimension in which the centres are
         // farthest apart relative to the lengths of the boxes.
         let middle = |number: usize, axis: usize| {
             let ends = area_of(number).and_then(|area| area.0.get(axis));
@@ -287,7 +287,7 @@ fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Nod
 mod tests {
     use super::*;
 
-    /// Small numbers that follow from a seed.
+    /// Small numbers from a seed.
     struct Numbers(u64);
 
     impl Numbers {
@@ -315,8 +315,8 @@ mod tests {
         })
     }
 
-    /// The rule as it is stated: drop fragments that a newer one covers in the tile, then take the newest
-    /// that has the cell and the attribute.
+    /// The rule of the module's documentation: drop fragments that a newer one covers in the tile, then take
+    /// the newest that has the cell and the attribute.
     fn expected(layers: &[Layer], tile: &Area, held: &[Held], place: &[u64]) -> Option<usize> {
         let covered: Vec<Option<Area>> = layers.iter().map(|layer| layer.area.common(tile)).collect();
         let kept = |number: usize| {
@@ -362,7 +362,7 @@ mod tests {
                     assert_eq!(part.layer, expected(&layers, &tile, &held, &place));
                 }
             }
-            // No cell is there twice, since all are there and no more than there are.
+            // All cells are there and their number is right, so none is there twice.
             assert_eq!(seen, cells(&wanted).len());
             let boxes = &parts.boxes;
             for (i, part) in boxes.iter().enumerate() {
@@ -421,8 +421,8 @@ mod tests {
         assert!(Overlay::new(Vec::new()).touching(&domain).is_empty());
     }
 
-    /// Ten thousand single cells in one tile are no more work than their number, and a fragment over all of
-    /// it hides older ones.
+    /// The work for ten thousand single cells in one tile grows with their number only, and a fragment over
+    /// all of it hides older ones.
     #[test]
     fn many_fragments_in_one_tile_are_told_apart_quickly() {
         let tile = Area(vec![(0, 999), (0, 999)]);

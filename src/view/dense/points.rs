@@ -1,4 +1,4 @@
-//! Sparse fragments in dense arrays, which old versions of libtiledb wrote. Each sets the cells at its
+//! Sparse fragments in dense arrays, written by old versions of libtiledb. Each sets the cells at its
 //! coordinates.
 
 use super::copy::{Target, read};
@@ -21,8 +21,8 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Opens the coordinates of a fragment. Finds the bounding boxes by decoding all coordinates, unless they
-    /// are in the cache.
+    /// Opens the coordinates of a fragment. Decodes all coordinates to find the bounding boxes, unless the
+    /// cache has these.
     pub(super) fn open(stack: &Stack, info: &Arc<FragmentInfo>) -> Result<Points> {
         let dimension = |index: usize| {
             let mut fields = info.fields.iter();
@@ -57,7 +57,7 @@ impl Points {
         Ok(points)
     }
 
-    /// For each dimension, the indexes of the cells of a tile.
+    /// The indexes of a tile's cells along each dimension.
     fn tile(&self, space: &Space, tile: u64, keep: Keep) -> Result<Vec<Vec<u64>>> {
         let geometry = &self.info.geometry;
         let first = tile.saturating_mul(geometry.tile_cells);
@@ -74,7 +74,7 @@ impl Points {
         indexes.collect()
     }
 
-    /// The cells in `wanted` that lie in none of `hiding`: the number of each in the fragment, and its
+    /// The cells in `wanted` that are in none of `hiding`: the number of each in the fragment, and its
     /// position in `target`.
     pub(super) fn within(
         &self,

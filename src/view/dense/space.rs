@@ -1,7 +1,7 @@
 //! Boxes of cells in a domain of integers, and the tiles that they touch.
 //!
 //! Along each dimension, cells have unsigned indexes, counted from the lower end of the domain. So signed,
-//! unsigned and temporal dimensions are treated alike, up to a domain of all 64-bit numbers.
+//! unsigned and temporal dimensions are the same, up to a domain of all 64-bit numbers.
 
 use crate::array::geometry::{integer, mask};
 use crate::error::{Error, Result};
@@ -81,7 +81,7 @@ impl Space {
         })
     }
 
-    /// Whether `other` numbers its cells, and cuts them into tiles, in the same way.
+    /// Whether `other` numbers cells and divides them into tiles in the same way.
     pub(super) fn agrees_with(&self, other: &Space) -> bool {
         let grid = |axis: &Axis| (axis.datatype, axis.origin, axis.extent);
         self.axes.iter().map(grid).eq(other.axes.iter().map(grid))
@@ -108,9 +108,9 @@ impl Space {
         ends.collect::<Result<_>>().map(Area)
     }
 
-    /// Calls `each` with the box of every tile that `area` touches, in row-major order. Along the last
-    /// dimension, the order is rotated by `turn` / 2^32 of its length: threads that read neighbouring rows at
-    /// the same time then begin at different tiles, and do not wait for each other.
+    /// Calls `each` with the box of each tile that `area` touches, in row-major order. The order along the
+    /// last dimension is rotated by `turn` / 2^32 of its length, so that threads that read neighbouring rows
+    /// begin at different tiles and do not wait for each other.
     pub(super) fn tiles(
         &self,
         area: &Area,
@@ -188,8 +188,7 @@ impl Area {
         Area(ends.map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect())
     }
 
-    /// Appends its cells without those of `inner`, which lies in it, as boxes: at most two for each
-    /// dimension.
+    /// Appends its cells without those of `inner`, a box inside it, as boxes: at most two per dimension.
     pub(super) fn without(mut self, inner: &Area, out: &mut Vec<Area>) {
         for (i, &(first, last)) in inner.0.iter().enumerate() {
             let Some(own) = self.0.get(i).copied() else { return };
@@ -213,8 +212,8 @@ impl Area {
     }
 }
 
-/// Splits a run of cells of an array of this shape, in row-major order, into boxes of indexes. For n
-/// dimensions there are at most 2n - 1. The product of the shape must fit into 64 bits.
+/// Splits a run of cells, in row-major order, of an array of this shape into boxes of indexes: at most 2n - 1
+/// for n dimensions. The product of the shape must fit into 64 bits.
 pub(super) fn boxes(shape: &[u64], run: Range<u64>) -> Vec<Area> {
     let mut out = Vec::new();
     cut(shape, run, &mut Vec::with_capacity(shape.len()), &mut out);

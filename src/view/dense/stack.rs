@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The visible fragments of an array that have cells.
 pub(super) struct Stack {
     pub(super) space: Space,
-    /// The boxes that they cover, oldest first.
+    /// The boxes of the fragments, oldest first.
     pub(super) overlay: Overlay,
     /// The fragment of each layer, with its schema.
     pub(super) fragments: Vec<(Arc<Fragment>, Arc<Schema>)>,
@@ -20,13 +20,13 @@ pub(super) struct Stack {
     pub(super) array: Arc<Array>,
 }
 
-/// What a fragment stores of an attribute.
+/// What a fragment has of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
     /// The attribute with this index in the fragment's schema.
     Attribute(usize),
     Nothing,
-    /// An attribute of the same name but of another type; the text says what differs.
+    /// An attribute of the same name but another type; the text names the difference.
     Other(&'static str),
 }
 
@@ -52,7 +52,7 @@ impl Slot {
 
 impl Stack {
     /// Reads which cells `fragments`, oldest first, cover. Metadata that cannot be read is an error, because
-    /// it is unknown what the fragment hides.
+    /// the fragment might hide others.
     pub(super) fn new(array: Arc<Array>, schema: &Schema, fragments: Vec<Arc<Fragment>>) -> Result<Stack> {
         let space = Space::new(schema)?;
         let outlines = outlines(&array.engine, &fragments)?;
@@ -97,7 +97,7 @@ impl Stack {
         Some(areas.fold(first, |all, next| all.around(next)))
     }
 
-    /// What each fragment stores of `attribute`.
+    /// What each fragment has of `attribute`.
     pub(super) fn slots(&self, attribute: &Attribute) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::with_capacity(self.fragments.len());
         let mut last: Option<&Arc<Schema>> = None;

@@ -1,5 +1,5 @@
 //! Writes dense arrays, fragment by fragment, and compares their views with a model that finds the fragment
-//! of each cell by itself. No other library is involved.
+//! of each cell independently, without another library.
 
 use super::super::testing::{Files, Numbers, Parts, UUID, generic, open, read, tile};
 use super::super::{DimRange, View};
@@ -19,7 +19,7 @@ enum Kind {
     Fixed,
     /// STRING_ASCII.
     Var,
-    /// INT64, in place of one of the others.
+    /// INT64, replacing one of the others.
     Long,
 }
 
@@ -65,7 +65,7 @@ impl Design {
         b.u32(0).u32(0).u32(0).u8(1).bytes
     }
 
-    /// All cells of a box in the order in which a fragment that covers it stores them, tile by tile.
+    /// All cells of a box, tile by tile, in the order of a fragment that covers it.
     fn stored(&self, area: &[(i32, i32)]) -> Vec<Vec<Vec<i32>>> {
         let tiles: Vec<(i32, i32)> = self
             .dimensions
@@ -106,7 +106,7 @@ fn places(sides: &[(i32, i32)], column: bool) -> Vec<Vec<i32>> {
     all
 }
 
-/// The values of fragment `number` at a cell: validity, three numbers, and a text.
+/// The value of fragment `number` at a cell: validity, three numbers, and a text.
 fn value(number: usize, place: &[i32]) -> (u8, [u8; 6], Vec<u8>) {
     let mut hash = number as u64 + 1;
     for index in place {
@@ -140,8 +140,8 @@ impl Writer {
         self.storage.insert(Path::new(&path), generic(&design.bytes()));
     }
 
-    /// Writes a fragment of the cells of `area`; if `cells` are given, a sparse one of these. Uses the schema
-    /// with that timestamp.
+    /// Writes a fragment of the cells of `area`; with `cells`, a sparse one of these. Uses the schema with
+    /// that timestamp.
     fn fragment(
         &mut self,
         stamp: usize,
@@ -221,7 +221,7 @@ impl Writer {
     }
 }
 
-/// A written fragment, as the model sees it.
+/// A fragment in the model.
 struct Painted {
     area: Vec<(i32, i32)>,
     attributes: Vec<(&'static str, Kind)>,
@@ -229,7 +229,7 @@ struct Painted {
     cells: Option<Vec<Vec<i32>>>,
 }
 
-/// The number of the fragment that the cell at `place` comes from.
+/// The number of the fragment that has the cell at `place`.
 fn owner(design: &Design, written: &[Painted], attribute: (&str, Kind), place: &[i32]) -> Option<usize> {
     let in_tile = |area: &[(i32, i32)]| -> Option<Vec<(i32, i32)>> {
         let sides = design.dimensions.iter().zip(area).zip(place);
@@ -274,7 +274,7 @@ fn views_equal_a_model_that_paints_cell_after_cell() {
             match numbers.below(6) {
                 0 => drop(attributes.remove(0)),
                 1 => drop(attributes.remove(1)),
-                // A fixed-size attribute in place of a var-sized one counts as missing.
+                // A fixed-size attribute that replaces a var-sized one counts as missing.
                 2 => attributes[1].1 = Kind::Long,
                 _ => {}
             }
@@ -463,7 +463,7 @@ fn what_cannot_be_given_is_an_error_where_it_is_needed() {
     let (array, _) = writer.open();
     let view = View::new(array.clone(), None, None).unwrap();
     let cells = view.open(2).unwrap();
-    // Rows of 16 cells of 6 bytes: the fifth is the first that needs the other type.
+    // Rows of 16 cells of 6 bytes: the fifth row is the first that needs the other type.
     let mut scratch = Vec::new();
     cells.read(Content::Data, 0..4 * 96, &mut scratch).unwrap();
     let error = cells
@@ -475,13 +475,13 @@ fn what_cannot_be_given_is_an_error_where_it_is_needed() {
         text.contains(&name) && text.contains("another datatype"),
         "{text}"
     );
-    // Once it is overwritten, it is not needed any more.
+    // The other type does not matter once it is overwritten.
     writer.fragment(3, &design, &[(4, 9), (4, 9)], None);
     let (array, _) = writer.open();
     let view = View::new(array, None, None).unwrap();
     read(&*view.open(2).unwrap(), Content::Data, 96);
 
-    // A fragment that cannot be opened may hide anything.
+    // A fragment that cannot be opened may hide any cell.
     let metadata = format!("__fragments/{name}/__fragment_metadata.tdb");
     writer.storage.insert(Path::new(&metadata), vec![7; 500]);
     let (array, _) = writer.open();
@@ -515,7 +515,7 @@ fn parts_have_open_ends_and_may_be_empty_or_too_large() {
     );
     assert!(shape(vec![all]).is_err());
 
-    // Five dimensions of 2^32 cells less some, nothing written.
+    // Five dimensions of almost 2^32 cells, nothing written.
     let design = Design {
         dimensions: vec![(i32::MIN, i32::MAX - 10, 10); 5],
         attributes: vec![("v", Kind::Var)],

@@ -1,8 +1,8 @@
 //! A batch of a merge: candidates of several members, sorted.
 //!
-//! The candidates of a member stay in their order, so that a sorted batch only tells which member's turn it
-//! is. Mostly a word then holds all that is sorted: the distance of a key from the lowest one, and the number
-//! of the run that it is in.
+//! The candidates of a member stay in their order, so a sorted batch is only a sequence of members. Mostly a
+//! word is enough to sort a candidate: the distance of its key from the lowest one, and the number of its
+//! run.
 
 use super::input::Window;
 use super::member::{Member, Rules};
@@ -10,29 +10,29 @@ use crate::array::order::SortKey;
 use crate::error::Result;
 use std::ops::Range;
 
-/// Some candidates of a member, one behind the other.
+/// Consecutive candidates of a member.
 pub(super) struct Run<'w, K> {
     /// The number of the member.
     pub member: u32,
     /// The member.
     pub source: &'w Member<K>,
-    /// What they are in.
+    /// The window that they are in.
     pub window: &'w Window<K>,
-    /// Which of the window.
+    /// Their range in the window.
     pub range: Range<usize>,
 }
 
-/// Whose candidate comes next.
+/// The member of the next candidate.
 #[derive(Clone, Copy)]
 pub(super) struct Turn(u32);
 
 /// Where a merge puts the cells of the view.
 pub(super) trait Taker {
-    /// Takes the candidate of `member` that has the rank `rank`.
+    /// Takes the candidate of `member` with rank `rank`.
     fn take(&mut self, member: u32, rank: u64) -> Result<()>;
 
-    /// Takes the next candidate of the member of each turn. `ranks` holds the rank of the next candidate of
-    /// each member, and is brought up to date.
+    /// Takes the next candidate of the member of each turn. `ranks` has the rank of each member's next
+    /// candidate, and is updated.
     fn take_next(&mut self, turns: &[Turn], ranks: &mut [u64]) -> Result<()>;
 }
 
@@ -52,10 +52,10 @@ impl Taker for () {
     }
 }
 
-/// A candidate with all that is known of it.
+/// A candidate with all that decides its place.
 struct Candidate<K> {
     key: K,
-    /// When it was written; 0 where that plays no part.
+    /// The time of the write; 0 if it does not matter.
     time: u64,
     rank: u64,
     member: u32,
@@ -64,15 +64,15 @@ struct Candidate<K> {
 
 /// Candidates in order.
 pub(super) struct Batch<K> {
-    /// Whose they are.
+    /// The member of each candidate.
     pub turns: Vec<Turn>,
-    /// The rank and the mark of each; empty where ranks follow those of the batch before and no mark is set.
+    /// The rank and the mark of each; empty if ranks continue those of the batch before and no mark is set.
     pub details: Vec<(u64, u32)>,
-    /// The key of the last candidate, of the batch before if there is none.
+    /// The key of the last candidate; in an empty batch, that of the batch before.
     pub last: Option<K>,
     candidates: Vec<Candidate<K>>,
     words: Vec<u64>,
-    /// Room for sorting them.
+    /// Scratch space for sorting them.
     sorted: Vec<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Turn {
         self.0 & !Self::SAME_PLACE
     }
 
-    /// Whether the candidate is at the place of the one before it, of which the view may have one alone.
+    /// Whether the candidate is at the place of the one before it, where the view may keep only one.
     pub(super) fn is_at_same_place(self) -> bool {
         self.0 & Self::SAME_PLACE != 0
     }
@@ -113,8 +113,8 @@ impl<K: SortKey> Batch<K> {
         }
     }
 
-    /// How many candidates from `first` on are alone at their place and have no details. The last one of all
-    /// is not among them: the next batch may begin at its place.
+    /// The number of candidates from `first` on that are alone at their place and have no details. Does not
+    /// count the very last one: the next batch may begin at its place.
     pub(super) fn alone(&self, first: usize) -> usize {
         if !self.details.is_empty() {
             return 0;
@@ -124,9 +124,9 @@ impl<K: SortKey> Batch<K> {
         second.unwrap_or(turns.len()).saturating_sub(1)
     }
 
-    /// Takes the candidates of `runs` in place of those that it has, all of which come before. The runs of a
-    /// member follow each other. Those of other members are in the order in which cells of one place come,
-    /// unless cells of one member are `timed`, and `ranks` are those of the next candidate of each member.
+    /// Replaces the candidates, which must all come before those of `runs`. The runs of a member follow each
+    /// other. Members are in the order in which their cells at one place come, unless cells of one member are
+    /// `timed`. `ranks` has the rank of each member's next candidate.
     pub(super) fn fill(&mut self, rules: &Rules, runs: &[Run<K>], ranks: &[u64], timed: bool) {
         self.turns.clear();
         self.details.clear();
@@ -135,7 +135,7 @@ impl<K: SortKey> Batch<K> {
         }
     }
 
-    /// The same with words; None, and nothing done, where they do not suffice.
+    /// [`Batch::fill`] with words; None, and no change, if words do not suffice.
     fn fill_words(&mut self, rules: &Rules, runs: &[Run<K>], ranks: &[u64]) -> Option<()> {
         let mut next = (u32::MAX, 0);
         for run in runs {
@@ -169,7 +169,7 @@ impl<K: SortKey> Batch<K> {
         sort(&mut self.words, &mut self.sorted, bits..bits + most);
         let members: Vec<u32> = runs.iter().map(|run| run.member).collect();
         let goes_on = self.last.as_ref() == Some(lowest);
-        // No distance is so large, since the number of a run takes a bit or more.
+        // Distances are smaller, because the number of a run takes at least a bit.
         let mut before = if goes_on { 0 } else { u64::MAX };
         self.turns.extend(self.words.iter().map(|word| {
             let (distance, run) = (word >> bits, word & !(u64::MAX << bits));
@@ -181,7 +181,7 @@ impl<K: SortKey> Batch<K> {
         Some(())
     }
 
-    /// The same with candidates.
+    /// [`Batch::fill`] with candidates.
     fn fill_candidates(&mut self, rules: &Rules, runs: &[Run<K>], timed: bool) {
         for run in runs {
             let keys = run.range.clone().zip(run.keys());
@@ -195,7 +195,7 @@ impl<K: SortKey> Batch<K> {
         }
         // A stable sort of runs that ascend is a merge of these runs.
         match timed {
-            // Those of one time and member are in the order in which they are stored.
+            // Candidates of one time and member stay in stored order.
             true => self.candidates.sort_by(|a, b| {
                 let order = a.key.cmp(&b.key).then_with(|| b.time.cmp(&a.time));
                 order.then_with(|| b.member.cmp(&a.member))
@@ -219,10 +219,10 @@ impl<K: SortKey> Batch<K> {
     }
 }
 
-/// A stable radix sort of words by `bits`, above which they have none. `room` is overwritten.
+/// A stable radix sort of words by `bits`; higher bits must be 0. `room` is overwritten.
 ///
-/// Of 8,192 words of 24 bits in 20 runs it takes a third of the time that `Vec::sort` takes, and half of that
-/// of `sort_unstable`.
+/// For 8,192 words of 24 bits in 20 runs it takes a third of the time of `Vec::sort`, and half of that of
+/// `sort_unstable`.
 fn sort(words: &mut Vec<u64>, room: &mut Vec<u64>, bits: Range<u32>) {
     room.resize(words.len(), 0);
     for shift in bits.step_by(8) {

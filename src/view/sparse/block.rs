@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// The least number of steps between two checkpoints of a block, and the least number for each member: a
 /// checkpoint holds a rank for each.
-const STRIDE: usize = if cfg!(test) { 4 } else { 2048 };
-const STRIDE_OF_MEMBER: usize = if cfg!(test) { 1 } else { 64 };
+const MIN_STRIDE: usize = if cfg!(test) { 4 } else { 2048 };
+const MIN_STRIDE_PER_MEMBER: usize = if cfg!(test) { 1 } else { 64 };
 
 /// Consecutive cells of a fragment that follow each other in the view too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl Writer {
             block: Block {
                 steps,
                 checkpoints: Vec::new(),
-                stride: STRIDE.max(ranks.len() * STRIDE_OF_MEMBER),
+                stride: MIN_STRIDE.max(ranks.len() * MIN_STRIDE_PER_MEMBER),
                 end: Checkpoint {
                     cell: 0,
                     ranks: ranks.into(),

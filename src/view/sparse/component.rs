@@ -18,14 +18,14 @@ use std::sync::Arc;
 // In tests these constants are small, so that few cells reach the same limits as large arrays.
 
 /// The least number of cells of the view between two checkpoints.
-const BLOCK: u64 = if cfg!(test) { 8 } else { 1 << 16 };
+const MIN_BLOCK: u64 = if cfg!(test) { 8 } else { 1 << 16 };
 
 /// The least number for each member: a checkpoint holds a rank for each. With this, checkpoints take at most
 /// one 64th of the bytes that the coordinates of the cells between them take.
-const BLOCK_OF_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
+const MIN_BLOCK_PER_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
 
 /// A merge of fewer candidates is not worth several threads.
-const SMALL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
+const MIN_PARALLEL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
 
 /// All that it takes to find a component's cells.
 struct Plan<K> {
@@ -180,7 +180,7 @@ impl<K: SortKey + 'static> Component<K> {
     fn make_plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
         let candidates = self.inputs.iter();
         let candidates = candidates.fold(0u64, |sum, input| sum.saturating_add(input.count()));
-        let estimate = (candidates / BLOCK + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
+        let estimate = (candidates / MIN_BLOCK + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
         let key = CacheKey::of(self.object);
         let outline = engine.cache.derive(key, estimate, Keep::Staying, || {
             self.outline(engine, rules, candidates)
@@ -268,15 +268,19 @@ fn look_at_order<K: SortKey>(rules: &Rules, input: &Input) -> Result<bool> {
     /// Candidates in a step. They are compared with each other and the first candidate of the next step.
     const STEP: u64 = if cfg!(test) { 16 } else { 8192 };
     /// With no more steps than this, all steps are compared.
-    const STEPS: u64 = if cfg!(test) { 64 } else { 512 };
+    const MAX_COMPARED_STEPS: u64 = if cfg!(test) { 64 } else { 512 };
     /// With more steps, this many are compared.
-    const SOME: u64 = if cfg!(test) { 8 } else { 32 };
+    const SAMPLED_STEPS: u64 = if cfg!(test) { 8 } else { 32 };
     // If nothing is merged, libtiledb's readers return strings in the order in which they were written.
     if input.has_signed_strings() {
         return Ok(true);
     }
     let steps = input.count().div_ceil(STEP);
-    let looks = if steps > STEPS { SOME } else { steps };
+    let looks = if steps > MAX_COMPARED_STEPS {
+        SAMPLED_STEPS
+    } else {
+        steps
+    };
     // The first and the last key of a step; None if its keys are not in order.
     let ends = parallel::each(looks, |look| -> Result<Option<Vec<K>>> {
         // The samples include the first and the last step.
@@ -339,9 +343,9 @@ fn checkpoints<K: SortKey>(
     let total = end.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
     let threads = parallel::threads();
     let (mut bounds, mut keys) = (vec![start], Vec::new());
-    if total > SMALL && threads > 1 {
+    if total > MIN_PARALLEL && threads > 1 {
         let ranks;
-        (keys, ranks) = splits(rules, members, (2 * threads).min(total / SMALL + 1))?;
+        (keys, ranks) = splits(rules, members, (2 * threads).min(total / MIN_PARALLEL + 1))?;
         bounds.extend(ranks);
     }
     bounds.push(end);
@@ -437,7 +441,7 @@ fn part<K: SortKey>(
     job: &Job,
     keep: Option<KeepBlock>,
 ) -> std::result::Result<Vec<Checkpoint>, Stop> {
-    let most = BLOCK.max(members.len() as u64 * BLOCK_OF_MEMBER);
+    let most = MIN_BLOCK.max(members.len() as u64 * MIN_BLOCK_PER_MEMBER);
     let mut merge = Merge::new(rules, members, from, to, between);
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
     let mut cell = 0u64;

@@ -56,10 +56,10 @@ struct Segment {
 }
 
 /// If runs have at least this many cells on average, each run is read by itself.
-const LONG: u64 = 64;
+const MIN_LONG_RUN: u64 = 64;
 
 /// A segment may have at most this many cells for each cell that is wanted.
-const WASTE: u64 = 8;
+const MAX_WASTE: u64 = 8;
 
 impl Segment {
     /// A segment without cells.
@@ -89,7 +89,7 @@ impl Segment {
 
     /// Whether it has too many cells that are not wanted.
     fn wastes(&self) -> bool {
-        self.cells.end.saturating_sub(self.cells.start) > self.wanted.saturating_mul(WASTE)
+        self.cells.end.saturating_sub(self.cells.start) > self.wanted.saturating_mul(MAX_WASTE)
     }
 }
 
@@ -316,7 +316,7 @@ impl Gather {
         let found = self.places(cells)?;
         out.reserve(wanted.saturating_mul(size) as usize);
         // Long runs are read one by one, directly into `out`.
-        if wanted >= LONG.saturating_mul(found.pieces) {
+        if wanted >= MIN_LONG_RUN.saturating_mul(found.pieces) {
             for part in &found.parts {
                 let mut result = Ok(());
                 part.pieces(|piece| {

@@ -1,4 +1,4 @@
-//! The k-way merge of fragments: cells in global order, and of cells at one place the newest.
+//! The k-way merge of fragments: cells in global order, and only the newest of cells at one place.
 
 use super::batch::{Batch, Run, Taker};
 use super::input::{DELETED, Window};
@@ -28,13 +28,13 @@ impl From<Error> for Stop {
     }
 }
 
-/// How far a merge has read a member.
+/// The progress of a merge in one member.
 struct Cursor<K> {
-    /// Windows that have been read and have candidates that are in no batch yet. None is empty.
+    /// Windows that have been read and have candidates that are in no batch yet. No window is empty.
     windows: VecDeque<Window<K>>,
-    /// The number, in the first window, of the first candidate that is in no batch yet.
+    /// The index, in the first window, of the first candidate that is in no batch yet.
     at: usize,
-    /// The rank behind the last window.
+    /// The rank after the last window.
     read: u64,
     /// The rank at which the merge of this member ends.
     end: u64,
@@ -54,14 +54,14 @@ pub(super) struct Merge<'a, K> {
     /// upper one exclusive.
     between: [Option<&'a K>; 2],
     cursors: Vec<Cursor<K>>,
-    /// The members in the order in which their cells at one place come, if those are of one time.
+    /// The members in the order in which their cells at one place come, if these have one time.
     newest_first: Vec<u32>,
     /// Whether cells of one member may have been written at different times.
     timed: bool,
     batch: Batch<K>,
-    /// The number of the next candidate in the batch.
+    /// The index of the next candidate in the batch.
     next: usize,
-    /// The rank behind the last candidate that was taken, for each member.
+    /// The rank after the last candidate taken, for each member.
     ranks: Vec<u64>,
     /// The most candidates in a window.
     window: u64,
@@ -72,17 +72,17 @@ pub(super) struct Merge<'a, K> {
     shared: bool,
 }
 
-/// How many windows of a member are read ahead. With two, a batch does not end wherever a window ends.
-const AHEAD: usize = 2;
+/// Windows of a member that are read ahead. With two, a batch need not end where a window ends.
+const WINDOWS_AHEAD: usize = 2;
 
-/// About how many candidates a batch has. They and a copy fit in a processor's second-level cache.
-const BATCH: usize = if cfg!(test) { 16 } else { 8192 };
+/// Approximate candidates of a batch. They and a copy fit in a processor's second-level cache.
+const BATCH_SIZE: usize = if cfg!(test) { 16 } else { 8192 };
 
 /// The least number of candidates of each member in a batch, since each batch looks at all members.
-const BATCH_OF_MEMBER: usize = if cfg!(test) { 1 } else { 16 };
+const MIN_BATCH_PER_MEMBER: usize = if cfg!(test) { 1 } else { 16 };
 
 impl<K> Cursor<K> {
-    /// Candidate `i` of those that are in no batch yet: its window, and its number there. None if it has not
+    /// Candidate `i` of those that are in no batch yet: its window, and its index there. None if it has not
     /// been read.
     fn candidate(&self, i: usize) -> Option<(&Window<K>, usize)> {
         let mut at = self.at + i;
@@ -97,8 +97,8 @@ impl<K> Cursor<K> {
 }
 
 impl<'a, K: SortKey> Merge<'a, K> {
-    /// A merge of ranks `from[i]..to[i]` of each member. Keys outside of `between`, where that is given, mean
-    /// that a member is not sorted.
+    /// A merge of ranks `from[i]..to[i]` of each member. If `between` is given, keys outside of it mean that
+    /// a member is not sorted.
     pub(super) fn new(
         rules: &'a Rules,
         members: &'a [Member<K>],
@@ -108,9 +108,9 @@ impl<'a, K: SortKey> Merge<'a, K> {
     ) -> Self {
         // A candidate takes memory for its key, time, rank and mark.
         let each = size_of::<K>() + 3 * 8;
-        let window = rules.memory / (AHEAD * each * members.len().max(1)) as u64;
+        let window = rules.memory / (WINDOWS_AHEAD * each * members.len().max(1)) as u64;
         let cursors = from.iter().zip(to).map(|(&from, &to)| Cursor {
-            windows: VecDeque::with_capacity(AHEAD),
+            windows: VecDeque::with_capacity(WINDOWS_AHEAD),
             at: 0,
             read: from,
             end: to,
@@ -137,13 +137,13 @@ impl<'a, K: SortKey> Merge<'a, K> {
         }
     }
 
-    /// The rank behind the last candidate that was taken, for each member. A merge that begins at these ranks
-    /// continues this one.
+    /// The rank after the last candidate taken, for each member. A merge that begins at these ranks continues
+    /// this one.
     pub(super) fn ranks(&self) -> &[u64] {
         &self.ranks
     }
 
-    /// Whether a candidate is left.
+    /// Whether there is a candidate left.
     pub(super) fn has_next(&mut self) -> std::result::Result<bool, Stop> {
         if self.next >= self.batch.turns.len() {
             self.fill_batch()?;
@@ -151,8 +151,9 @@ impl<'a, K: SortKey> Merge<'a, K> {
         Ok(self.next < self.batch.turns.len())
     }
 
-    /// Hands the next cells of the view to `taker` and returns their number: at least `most`, and then up to
-    /// the next place, or all that are left. `pass` is told now and then how many candidates were looked at.
+    /// Hands the next cells of the view to `taker` and returns their number: at least `most`, then up to the
+    /// next place, or all that are left. From time to time, calls `pass` with the number of candidates
+    /// passed.
     pub(super) fn take(
         &mut self,
         most: u64,
@@ -238,9 +239,9 @@ impl<'a, K: SortKey> Merge<'a, K> {
     /// Makes the next batch, which is empty at the end.
     fn fill_batch(&mut self) -> std::result::Result<(), Stop> {
         self.next = 0;
-        let most = (BATCH / self.members.len().max(1)).max(BATCH_OF_MEMBER);
+        let most = (BATCH_SIZE / self.members.len().max(1)).max(MIN_BATCH_PER_MEMBER);
         for member in 0..self.cursors.len() {
-            self.read_ahead(member, AHEAD)?;
+            self.read_ahead(member, WINDOWS_AHEAD)?;
         }
         // The batch ends before the first candidate that exceeds a member's part or has not been read.
         let ends = (0..).zip(self.cursors.iter().zip(self.members));
@@ -254,7 +255,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         });
         let until = ends.min();
         let until = until.map(|(key, time, member)| (key.clone(), time, member));
-        let mut runs = Vec::with_capacity(AHEAD * self.members.len());
+        let mut runs = Vec::with_capacity(WINDOWS_AHEAD * self.members.len());
         for &member in &self.newest_first {
             let number = member as usize;
             let (Some(cursor), Some(source)) = (self.cursors.get(number), self.members.get(number)) else {
@@ -308,8 +309,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         Ok(())
     }
 
-    /// Whether another member than `member` has a candidate at the place of the last candidate that was
-    /// taken.
+    /// Whether a member other than `member` has a candidate at the place of the last candidate taken.
     fn is_shared(&self, member: u32) -> bool {
         let rest = self.batch.turns.iter().skip(self.next);
         for next in rest {

@@ -67,9 +67,9 @@ impl Share {
     /// The share of each of `fragments` fragments.
     fn of(engine: &Engine, fragments: usize) -> Share {
         /// With more fragments than this, files are not held open.
-        const HELD: usize = 64;
+        const MAX_HELD: usize = 64;
         Share {
-            hold: fragments <= HELD,
+            hold: fragments <= MAX_HELD,
             room: engine.cache.capacity() / 4 / (fragments as u64).max(1),
         }
     }
@@ -152,10 +152,10 @@ impl Sparse {
     /// out, or hidden by another with the same coordinates.
     fn count_of_outlines(&self) -> Result<Option<u64>> {
         /// With no more fragments than this, it is cheaper to open them.
-        const MANY: usize = if cfg!(test) { 1 } else { 64 };
+        const MAX_OPENED: usize = if cfg!(test) { 1 } else { 64 };
         let (array, times) = (&self.array, self.snapshot.times);
         let fragments = self.snapshot.fragment_list();
-        if self.subarray.is_some() || fragments.len() <= MANY {
+        if self.subarray.is_some() || fragments.len() <= MAX_OPENED {
             return Ok(None);
         }
         let key = array.key.as_ref();
@@ -455,7 +455,7 @@ fn known_count(rules: &Rules, members: &[Arc<Input>]) -> Option<u64> {
 /// Whether the non-empty domains of some fragments overlap, so that cells may have the same coordinates.
 fn overlap(members: &[Arc<Input>]) -> bool {
     /// With more fragments than this, domains are not compared, and the answer is yes.
-    const MOST: usize = 1000;
+    const MAX_COMPARED: usize = 1000;
     if members.len() < 2 {
         return false;
     }
@@ -471,7 +471,7 @@ fn overlap(members: &[Arc<Input>]) -> bool {
     let (Some(domains), Some(first)) = (domains, members.first()) else {
         return true;
     };
-    if domains.len() > MOST {
+    if domains.len() > MAX_COMPARED {
         return true;
     }
     let schema = &first.info.schema;

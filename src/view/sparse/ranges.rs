@@ -1,4 +1,4 @@
-//! The ranges that the cells of a view lie in: the subarray and the current domain.
+//! The ranges of the cells of a view: the subarray and the current domain.
 
 use super::super::DimRange;
 use crate::array::cell_slice::CellSlice;
@@ -8,7 +8,7 @@ use crate::format::range::{compare, keep_between};
 use crate::format::schema::Schema;
 use std::cmp::Ordering;
 
-/// Bounds of the coordinates of some dimensions, both inclusive. A dimension may have none or several.
+/// Inclusive bounds of the coordinates of some dimensions. A dimension may have none or several.
 pub(super) struct Ranges(Vec<Axis>);
 
 struct Axis {
@@ -19,7 +19,7 @@ struct Axis {
     hi: Option<Vec<u8>>,
 }
 
-/// How much of a box lies inside the ranges.
+/// How much of a box is inside the ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inside {
     Not,
@@ -50,7 +50,7 @@ impl Ranges {
         Ranges(restricting.collect())
     }
 
-    /// Sets `stay` to false for cells outside of the ranges. `columns` are the coordinates by dimension.
+    /// Clears the flags of cells outside the ranges. `columns` has the coordinates by dimension.
     pub(super) fn keep(&self, columns: &[CellSlice<'_>], stay: &mut [bool]) {
         for axis in &self.0 {
             match columns.get(axis.dimension) {
@@ -60,7 +60,7 @@ impl Ranges {
         }
     }
 
-    /// How much of a box lies inside the ranges.
+    /// How much of a box is inside the ranges.
     pub(super) fn meet(&self, bounds: &[Bounds<'_>]) -> Inside {
         let mut inside = Inside::Wholly;
         for axis in &self.0 {
@@ -78,7 +78,7 @@ impl Ranges {
 }
 
 impl Axis {
-    /// Sets `stay` to false for coordinates outside of the range.
+    /// Clears the flags of coordinates outside the range.
     fn keep(&self, column: &CellSlice<'_>, stay: &mut [bool]) {
         let ends = [self.lo.as_deref(), self.hi.as_deref()];
         let single = self.cell_val_num == CellValNum::Fixed(1);
@@ -101,7 +101,7 @@ impl Axis {
         }
     }
 
-    /// Whether a value lies below, inside (`Equal`) or above the range. None if it cannot be compared (NaN).
+    /// Whether a value is below, inside (`Equal`) or above the range. None if it cannot be compared (NaN).
     fn side(&self, value: &[u8]) -> Option<Ordering> {
         let to = |end: &Option<Vec<u8>>, open: Ordering| match end {
             None => Some(open),
