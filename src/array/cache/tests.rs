@@ -134,7 +134,7 @@ fn what_is_too_large_waits_for_readers_of_another() {
     let first = get(1);
     thread::scope(|scope| {
         let second = scope.spawn(|| get(2));
-        thread::sleep(LETTING_GO / 4);
+        thread::sleep(MAX_UNKEPT_WAIT / 4);
         assert!(!second.is_finished());
         drop(first);
         second.join().unwrap();
