@@ -1,7 +1,7 @@
-//! How fast each filter is undone, in bytes of output, how fast a chunk index is read and searched, and how
-//! fast a chunk is found in the cache.
+//! Throughput of undoing each filter (bytes of output), of reading and searching a chunk index, and of
+//! finding a chunk in the cache.
 //!
-//! `cargo bench`, or `cargo bench -- ZSTD` for some.
+//! `cargo bench` runs all, `cargo bench -- ZSTD` some.
 
 use aes_gcm::Aes256Gcm;
 use aes_gcm::aead::{AeadInOut, KeyInit};
@@ -19,7 +19,7 @@ use tiledbfs::internals::format::enums::WebpFormat;
 use tiledbfs::internals::format::pipeline::{Codec, Filter, Pipeline};
 use tiledbfs::internals::storage::{Blob, MemoryBlob};
 
-/// Bytes of a chunk, and its values of eight bytes.
+/// Bytes of a chunk, and its values of 8 bytes.
 const CHUNK: usize = 65_536;
 const VALUES: usize = CHUNK / 8;
 
@@ -51,7 +51,7 @@ struct Case {
     filter: Filter,
     metadata: Vec<u8>,
     data: Vec<u8>,
-    /// Cells of the tile, where the chunk embeds their offsets.
+    /// Cells of the tile, if the chunk embeds their offsets.
     strings: Option<u64>,
 }
 
@@ -66,13 +66,13 @@ impl Case {
         }
     }
 
-    /// Of a compressor: the metadata is a table of one part.
+    /// A case of a compressor: the metadata is a table of one part.
     fn compressed(name: &'static str, codec: Codec, part: Vec<u8>) -> Self {
         let table = words(&[0, 1, CHUNK as u32, part.len() as u32]);
         Case::new(name, compression(codec), table, part)
     }
 
-    /// Of `count` strings. `rest` follows the header of the metadata.
+    /// A case of `count` strings. `rest` follows the header of the metadata.
     fn strings(name: &'static str, codec: Codec, count: usize, rest: &[u8], data: Vec<u8>) -> Self {
         let header = words(&[0, 1, CHUNK as u32, data.len() as u32, count as u32 * 8]);
         let metadata = [&header, &[1, 1][..], rest].concat();
@@ -120,12 +120,12 @@ fn compression(codec: Codec) -> Filter {
     }
 }
 
-/// The table of a digest of a whole chunk.
+/// The table of one digest, of a whole chunk.
 fn checked(digest: &[u8]) -> Vec<u8> {
     [&words(&[0, 1]), &(CHUNK as u64).to_le_bytes()[..], digest].concat()
 }
 
-/// GZIP, ZSTD, LZ4 and BZIP2, by the libraries' own encoders.
+/// GZIP, ZSTD, LZ4 and BZIP2, encoded by the libraries.
 fn codecs(plain: &[u8]) -> Vec<Case> {
     let mut gzip = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));
     gzip.write_all(plain).expect("writing to memory");
@@ -142,13 +142,13 @@ fn codecs(plain: &[u8]) -> Vec<Case> {
     ]
 }
 
-/// The codecs of the format's own. What those that only compute decode to does not matter.
+/// TileDB's own codecs. Those of differences get arbitrary input: their result does not matter.
 fn encodings(plain: &[u8]) -> Vec<Case> {
     let runs: Vec<u8> = (0..VALUES as u64 / 16)
         .flat_map(|value| [&value.to_le_bytes()[..], &[0, 16]].concat())
         .collect();
     let count = (VALUES as u64).to_le_bytes();
-    // Differences of a sign and seven bits, in words of 64 bits.
+    // Second differences of a sign and seven bits, in words of 64 bits.
     let differences = vec![0x35; (VALUES - 2).div_ceil(8) * 8];
     let double_delta = [&[7], &count[..], &plain[..16], &differences].concat();
     let delta = [&count[..], plain].concat();
@@ -159,7 +159,7 @@ fn encodings(plain: &[u8]) -> Vec<Case> {
     ]
 }
 
-/// Strings of 16 bytes, 64 different ones.
+/// Strings of 16 bytes, 64 distinct ones.
 fn strings() -> Vec<Case> {
     const LENGTH: usize = 16;
     let count = CHUNK / LENGTH;
@@ -185,7 +185,7 @@ fn strings() -> Vec<Case> {
     ]
 }
 
-/// The filters that change values one by one or by windows.
+/// The filters that transform values one by one or by windows.
 fn transformations(plain: &[u8]) -> Vec<Case> {
     let one_part = words(&[1, CHUNK as u32]);
     let max_window_size = 1024u32;
@@ -222,7 +222,7 @@ fn transformations(plain: &[u8]) -> Vec<Case> {
     ]
 }
 
-/// An image, losslessly, of the walk's bytes as grey.
+/// A lossless image with the walk's bytes as grey values.
 fn webp(plain: &[u8]) -> Case {
     const SIDE: u16 = 128;
     let grey = |byte: &u8| [*byte, *byte, *byte, 255];
@@ -241,7 +241,7 @@ fn webp(plain: &[u8]) -> Case {
     Case::new("WEBP", filter, words(&[1, file.len() as u32]), file)
 }
 
-/// What checks, and what encrypts.
+/// The checksum and encryption filters.
 fn seals(plain: &[u8]) -> Vec<Case> {
     let md5 = checked(&md5::Md5::digest(plain));
     let sha256 = checked(&sha2::Sha256::digest(plain));
@@ -309,7 +309,7 @@ fn chunk_index(c: &mut Criterion) {
     group.finish();
 }
 
-/// Finds chunks that are in the cache, which all threads lock: with one thread, and with 16.
+/// Lookups of cached chunks, with one thread and with 16: all threads lock the cache.
 fn cache(c: &mut Criterion) {
     const ENTRIES: u64 = 4096;
     let cache = ChunkCache::new(u64::MAX, Arc::default());

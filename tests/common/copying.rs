@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Copies the directory `from` to `to`, which need not exist.
+/// Copies the directory `from` to `to`, which may be missing.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {

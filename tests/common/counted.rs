@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tiledbfs::Result;
 use tiledbfs::internals::storage::{Audience, Blob, DirEntry, Metadata, Storage, Want};
 
-/// How often each kind of call was made.
+/// The number of calls of each kind.
 #[derive(Default)]
 pub struct Counts {
     pub listed: AtomicU64,

@@ -40,7 +40,7 @@ impl Daemon {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
 
-    /// Its memory in bytes: at present for `VmRSS:`, the peak for `VmHWM:`.
+    /// The memory of the process in bytes: current for `VmRSS:`, peak for `VmHWM:`.
     pub fn memory(&self, which: &str) -> u64 {
         let status = fs::read_to_string(self.proc("status")).unwrap();
         let line = status.lines().find(|line| line.starts_with(which)).unwrap();
@@ -48,7 +48,7 @@ impl Daemon {
         kib << 10
     }
 
-    /// The number of its open file descriptors.
+    /// The number of open file descriptors of the process.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(self.proc("fd")).unwrap().count()
     }

@@ -161,7 +161,7 @@ impl OpenFile for OpenMem {
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let range = clamp(self.len(), offset, size);
         let range = range.start as usize..range.end as usize;
-        // Both kinds of `ReadBytes` are used.
+        // Returns both kinds of `ReadBytes`.
         if offset.is_multiple_of(3) {
             Ok(ReadBytes::Shared(self.1.clone(), range))
         } else {
@@ -177,11 +177,11 @@ impl OpenFile for OpenMem {
 pub enum Fault {
     Error(ErrorKind),
     Panic,
-    /// Returns fewer bytes than were asked for.
+    /// Returns fewer bytes than requested.
     Short,
 }
 
-/// A file of 10,000 bytes whose methods fail as their field says.
+/// A file of 10,000 bytes. Each field tells how a method fails.
 pub struct BrokenFile {
     pub len: Option<Fault>,
     pub open: Option<Fault>,
@@ -253,7 +253,7 @@ impl Requests {
 
 /// A mounted tree.
 pub struct TestMount {
-    // Fields are dropped in this order: it is unmounted before its directory is removed.
+    // Fields are dropped in this order: unmounting comes before removing the directory.
     pub mounted: Option<Mounted>,
     pub dir: TempDir,
     pub stats: Arc<Stats>,

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tiledbfs::internals::fuse::{mountinfo, unmount_path};
 
 /// A temporary directory with an empty group (`group`), a mount point (`mnt`) and a directory for temporary
-/// files (`tmp`). Dropping it unmounts what is mounted.
+/// files (`tmp`). Dropping it unmounts `mnt`.
 pub struct Place(TempDir);
 
 impl Place {
@@ -48,7 +48,7 @@ impl Place {
         all.iter().filter(|mount| mount.mount_point == mountpoint).count()
     }
 
-    /// All processes that have the mount point in their command line: process id and state.
+    /// All processes with the mount point in their command line: process id and state.
     pub fn processes(&self) -> Vec<(i32, String)> {
         let mountpoint = self.path("mnt");
         let pids = fs::read_dir("/proc").unwrap();
@@ -63,7 +63,7 @@ impl Place {
             .collect()
     }
 
-    /// The process ids of those that are daemons in the background.
+    /// The process ids of the background daemons among them.
     pub fn daemons(&self) -> Vec<i32> {
         let processes = self.processes().into_iter().map(|(pid, _)| pid);
         processes

@@ -19,7 +19,7 @@ pub fn with_signals(program: &str) -> Command {
         }
         Ok(())
     };
-    // SAFETY: it calls nothing but signal(2).
+    // SAFETY: the closure only calls signal(2).
     unsafe { command.pre_exec(reset) };
     command
 }

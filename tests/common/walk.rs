@@ -1,8 +1,8 @@
-//! Walks a tree without a mount, within limits, and checks what must hold whatever the source holds:
+//! Walks a tree without a mount, within limits, and checks rules that hold for any source:
 //!
-//! - Directories: names are different, and plain components of paths. Each leads to a node of the kind that is
-//!   listed. The listing has as many entries as it says.
-//! - Files: the length is the same before opening, after opening and when all bytes are read. A read at any
+//! - Directories: names are distinct, plain path components. Each leads to a node of the listed kind. The
+//!   listing has as many entries as it says.
+//! - Files: the length is the same before opening, after opening and after reading all bytes. A read at any
 //!   offset gives a part of the whole.
 //! - Errors: they name a file and are not bugs ([`ErrorKind::Internal`]).
 
@@ -66,7 +66,7 @@ pub fn walk(root: &Node, limits: &Limits) -> Report {
         limits,
         report: Report::default(),
     };
-    // Not recursive: a deeply nested source must not overflow the stack.
+    // Not recursive, so that a deeply nested source does not overflow the stack.
     let mut waiting = vec![(String::new(), root.clone(), 0usize)];
     while let Some((path, node, depth)) = waiting.pop() {
         if walker.report.visits.len() as u64 >= limits.nodes {
@@ -110,7 +110,7 @@ impl Walker<'_> {
             ErrorKind::Internal | ErrorKind::InvalidInput => self.wrong(path, format!("{error:?}")),
             ErrorKind::NotFound => self.wrong(path, format!("it is listed, but: {error:?}")),
             _ if error.file().is_none() => self.wrong(path, format!("no file in the error: {error:?}")),
-            // An error of the operating system, or for lack of a key, has no offset in a file.
+            // An error of the operating system, or for a missing key, has no offset in a file.
             ErrorKind::Io(_) | ErrorKind::KeyRequired => {}
             _ if error.offset().is_none() => {
                 self.wrong(path, format!("no place in the error: {error:?}"));
@@ -212,7 +212,7 @@ impl Walker<'_> {
         Ok((len, digest.finalize().into()))
     }
 
-    /// Reads parts of a file whose beginning is `whole`.
+    /// Reads parts of a file that begins with `whole`.
     fn probe(&mut self, path: &str, open: &dyn OpenFile, whole: &[u8]) -> Result<()> {
         let (len, read) = (open.len(), whole.len() as u64);
         let mut scratch = Vec::new();
@@ -241,8 +241,8 @@ impl Walker<'_> {
                 self.wrong(path, format!("there are bytes at {offset}, after the end"));
             }
         }
-        // Of a file that is longer than the limits, the last byte is read, too. An error there is accepted:
-        // its beginning could be decoded.
+        // Reads also the last byte of a file beyond the limits. An error there is accepted, because only the
+        // beginning is known to be readable.
         if len > read
             && let Ok(piece) = open.read(len - 1, 10, &mut scratch)
             && piece.len() != 1

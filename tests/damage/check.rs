@@ -1,4 +1,4 @@
-//! Damages one thing at a time in the sample source, and compares what `tiledbfs check` finds.
+//! Damages one thing at a time in the sample source, and checks what `tiledbfs check` finds.
 
 use crate::common::copying::copy;
 use std::fs;
@@ -28,7 +28,7 @@ impl Sample {
         self.0.path().join(name)
     }
 
-    /// The only entry of `directory` whose name contains `part`; the first by name where there are several.
+    /// The only entry of `directory` whose name contains `part`; if there are several, the first by name.
     fn entry(&self, directory: &str, part: &str) -> String {
         let entries = fs::read_dir(self.path(directory)).unwrap();
         let mut names: Vec<String> = entries
@@ -65,8 +65,8 @@ impl Sample {
         found.clone()
     }
 
-    /// Checks that something of `kind` is found in the file at `path`, whose message contains `text`, and
-    /// nothing in other files.
+    /// Asserts that the check finds a problem of `kind` in the file at `path` with a message that contains
+    /// `text`, and nothing in other files.
     fn finds(&self, kind: &str, path: &str, text: &str) {
         let found = self.check();
         let hit = |p: &Problem| {
@@ -82,7 +82,7 @@ impl Sample {
         assert!(found.iter().all(|p| p.path == path), "{found:#?}");
     }
 
-    /// The opened older fragment of `array`.
+    /// The metadata of the older fragment of `array`.
     fn info(&self, array: &str) -> Arc<FragmentInfo> {
         let source = Source::open(self.0.path(), &SourceOptions::default()).unwrap();
         let array = source.array(array);
@@ -90,8 +90,8 @@ impl Sample {
         fragment_info(&listing.fragments[0].fragment).unwrap()
     }
 
-    /// Replaces the section of the older fragment of `array` that `which` picks by what `change` makes of its
-    /// body, and gives the path of the metadata file.
+    /// Changes the body of a section of the older fragment of `array`, the one that `which` picks, with
+    /// `change`. Returns the path of the metadata file.
     fn change_section(
         &self,
         array: &str,
@@ -108,12 +108,12 @@ impl Sample {
         change(&mut body);
         let file = info.metadata_path().to_str().unwrap().to_owned();
         self.change(&file, |bytes| {
-            // The new section goes in front of the footer, and the footer is told.
+            // Puts the new section before the footer, and its offset into the footer.
             let at = position.offset as usize;
             let tile = generic_tile(&body);
             let mut footer = bytes.split_off(at);
-            // The R-tree's offset, which is 0 like much else, stands in front of the first slot's tile
-            // offsets.
+            // The R-tree's offset may be 0, like many numbers. It is just before the tile offsets of the
+            // first slot.
             let (needle, before) = match old {
                 0 => (first_slot, 8),
                 _ => (old, 0),
@@ -196,7 +196,7 @@ fn a_data_file_that_is_too_long() {
     let sample = Sample::new();
     let file = format!("{}/a5_var.tdb", sample.fragment("weather"));
     sample.change(&file, |bytes| bytes.push(0));
-    // Readers do not look there.
+    // Readers do not read these bytes.
     let found = sample.check();
     let of = |p: &Problem| (p.level, p.kind.name(), p.path.clone());
     let found: Vec<_> = found.iter().map(of).collect();
@@ -232,7 +232,7 @@ fn a_damaged_footer() {
     assert!(!sample.check().is_empty());
 }
 
-/// A count of tiles that nothing bears out must not be believed.
+/// A count of tiles is not trusted if no file is large enough for it.
 #[test]
 fn a_footer_of_very_many_tiles() {
     let sample = Sample::new();
@@ -299,8 +299,8 @@ fn a_missing_metadata_file_and_a_missing_schema() {
 fn boxes_that_are_not_those_of_the_coordinates() {
     let sample = Sample::new();
     let rtree = |footer: &Footer| footer.offsets.rtree;
-    // The root first, one box of two dimensions; then the leaves. A leaf that is too small by one unit in the
-    // last place:
+    // The root comes first, one box of two dimensions; then the leaves. This leaf is too small by one unit in
+    // the last place:
     let leaf = 8 + 8 + 32 + 8;
     let file = sample.change_section("lightning", rtree, |body| body[leaf] ^= 1);
     sample.finds("rtree", &file, "bounding box, dimension `lat`, tile 0");
@@ -332,7 +332,8 @@ fn a_non_empty_domain_that_is_not_that_of_the_tiles() {
 #[test]
 fn statistics_that_are_not_those_of_the_values() {
     type Which = fn(&Footer) -> u64;
-    // Attribute 1 is nullable and of integers in both arrays, attribute 2 of `lightning` is var-sized text.
+    // In both arrays, attribute 1 is nullable with integer values; attribute 2 of `lightning` is var-sized
+    // text.
     let cases: [(&str, Which, usize, &str); 8] = [
         ("weather", |f| f.offsets.tile_mins[1], 16, "field `rain`, tile 0"),
         (
@@ -365,7 +366,7 @@ fn statistics_that_are_not_those_of_the_values() {
             16 + 24,
             "field `network`, tile 0",
         ),
-        // Slot 3 is that of zipped coordinates, which nobody uses.
+        // Slot 3 is that of zipped coordinates, which is unused.
         (
             "lightning",
             |f| f.offsets.tile_sums[4],
@@ -453,7 +454,7 @@ fn vacuum_files_and_delete_conditions() {
 
     let sample = Sample::new();
     let delete = format!("lightning/__commits/__9_9_{uuid}_22.del");
-    // current <= 5, in one node.
+    // `current <= 5` as one node.
     let mut condition = vec![1, 1, 7, 0, 0, 0];
     condition.extend(b"current");
     condition.extend(4u64.to_le_bytes());
@@ -589,6 +590,6 @@ fn damage_anywhere_is_no_reason_to_panic_and_mostly_found() {
         }
         fs::write(sample.path(file), intact).unwrap();
     }
-    // What nothing covers, such as low bits of coordinates inside of their box, is not found.
+    // Uncovered bytes, such as low bits of coordinates inside their box, cannot be found.
     assert!(mutants > 80 && found * 10 >= mutants * 9, "{found} of {mutants}");
 }

@@ -1,4 +1,4 @@
-//! Damaged files, and inputs that fuzzing found: they may cause an error, but nothing worse.
+//! Damaged files, and inputs found by fuzzing: they may cause an error, but nothing worse.
 
 mod check;
 #[path = "../common/mod.rs"]

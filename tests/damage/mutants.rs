@@ -1,8 +1,8 @@
-//! Damaged arrays in a real mount: everything is listed and read through the kernel. Damage that a checksum
-//! covers gives an error, and what is not damaged reads as before.
+//! Damaged arrays in a real mount: everything is listed and read through the kernel. Damage under a checksum
+//! gives an error, and undamaged files read as before.
 //!
-//! `TILEDBFS_ARRAYS` is a directory of further arrays, of which mutants are made, too. `TILEDBFS_MUTANTS` is
-//! the number of mutants of each array in `tests/data`.
+//! `TILEDBFS_ARRAYS` is a directory of more arrays to damage. `TILEDBFS_MUTANTS` is the number of mutants of
+//! each array in `tests/data`.
 
 use crate::common::daemon::Daemon;
 use crate::mutate::checking::{names, problems, uncommitted};
@@ -21,25 +21,25 @@ use tiledbfs::internals::storage::MemoryStorage;
 
 const CACHE_MIB: u64 = 32;
 
-/// What a mount may take beyond its cache.
+/// The memory of a mount besides its cache.
 const MEMORY_MIB: u64 = 256;
 
-/// Directories of the mutants of `tests/data` and of other arrays, whose keys differ.
+/// Directories of the mutants of `tests/data` and of other arrays. They have different keys.
 const GROUPS: [&str; 2] = ["own", "more"];
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Mutants in one directory, so that none is large.
+/// Mutants per directory.
 const BATCH: usize = 100;
 
-/// Mutants that one mount shows one after the other.
+/// Mutants that one mount shows, in sequence.
 const MOUNTED: usize = 600;
 
-/// Arrays of `TILEDBFS_ARRAYS` that are damaged, and how many bytes they may have.
+/// The most arrays of `TILEDBFS_ARRAYS` that are damaged, and the most bytes of each.
 const MORE: usize = 80;
 const SMALL: usize = 200 << 10;
 
-/// What a file reads as.
+/// The result of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Read1 {
     Directory,
@@ -47,31 +47,31 @@ enum Read1 {
     Error(i32),
 }
 
-/// By path within the array.
+/// Results by path in the array.
 type Content = BTreeMap<String, Read1>;
 
 struct Mutant {
     array: usize,
     mutation: Mutation,
     place: String,
-    /// What was hit.
+    /// The damaged part.
     hit: Place,
 }
 
 struct Array {
     name: String,
     files: Files,
-    /// Where it lies intact.
+    /// The path of the intact array.
     place: String,
     encrypted: bool,
-    /// The place of its key.
+    /// Index of its key.
     key: usize,
     content: Content,
-    /// The fragments that the check leaves out.
+    /// The fragments that the check skips.
     uncommitted: Vec<String>,
 }
 
-/// A mount of `source` with its keys.
+/// A mount of `source`, with its keys.
 fn mount(source: &Path) -> Daemon {
     let keys = tempfile::tempdir().unwrap();
     let key = |i: usize| {
@@ -96,7 +96,7 @@ fn read_file(path: &Path) -> io::Result<(u64, [u8; 32])> {
     }
 }
 
-/// Everything below `root`. Says which calls took too long, and what differs from what `stat` said.
+/// Reads everything below `root`. Appends calls that took too long, and differences from `stat`, to `wrong`.
 fn read_all(root: &Path, wrong: &mut Vec<String>) -> Content {
     let mut content = Content::new();
     let mut waiting = vec![(String::new(), root.to_path_buf())];
@@ -114,8 +114,7 @@ fn read_all(root: &Path, wrong: &mut Vec<String>) -> Content {
             for entry in fs::read_dir(&path)? {
                 let entry = entry?;
                 let child = entry.file_name().to_string_lossy().into_owned();
-                // Views are made of all fragments: what damage does to them is asked in
-                // tests/oracle/damage.py.
+                // Views are made of all fragments: tests/oracle/damage.py tests damage to them.
                 let is_view = child == "data" && !name.ends_with("columns");
                 if child == ".tiledbfs" || is_view {
                     continue;
@@ -157,7 +156,7 @@ fn sources(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Puts an array's files below `place`, hard links to `intact` where nothing is changed.
+/// Puts an array's files below `place`, with hard links to `intact` for unchanged ones.
 fn write(array: &Array, intact: &Path, place: &Path, mutation: Option<&Mutation>) {
     for (path, bytes) in &array.files {
         let to = place.join(path);
@@ -174,19 +173,19 @@ fn write(array: &Array, intact: &Path, place: &Path, mutation: Option<&Mutation>
             }
         }
     }
-    // Git keeps no empty directories, but an array whose schema is missing still has the directory.
+    // Git stores no empty directories, but an array without its schema still has the directory.
     if let Some(mutation) = mutation {
         fs::create_dir_all(place.join(mutation.file.parent().unwrap())).unwrap();
     }
 }
 
-/// Whether a damaged `file` may show in the virtual file at `path`: what lies elsewhere must be as it was.
+/// Whether a damaged `file` may show in the virtual file at `path`. All others must be unchanged.
 fn may_show(file: &Path, path: &str) -> bool {
     let parts: Vec<String> = file
         .iter()
         .map(|part| part.to_string_lossy().into_owned())
         .collect();
-    // Arrays in groups and labels: as for themselves, below wherever they are shown.
+    // The same rules hold for arrays in groups and for labels, below their paths.
     let at = parts.iter().position(|part| part.starts_with("__")).unwrap_or(0);
     let parts = &parts[at..];
     let ends = |names: &[&str]| names.iter().any(|name| path.ends_with(name));
@@ -218,21 +217,20 @@ fn may_show(file: &Path, path: &str) -> bool {
     }
 }
 
-/// Documents that tell of the state of others, damage included, and so may differ when something else is
-/// damaged. (Of an encrypted footer, the part that is in the clear shows without a key, and where the key
-/// does not fit.)
+/// Documents that report the state of other files, damage included, and so may differ. (The unencrypted part
+/// of an encrypted footer shows without a key, and with a wrong key.)
 fn reports(array: &Array, path: &str) -> bool {
     let names = ["fragments.json", "consolidated_metadata.json", "commits.json"];
     names.iter().any(|name| path.ends_with(name)) || array.encrypted && path.ends_with("footer.json")
 }
 
 /// The line of the log that tells why `path` cannot be read: its own, or that of a damaged file that shows
-/// there, since one cause takes one line.
+/// there, because one cause is logged once.
 fn line_for<'a>(told: &'a HashMap<String, String>, place: &str, path: &str) -> Option<&'a String> {
     let shows = |line: &str| {
         let value: serde_json::Value = serde_json::from_str(line).unwrap();
         let file = value["file"].as_str().unwrap_or_default();
-        // A schema that is missing is missed by the array's directory.
+        // The log names a missing schema by the array's directory.
         file.ends_with(place)
             || file
                 .split_once(&format!("{place}/"))
@@ -242,7 +240,7 @@ fn line_for<'a>(told: &'a HashMap<String, String>, place: &str, path: &str) -> O
     own.or_else(|| told.values().find(|line| shows(line)))
 }
 
-/// What became of a mutant.
+/// Compares a mutant with the intact array.
 fn judge(
     array: &Array,
     mutant: &Mutant,
@@ -326,7 +324,7 @@ fn judge(
     }
 }
 
-/// Whether only fragments changed that are not committed, before or by now, so that they belong to no array.
+/// Whether only fragments changed that were or are uncommitted, so that they belong to no array.
 fn is_left_out(place: &Path, array: &Array, mutation: &Mutation) -> bool {
     let now = uncommitted(place, array.key);
     let all = || array.uncommitted.iter().chain(&now);
@@ -335,7 +333,7 @@ fn is_left_out(place: &Path, array: &Array, mutation: &Mutation) -> bool {
         .any(|file| all().any(|directory| file.starts_with(directory)))
 }
 
-/// Whether `tiledbfs check` finds the damage and names the file, or one that an error of the mount named.
+/// Whether `tiledbfs check` finds the damage and names the file, or a file that an error of the mount names.
 fn find(array: &Array, mutant: &Mutant, source: &Path, told: &HashMap<String, String>) -> &'static str {
     let found = problems(&source.join(&mutant.place), array.key);
     let mutation = &mutant.mutation;
@@ -355,7 +353,7 @@ fn find(array: &Array, mutant: &Mutant, source: &Path, told: &HashMap<String, St
     }
 }
 
-/// The lines of the log of errors, by path.
+/// The lines of the error log, by path.
 fn told(mount: &Daemon, place: &str, into: &mut HashMap<String, String>) {
     let text = fs::read_to_string(mount.path(".tiledbfs/errors.jsonl")).unwrap();
     let wanted = format!("\"{place}/");
@@ -370,7 +368,7 @@ fn damage_stays_where_it_is() {
     let mut roots = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"));
     let own = roots.len();
     if let Some(more) = env::var_os("TILEDBFS_ARRAYS").filter(|more| !more.is_empty()) {
-        // Some of them, small ones: the time that this takes is not to depend on how many there are.
+        // Some small arrays, so that the duration does not depend on their number.
         let more = sources(Path::new(&more));
         let step = more.len().div_ceil(MORE).max(1);
         roots.extend(more.into_iter().step_by(step));
@@ -403,7 +401,7 @@ fn damage_stays_where_it_is() {
         let wanted = if i < own { most } else { 10 };
         let mut random = Random(i as u64);
         let mut n = 0;
-        // A group may have nothing but empty files.
+        // A group may have only empty files.
         for _ in 0..2 * wanted {
             if n == wanted {
                 break;
@@ -447,7 +445,7 @@ fn damage_stays_where_it_is() {
     drop(mount);
     let start = Instant::now();
     let mut report = Report::default();
-    // What the kernel remembers of one mount is not to add up over all.
+    // A new mount for each batch, so that the kernel's memory for them does not add up.
     for some in mutants.chunks(MOUNTED) {
         look_at(some, &arrays, source.path(), &mut report);
     }
@@ -473,16 +471,16 @@ fn damage_stays_where_it_is() {
     assert!(peak < CACHE_MIB + MEMORY_MIB, "{peak} MiB");
 }
 
-/// What came of all mutants.
+/// The outcomes of all mutants.
 #[derive(Default)]
 struct Report {
     outcomes: BTreeMap<(Kind, Place, &'static str, &'static str), u64>,
     wrong: Vec<String>,
-    /// Memory of a daemon at most, in MiB.
+    /// The peak memory of a daemon, in MiB.
     peak: u64,
 }
 
-/// Reads some mutants through a mount of their own, three at a time.
+/// Reads some mutants through one mount, three at a time.
 fn look_at(mutants: &[Mutant], arrays: &[Array], source: &Path, report: &mut Report) {
     let mount = mount(source);
     let next = AtomicUsize::new(0);
@@ -500,7 +498,7 @@ fn look_at(mutants: &[Mutant], arrays: &[Array], source: &Path, report: &mut Rep
                     }
                     let outcome = judge(array, mutant, &content, &lines, &mut wrong);
                     let found = find(array, mutant, source, &lines);
-                    // What cannot be read when it is intact is not checked either.
+                    // A file that cannot be read when intact is not checked either.
                     let is_read = !matches!(array.content.get("schema.json"), Some(Read1::Error(_)));
                     if outcome.starts_with("errors")
                         && found != "named"
@@ -525,7 +523,7 @@ fn look_at(mutants: &[Mutant], arrays: &[Array], source: &Path, report: &mut Rep
             });
         }
     });
-    // Nothing has changed what is intact beside them.
+    // The intact array beside them is unchanged.
     let array = &arrays[0];
     let intact = read_all(&mount.path(&array.place), &mut Vec::new());
     assert!(array.content == intact, "{} has changed", array.name);

@@ -1,7 +1,7 @@
 //! Damaged arrays read completely, without a mount: nothing panics, hangs or contradicts itself.
 //!
-//! `TILEDBFS_ARRAYS` is a directory of further arrays, and `TILEDBFS_VIEWS` one of arrays whose views are
-//! read. `TILEDBFS_MUTANTS` is the number of mutants of each array, and `TILEDBFS_SEED` the seed.
+//! `TILEDBFS_ARRAYS` is a directory of more arrays, `TILEDBFS_VIEWS` one of arrays whose views are read.
+//! `TILEDBFS_MUTANTS` is the number of mutants of each array, `TILEDBFS_SEED` the seed.
 
 use crate::mutate::{Files, Random, files, mutate};
 use crate::targets::walk::{Limits, Report, walk};
@@ -56,8 +56,8 @@ fn number(name: &str, default: u64) -> u64 {
     env::var(name).ok().map_or(default, |text| text.parse().unwrap())
 }
 
-/// A mutant of `files`, what it is in words, and what becomes of looking at it: no panic, no violation, not
-/// more than five seconds, and of what is told of it in `wrong` one line.
+/// Makes a mutant of `files`, describes it, and walks it: no panic, no violation, at most five seconds. Puts
+/// at most one line into `wrong`.
 fn look_at_mutant(
     (array, n): (&Path, u64),
     intact: &MemoryStorage,
@@ -142,8 +142,8 @@ fn nothing_that_files_hold_makes_it_panic_hang_or_contradict_itself() {
     assert!(wrong.is_empty(), "{} violations: {shown:#?}", wrong.len());
 }
 
-/// Paths of views of an array at the top of `storage`: all of it now, all of it when its first fragment was
-/// there, and the part of it that its last fragment covers. None where it has no fragments.
+/// Paths of views of an array at the root of `storage`: all of it now, all of it at the time of its first
+/// fragment, and the part that its last fragment covers. None if it has no fragments.
 fn views(storage: &MemoryStorage) -> Option<[String; 3]> {
     let engine = Engine::new(Arc::new(storage.clone()), 16 << 20, Vec::new(), Arc::default());
     let view = open_array(Arc::new(engine), "").at(TimeRange::ALL).open().ok()?;
@@ -212,7 +212,7 @@ fn views_of_damaged_arrays_give_errors_and_take_no_more_memory() {
             let peak = crate::targets::memory::peak_of(|| {
                 outcome = look_at_mutant((path, n), &intact, &files, &mut random, &mut wrong, look);
             });
-            // The cache, and what a copy of the array and a few tiles take.
+            // The cache, and room for a copy of the array and a few tiles.
             if peak > (24 << 20) + 4 * bytes {
                 wrong.push(format!("{} {n}: {view}: {peak} bytes of memory", path.display()));
             }

@@ -1,4 +1,4 @@
-//! Damages arrays, in the same way each time for the same seed.
+//! Damages arrays, always in the same way for a seed.
 #![allow(dead_code)]
 
 pub mod checking;
@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiledbfs::internals::storage::MemoryStorage;
 
-/// Files of a source with content, in the order of their paths.
+/// Files of a source that are not empty, by path.
 pub type Files = Vec<(PathBuf, Arc<[u8]>)>;
 
-/// What was done to one file.
+/// A change of one file.
 #[derive(Debug, Clone)]
 pub struct Mutation {
     /// The file, relative to the source.
     pub file: PathBuf,
-    /// Its bytes now; None when it is missing.
+    /// The bytes after the change; None if the file is missing.
     pub bytes: Option<Vec<u8>>,
-    /// Another file that changed with it, and its bytes now: the one that it was exchanged with.
+    /// The other file of an exchange, and its new bytes.
     pub other: Option<(PathBuf, Vec<u8>)>,
     /// The first byte that differs.
     pub offset: usize,
-    /// In words.
+    /// A description.
     pub what: String,
-    /// Whether all of it happened inside the original length, one bit or a few bytes.
+    /// The kind of change: for one within the original length, one bit or a few bytes.
     pub kind: Kind,
 }
 
@@ -40,7 +40,7 @@ pub enum Kind {
     Append,
 }
 
-/// All files that have bytes, or that mark something by being there.
+/// All files that have bytes, or whose existence means something.
 pub fn files(storage: &MemoryStorage) -> Files {
     storage
         .files()
@@ -58,8 +58,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u64> {
     )))
 }
 
-/// Offsets at which a structure begins or ends, as far as they can be told from the bytes alone: the fields
-/// of generic tiles and footers, chunks and their headers.
+/// Offsets at which a structure begins or ends, as far as the bytes alone tell: fields of generic tiles and
+/// footers, chunks and their headers.
 pub fn edges(path: &Path, bytes: &[u8]) -> Vec<usize> {
     let mut edges = vec![0, 1, bytes.len().saturating_sub(1), bytes.len() / 2];
     let name = path
@@ -82,7 +82,7 @@ pub fn edges(path: &Path, bytes: &[u8]) -> Vec<usize> {
                 break;
             }
             edges.extend([at, at + 4, at + 8, at + 12, at + 12 + metadata as usize]);
-            // What compressors put in front: counts and lengths of parts.
+            // The beginnings of compressors' metadata: counts and lengths of parts.
             edges.extend((0..metadata.min(24) as usize).step_by(4).map(|i| at + 12 + i));
             at = next;
         }
@@ -113,7 +113,7 @@ pub fn edges(path: &Path, bytes: &[u8]) -> Vec<usize> {
             chunks(start as usize, end as usize, &mut edges);
             at = end as usize;
         }
-        // Behind the tiles: the footer, mostly numbers of eight bytes, at any alignment.
+        // The footer follows the tiles: mostly numbers of eight bytes, at any alignment.
         edges.extend((at..bytes.len()).take(600));
     }
     edges.retain(|&edge| edge < bytes.len());
@@ -141,9 +141,9 @@ const VALUES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// One mutation of one of `files`; None where the dice fell on nothing to be done.
+/// One random mutation of one of `files`; None if the random choice changes nothing.
 pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
-    // Metadata are small next to data, and more depends on them.
+    // Prefers metadata: it is smaller than data, but more depends on it.
     let candidates: Vec<&(PathBuf, Arc<[u8]>)> =
         files.iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
     let (path, bytes) = *random.pick(&candidates)?;
@@ -230,7 +230,7 @@ pub fn mutate(files: &Files, random: &mut Random) -> Option<Mutation> {
 }
 
 impl Mutation {
-    /// The bytes that `file` has now, None when it is missing; `intact` unless it changed.
+    /// The bytes of `file` after the mutation, None if it is missing; `intact` if it did not change.
     pub fn now<'a>(&'a self, file: &Path, intact: &'a [u8]) -> Option<&'a [u8]> {
         match &self.other {
             _ if self.file == file => self.bytes.as_deref(),

@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on the inputs on which they once failed: `tests/regressions/<target>/<number>`.
+//! Runs the fuzz targets on inputs on which they once failed: `tests/regressions/<target>/<number>`.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -37,7 +37,7 @@ fn every_target_takes_anything() {
     }
 }
 
-/// Exports of arrays that nobody chose.
+/// Exports of random arrays.
 #[test]
 fn exports_of_small_arrays_are_the_same_however_they_are_read() {
     let mut random = crate::targets::arrays::Dice::new(b"ab");
@@ -47,7 +47,7 @@ fn exports_of_small_arrays_are_the_same_however_they_are_read() {
     }
 }
 
-/// Arrays that are looked at and read as views, whole and with a byte changed here and there.
+/// Walks the sample and reads its views, whole and with single bytes changed.
 #[test]
 fn the_array_target_takes_the_sample_and_what_is_left_of_it() {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample");

@@ -1,5 +1,5 @@
 //! Structures that no released writer produces, built by hand from the format specification, and directories
-//! in states that libtiledb does not leave behind. They are read through the tree, with the same parsers as
+//! in states that libtiledb does not leave behind. Tests read them through the tree, with the parsers for
 //! real arrays.
 
 use crate::common::bytes::Bytes;
@@ -26,7 +26,7 @@ fn zlib(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A tile of these chunks, each compressed on its own, or without any filter.
+/// A tile of these chunks, each compressed by itself, or without any filter.
 fn tile(chunks: &[&[u8]], gzip: bool) -> Vec<u8> {
     let mut tile = Bytes::default().u64(chunks.len() as u64);
     for chunk in chunks {
@@ -67,8 +67,8 @@ fn generic(version: u32, body: &[u8]) -> Vec<u8> {
         .0
 }
 
-/// The schema of a sparse array over INT32 dimensions 1 to 100 by tens, capacity 2, with an attribute `a` of
-/// INT32 without filters.
+/// The schema of a sparse array with INT32 dimensions from 1 to 100 in tiles of 10, capacity 2, and an
+/// attribute `a` of INT32 without filters.
 fn schema(version: u32, dimensions: &[&str], coords: &[&[u8]]) -> Vec<u8> {
     let mut b = Bytes::default().u32(version);
     if version >= 5 {
@@ -157,19 +157,19 @@ fn ints(bytes: &[u8]) -> Vec<i32> {
         .collect()
 }
 
-/// What stands in the place of the non-empty domain.
+/// The stored non-empty domain.
 #[derive(Clone, Copy, PartialEq)]
 enum Domain {
     Known,
-    /// Marked as null, with the zeros that writers put there.
+    /// Marked as null, followed by the zeros that writers put there.
     NullWithZeros,
-    /// Marked as null, with nothing.
+    /// Marked as null, followed by nothing.
     Null,
 }
 
 /// Writes an array of one sparse fragment: x is 3, 7, 50 and a is 10, 20, 30, in tiles of two cells and one.
-/// `version` is 22 or 23; 23 has an optional section for the global-order bounds and one that nobody knows.
-/// The fragment's name.
+/// `version` is 22 or 23; 23 has an optional section for the global-order bounds and an unknown one. Returns
+/// the fragment's name.
 fn write_sparse(root: &Path, version: u32, domain: Domain) -> String {
     let schema_name = format!("__1_1_{UUID}");
     put(
@@ -193,7 +193,7 @@ fn write_sparse(root: &Path, version: u32, domain: Domain) -> String {
     );
     let (second_at, size) = (first.len() as u64, (first.len() + second.len()) as u64);
 
-    // Slots: a, the dead one of the coordinates, x.
+    // Slots: a, the unused one of the coordinates, x.
     let mut file = Vec::new();
     let mut section = |body: Bytes| {
         let at = file.len() as u64;
@@ -333,7 +333,8 @@ fn a_null_non_empty_domain_with_and_without_zeros_in_its_place() {
     }
 }
 
-/// Writes an array of version 1 with one fragment of two tiles; its coordinates (3, 30), (7, 10), (50, 20).
+/// Writes an array of version 1 with one fragment of two tiles and the coordinates (3, 30), (7, 10), (50,
+/// 20).
 fn write_version_1(root: &Path, compressed: bool) -> String {
     let coords: &[&[u8]] = if compressed { &[GZIP] } else { &[] };
     put(
@@ -344,7 +345,7 @@ fn write_version_1(root: &Path, compressed: bool) -> String {
     let name = format!("__{UUID}_5");
     let values = |v: &[i32]| Bytes::default().i32s(v).0;
     let tiles = if compressed {
-        // Split, and each dimension in a chunk of its own.
+        // Split, with each dimension in a chunk of its own.
         [
             tile(&[&values(&[3, 7]), &values(&[30, 10])], true),
             tile(&[&values(&[50]), &values(&[20])], true),
@@ -418,7 +419,7 @@ fn coordinates_of_version_1_are_split_where_they_are_compressed() {
     }
 }
 
-/// The body of an update: where `a` is less than 20, `a` becomes 99.
+/// The body of an update: where `a` is less than 20, assign 99 to `a`.
 fn update() -> Vec<u8> {
     Bytes::default()
         .u8(1)

@@ -1,4 +1,4 @@
-//! Small arrays with rare properties that random tests came upon (`tests/data/corners`, written by
+//! Small arrays with rare properties, found by random tests (`tests/data/corners`, written by
 //! `tests/data/write_corners.py`).
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn names(root: &Node, path: &str) -> Vec<String> {
     (0..listing.len()).map(name).collect()
 }
 
-/// A file of a column of the only fragment of an array.
+/// A file of a column of an array's only fragment.
 fn read(array: &str, file: &str) -> Vec<u8> {
     let options = Options {
         cache_size: 1 << 20,

@@ -1,6 +1,6 @@
-//! SCALE_FLOAT before other filters (`tests/data/scaled_floats`). Before format version 20, libtiledb passed
-//! the attribute's datatype to every filter; later it passes the datatype that the filter before puts out.
-//! libtiledb 2.30 misreads or refuses arrays of the first kind (`wrong.json`).
+//! SCALE_FLOAT before other filters (`tests/data/scaled_floats`). Before format version 20, libtiledb gave
+//! every filter the attribute's datatype; since then it gives each filter the output type of the filter
+//! before. libtiledb 2.30 misreads or refuses arrays of the first kind (`wrong.json`).
 
 use std::path::Path;
 use tiledbfs::internals::tree::{Options, Tree};

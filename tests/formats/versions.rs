@@ -1,6 +1,6 @@
-//! The arrays and groups in `tests/data/versions` were written by releases of libtiledb from 1.4 to 2.30, in
-//! every format version from 1 to 22. All columns and JSON documents are compared with what libtiledb 2.30
-//! reads (`answers.json`), both through the tree and through a mount.
+//! The arrays and groups in `tests/data/versions`, written by releases of libtiledb from 1.4 to 2.30 in every
+//! format version from 1 to 22. All columns and JSON documents are compared with what libtiledb 2.30 reads
+//! (`answers.json`), through the tree and through a mount.
 
 use crate::common::TestMount;
 use serde_json::{Map, Value};
@@ -32,8 +32,7 @@ fn answers() -> Map<String, Value> {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Opens an array, group or folder below [`folder`]; `key` says whether with the key of the one that is
-/// encrypted.
+/// Opens an array, group or folder below [`folder`]; with `key`, with the key of the encrypted array.
 fn open(path: &str, key: bool) -> Tree {
     let key = key.then(|| (PathBuf::new(), EncryptionKey::new(*KEY)));
     let options = Options {
@@ -45,7 +44,7 @@ fn open(path: &str, key: bool) -> Tree {
     Tree::open(&folder().join(path), &options).unwrap()
 }
 
-/// What is compared: a tree in memory, or a folder under a mount.
+/// The files under test: a tree in memory, or a folder under a mount.
 enum Shown<'a> {
     Tree(&'a Node),
     Mount(PathBuf),
@@ -104,7 +103,7 @@ fn every_column_and_fact_of_every_version_through_a_mount() {
     let mount = TestMount::new(open("", true).root);
     let mut report = Report::default();
     for (path, answer) in answers() {
-        // Below arrays and groups, names are those of members and labels.
+        // Inside arrays and groups, names are those of members and labels.
         let outer = path.split('/').take(2).collect::<Vec<_>>().join("/");
         if outer == path {
             report.compare(&Shown::Mount(mount.path(&path)), &path, &answer);
@@ -170,7 +169,7 @@ fn reasons(path: &str) -> Vec<String> {
 
 #[test]
 fn hidden_fragments_say_why() {
-    // Vacuum files name absolute places up to version 18, then relative ones.
+    // Vacuum files have absolute paths up to version 18, then relative ones.
     for path in [
         "v05/sparse",
         "v12/sparse",
@@ -252,7 +251,7 @@ fn members_are_shown_where_they_lie_inside() {
             "zwei"
         ]
     );
-    // The inner group lists itself's parent as a member, and ends there.
+    // The inner group has its own parent as a member; the listing ends there.
     assert_eq!(
         names(&top, "inner group"),
         ["group.json", "metadata.json", "three"]
@@ -261,7 +260,7 @@ fn members_are_shown_where_they_lie_inside() {
     assert_eq!(members["members"][1]["uri"], "..");
     let version = |path: &str| json(&open(path, false), "group.json")["version"].clone();
     assert_eq!((version("v14/group"), version("v22/group")), (1.into(), 2.into()));
-    // Before members were registered they were what lay in the group.
+    // Before members were registered, all objects in the group's directory were members.
     for path in ["v05/old_group", "v11/old_group"] {
         let tree = open(path, false);
         assert_eq!(
@@ -350,8 +349,8 @@ fn without_its_key_an_encrypted_array_is_listed() {
     assert_eq!(read("metadata.json"), ErrorKind::KeyRequired);
 }
 
-/// How many conditions are to be evaluated on each fragment of an array at a time, by the start and the end
-/// of its name.
+/// For each fragment of an array, the start and end of its name, and how many conditions apply to it at a
+/// time.
 fn deletes_of(path: &str, end: u64) -> Vec<((u64, u64), usize)> {
     let storage = MemoryStorage::copy_of(&folder().join(path)).unwrap();
     let engine = Arc::new(Engine::new(
@@ -375,7 +374,7 @@ fn deletes_of(path: &str, end: u64) -> Vec<((u64, u64), usize)> {
 
 #[test]
 fn a_delete_concerns_what_was_written_before_and_has_not_carried_it_out() {
-    // The consolidated fragment has: the delete is among its processed conditions.
+    // The consolidated fragment has carried it out: the delete is among its processed conditions.
     assert_eq!(
         deletes_of("v22/sparse", 60),
         [((10, 10), 1), ((10, 20), 0), ((20, 20), 1)]
@@ -384,6 +383,6 @@ fn a_delete_concerns_what_was_written_before_and_has_not_carried_it_out() {
         deletes_of("v22/sparse", 49),
         [((10, 10), 0), ((10, 20), 0), ((20, 20), 0)]
     );
-    // Its delete is in the consolidated commits alone.
+    // Its delete is only in the consolidated commits.
     assert_eq!(deletes_of("v16/ignored", 60), [((10, 20), 0), ((40, 40), 0)]);
 }

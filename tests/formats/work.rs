@@ -1,4 +1,4 @@
-//! Counts the work that reading takes: no chunk is decoded twice, and none that is not needed.
+//! Counts the work of reads: no chunk is decoded twice, or without need.
 
 use std::ops::Range;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn plain(offset: u64) -> u8 {
     (offset ^ offset >> 8 ^ offset >> 16).to_le_bytes()[0]
 }
 
-/// A file of bytes, byte-shuffled, which leaves bytes as they are but has to be undone.
+/// A file of bytes with byteshuffle, which does not change bytes but has to be undone.
 fn part(cache_size: u64) -> (TileFile, Arc<Stats>) {
     let mut file = Vec::new();
     let mut offsets = Vec::new();
@@ -88,7 +88,7 @@ fn part(cache_size: u64) -> (TileFile, Arc<Stats>) {
     (part, stats)
 }
 
-/// Reads a range that may span tiles, and checks it.
+/// Reads and checks a range, which may span tiles.
 fn read(part: &TileFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
     let mut sink = Sink::new(scratch, keep);
     let mut position = range.start;
@@ -109,7 +109,7 @@ fn read(part: &TileFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
     );
 }
 
-/// Reads all of it in pieces that do not end where chunks do.
+/// Reads the whole file in pieces that do not end where chunks do.
 fn read_all(part: &TileFile, piece: u64) {
     let (sequence, mut scratch) = (SequentialDetector::default(), Vec::new());
     for start in (0..SIZE).step_by(piece as usize) {
@@ -178,7 +178,7 @@ fn eight_bytes_anywhere_decode_one_chunk() {
 #[test]
 fn sixteen_readers_of_one_column_decode_each_chunk_once() {
     let (part, stats) = part(256 << 20);
-    // All at the same piece, as readers through the kernel's pages are.
+    // All read the same piece at once, like readers through the kernel's pages.
     let together = Barrier::new(16);
     std::thread::scope(|scope| {
         for _ in 0..16 {
@@ -195,7 +195,7 @@ fn sixteen_readers_of_one_column_decode_each_chunk_once() {
     assert_eq!(stats.tiles_opened.get(), TILES);
 }
 
-/// Every content of every field of the fragments of an array with ten tiles: lookups in the cache.
+/// Cache lookups for each content of each field of the fragments of an array with ten tiles.
 #[test]
 fn a_read_asks_the_cache_twice_a_tile() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample/weather");

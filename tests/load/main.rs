@@ -1,5 +1,5 @@
-//! 64 threads read, list and map the files of a mount at the same time. Each result is compared with what
-//! this crate reads without a mount. The cache is so small that it evicts all the time.
+//! 64 threads read, list and map the files of a mount at the same time. Each result is compared with a read
+//! without a mount. The cache is so small that it evicts all the time.
 //!
 //! | variable | |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `TILEDBFS_LOAD_SEED` | the seed that an earlier run printed, to repeat it |
 //! | `TILEDBFS_LOAD_HASHES` | a file of `SHA-256 path` lines, as `tests/oracle/run.py --hashes` writes it |
 //!
-//! The hashes are of files that were found equal to what libtiledb reads. The reference must have the same.
+//! The hashes are those of files that equal what libtiledb reads. The reference must have the same.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -36,33 +36,33 @@ const THREADS: u64 = 64;
 
 const CACHE_MIB: u64 = 32;
 
-/// What the daemon may take beyond its cache.
+/// The memory of the daemon besides its cache.
 const MEMORY_MIB: u64 = 64;
 
-/// The longest that one system call may take, beyond what the machine keeps a thread waiting that asks
-/// nothing of the mount.
+/// The longest duration of a system call, besides the time for which the machine suspends a thread that does
+/// not use the mount.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Files are read at once up to this size.
+/// The most bytes of a file that are read at once.
 const MOST: usize = 1 << 20;
 
-/// The key of the encrypted arrays among those of other releases.
+/// The key of the encrypted arrays written by other releases.
 const KEY: &[u8; 32] = b"0123456789abcdeF0123456789abcdeF";
 
 enum Content {
     Directory(HashSet<OsString>),
     Bytes(Vec<u8>),
-    /// It cannot be opened, listed or read, and the errno says so.
+    /// It cannot be opened, listed or read, with a proper errno.
     Error,
 }
 
-/// What every path holds.
+/// The expected content of each path.
 #[derive(Default)]
 struct Reference {
     all: BTreeMap<PathBuf, Content>,
     files: Vec<PathBuf>,
     directories: Vec<PathBuf>,
-    /// Those with a schema or a group in them.
+    /// The directories of arrays and groups.
     objects: Vec<PathBuf>,
     bytes: u64,
 }
@@ -119,7 +119,7 @@ impl Reference {
         reference
     }
 
-    /// Compares with what was found equal to libtiledb's answers; how many files that were.
+    /// Compares the reference with hashes of libtiledb's answers; returns the number of files.
     fn check(&self, hashes: &Path) -> usize {
         let text = fs::read_to_string(hashes).unwrap();
         for line in text.lines() {
@@ -134,7 +134,7 @@ impl Reference {
     }
 }
 
-/// Latencies of one kind of system call: how many took less than 2^i microseconds.
+/// Latencies of one kind of system call: the number that took less than 2^i microseconds.
 struct Latencies {
     counts: [u64; 40],
     longest: Duration,
@@ -167,7 +167,7 @@ impl Latencies {
         self.counts.iter().sum()
     }
 
-    /// A bound that at least this part of all calls stayed below.
+    /// An upper bound of the given fraction of all calls.
     fn below(&self, part: f64) -> Duration {
         let wanted = (self.total() as f64 * part).ceil() as u64;
         let mut seen = 0;
@@ -181,7 +181,7 @@ impl Latencies {
     }
 }
 
-/// The longest that a thread which only sleeps and reads a local file was kept waiting.
+/// Latencies of a control thread that only sleeps and reads a local file.
 fn control(done: &AtomicBool) -> Latencies {
     let local = tempfile::NamedTempFile::new().unwrap();
     local.as_file().write_all_at(&[7; 65_536], 0).unwrap();
@@ -330,11 +330,11 @@ fn many_readers_at_once() {
     );
     assert!(all.total() > 1000, "hardly anything was asked");
 
-    // What the kernel has forgotten, nobody keeps.
+    // What the kernel has forgotten is freed.
     let forgotten = || {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         let stats = mount.stats();
-        // The root and the way to the counters, whose reading began before it was a handle.
+        // The root, and the path of the counters, which are read before their handle counts.
         (
             stats["inodes"].as_u64(),
             stats["open_handles"].as_u64(),
@@ -349,7 +349,7 @@ fn many_readers_at_once() {
     );
 }
 
-/// Percentiles of what a loop over the counts must give.
+/// Percentiles equal those of a loop over the counts.
 #[test]
 fn latencies_count() {
     let mut latencies = Latencies::default();

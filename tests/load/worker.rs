@@ -1,4 +1,4 @@
-//! One thread of the load: random calls, and the results that it expects.
+//! One thread of the load: random calls, with their expected results.
 
 use super::*;
 
@@ -10,7 +10,7 @@ pub(super) struct Worker<'a> {
     pub(super) latencies: BTreeMap<&'static str, Latencies>,
     pub(super) compared: u64,
     pub(super) buffer: Vec<u8>,
-    /// Files that stay open for a while.
+    /// Files kept open for a while.
     pub(super) open: Vec<(&'a Path, &'a [u8], File)>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Worker<'a> {
     }
 
     pub(super) fn file(&mut self) -> (&'a Path, &'a [u8]) {
-        // Columns half of the time: most files are small documents.
+        // Half of the files are columns: most others are small documents.
         for _ in 0..4 {
             let path = self.pick(&self.reference.files);
             if path.extension() != Some(OsStr::new("json")) {
@@ -57,7 +57,7 @@ impl<'a> Worker<'a> {
         .map_err(|error| wrong(path, format!("open: {error}")))
     }
 
-    /// Reads `size` bytes at `offset`, or those up to the end.
+    /// Reads `size` bytes at `offset`, or up to the end.
     pub(super) fn read(
         &mut self,
         path: &Path,
@@ -70,7 +70,7 @@ impl<'a> Worker<'a> {
         buffer.resize(size, 0);
         let wanted = &bytes[offset.min(bytes.len())..(offset + size).min(bytes.len())];
         let mut got = 0;
-        // A read may be short where it is not at the end, as any.
+        // Any read may be short before the end.
         let result = loop {
             match self.timed("pread", || {
                 file.read_at(&mut buffer[got..], (offset + got) as u64)
@@ -120,7 +120,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Reads in a file that was opened long ago.
+    /// Reads a file that was opened long ago.
     pub(super) fn old_reads(&mut self) -> Result<(), String> {
         if self.open.is_empty() {
             return Ok(());
@@ -137,7 +137,7 @@ impl<'a> Worker<'a> {
         let (path, bytes) = self.file();
         let file = self.open(path, 0)?;
         let size = 1 + self.random.below(200_000) as usize;
-        // A megabyte, from somewhere.
+        // 1 MiB from a random offset.
         let start = self.random.below((bytes.len().saturating_sub(MOST) + 1) as u64) as usize;
         for offset in (start..=bytes.len().min(start + MOST)).step_by(size) {
             self.read(path, bytes, &file, offset, size)?;
@@ -145,7 +145,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Maps a file and looks at pages of it.
+    /// Maps a file and reads some pages.
     pub(super) fn faults(&mut self) -> Result<(), String> {
         let (path, bytes) = self.file();
         if bytes.is_empty() {
@@ -153,7 +153,7 @@ impl<'a> Worker<'a> {
         }
         let file = self.open(path, 0)?;
         let (len, fd) = (bytes.len(), file.as_raw_fd());
-        // SAFETY: a new mapping, of a file that nothing cuts short; it is taken away below.
+        // SAFETY: a new mapping of a file that is never truncated, unmapped below.
         let address = self.timed("mmap", || unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -168,7 +168,7 @@ impl<'a> Worker<'a> {
             return Err(wrong(path, format!("mmap: {}", io::Error::last_os_error())));
         }
         drop(file);
-        // SAFETY: the mapping has this length and nobody writes to it.
+        // SAFETY: the mapping has this length, and nobody writes to it.
         let mapped = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), len) };
         let mut result = Ok(());
         for _ in 0..8 {
@@ -179,7 +179,7 @@ impl<'a> Worker<'a> {
             }
             self.compared += range.len() as u64;
         }
-        // SAFETY: the mapping made above, which nothing refers to any more.
+        // SAFETY: the mapping from above, which has no references any more.
         unsafe { libc::munmap(address, len) };
         result
     }
@@ -210,7 +210,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Looks at everything in an array or group, as `find` does.
+    /// Stats everything in an array or group, like `find`.
     pub(super) fn walk(&mut self) -> Result<(), String> {
         let root = self.pick(&self.reference.objects);
         let mut left = 500;
@@ -227,7 +227,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// What cannot be read says so, and what is not there is not there.
+    /// Unreadable files give their error, and missing names ENOENT.
     pub(super) fn errors(&mut self) -> Result<(), String> {
         let path = self.pick(&self.reference.directories);
         let name = format!("none-{}", self.random.next());

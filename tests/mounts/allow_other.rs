@@ -1,6 +1,6 @@
-//! `-o allow_other` given by users who are not root.
+//! `-o allow_other` by users other than root.
 //!
-//! Needs root, which can become any user. Runs in a mount namespace with an /etc/fuse.conf of its own.
+//! Needs root, to become any user. Runs in a mount namespace with its own /etc/fuse.conf.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A folder of a user's with an empty group (`group`), a mount point (`mnt`), the program, and a `fuse.conf`.
+/// A user's folder with an empty group (`group`), a mount point (`mnt`), the program, and a `fuse.conf`.
 struct Place(TempDir);
 
 const USER: u32 = 65534;
@@ -33,7 +33,7 @@ impl Place {
         self.0.path().canonicalize().unwrap().join(name)
     }
 
-    /// Mounts as the user in a namespace of its own, then runs `script` as root, and unmounts.
+    /// Mounts as the user in a new namespace, then runs `script` as root, and unmounts.
     fn mount(&self, options: &str, script: &str) -> Output {
         let script = format!(
             "mount --bind fuse.conf /etc/fuse.conf || exit 99

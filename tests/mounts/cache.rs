@@ -1,4 +1,4 @@
-//! The kernel's caches: what they keep, and that they drop what has changed.
+//! The kernel's caches: what they keep, and that changes reach them.
 
 use crate::common::{ChangingDir, MemFile, TestMount, dir, errno, file, noise};
 use std::ffi::OsString;
@@ -9,11 +9,11 @@ use std::thread::sleep;
 use std::time::Duration;
 use tiledbfs::internals::tree::{Freshness, Node};
 
-/// Longer than what changes may be kept.
+/// Longer than the kernel may keep what changes.
 const A_SECOND: Duration = Duration::from_millis(1000);
 
-/// Whether `action` asks nothing, by what `count` counts. The kernel may reclaim what it keeps at any time,
-/// so one of some tries will do.
+/// Whether `action` makes no request, according to `count`. The kernel may reclaim cached data at any time,
+/// so one of several attempts suffices.
 fn asks_nothing<T: PartialEq>(count: impl Fn() -> T, action: impl Fn()) -> bool {
     (0..10).any(|_| {
         let before = count();
@@ -75,7 +75,7 @@ fn pages_are_kept_while_the_version_is_the_same() {
     };
     assert!(asks_nothing(reads, again));
     let before = reads();
-    // The same length, so that only the version tells.
+    // The same length, so that only the version differs.
     let second = noise(500_000, 4);
     file.set(second.clone());
     assert!(fs::read(mount.path("f")).unwrap() == second);
@@ -86,7 +86,7 @@ fn pages_are_kept_while_the_version_is_the_same() {
 fn a_new_length_is_seen_at_once_by_who_opens_the_file() {
     let (file, mount) = listing(b"short");
     for round in 0..20 {
-        // The kernel has just been told the length, and may believe it for a while.
+        // The kernel may rely for a while on the length that it has just been given.
         fs::metadata(mount.path("f")).unwrap();
         let bytes = noise(if round % 2 == 0 { 20_000 } else { 3000 }, round);
         file.set(bytes.clone());
@@ -173,7 +173,7 @@ fn new_and_removed_names_are_seen_within_a_second() {
     assert_eq!(list(), ["b"]);
     sleep(A_SECOND);
     assert_eq!(fs::read(mount.path("d/b/f")).unwrap(), b"b");
-    // All below a removed name is gone with it, though it cannot change.
+    // Everything below a removed name is gone with it, although it cannot change.
     assert_eq!(errno(fs::metadata(mount.path("d/a/f"))), libc::ENOENT);
     let mut byte = [0];
     open.read_exact_at(&mut byte, 0).unwrap();

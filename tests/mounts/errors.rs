@@ -1,4 +1,4 @@
-//! Files and directories that fail: which error they give, and that all others still work.
+//! Files and directories that fail: the errors that they give, and that all others still work.
 
 use crate::common::{BrokenFile, Fault, TestMount, dir, errno, file};
 use std::ffi::OsStr;
@@ -42,7 +42,7 @@ fn an_error_stays_with_its_file_and_is_told() {
     ] {
         assert_eq!(errno(fs::read(mount.path(name))), wanted, "{name}");
     }
-    // The page cache makes EIO of all errors; without it they come through.
+    // The page cache turns all errors into EIO; without it they are passed on.
     let direct = OpenOptions::new();
     let direct = std::os::unix::fs::OpenOptionsExt::custom_flags(&mut direct.clone(), libc::O_DIRECT)
         .read(true)

@@ -1,4 +1,4 @@
-//! A panic in any operation gives EIO for that request and a line in the log. The mount goes on.
+//! A panic in any operation gives EIO for that request and a line in the log. The mount continues.
 
 use crate::common::{BrokenFile, Fault, TestMount, dir, dir_of, errno, eventually, file};
 use nix::mount::MsFlags;
@@ -21,11 +21,11 @@ use tiledbfs::internals::tree::json::{Json, render_objects};
 use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
 use tiledbfs::{ErrorKind, Result};
 
-/// The file that answers the kernel, for a test that no operation is left out.
+/// The source of the operations, to test that none is left out.
 const REQUESTS: &str = include_str!("../../src/fuse/requests.rs");
 
-/// Those that no mount can be brought to ask for: there are no symbolic links, the kernel checks access
-/// itself, files are opened so that closing them asks nothing, and none can be opened for writing.
+/// Operations that no mount can trigger: there are no symbolic links, the kernel checks access itself,
+/// closing makes no flush request, and no file can be opened for writing.
 const NEVER_ASKED: [&str; 6] = [
     "readlink",
     "access",
@@ -35,7 +35,7 @@ const NEVER_ASKED: [&str; 6] = [
     "copy_file_range",
 ];
 
-/// The operations that are implemented, each with the text of its body.
+/// The implemented operations, each with the text of its body.
 fn operations() -> Vec<(&'static str, &'static str)> {
     let (_, methods) = REQUESTS.split_once("\nimpl Filesystem for FileSystem {").unwrap();
     let (methods, _) = methods.split_once("\n}\n").unwrap();
@@ -69,13 +69,13 @@ fn c(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
 }
 
-/// Lets changes through to the file system, which the kernel refuses by itself where a mount is read only.
+/// Lets changes reach the file system. The kernel refuses them itself for a read-only mount.
 fn make_writable(mount: &TestMount) {
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     nix::mount::mount(None::<&str>, mount.dir.path(), None::<&str>, flags, None::<&str>).unwrap();
 }
 
-/// A test mount, and which operations have panicked in it.
+/// A test mount, and the operations that have panicked in it.
 struct Injected {
     mount: TestMount,
     seen: Mutex<BTreeSet<&'static str>>,
@@ -96,14 +96,14 @@ impl Injected {
         }
     }
 
-    /// Has `call` meet a panic in the operation `name`; whatever it gives, all goes on.
+    /// Makes the operation `name` panic during `call`. Whatever `call` returns, the mount must continue.
     fn panic_in(&self, name: &'static str, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let requests = &self.mount.requests;
         let before = requests.panics.load(Ordering::SeqCst);
         *requests.panic_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
         requests.armed.store(true, Ordering::SeqCst);
         let result = call();
-        // Of some, nobody waits for the answer.
+        // Some are asynchronous: nobody waits for the answer.
         eventually(name, || requests.panics.load(Ordering::SeqCst) > before);
         requests.armed.store(false, Ordering::SeqCst);
         assert_eq!(
@@ -120,7 +120,7 @@ impl Injected {
         result
     }
 
-    /// The same with a call that is told EIO, about `path`.
+    /// [`Injected::panic_in`] for a call that must get EIO, about `path`.
     fn fails(&self, name: &'static str, path: &str, call: impl FnOnce() -> io::Result<()>) {
         assert_eq!(errno(self.panic_in(name, call)), libc::EIO, "{name}");
         let lines = self.mount.error_lines();
@@ -169,7 +169,7 @@ fn all_operations() -> BTreeSet<&'static str> {
         let mut value = [0_u64; 8];
         check(unsafe { libc::ioctl(fd, 0x8008_6655, value.as_mut_ptr()) })
     });
-    // The kernel takes a file whose readiness it cannot learn for ready, or broken.
+    // The kernel takes a file for ready, or broken, if it cannot ask.
     on.panic_in("poll", || {
         let mut polled = libc::pollfd {
             fd,
@@ -198,7 +198,7 @@ fn all_operations() -> BTreeSet<&'static str> {
     on.fails("removexattr", "f", || {
         check(unsafe { libc::removexattr(f_c.as_ptr(), c"user.x".as_ptr()) })
     });
-    // Those whose callers are not told. Opened beforehand, so that only the closing is met.
+    // Calls whose callers get no error. Opened before, so that only closing panics.
     let closing = File::open(&f).unwrap();
     on.panic_in("release", || {
         drop(closing);
@@ -220,7 +220,7 @@ fn all_operations() -> BTreeSet<&'static str> {
 fn a_panic_in_any_operation_is_eio_and_a_line_in_the_log() {
     let mut seen = all_operations();
     seen.extend(NEVER_ASKED);
-    // Tested below.
+    // These two are tested below.
     seen.extend(["init", "destroy"]);
     let all: BTreeSet<_> = operations().into_iter().map(|(name, _)| name).collect();
     assert_eq!(seen, all);
@@ -282,8 +282,8 @@ fn panics_in_nodes_are_eio_and_the_mount_lives() {
     }
 }
 
-/// A directory that panics when it is first listed, and a listing that panics at its second entry at first:
-/// both while locks are held.
+/// A directory that panics in its first listing, and a listing that panics at its second entry the first
+/// time: both while locks are held.
 struct PanicsAtFirst(AtomicU32, Arc<AtomicU32>);
 
 struct PanicsAtTheSecond(Arc<AtomicU32>);
@@ -328,7 +328,7 @@ fn no_lock_stays_poisoned() {
         .custom_flags(libc::O_DIRECTORY)
         .open(mount.path("d"))
         .unwrap();
-    // SAFETY: the descriptor is that of a directory, and the buffer as long as is said.
+    // SAFETY: the descriptor is that of a directory, and the buffer has the given length.
     let read = || unsafe {
         libc::lseek(open.as_raw_fd(), 0, libc::SEEK_SET);
         let mut buffer = [0_u64; 512];
@@ -382,7 +382,7 @@ fn those_who_wait_for_a_load_that_panics_are_let_go() {
             assert_eq!(result.err().map(|error| error.kind()), Some(ErrorKind::Internal));
         }
     });
-    // And nothing of it is left.
+    // The failed load leaves nothing behind.
     assert!(cache.get(key, 10, Keep::Staying, || Ok(item())).is_ok());
 }
 

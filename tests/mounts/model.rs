@@ -46,7 +46,7 @@ fn build(random: &mut Random, path: &str, depth: usize, model: &mut Model) -> No
     dir_of(freshness, nodes)
 }
 
-/// One call of getdents: name and the place of the next entry. Empty at the end.
+/// One call of getdents: each name, and the position of the next entry. Empty at the end.
 fn entries(directory: &File, room: usize) -> io::Result<Vec<(String, i64)>> {
     let mut buffer = vec![0u8; room];
     // SAFETY: the kernel writes no more than the length given.
@@ -74,12 +74,12 @@ fn entries(directory: &File, room: usize) -> io::Result<Vec<(String, i64)>> {
     Ok(found)
 }
 
-/// Reads a directory in small pieces, jumping back now and then to places that were passed.
+/// Reads a directory in small pieces, and sometimes seeks back to earlier positions.
 fn list(random: &mut Random, mount: &TestMount, path: &str, names: &[String]) {
     let directory = File::open(mount.path(&path[1.min(path.len())..])).unwrap();
     let dots = [".".to_owned(), "..".to_owned()];
     let wanted: Vec<&String> = dots.iter().chain(names).collect();
-    // Where reading goes on after as many entries.
+    // The position after each number of entries.
     let mut places = vec![0i64];
     let mut at = 0;
     let mut jumps = 4;
@@ -125,7 +125,7 @@ fn several_threads_see_the_model() {
         files.len(),
         directories.len()
     );
-    // One path, one number, whoever asks and whenever.
+    // A path always has the same inode number, for all threads.
     let numbers: Mutex<HashMap<String, u64>> = Mutex::default();
     std::thread::scope(|scope| {
         for thread in 0..8 {

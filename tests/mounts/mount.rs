@@ -28,7 +28,7 @@ fn it_is_listed_read_only_and_gone_after_the_drop() {
     }
     let (major, minor) = entry.device;
     let read_ahead = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap();
-    // A request of 1 MiB for two of its four threads each.
+    // 1 MiB requests, for two of its four threads each.
     assert_eq!(read_ahead.trim(), "2048");
     let ended = mount.mounted.as_ref().unwrap().ended();
     assert!(ended.wait_for(Duration::ZERO).is_none());

@@ -73,7 +73,7 @@ fn tree(storage: MemoryStorage) -> Node {
         .root
 }
 
-/// The same, with the number of times that the source is asked for anything.
+/// [`tree`], with the number of calls to the source.
 fn counted_tree(inner: MemoryStorage) -> (Node, Arc<Counts>) {
     let options = Options {
         cache_size: 1 << 20,
@@ -99,7 +99,7 @@ fn list(root: &Node, path: &str) -> Vec<String> {
     (0..listing.len()).map(name).collect()
 }
 
-/// Everything below a node, without a contradiction.
+/// Walks everything below a node; it must not contradict itself.
 fn look(root: &Node) -> Report {
     let report = walk(root, &Limits::default());
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
@@ -148,7 +148,7 @@ fn attributes_of_any_name_have_a_directory_of_their_own() {
 
 #[test]
 fn names_that_differ_only_until_they_are_encoded() {
-    // The anonymous attribute and one that is called like it; the second is shown under a name of its own.
+    // The anonymous attribute, and one with the name that it is shown by; the second gets a name of its own.
     let intact = tree(sample("weather"));
     let root = tree(renamed(&[("measured", b""), ("rain", b"__attr")]));
     let columns = list(&root, &format!("{FRAGMENT}/columns"));
@@ -208,7 +208,7 @@ fn members_of_one_name_and_of_reserved_ones() {
     for name in ["a", "b", "metadata.json"] {
         put_array(&mut storage, name);
     }
-    // Members without names are known by their URIs, and shown by the last part of these.
+    // Members without names are identified by their URIs, and shown by the last part of these.
     put_array(&mut storage, "c/a");
     let members = [
         (2, true, "a", None),
@@ -237,7 +237,7 @@ fn members_that_were_never_registered() {
     let group = |storage: &mut MemoryStorage, at: &str| {
         storage.insert(&Path::new(at).join("__tiledb_group.tdb"), *b"");
     };
-    // With an empty directory of details, and without one, all that is in it.
+    // Everything in it, with an empty directory of details or without one.
     for at in ["empty", "old"] {
         group(&mut storage, at);
         put_array(&mut storage, &format!("{at}/a"));
@@ -245,7 +245,7 @@ fn members_that_were_never_registered() {
         storage.insert_directory(&Path::new(at).join("plain/deeper"));
     }
     storage.insert_directory(Path::new("empty/__group"));
-    // Where there are details they tell the members, but for groups that never had any: these may hold
+    // If there are details, they are the members, except for groups that never had details: these may hold
     // members.
     put_array(&mut storage, "registered/data");
     put_array(&mut storage, "registered/removed");
@@ -295,7 +295,7 @@ fn a_lookup_in_a_group_touches_its_member_alone() {
     };
     for registered in [true, false] {
         let (few, many) = (group(registered, 10), group(registered, 400));
-        // And a few times, as time goes by, the group itself is looked at.
+        // The group itself is looked at a few times as time passes.
         assert!(many.0 <= few.0 * 40 + 100, "{many:?} where ten take {few:?}");
         assert!(many.1 <= few.1 * 40, "{many:?} where ten take {few:?}");
         assert!(few.0 <= 10 * 8 + 10, "{few:?}");
@@ -308,8 +308,7 @@ fn what_was_measured_is_measured_once() {
     put_array(&mut storage, "array");
     put_group(&mut storage, "group", &[(2, true, "../array", Some("member"))]);
     let (root, counts) = counted_tree(storage);
-    // As `ls -lR` does, which comes upon new nodes each time. Those that were met last are held, as a mount
-    // does.
+    // Like `ls -lR`, which gets new nodes each time. The most recent ones are held, as in a mount.
     let mut held = Vec::new();
     let mut stat_all = || {
         let mut waiting = vec![(String::new(), root.clone())];
@@ -372,8 +371,8 @@ fn groups_that_contain_themselves_end() {
 
 #[test]
 fn ways_through_groups_do_not_multiply_for_ever() {
-    // Each of fourteen groups has the next one twice, and one beside it twice, which has others: 4^14 ways to
-    // the last ones.
+    // Each of fourteen groups has the next one twice, and one beside it twice, which has others: 4^14 paths
+    // to the last ones.
     let mut storage = MemoryStorage::new();
     let mut inside = String::new();
     for i in 0..14 {

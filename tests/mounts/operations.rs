@@ -1,7 +1,7 @@
-//! Makes every system call on every kind of path, and compares the result with that of a file system of the
-//! kernel: a tmpfs with copies of the same files, mounted read-only.
+//! Makes every system call on every kind of path, and compares the result with that of a kernel file system:
+//! a tmpfs with copies of the same files, mounted read-only.
 //!
-//! Needs root, so that no permission check comes before the call.
+//! Needs root, so that no permission check precedes the call.
 
 mod calls;
 mod mutations;
@@ -15,7 +15,7 @@ use reference::{Both, Reference, paths};
 use std::path::Path;
 use std::process::Command;
 
-/// What may differ, each call with the mount's answer to it and the reason. None of it changes anything.
+/// Allowed differences: each call, the mount's answer, and the reason. None of these calls changes anything.
 const DIFFERENCES: &[(&str, Answer, &str)] = &[
     (
         "epoll_ctl",
@@ -118,7 +118,7 @@ fn sizes_of_the_file_system() {
         outside: path,
     };
     let stat = statvfs(&on).unwrap();
-    // Full: nobody can put anything there.
+    // Full: nobody can write anything.
     assert_eq!(
         (stat.f_bfree, stat.f_bavail, stat.f_ffree, stat.f_namemax),
         (0, 0, 0, 255)
@@ -172,7 +172,7 @@ fn a_long_listing_asks_for_labels_and_access_lists_once() {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 201);
     }
-    // `ls` takes "not supported" for an answer about the whole file system: once for labels, once for access
+    // `ls` takes "not supported" as an answer about the whole file system: once for labels, once for access
     // lists.
     let asked = mount.requests.of("getxattr");
     assert!(asked <= 2 * 3, "{asked} times");

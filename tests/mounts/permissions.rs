@@ -1,6 +1,6 @@
-//! Users other than the one who mounted see only what they could read in the source.
+//! Users other than the mounting one see only what they could read in the source.
 //!
-//! Needs root, which can become any user.
+//! Needs root, to become any user.
 
 use crate::common::{Random, dir, eventually, file};
 use std::collections::HashSet;
@@ -75,12 +75,12 @@ impl Place {
         self.path("mnt").join(name)
     }
 
-    /// A path in the columns of the fragment that the tests look at.
+    /// A path in the columns of the tested fragment.
     fn column(&self, name: &str) -> PathBuf {
         self.shown(&format!("weather/fragments/{FRAGMENT}/columns/{name}"))
     }
 
-    /// A file of that fragment in the source.
+    /// A file of the tested fragment in the source.
     fn data(&self, name: &str) -> PathBuf {
         self.source(&format!("weather/__fragments/{FRAGMENT}/{name}"))
     }
@@ -90,7 +90,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Copies a tree that everybody may then read.
+/// Copies a tree and makes it readable for everybody.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     chmod(to, 0o755);
@@ -108,7 +108,7 @@ fn copy(from: &Path, to: &Path) {
 
 fn as_user(user: User, program: &str) -> Command {
     let mut command = Command::new(program);
-    // Setting the user as root also leaves all other groups.
+    // Setting the user as root also drops all other groups.
     command.uid(user.0).gid(user.1).current_dir("/");
     command
 }
@@ -131,7 +131,7 @@ fn reads(user: User, path: &Path) -> bool {
     output.status.success()
 }
 
-/// Those of `paths` that the user could open for reading.
+/// The paths that the user can open for reading.
 fn readable(user: User, paths: &[PathBuf]) -> HashSet<PathBuf> {
     let mut found = HashSet::new();
     for paths in paths.chunks(1000) {
@@ -152,7 +152,7 @@ fn readable(user: User, paths: &[PathBuf]) -> HashSet<PathBuf> {
     found
 }
 
-/// All files below a directory, as root sees them.
+/// All files below a directory, as seen by root.
 fn files(below: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     let mut waiting = vec![below.to_path_buf()];
@@ -237,7 +237,7 @@ fn a_group_reads_what_it_could_read() {
     let data = place.data("a0.tdb");
     chown(&data, Some(1234), Some(4321)).unwrap();
     chmod(&data, 0o640);
-    // Not all files of a column agree about the group.
+    // The files of one column differ in their group.
     let (one, other) = (place.data("a5.tdb"), place.data("a5_var.tdb"));
     chown(&one, None, Some(4321)).unwrap();
     chown(&other, None, Some(4322)).unwrap();
@@ -261,7 +261,7 @@ fn closed_metadata_closes_what_is_said_in_it() {
     chmod(&place.source("__group"), 0o711);
     let _mounted = place.mount(Access::All, |_| ());
     let fragment = format!("weather/fragments/{FRAGMENT}");
-    // Which members there are, the details say.
+    // The names of members are in the details.
     assert!(!reads(NOBODY, &place.shown("weather")));
     assert!(!reads(NOBODY, &place.shown("group.json")));
     chmod(&place.source("__group"), 0o755);
@@ -303,7 +303,7 @@ fn a_closed_directory_above_closes_everything() {
     assert!(!reads(NOBODY, &place.path("mnt")));
     assert_eq!(mode(&place.path("mnt")), 0o500);
     assert!(!reads(NOBODY, &place.shown("weather/schema.json")));
-    // One through which everybody may go, but not look around.
+    // A directory that everybody may pass through but not list.
     chmod(&above, 0o711);
     eventually("it opens", || reads(NOBODY, &place.path("mnt")));
     assert!(reads(NOBODY, &place.shown("weather/schema.json")));
@@ -327,7 +327,7 @@ fn a_change_is_seen_within_a_second() {
     within(true, &|| chmod(&place.data("a0.tdb"), 0o644));
     within(false, &|| chmod(&place.source("weather"), 0o700));
     within(true, &|| chmod(&place.source("weather"), 0o755));
-    // What was open stays open, as everywhere.
+    // Open files stay open, as in any file system.
     within(false, &|| fs::remove_file(place.data("a0.tdb")).unwrap());
 }
 
@@ -376,7 +376,7 @@ fn a_closed_key_file_closes_what_it_is_for() {
     eventually("it closes", || !reads(NOBODY, &place.column("wind/data.bin")));
 }
 
-/// Sets a POSIX access control list of tag, permissions and id; false where the file system has none.
+/// Sets a POSIX access control list of (tag, permissions, id); false if the file system has none.
 fn set_list(path: &Path, entries: &[(u16, u16, u32)]) -> bool {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -385,7 +385,7 @@ fn set_list(path: &Path, entries: &[(u16, u16, u32)]) -> bool {
         bytes.extend(id.to_le_bytes());
     }
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: path and name are C strings, and the value is as long as is said.
+    // SAFETY: path and name are C strings, and the value has the given length.
     let result = unsafe {
         let name = c"system.posix_acl_access".as_ptr();
         libc::setxattr(path.as_ptr(), name, bytes.as_ptr().cast(), bytes.len(), 0)
@@ -442,7 +442,7 @@ fn a_source_that_only_its_mounter_may_enter_stays_so() {
     assert!(!reads(NOBODY, &place.shown("group.json")));
 }
 
-/// The files of the source that a file in the columns of a fragment comes from.
+/// The source files of a file in the columns of a fragment.
 fn sources_of(place: &Place, shown: &Path) -> Option<Vec<PathBuf>> {
     let relative = shown.strip_prefix(place.path("mnt")).unwrap();
     let parts: Vec<&str> = relative.iter().map(|part| part.to_str().unwrap()).collect();

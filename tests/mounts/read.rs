@@ -217,6 +217,6 @@ fn forgotten_inodes_and_closed_files_are_freed() {
     crate::common::eventually("handles are released", || mount.stats.open_handles.get() == 0);
     fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
     crate::common::eventually("the kernel forgets", || mount.stats.inodes.get() <= 2);
-    // And it is all found again.
+    // Everything is found again.
     assert_eq!(fs::read(mount.path("5/f")).unwrap(), b"x");
 }

@@ -1,5 +1,5 @@
-//! What a mount shows while its source changes: files are truncated, replaced and deleted; arrays are written
-//! to, created and removed.
+//! A mount while its source changes: files are truncated, replaced and deleted; arrays are written to,
+//! created and removed.
 
 use crate::common::copying::copy;
 use crate::common::{errno, eventually};
@@ -91,7 +91,7 @@ impl Place {
     }
 }
 
-/// The two fragments of the sample, the older first.
+/// The two fragments of the sample, the older one first.
 const FRAGMENTS: [&str; 2] = [
     "__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22",
     "__1739491200000_1739491200000_0a683bb785d9d29f90fc8ddefc0bcac8_22",
@@ -130,7 +130,7 @@ fn a_data_file_cut_short_while_open_is_an_error_and_all_else_goes_on() {
     }
     assert!(place.told("a3.tdb"));
     assert!(!fs::read(place.shown(&data(FRAGMENTS[1]))).unwrap().is_empty());
-    // Cut to nothing, it is no other.
+    // An empty file is an error like any other.
     File::options()
         .write(true)
         .open(&stored)
@@ -138,7 +138,7 @@ fn a_data_file_cut_short_while_open_is_an_error_and_all_else_goes_on() {
         .set_len(0)
         .unwrap();
     assert_eq!(errno(file.read_at(&mut [0; 100], 0)), libc::EIO);
-    // Mended in place, it reads again.
+    // Repaired in place, it is readable again.
     fs::write(&stored, intact).unwrap();
     assert_eq!(
         fs::read(place.shown(&data(FRAGMENTS[0]))).unwrap().len() as u64,
@@ -199,7 +199,7 @@ fn a_fragment_vacuumed_while_a_reader_has_its_column_open() {
     within_a_second("the fragment is gone", || {
         place.names("weather/fragments") == FRAGMENTS[1..]
     });
-    // The open file is what it was, to the end.
+    // The open file keeps its content to the end.
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(bytes[..100], before);
@@ -225,12 +225,12 @@ fn a_data_file_written_to_is_never_mixed_with_what_it_was() {
             FRAGMENTS[0],
             slot.unwrap()
         ));
-        // The same length, and another last byte, which is part of a value or of what it is compressed to.
+        // The same length with another last byte, which is part of a value or of compressed data.
         let mut bytes = fs::read(&stored).unwrap();
         *bytes.last_mut().unwrap() ^= 0x5a;
         let file = File::options().write(true).open(&stored).unwrap();
         file.write_all_at(&bytes, 0).unwrap();
-        // Whoever opens it now gets nothing of what it was out of some cache.
+        // A new opener gets no old bytes from any cache.
         let new = fs::read(&path);
         assert!(new.as_ref().map_or(true, |new| *new != old), "{column}");
         for open in [&open, &unread] {
@@ -240,7 +240,7 @@ fn a_data_file_written_to_is_never_mixed_with_what_it_was() {
                 Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EIO), "{column}"),
             }
         }
-        // In the meantime too, for as long as they are open.
+        // Also meanwhile, as long as they are open.
         for _ in 0..2 {
             let again = fs::read(&path);
             assert_eq!(
@@ -254,7 +254,7 @@ fn a_data_file_written_to_is_never_mixed_with_what_it_was() {
             again.map_err(|e| e.raw_os_error()),
             new.as_ref().map(Vec::clone).map_err(|e| e.raw_os_error())
         );
-        // The other fragment has nothing to do with it.
+        // The other fragment is not affected.
         let other = format!("weather/fragments/{}/columns/{column}/data.bin", FRAGMENTS[1]);
         assert!(!fs::read(place.shown(&other)).unwrap().is_empty());
     }
@@ -329,7 +329,7 @@ fn documents_that_change_are_seen_within_a_second_however_warm_the_caches() {
     let changed = Instant::now();
     for (name, before) in documents.iter().zip(&before) {
         let path = place.shown(&format!("weather/{name}"));
-        // Asked for all the time, so that what the kernel keeps is always fresh.
+        // Read all the time, so that the kernel's cache is always fresh.
         while read(name) == *before {
             assert!(changed.elapsed() < Duration::from_secs(1), "{name}");
         }
@@ -355,7 +355,7 @@ fn a_new_fragment_is_seen_and_what_is_open_stays() {
     assert_eq!(latest(), Path::new(FRAGMENTS[0]));
     let open = File::open(place.shown("weather/fragments.json")).unwrap();
     let len = open.metadata().unwrap().len();
-    // As libtiledb does: the fragment first, then its commit.
+    // Like libtiledb: the fragment first, then its commit.
     for (directory, end) in [("__fragments", ""), ("__commits", ".wrt")] {
         let name = |root: &str| place.source(&format!("{root}weather/{directory}/{}{end}", FRAGMENTS[1]));
         fs::rename(name("later/"), name("")).unwrap();
@@ -374,7 +374,7 @@ fn a_new_fragment_is_seen_and_what_is_open_stays() {
         footer,
         fs::read(place.shown(&format!("weather/fragments/{}/footer.json", FRAGMENTS[1]))).unwrap()
     );
-    // What was open has one length and one content, however it is looked at, and the path another.
+    // The open file keeps one length and one content for all kinds of access; the path has new ones.
     let now = fs::metadata(place.shown("weather/fragments.json")).unwrap();
     assert!(now.len() > len);
     assert_eq!(open.metadata().unwrap().len(), len);
@@ -387,9 +387,9 @@ fn a_new_fragment_is_seen_and_what_is_open_stays() {
     assert!(!text.contains(FRAGMENTS[1]) && text.ends_with("]\n"), "{text}");
 }
 
-/// The bytes of a file, of which nobody has read any, through a mapping.
+/// The bytes of a file, through a mapping of pages that nobody has read.
 fn mapped(file: &File, len: usize) -> Vec<u8> {
-    // SAFETY: a new mapping of a file that has `len` bytes, which is only read.
+    // SAFETY: a new mapping of a file that has `len` bytes, used only for reading.
     unsafe {
         let at = libc::mmap(
             std::ptr::null_mut(),
@@ -406,12 +406,12 @@ fn mapped(file: &File, len: usize) -> Vec<u8> {
     }
 }
 
-/// The extended attributes of a file, as `getfattr -d` reads them: the names, then each value.
+/// The extended attributes of a file, read like `getfattr -d` does: the names, then each value.
 fn attributes(path: &Path) -> Vec<(String, String)> {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let read = |name: Option<&CString>, out: &mut [u8]| {
         let (to, size) = (out.as_mut_ptr(), out.len());
-        // SAFETY: NUL-terminated strings, and room of the size that is told.
+        // SAFETY: NUL-terminated strings, and a buffer of the given length.
         let length = unsafe {
             match name {
                 None => libc::listxattr(path.as_ptr(), to.cast(), size),
@@ -473,14 +473,14 @@ fn columns_say_what_they_are() {
         rain["filters"]
     );
     assert_eq!(value(&of("/validity.bin"), "datatype"), "UINT8");
-    // Other files have none, and what only the system asks for is not supported at all.
+    // Other files have none, and names that only the system asks for are not supported at all.
     assert!(attributes_of_none(&place.shown("weather/schema.json")));
 }
 
 fn attributes_of_none(path: &Path) -> bool {
     let path_of = CString::new(path.as_os_str().as_bytes()).unwrap();
     let error = |name: &std::ffi::CStr| {
-        // SAFETY: NUL-terminated strings, and no room.
+        // SAFETY: NUL-terminated strings, and no buffer.
         let length = unsafe { libc::getxattr(path_of.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
         (length < 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap())
     };
@@ -535,7 +535,7 @@ fn arrays_come_and_go() {
         fs::metadata(place.shown("weather")).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT))
     });
     open.read_exact_at(&mut [0; 100], 0).unwrap();
-    // The same name, another array.
+    // Another array of the same name.
     copy(&sample("lightning"), &place.source("weather"));
     within_a_second("another array of the name", || {
         fs::read_to_string(place.shown("weather/schema.json")).is_ok_and(|text| text.contains("sparse"))
@@ -573,7 +573,7 @@ fn links_that_lead_out_are_followed_only_when_asked() {
             .unwrap()
             .contains("sparse")
     );
-    // A link within an array is one as well.
+    // A link within an array counts as well.
     drop(place);
     let place = Place::with(|source| {
         let stored = source.join(format!("weather/__fragments/{}/a3.tdb", FRAGMENTS[0]));

@@ -1,5 +1,5 @@
-//! A source on a file system that fails, hangs or goes away. This file system is a FUSE mount made by the
-//! test, which has the files of a sample array and injects faults.
+//! A source on a file system that fails, hangs or goes away: a FUSE mount made by the test, with the files of
+//! a sample array and injected faults.
 
 use crate::common::{Random, TestMount, errno, eventually};
 use std::ffi::OsStr;
@@ -19,12 +19,12 @@ use tiledbfs::internals::tree::{
 };
 use tiledbfs::{Error, ErrorKind, Result};
 
-/// How the source answers.
+/// The behaviour of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mood {
     Well,
     Failing,
-    /// Not at all, until it is in another mood.
+    /// No answer until the mood changes.
     Hanging,
 }
 
@@ -45,7 +45,7 @@ impl Switch {
     }
 }
 
-/// A file or directory of the sample, seen through the switch.
+/// A file or directory of the sample behind the switch.
 #[derive(Clone)]
 struct Moody(Arc<Switch>, PathBuf);
 
@@ -128,7 +128,7 @@ impl OpenFile for OpenMoody {
     }
 }
 
-/// The program, showing a sample array out of such a source.
+/// The program, mounting a sample array from such a source.
 struct Place {
     daemon: Child,
     mnt: TempDir,
@@ -152,7 +152,7 @@ impl Place {
         let source = TestMount::with(
             root.node(NodeType::Directory),
             |filesystem| filesystem,
-            // One for each request that may hang.
+            // A thread for each request that may hang.
             |options| options.threads = 12,
         );
         let mnt = tempfile::tempdir().unwrap();
@@ -202,7 +202,7 @@ impl Place {
         output
     }
 
-    /// Waits until the daemon has ended, as it should.
+    /// Waits until the daemon has ended successfully.
     fn ends(&mut self) {
         let end = Instant::now() + PATIENCE;
         let status = loop {
@@ -226,7 +226,7 @@ impl Drop for Place {
     }
 }
 
-/// What the columns hold, read without such a source.
+/// The bytes of a column, read without the faulty source.
 fn intact(name: &str) -> Vec<u8> {
     let output = Command::new(env!("CARGO_BIN_EXE_tiledbfs"))
         .arg("cat")
@@ -248,7 +248,7 @@ fn a_source_that_fails_and_mends() {
     let names = fs::read_dir(place.mnt.path()).unwrap().count();
     place.switch.set(Mood::Failing);
     std::thread::sleep(Duration::from_millis(400));
-    // What was never read takes the source.
+    // Reading uncached data needs the source.
     assert_eq!(errno(fs::read(place.column("measured"))), libc::EIO);
     assert_eq!(errno(other.read_at(&mut [0; 100], 0)), libc::EIO);
     assert!(place.told(&[
@@ -256,7 +256,7 @@ fn a_source_that_fails_and_mends() {
         "\"path\":\"weather/fragments/",
         "os error 5"
     ]));
-    // What was read is there still, or an error, and never anything else.
+    // Cached data reads as before or gives an error, never anything else.
     let mut bytes = vec![0; wind.len()];
     match open.read_exact_at(&mut bytes, 0) {
         Ok(()) => assert!(bytes == wind),
@@ -307,7 +307,7 @@ fn a_source_that_hangs_does_not_hold_up_unmounting() {
             let output = place.unmount(&["--lazy"]);
             assert!(output.status.success(), "{output:?}");
             assert!(!place.is_mounted());
-            // Who waits has the file open: they go on when the source does.
+            // Blocked readers keep the file open: they continue when the source does.
             place.switch.set(Mood::Well);
             for reader in readers {
                 reader.join().unwrap().unwrap();
@@ -323,8 +323,8 @@ fn a_source_that_hangs_does_not_hold_up_unmounting() {
             for reader in readers {
                 assert!(reader.join().unwrap().is_err());
             }
-            // The kernel keeps a process for as long as a request of it to another FUSE file system is not
-            // answered.
+            // The kernel keeps a process as long as one of its requests to another FUSE file system is
+            // unanswered.
             place.switch.set(Mood::Well);
         }
         place.ends();
@@ -336,8 +336,7 @@ fn a_source_that_dies() {
     let mut place = Place::new();
     let open = File::open(place.column("wind")).unwrap();
     let wind = intact("wind");
-    // The connection is broken, as when the source's own daemon is killed: everything in it is ENOTCONN or
-    // ECONNABORTED.
+    // A broken connection, as when the source's daemon is killed: every call gives ENOTCONN or ECONNABORTED.
     crate::common::abort(&place.source.path(""));
     std::thread::sleep(Duration::from_millis(400));
     assert!(fs::read(place.column("measured")).is_err());
@@ -357,7 +356,7 @@ fn a_source_that_is_unmounted_lazily() {
     let open = File::open(place.column("wind")).unwrap();
     unmount_path(&place.source.path("").canonicalize().unwrap(), true).unwrap();
     std::thread::sleep(Duration::from_millis(400));
-    // What is open is held open in the source as well.
+    // Open files keep the source's files open, too.
     let mut bytes = vec![0; wind.len()];
     open.read_exact_at(&mut bytes, 0).unwrap();
     assert!(bytes == wind);

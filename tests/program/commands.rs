@@ -1,4 +1,4 @@
-//! The commands that need no mount: their output and exit codes.
+//! The commands without a mount: their output and exit codes.
 
 mod check;
 mod copy;
@@ -17,7 +17,7 @@ fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample")
 }
 
-/// Runs the program: exit code, stdout, stderr.
+/// Runs the program; returns exit code, stdout and stderr.
 fn run(arguments: &[impl AsRef<OsStr>]) -> (Option<i32>, String, String) {
     let Output {
         status,
@@ -32,14 +32,14 @@ fn run(arguments: &[impl AsRef<OsStr>]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// What the program writes where all is well.
+/// The stdout of a successful run.
 fn text(arguments: &[&str]) -> String {
     let (code, stdout, stderr) = run(arguments);
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{arguments:?}");
     stdout
 }
 
-/// Its messages where something fails, with exit code 1 or another.
+/// The messages of a run that fails with exit code `wanted`.
 fn fails(arguments: &[&str], wanted: i32) -> String {
     let (code, _, stderr) = run(arguments);
     assert_eq!(code, Some(wanted), "{arguments:?}: {stderr}");

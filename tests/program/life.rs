@@ -1,5 +1,5 @@
-//! How mounts end: under load, while they start, when they are killed, and when the terminal is closed. No
-//! mount, process or file is left behind.
+//! How mounts end: under load, while they start, when they are killed, and when the terminal is closed. They
+//! leave no mount, process or file behind.
 
 use crate::common::place::Place;
 use crate::common::program::{signal, with_signals};
@@ -47,7 +47,7 @@ impl Place {
         self.path(&format!("mnt/fragments/{FRAGMENT}/columns/temperature/data.bin"))
     }
 
-    /// No mount, no process, no file.
+    /// Asserts that no mount, process or file is left.
     fn is_clean(&self) {
         within("nothing is mounted", || self.mounts() == 0);
         within("no process is left", || self.processes().is_empty());
@@ -71,7 +71,7 @@ fn within(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// 16 readers in full flow while `end` ends the mount. Each gets right bytes or an error, and none hangs.
+/// `end` ends the mount while 16 readers are busy. Each gets right bytes or an error, and none hangs.
 fn under_load(place: &Place, end: impl FnOnce()) {
     let path = place.column();
     let intact = fs::read(&path).unwrap();
@@ -88,7 +88,7 @@ fn under_load(place: &Place, end: impl FnOnce()) {
                         reads.fetch_add(1, Ordering::Relaxed);
                         Ok(())
                     };
-                    // Half of them keep one file open, which never stops being so.
+                    // Half of them keep one file open throughout.
                     let kept = File::open(path).unwrap();
                     while !done.load(Ordering::Relaxed) {
                         let result = match i % 2 {
@@ -140,7 +140,7 @@ fn killed_under_load() {
     let daemon = place.mount_sample();
     let held = File::open(place.column()).unwrap();
     under_load_killed(&place, daemon);
-    // Who still has a file open, does not keep what is dead from being cleared.
+    // An open file must not prevent cleaning up the dead mount.
     let again = place.mount_command(&[]).output().unwrap();
     let message = String::from_utf8(again.stderr).unwrap();
     assert!(message.contains("tiledbfs unmount"), "{message}");
@@ -173,7 +173,7 @@ fn under_load_killed(place: &Place, daemon: i32) {
         });
     });
     assert_eq!(failed.load(Ordering::Relaxed), 16);
-    // The kernel may believe what it knows of the root for a moment.
+    // The kernel may use cached attributes of the root for a moment.
     within("the mount is dead", || {
         fs::metadata(place.path("mnt")).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
     });
@@ -198,7 +198,7 @@ fn signals_during_start() {
             assert!(Instant::now() < end, "round {round}: it does not end");
             sleep(Duration::from_millis(2));
         }
-        // Whoever was called is gone. In the background it may have been too late; then the mount is whole.
+        // The called process is gone. A background one may have been too late; then the mount is whole.
         within("it is mounted and served, or not at all", || {
             match (place.mounts(), place.daemon()) {
                 (0, None) => true,
@@ -211,7 +211,7 @@ fn signals_during_start() {
             mounted += 1;
             sleep(Duration::from_millis(50));
             if place.mounts() > 0 {
-                // It may be about to do so itself, since nobody waits for it any more.
+                // It may be ending on its own, because nobody waits for it any more.
                 let output = place.run(&["unmount", "mnt"]);
                 assert!(
                     output.status.success() || place.mounts() == 0,
@@ -248,7 +248,7 @@ fn of_several_that_mount_at_once_one_does() {
     }
 }
 
-/// Runs `line` in a terminal of its own, which is taken away at the end.
+/// Runs `line` in a terminal of its own, which is closed at the end.
 fn in_terminal(place: &Place, line: &str) -> Child {
     let mut command = with_signals("script");
     command
@@ -265,7 +265,7 @@ fn in_terminal(place: &Place, line: &str) -> Child {
 
 #[test]
 fn the_terminal_goes_away() {
-    // From that of a mount in the background, nothing is heard any more.
+    // Closing the terminal does not affect a mount in the background.
     let place = Place::new();
     let mut terminal = in_terminal(&place, "\"$TILEDBFS\" mount \"$SOURCE\" \"$MNT\"; sleep 100");
     within("it is mounted", || place.column().is_file());
@@ -278,7 +278,7 @@ fn the_terminal_goes_away() {
     assert!(!fs::read(place.column()).unwrap().is_empty());
     assert!(place.run(&["unmount", "mnt"]).status.success());
     place.is_clean();
-    // One in the foreground ends with it.
+    // It ends a mount in the foreground.
     let place = Place::new();
     let mut terminal = in_terminal(&place, "exec \"$TILEDBFS\" mount -f \"$SOURCE\" \"$MNT\"");
     within("it is mounted", || place.column().is_file());
@@ -287,8 +287,8 @@ fn the_terminal_goes_away() {
     place.is_clean();
 }
 
-/// What the caller has open is not kept open by the mount: neither a lock on descriptor 9, nor the end of a
-/// pipe, under any number.
+/// The mount does not keep the caller's descriptors open: neither a lock on descriptor 9, nor the end of a
+/// pipe, whatever its number.
 #[test]
 fn descriptors_of_the_caller_are_its_own() {
     for more in [&[][..], &["-o", "auto_unmount"]] {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const UUID: &str = "0123456789abcdef0123456789abcdef";
 const MIB: usize = 1 << 20;
 
-/// What the process may take beside the cache.
+/// The memory of the process besides the cache.
 const BESIDE: u64 = 64 << 20;
 
 /// Filters in a stored pipeline: number, size of the options, compressor and level.
@@ -45,8 +45,8 @@ fn compress(filter: &[u8], bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A tile of `chunks` through `filter`, each of which is there as many times as said, and may claim another
-/// length than it has.
+/// A tile of `chunks` through `filter`: the bytes of each, how often it is repeated, and optionally a false
+/// length.
 fn tile(filter: &[u8], chunks: &[(&[u8], usize, Option<u32>)]) -> Vec<u8> {
     let count: usize = chunks.iter().map(|(_, times, _)| times).sum();
     let mut tile = Bytes::default().u64(count as u64);
@@ -63,7 +63,7 @@ fn tile(filter: &[u8], chunks: &[(&[u8], usize, Option<u32>)]) -> Vec<u8> {
     tile.0
 }
 
-/// The generic tile around a tile of `size` bytes.
+/// A generic tile with the chunks `tile` of a body of `size` bytes.
 fn around(filter: &[u8], size: u64, tile: &[u8]) -> Vec<u8> {
     let pipeline = Bytes::default().pipeline(&[filter]).0;
     Bytes::default()
@@ -79,7 +79,8 @@ fn around(filter: &[u8], size: u64, tile: &[u8]) -> Vec<u8> {
         .0
 }
 
-/// A generic tile of `front`, then `block` so many times, then `back`: little is stored however much it is.
+/// A generic tile of `front`, `block` repeated `times` times, and `back`, which compresses well whatever its
+/// size.
 fn long(front: &[u8], block: &[u8], times: usize, back: &[u8]) -> Vec<u8> {
     let size = front.len() + block.len() * times + back.len();
     let parts = [(front, 1, None), (block, times, None), (back, 1, None)];
@@ -90,13 +91,13 @@ fn generic(body: &[u8]) -> Vec<u8> {
     long(body, &[], 0, &[])
 }
 
-/// A bomb: a generic tile of one chunk of zeros that claims, and has, `size` bytes.
+/// A bomb: a generic tile of one chunk of `size` zeros.
 fn bomb(filter: &[u8], size: usize) -> Vec<u8> {
     around(filter, size as u64, &tile(filter, &[(&vec![0; size], 1, None)]))
 }
 
-/// A sparse array over INT32 `x` with an attribute `a` of INT32, both through `filter`, of capacity `cells`.
-/// `fill` is the fill value of an attribute of as many bytes beside it.
+/// A sparse array over INT32 `x` with an attribute `a` of INT32, both through `filter`, with capacity
+/// `cells`, and a second attribute with a fill value of `fill` bytes.
 fn schema(filter: &[u8], cells: u64, fill: usize) -> Vec<u8> {
     let b = Bytes::default().u32(22).u8(0).u8(1).u8(0).u8(0).u64(cells);
     let b = b.pipeline(&[]).pipeline(&[]).pipeline(&[]);
@@ -131,7 +132,7 @@ fn array(root: &Path, filter: &[u8], cells: u64) {
     );
 }
 
-/// What a fragment is made of: sections as generic tiles, and data files.
+/// The parts of a fragment: sections as generic tiles, and data files.
 struct Fragment {
     tiles: u64,
     rtree: Vec<u8>,
@@ -142,7 +143,7 @@ struct Fragment {
     cells: u64,
 }
 
-/// Writes the fragment; its path.
+/// Writes the fragment; returns its path.
 fn fragment(root: &Path, parts: &Fragment) -> String {
     let name = format!("__5_5_{UUID}_22");
     put(root, &format!("__commits/{name}.wrt"), b"");
@@ -168,7 +169,7 @@ fn fragment(root: &Path, parts: &Fragment) -> String {
     let footer = footer.u64(parts.tiles).u64(parts.cells).u8(0).u8(0);
     let (size, s) = (parts.stated_size, section(&[]));
     assert_eq!(s, file.len() as u64);
-    // Slots: a, the dead one of the coordinates, x.
+    // Slots: a, the unused one of the coordinates, x.
     let footer = footer
         .u64s(&[size, 0, size])
         .u64s(&[0; 3])
@@ -189,7 +190,7 @@ fn fragment(root: &Path, parts: &Fragment) -> String {
     format!("fragments/{name}")
 }
 
-/// A list of `count` times the number `value`, a multiple of 8192.
+/// A list of `count` copies of `value`; `count` is a multiple of 8192.
 fn numbers(count: u64, value: u64) -> Vec<u8> {
     let block: Vec<u8> = [value; 8192].into_iter().flat_map(u64::to_le_bytes).collect();
     long(&count.to_le_bytes(), &block, (count / 8192) as usize, &[])
@@ -202,7 +203,7 @@ fn rtree(count: u64) -> Vec<u8> {
     long(&front, &boxes, (count / 8192) as usize, &[])
 }
 
-/// One that has a tile, for what is about something else.
+/// A fragment of one tile, for tests of other things.
 fn small() -> Fragment {
     let data = tile(ZSTD, &[(&[1, 0, 0, 0], 1, None)]);
     Fragment {
@@ -216,7 +217,7 @@ fn small() -> Fragment {
     }
 }
 
-/// One whose only tile is one chunk of `size` zero bytes.
+/// A fragment whose only tile is one chunk of `size` zero bytes.
 fn of_one_chunk(root: &Path, filter: &[u8], size: usize) -> String {
     array(root, filter, (size / 4) as u64);
     let data = tile(filter, &[(&vec![0; size], 1, None)]);
@@ -229,7 +230,7 @@ fn of_one_chunk(root: &Path, filter: &[u8], size: usize) -> String {
     fragment(root, &fragment_)
 }
 
-/// Reads a file to its end and gives its length, which is that of `stat`; or the errno.
+/// Reads a file to its end and returns its length, which must be that of `stat`; or the errno.
 fn read(daemon: &Daemon, name: &str) -> Result<u64, i32> {
     let path = daemon.path(name);
     let mut file = File::open(&path).map_err(|e| e.raw_os_error().unwrap())?;
@@ -248,7 +249,7 @@ fn read(daemon: &Daemon, name: &str) -> Result<u64, i32> {
 
 const EIO: Result<u64, i32> = Err(libc::EIO);
 
-/// What is honest, and large: all of it is shown.
+/// Genuine large documents are shown completely.
 #[test]
 fn large_documents_take_little_memory() {
     let source = TempDir::new().unwrap();
@@ -284,7 +285,7 @@ fn large_documents_take_little_memory() {
         put(&root, &path, &long(&front, &block, times, &[]));
     }
 
-    // An enumeration that the schema names: its values are a byte each.
+    // An enumeration of the schema, with values of one byte.
     let count = 8192 * 64u64;
     let front = Bytes::default()
         .u32(0)
@@ -298,7 +299,7 @@ fn large_documents_take_little_memory() {
     let enumeration = long(&front.0, &starts, 1, &[]);
     put(&root, "enumeration/__schema/__enumerations/file", &enumeration);
     let mut with = schema(ZSTD, 2, 0);
-    // In place of no enumerations: one, and no current domain.
+    // One enumeration instead of none, and no current domain.
     with.truncate(with.len() - 9);
     let with = Bytes(with).u32(1).text32("e").text32("file").u32(0).u8(1).0;
     put(
@@ -323,7 +324,7 @@ fn large_documents_take_little_memory() {
     assert!(peak < (1 << 20) + BESIDE, "one after the other: {peak}");
     drop(daemon);
 
-    // Many readers at once, in places of their own.
+    // Many readers at once, at different offsets.
     let daemon = Daemon::new(&root, &["--cache-size=1M"]);
     std::thread::scope(|scope| {
         for i in 0..12 {
@@ -343,17 +344,17 @@ fn large_documents_take_little_memory() {
     assert!(peak < (1 << 20) + BESIDE, "many at once: {peak}");
 }
 
-/// What claims to be large, or is larger than anything has a reason to be.
+/// Files that falsely declare a large size, or are larger than any plausible use.
 #[test]
 fn bombs_take_little_memory() {
     let source = TempDir::new().unwrap();
     let root = source.path().canonicalize().unwrap();
     let mut expected: Vec<(String, bool)> = Vec::new();
 
-    // One chunk of very many bytes is refused, in data and in metadata, and one of some is read.
+    // One chunk of very many bytes is refused in data and in metadata; one of moderate size is read.
     for (name, filter) in [("zstd", ZSTD), ("gzip", GZIP), ("bzip2", BZIP2), ("rle", RLE)] {
         let of_metadata = filter;
-        // The runs of data are of four bytes.
+        // The runs of data have four bytes.
         let filter = if filter == RLE { ZSTD } else { filter };
         for (size, fine) in [(20 * MIB, true), (100 * MIB, false)] {
             let array = format!("{name}-{size}");
@@ -389,7 +390,7 @@ fn bombs_take_little_memory() {
         expected.push((format!("{array}/commits.json"), true));
     }
 
-    // A chunk that claims more than its bytes decode to.
+    // A chunk that declares more than its bytes decode to.
     array(&root.join("claim"), ZSTD, 1 << 28);
     let data = tile(ZSTD, &[(&[0; 64], 1, Some(1 << 30))]);
     let claim = Fragment {
@@ -401,7 +402,7 @@ fn bombs_take_little_memory() {
     let path = fragment(&root.join("claim"), &claim);
     expected.push((format!("claim/{path}/columns/a/data.bin"), false));
 
-    // Very many tiles that no file bears out.
+    // More tiles than any file has room for.
     array(&root.join("tiles"), ZSTD, 2);
     let claim = Fragment {
         tiles: 1 << 40,
@@ -424,7 +425,7 @@ fn bombs_take_little_memory() {
     let path = fragment(&root.join("chunks"), &claim);
     expected.push((format!("chunks/{path}/columns/a/data.bin"), false));
 
-    // A fill value, a group and a condition that are larger than there is reason for.
+    // A fill value, a group and a condition that are larger than plausible.
     let fill = schema(ZSTD, 2, 16 * MIB);
     put(&root, &format!("fill/__schema/__1_1_{UUID}"), &generic(&fill));
     expected.push(("fill/schema.json".into(), false));
@@ -482,7 +483,7 @@ fn bombs_take_little_memory() {
     );
     drop(daemon);
 
-    // All at once, and checked.
+    // All at once, and by the check.
     let daemon = Daemon::new(&root, &["--cache-size=1M"]);
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {

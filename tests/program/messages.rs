@@ -1,4 +1,4 @@
-//! Messages and exit codes of the program for which no array is needed.
+//! Messages and exit codes of the program that need no array.
 
 use crate::common::place::Place;
 use std::fs::{self, Permissions};
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 impl Place {
-    /// Runs what must fail with `code` and one line on stderr that holds all `parts`.
+    /// Runs a command that must fail with `code` and one line on stderr that contains all `parts`.
     fn fails_with(&self, arguments: &[&str], code: i32, parts: &[&str]) {
         let output = self.run(arguments);
         let message = String::from_utf8(output.stderr).unwrap();
@@ -74,7 +74,7 @@ fn what_cannot_be_mounted() {
     place.fails_with(&["check", "plain"], 2, &["/plain: not TileDB"]);
 }
 
-/// Mounts `source`, which must not take long, and gives what is said and shown.
+/// Mounts `source`, which must not take long; returns the messages and the names in the mount.
 fn mount_at_once(place: &Place, source: &str) -> (String, Vec<String>) {
     let start = Instant::now();
     let output = place.run(&["mount", source, "mnt"]);
@@ -108,7 +108,7 @@ fn a_source_without_arrays_is_mounted_with_a_warning() {
         let listed = place.run(&["ls", source]);
         assert!(listed.status.success() && String::from_utf8_lossy(&listed.stderr).starts_with(&warning));
     }
-    // Where one lies deep enough there is nothing to warn of.
+    // An array deep inside is enough to avoid the warning.
     fs::write(place.path("landing/deep/deeper/__tiledb_group.tdb"), b"").unwrap();
     assert_eq!(mount_at_once(&place, "landing").0, "");
 }
@@ -116,7 +116,7 @@ fn a_source_without_arrays_is_mounted_with_a_warning() {
 #[test]
 fn looking_for_arrays_has_an_end() {
     let place = Place::new();
-    // Forty directories, each with a link to each: ways without number.
+    // Forty directories, each with a link to each: endless paths.
     for directory in 0..40 {
         let directory = place.path(&format!("circles/d{directory}"));
         fs::create_dir_all(&directory).unwrap();
@@ -139,7 +139,7 @@ fn looking_for_arrays_has_an_end() {
 #[test]
 fn a_format_version_that_is_too_new() {
     let place = Place::new();
-    // A schema of which only the version is looked at: a generic tile without filters, of one chunk.
+    // A schema of which only the version is read: a generic tile without filters, of one chunk.
     let body = [24, 0, 0, 0, 1, 2, 3, 4];
     let mut tile = Vec::new();
     tile.extend(24_u32.to_le_bytes());
@@ -176,7 +176,7 @@ fn source_and_mount_point_in_each_other() {
         &["the mount point", "lies inside the source"],
     );
     place.fails_with(&["mount", "empty", "empty"], 1, &["cannot be mounted on itself"]);
-    // An own message, not just "not empty".
+    // A message of its own, not just "not empty".
     std::os::unix::fs::symlink(place.path("group"), place.path("link")).unwrap();
     place.fails_with(&["mount", "link", "group/inner"], 1, &["lies inside the source"]);
 }
@@ -199,7 +199,7 @@ fn mount_options() {
 #[test]
 fn long_options_as_mount_options() {
     let place = Place::new();
-    // Every one that the help shows is understood: what fails is another option.
+    // Every option in the help is understood: the error is about another option.
     let output = place.run(&["help", "mount"]);
     let help = String::from_utf8(output.stdout).unwrap();
     let shown = help.lines().filter_map(|line| {
@@ -237,7 +237,7 @@ fn long_options_as_mount_options() {
             &["nonsense"],
         );
     }
-    // The last of several counts, as where mount(8) adds its own to a line of /etc/fstab.
+    // The last of several counts, because mount(8) appends its own to a line of /etc/fstab.
     place.fails_with(
         &[
             "mount",
@@ -309,7 +309,7 @@ fn what_cannot_be_unmounted() {
 #[test]
 fn the_device_is_missing_or_closed() {
     let place = Place::new();
-    // In a mount namespace of its own.
+    // In a new mount namespace.
     let run = |prepare: &str| {
         let script = format!("{prepare} && exec \"$0\" mount group mnt");
         let output = Command::new("unshare")
@@ -331,8 +331,9 @@ fn the_device_is_missing_or_closed() {
 fn fusermount_is_missing() {
     let place = Place::new();
     let program = place.path("tiledbfs");
-    // Where nobody can reach it; copied by another process, because a descriptor of ours, copied into a
-    // process that another test starts, would keep it from being run.
+    // In a place where nobody can reach fusermount3. A child copies the program: a test process started
+    // meanwhile would inherit a descriptor of ours that is open for writing, and the copy could not be
+    // executed.
     let copy = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_tiledbfs"))
         .arg(&program)

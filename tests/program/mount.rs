@@ -24,7 +24,7 @@ impl Place {
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     }
 
-    /// The message with which it fails.
+    /// The message of a command that must fail.
     fn fails(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
@@ -48,11 +48,11 @@ impl Place {
         );
     }
 
-    /// Mounts by absolute path, so that the process can be found, and returns its number.
+    /// Mounts by absolute path, to find the process; returns its process id.
     fn mount(&self, more: &[&str]) -> i32 {
         let mountpoint = self.path("mnt");
         self.succeeds(&[&["mount", "group", mountpoint.to_str().unwrap()], more].concat());
-        // At once, because the command returns only when it answers.
+        // Immediately, because the command returns only when the mount answers.
         self.works();
         let daemons = self.daemons();
         assert_eq!(daemons.len(), 1);
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-/// Whether a condition comes true within so many seconds.
+/// Whether a condition becomes true within this many seconds.
 fn within(seconds: u64, condition: impl Fn() -> bool) -> bool {
     let end = Instant::now() + Duration::from_secs(seconds);
     while !condition() {
@@ -79,7 +79,7 @@ fn mount_and_unmount() {
     let entry = mountinfo::mounted_at(&place.path("mnt")).unwrap().unwrap();
     assert_eq!(entry.source, place.path("group").as_os_str());
     assert_eq!(entry.fs_type, "fuse.tiledbfs");
-    // Nothing ties it to where it was started.
+    // It has no ties to the place where it was started.
     let proc = PathBuf::from(format!("/proc/{daemon}"));
     assert_eq!(fs::read_link(proc.join("cwd")).unwrap(), Path::new("/"));
     for descriptor in ["0", "1", "2"] {
@@ -271,7 +271,7 @@ fn auto_unmount() {
     let daemon = place.mount(&["-o", "auto_unmount"]);
     place.succeeds(&["unmount", "mnt"]);
     eventually("the daemon ends", || place.daemons().is_empty());
-    // fusermount3 gives up where other mounts come and go while it counts them, as those of other tests do.
+    // fusermount3 gives up if other mounts, such as those of other tests, come and go while it counts them.
     let unmounted = (0..5).any(|_| {
         let killed = place.mount(&["-o", "auto_unmount"]);
         assert_ne!(daemon, killed);
@@ -288,8 +288,8 @@ fn auto_unmount() {
 #[test]
 fn a_user_other_than_root() {
     let place = Place::new();
-    // By another process: a descriptor of ours, copied into a process that another test starts, would keep it
-    // from being run.
+    // Copied by a child: a test process started meanwhile would inherit a descriptor of ours that is open for
+    // writing, and the copy could not be executed.
     let copy = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_tiledbfs"))
         .arg(place.path("tiledbfs"))
@@ -297,7 +297,7 @@ fn a_user_other_than_root() {
     assert!(copy.unwrap().success());
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::chown(place.path("mnt"), Some(65534), Some(65534)).unwrap();
-    // In a mount namespace of its own, with a device as it is on a desktop.
+    // In a new mount namespace, with a device like on a desktop.
     let script = r#"
         set -e
         mount -t tmpfs none /dev
@@ -366,7 +366,7 @@ fn ls_and_cat_need_no_mount() {
             .fails(&["ls", "group", "nothing"])
             .contains("nothing: no such file")
     );
-    // Nobody reads: no complaint.
+    // A closed pipe is no error.
     let script = "\"$0\" cat group group.json group.json | true; \"$0\" ls -lR group | head -c 1 >/dev/null";
     let output = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_tiledbfs")])
@@ -407,7 +407,7 @@ fn few_descriptors_are_enough() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    // One after the other, and several at once.
+    // One after the other, then several at once.
     let mut files = Vec::new();
     for copy in 0..40 {
         for fragment in fs::read_dir(place.path(&format!("mnt/a{copy}/fragments"))).unwrap() {

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex};
 use tiledbfs::internals::check::{Level, Options, Problem, Tally, check};
 use tiledbfs::internals::filter::EncryptionKey;
 
-/// The problems in the source at `path`, with the key of that place in [`KEYS`]; notes and what is unchecked
-/// left out.
+/// The problems in the source at `path`, with the key of this index in [`KEYS`], without notes and unchecked
+/// parts.
 pub fn problems(path: &Path, key: usize) -> Vec<Problem> {
     let mut found = findings(path, key);
     found.retain(|problem| problem.level == Level::Problem);
     found
 }
 
-/// The directories of the fragments at `path` that are not committed, and so belong to no array.
+/// The directories of the uncommitted fragments at `path`, which belong to no array.
 pub fn uncommitted(path: &Path, key: usize) -> Vec<String> {
     let mut found = findings(path, key);
     found.retain(|problem| problem.message.starts_with("the fragment is not committed"));
@@ -33,14 +33,14 @@ fn findings(path: &Path, key: usize) -> Vec<Problem> {
     let report = Box::new(move |problem| report.lock().unwrap().push(problem));
     let outcome = check(path, &options, report, Arc::new(Tally::default()));
     let mut found = std::mem::take(&mut *found.lock().unwrap());
-    // Where there is nothing to check any more, that is what the command says.
+    // The command, too, reports that there is nothing left to check.
     if let Err(error) = outcome {
         found.push(Problem::from_error(&error, ""));
     }
     found
 }
 
-/// Whether one of `problems` names `file`, or, when it is `missing`, a directory that it should be in.
+/// Whether one of `problems` names `file`, or, if it is `missing`, a directory that should have it.
 pub fn names(problems: &[Problem], file: &Path, missing: bool) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     problems.iter().any(|problem| {

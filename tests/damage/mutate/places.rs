@@ -1,4 +1,4 @@
-//! Finds out what the bytes of a source belong to, and which of them are protected by a checksum.
+//! Finds the structure that a byte of a source belongs to, and whether a checksum protects it.
 
 use super::{Files, Kind, Mutation};
 use std::path::Path;
@@ -8,20 +8,20 @@ use tiledbfs::internals::format::pipeline::{Codec, Filter, Pipeline};
 use tiledbfs::internals::format::schema::Schema;
 use tiledbfs::internals::storage::MemoryBlob;
 
-/// The key of the encrypted array of `tests/data`, and that of others.
+/// The key of the encrypted array of `tests/data`, and that of other arrays.
 pub const KEYS: [&[u8; 32]; 2] = [
     b"versions of TileDB, 32 bytes key",
     b"0123456789abcdeF0123456789abcdeF",
 ];
 
-/// What a changed byte belongs to.
+/// The structure that a changed byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// A chunk that a checksum or an authentication tag covers: MD5, SHA-256, Adler-32, CRC-32, GCM.
+    /// A chunk under a checksum or an authentication tag: MD5, SHA-256, Adler-32, CRC-32, GCM.
     Checked,
-    /// A chunk that is compressed without one.
+    /// A compressed chunk without a checksum.
     Compressed,
-    /// A chunk that is stored as it is or only rearranged.
+    /// A chunk that is stored unchanged or only rearranged.
     Plain,
     /// The number and the lengths of chunks.
     ChunkHeader,
@@ -29,13 +29,13 @@ pub enum Place {
     TileHeader,
     /// The footer of a fragment's metadata.
     Footer,
-    /// A file of lines, or one that is not known to be anything else.
+    /// A file of lines, or of an unknown kind.
     Text,
-    /// All of a file.
+    /// A whole file.
     Whole,
 }
 
-/// Whether a chunk that went through `pipeline` cannot change without its checksum telling.
+/// Whether a checksum detects every change of a chunk that went through `pipeline`.
 fn checks(pipeline: &Pipeline, encrypted: bool) -> bool {
     encrypted
         || pipeline.filters.iter().any(|filter| {
@@ -63,11 +63,10 @@ fn place_of_chunk(pipeline: &Pipeline, encrypted: bool) -> Place {
     }
 }
 
-/// How the chunks of the files of values are filtered, for arrays with one schema: by the start of the file's
-/// name.
+/// The filters of the chunks of data files, by prefix of the file's name, for arrays with one schema.
 pub struct Pipelines {
     files: Vec<(String, Place)>,
-    /// Whether the array is.
+    /// Whether the array is encrypted.
     pub encrypted: bool,
 }
 
@@ -114,7 +113,7 @@ impl Pipelines {
             )
         });
         for (numbered, named, is_var, filters) in fields.chain(dimensions) {
-            // By number from version 9 on, by name before.
+            // Files are named by number from version 9 on, by field name before.
             for name in [numbered, String::from_utf8_lossy(&named).into_owned()] {
                 add(
                     name.clone(),
@@ -140,7 +139,7 @@ fn is_values(path: &Path) -> bool {
     name.ends_with(".tdb") && name != "__fragment_metadata.tdb" && name != "__array_schema.tdb"
 }
 
-/// The parts of a file: where each ends, and what it is.
+/// The parts of a file: the end of each, and its kind.
 fn parts(path: &Path, bytes: &[u8], pipelines: &Pipelines) -> Vec<(usize, Place)> {
     let mut parts = Vec::new();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -173,7 +172,7 @@ fn parts(path: &Path, bytes: &[u8], pipelines: &Pipelines) -> Vec<(usize, Place)
     parts
 }
 
-/// The parts of a tile in `[start, end)`, and where it ends.
+/// The parts of a tile in `[start, end)`, and the tile's end.
 fn chunks(
     bytes: &[u8],
     start: usize,
@@ -197,7 +196,7 @@ fn chunks(
     Some(at)
 }
 
-/// What a mutation changed in a file that was `intact`.
+/// The part of a file that a mutation changed; the file was `intact`.
 pub fn place(mutation: &Mutation, intact: &[u8], pipelines: &Pipelines) -> Place {
     let Some(now) = mutation.bytes.as_deref() else {
         return Place::Whole;
@@ -217,14 +216,14 @@ pub fn place(mutation: &Mutation, intact: &[u8], pipelines: &Pipelines) -> Place
         .rev()
         .find(|&i| intact[i] != now[i]);
     match last.map(at) {
-        // A number over an edge is as weak as its weaker part.
+        // A change across two parts is as weak as the weaker one.
         Some(last) if last != first => first.max(last),
         _ => first,
     }
 }
 
-/// Whether something in the format tells of a mutation, so that what it changed may fail to read but not read
-/// as anything else: a checksum, or the length of a file.
+/// Whether the format detects a mutation, by a checksum or the length of a file, so that the changed part may
+/// fail to read but never read as something else.
 pub fn is_told(mutation: &Mutation, place: Place) -> bool {
     match mutation.kind {
         Kind::BitFlip | Kind::Count => place == Place::Checked,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The reason for which the only hidden fragment is hidden.
+/// The reason why the only hidden fragment is hidden.
 fn reason(tree: &Tree) -> String {
     let list = document(tree, "fragments.json");
     let hidden: Vec<&Value> = list
@@ -29,7 +29,7 @@ fn fragments_of_the_future_ignored_and_uncommitted_ones() {
     let dir = TempDir::new().unwrap();
     let root = dir.path();
     let name = write_sparse(root, 22, Domain::Known);
-    // Sparse fragments count from the start of their time on.
+    // Sparse fragments count from the start of their time range on.
     let later = format!("__5_32503680000000_{UUID}_22");
     rename(root, &name, &later);
     put(root, &format!("__commits/{later}.wrt"), b"");
@@ -41,7 +41,7 @@ fn fragments_of_the_future_ignored_and_uncommitted_ones() {
         reason(&open(root)),
         "in the future: its timestamps are 32503680000000 to 32503680000000"
     );
-    // Its columns are there all the same.
+    // Its columns are there nevertheless.
     check_sparse(&open(root), &future);
 
     rename(root, &future, &name);
@@ -91,7 +91,7 @@ fn vacuum_files_name_what_they_hide_in_all_ways() {
             format!("vacuumed: replaced by {by}"),
             "{line}"
         );
-        // One whose time has not come hides nothing.
+        // A vacuum file of the future hides nothing.
         let from = dir.path().join(format!("__commits/{by}.vac"));
         fs::rename(
             from,
@@ -154,7 +154,7 @@ fn consolidated_metadata_that_does_not_fit() {
     let own = &file[start..start + position["footer_size"].as_u64().unwrap() as usize];
     let gone = format!("__1_1_{OTHER}_22");
     let mut wrong = own.to_vec();
-    // The end of the non-empty domain: behind version, name and its length, two flags, its start.
+    // The end of the non-empty domain: after version, name and its length, two flags, its start.
     let at = 4 + 8 + 6 + 32 + 2 + 4;
     assert_eq!(wrong[at], 50);
     wrong[at] = 51;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Counts what was compared by format version, and keeps what differs.
+/// Counts of comparisons by format version, and the differences.
 #[derive(Default)]
 pub(super) struct Report {
     pub(super) counts: BTreeMap<u64, [usize; 3]>,
@@ -16,7 +16,7 @@ impl Report {
         self.failures.push(message);
     }
 
-    /// Each key of `want` is in `got` with the same value; `got` may have more keys.
+    /// Compares each key of `want` with that of `got`, which may have more keys.
     pub(super) fn facts(&mut self, place: &str, want: &Value, got: &Value) {
         match (want, got) {
             (Value::Object(want), Value::Object(got)) => {
@@ -122,7 +122,7 @@ impl Report {
         let cells = number(&answer["visible"]["cell_num"]) as usize;
         let places: Vec<usize> = match answer["places"].as_array() {
             Some(places) => places.iter().map(|place| number(place) as usize).collect(),
-            // libtiledb does not show cells that were deleted.
+            // libtiledb does not show deleted cells.
             None if answer["deletes"] == true => {
                 let deleted = shown
                     .read(&format!("{below}/columns/__delete_timestamps/data.bin"))
@@ -148,7 +148,7 @@ impl Report {
         self.counts.entry(version).or_default()[1] += 1;
     }
 
-    /// One column: its cells, its tiles, its NumPy files.
+    /// Compares one column: its cells, its tiles, its NumPy files.
     pub(super) fn column(
         &mut self,
         shown: &Shown,
@@ -233,7 +233,7 @@ impl Report {
             for tile in 0..tiles {
                 let one = read(&format!("tiles/{tile}.{name}.bin"))?;
                 if *name == "offsets" {
-                    // Offsets of a tile count from its own start.
+                    // Offsets of a tile count from the tile's start.
                     all.extend(words(one).iter().flat_map(|o| ((o + start) as u64).to_le_bytes()));
                     start += read(&format!("tiles/{tile}.data.bin"))?.len();
                 } else {
@@ -281,7 +281,7 @@ impl Report {
         }
     }
 
-    /// Prints the counts, whether or not the test passes, and fails if anything differs.
+    /// Prints the counts, whether or not the test passes. Fails if anything differs.
     pub(super) fn finish(self, title: &str) {
         let mut text = format!("{title}\n");
         let mut sum = [0; 3];
@@ -301,7 +301,7 @@ impl Report {
             sum[0], sum[1], sum[2]
         )
         .unwrap();
-        // Not through `print!`, which the test harness keeps to itself.
+        // `print!` would be captured by the test harness.
         std::io::stdout().write_all(text.as_bytes()).unwrap();
         let first: Vec<&String> = self.failures.iter().take(20).collect();
         assert!(

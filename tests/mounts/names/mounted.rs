@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// A source on disk, mounted. `fill` makes the source.
+/// A mounted source on disk, made by `fill`.
 struct Place {
-    // Unmounted before its directory is removed: fields are dropped in order.
+    // Fields are dropped in order: unmounting comes before removing the directory.
     _mounted: Mounted,
     mnt: TempDir,
     _source: TempDir,
@@ -42,8 +42,8 @@ impl Place {
             .collect()
     }
 
-    /// Every listed name can be looked up, is of the kind that the listing says, is there once, opens, and
-    /// reads as long as it should be. Returns how many there are.
+    /// Every listed name can be looked up, has the listed kind, is unique, opens, and reads to its length.
+    /// Returns the number of names.
     fn look(&self) -> usize {
         let mut count = 0;
         let mut waiting = vec![self.mnt.path().to_path_buf()];
@@ -73,7 +73,7 @@ impl Place {
         count
     }
 
-    /// How many names `find` finds, which must end.
+    /// The number of names that `find` prints; it must end.
     fn find(&self) -> usize {
         let mut command = Command::new("timeout");
         command.args(["20", "find"]).arg(self.mnt.path());
@@ -116,7 +116,7 @@ fn attributes_of_any_name_through_a_mount() {
     };
     let (mut one, mut other) = (vec![b'x'; 300], vec![b'x'; 300]);
     (one[299], other[299]) = (b'1', b'2');
-    /// Two names, and how they are shown.
+    /// Two names, and their names in the mount.
     type Pair<'a> = (&'a [u8], &'a [u8], Option<[&'a str; 2]>);
     let pairs: [Pair; 9] = [
         (b"..", b".", Some(["%2E.", "%2E"])),
@@ -172,7 +172,7 @@ fn members_of_any_name_through_a_mount() {
             source,
             &[
                 (2, true, b"a", Some(b"twice")),
-                // Members are known by their names: the later one counts.
+                // Members are identified by their names: the later one counts.
                 (2, true, b"b", Some(b"twice")),
                 (2, true, b"a", Some(b"group.json")),
                 (2, true, b"b", Some(b"metadata.json")),
@@ -189,7 +189,7 @@ fn members_of_any_name_through_a_mount() {
                 (2, false, &path_of_a, Some(b"absolute")),
                 (2, false, &uri_of_b, Some(b"uri")),
                 (2, false, &uri_of_encoded, Some(b"escapes are none")),
-                // None of these is shown: they lie elsewhere, or nowhere.
+                // None of these is shown: they are elsewhere, or nowhere.
                 (2, false, b"file:///etc", Some(b"etc")),
                 (2, false, b"file://localhost/etc", Some(b"host")),
                 (2, false, b"file:///%65tc", Some(b"escaped")),
@@ -237,7 +237,7 @@ fn members_of_any_name_through_a_mount() {
             "{start}: {names:?}"
         );
     }
-    // And nothing else.
+    // Nothing else is shown.
     assert_eq!(names.len(), 3 + 16, "{names:?}");
     place.look();
     assert_eq!(place.find(), place.look());
@@ -268,7 +268,7 @@ fn links_through_a_mount() {
         names
     };
     let place = Place::new(false, fill);
-    // A way that leaves the source and comes back ends inside.
+    // A path that leaves the source and returns ends inside.
     assert_eq!(sorted(place.names("")), [".tiledbfs", "around", "inside", "real"]);
     for path in ["inside", "real", "around"] {
         assert_eq!(place.names(path), ["g"]);
@@ -301,11 +301,11 @@ fn ways_through_links_do_not_multiply_for_ever() {
         }
     });
     let found = place.find();
-    // Through at most three links; without that bound there would be 1956 ways.
+    // Through at most three links; without that bound there would be 1956 paths.
     let ways = 6 + 6 * 5 + 6 * 5 * 4 + 6 * 5 * 4 * 3;
     assert_eq!(found, ways + 5 + 3, "with .tiledbfs and a group");
     assert_eq!(place.look(), found);
-    // The same through groups of a time before members were registered, and through arrays that are links.
+    // The same through groups from before members were registered, and through arrays that are links.
     let place = Place::new(false, |source| {
         for i in 0..FOLDERS {
             empty_group(&source.join(format!("g{i}")));
@@ -330,7 +330,7 @@ fn groups_within_themselves_through_a_mount() {
             &source.join("g/h"),
             &[(1, true, b"..", Some(b"up")), (1, true, b"../../g", Some(b"g"))],
         );
-        // Two that contain each other.
+        // Two groups that contain each other.
         group_of(&source.join("one"), &[(1, true, b"../two", Some(b"other"))]);
         group_of(&source.join("two"), &[(1, true, b"../one", Some(b"other"))]);
     });

@@ -1,4 +1,4 @@
-//! The description of a system call, and its result.
+//! A system call and its result.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -7,13 +7,13 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What a call gives: a number, or an errno.
+/// The result of a call: a number, or an errno.
 pub type Answer = Result<i64, i32>;
 
-/// What a call is made on.
+/// The target of a call.
 pub struct On<'a> {
     pub path: &'a Path,
-    /// A name beside it, or in it where it is a directory, that does not exist.
+    /// A missing name beside it, or in it if it is a directory.
     pub new: &'a Path,
     /// Another file of the same file system, and a directory outside of it.
     pub other: &'a Path,
@@ -37,9 +37,9 @@ pub fn io<T>(result: io::Result<T>) -> Result<T, i32> {
     result.map_err(|error| error.raw_os_error().unwrap_or(-1))
 }
 
-/// Opens for reading, or as `flags` say.
+/// Opens the path with `flags`.
 pub fn open(path: &Path, flags: i32) -> Result<File, i32> {
-    // SAFETY: the path is a C string; the descriptor is new, and nobody else's.
+    // SAFETY: the path is a C string; the descriptor is new and has no other owner.
     unsafe {
         let fd = answer(libc::open(c(path).as_ptr(), flags | libc::O_CLOEXEC, 0o644))?;
         Ok(std::os::fd::FromRawFd::from_raw_fd(fd as RawFd))
@@ -50,7 +50,7 @@ pub fn opened(path: &Path, flags: i32) -> Answer {
     open(path, flags).map(|_| 0)
 }
 
-/// Runs `call` on the descriptor of the path, open for reading.
+/// Runs `call` on a descriptor of the path, open for reading.
 pub fn with_fd(on: &On, call: impl FnOnce(RawFd) -> i64) -> Answer {
     let file = open(on.path, libc::O_RDONLY)?;
     answer(call(file.as_raw_fd()))
@@ -75,7 +75,7 @@ pub fn outside_file(on: &On) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-/// `from` of `_IOW('f', 2, long)` and its like.
+/// Request numbers, made by `_IOW('f', 2, long)` and the like.
 pub const FS_IOC_GETFLAGS: u64 = 0x8008_6601;
 pub const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
 pub const FICLONE: u64 = 0x4004_9409;
@@ -89,7 +89,7 @@ pub const BLKGETSIZE: u64 = 0x1260;
 pub fn ioctl(on: &On, request: u64) -> Answer {
     let mut value = [0_u64; 64];
     with_fd(on, |fd| {
-        // SAFETY: no request of these takes or gives more than the value has.
+        // SAFETY: none of these requests reads or writes more bytes than the value has.
         i64::from(unsafe { libc::ioctl(fd, request, value.as_mut_ptr()) })
     })
 }

@@ -5,11 +5,11 @@ use std::os::fd::AsRawFd;
 use std::ptr::{null, null_mut};
 
 pub fn set_xattr(on: &On, name: &std::ffi::CStr) -> Answer {
-    // SAFETY: C strings, and a value of as many bytes as are said.
+    // SAFETY: C strings, and a value of the given length.
     answer(unsafe { libc::setxattr(c(on.path).as_ptr(), name.as_ptr(), c"v".as_ptr().cast(), 1, 0) })
 }
 
-/// What would change something. `fd` in a name: through a descriptor that is open for reading.
+/// Calls that would change something. `fd` in a name: through a descriptor that is open for reading.
 // SAFETY of all: paths and names are C strings, and structures live through the calls.
 pub const MUTATIONS: &[(&str, Call)] = &[
     ("open O_WRONLY", |on| opened(on.path, libc::O_WRONLY)),

@@ -22,12 +22,12 @@ pub fn lock(on: &On, command: i32, kind: i32) -> Answer {
     result.map(|value| value * 100 + i64::from(lock.l_type))
 }
 
-/// Whether two reads may differ: its length stays the same.
+/// Whether the content may differ between two reads of the same length.
 pub fn changes(on: &On) -> bool {
     on.path.ends_with("stats.json")
 }
 
-/// Reads `len` bytes at `offset` without the page cache, at an address that is `shift` from an aligned one.
+/// Reads `len` bytes at `offset` without the page cache, to an address `shift` bytes past an aligned one.
 pub fn read_direct(on: &On, offset: i64, len: usize, shift: usize) -> Answer {
     let file = open(on.path, libc::O_RDONLY | libc::O_DIRECT)?;
     let mut memory = vec![0_u8; len + 8192];
@@ -43,8 +43,8 @@ pub fn read_direct(on: &On, offset: i64, len: usize, shift: usize) -> Answer {
     Ok(read)
 }
 
-/// Copies the whole file out with `copy`, which moves at most as many bytes as it is told between two
-/// descriptors, and compares.
+/// Copies the whole file out and compares. `copy` moves at most the given number of bytes between two
+/// descriptors.
 pub fn copy_out(on: &On, copy: impl Fn(RawFd, RawFd, usize) -> isize) -> Answer {
     let from = open(on.path, libc::O_RDONLY)?;
     let target = on.outside.join("copy");
@@ -118,7 +118,7 @@ pub fn read_vector(on: &On, flags: i32) -> Answer {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // So that it is in the page cache.
+    // Puts the file into the page cache.
     let _ = fs::read(on.path);
     with_fd(
         on,
@@ -126,7 +126,7 @@ pub fn read_vector(on: &On, flags: i32) -> Answer {
     )
 }
 
-/// What changes nothing.
+/// Calls that change nothing.
 pub const QUERIES: &[(&str, Call)] = &[
     ("getxattr user.", |on| get_xattr(on, c"user.x")),
     ("getxattr trusted.", |on| get_xattr(on, c"trusted.x")),
@@ -431,7 +431,7 @@ pub const QUERIES: &[(&str, Call)] = &[
         io(fs::metadata(on.path.join("./".repeat(2100)))).map(|_| 0)
     }),
     ("chdir", |on| {
-        // The directory of the process belongs to all threads: in a child.
+        // In a child, because all threads share the working directory of the process.
         io(Command::new("/bin/true").current_dir(on.path).status()).map(|_| 0)
     }),
     ("statfs of a missing name", |on| {

@@ -12,11 +12,11 @@ use tiledbfs::internals::tree::{Options, Tree};
 
 const FRAGMENT: &str = "weather/fragments/__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22";
 
-/// A file system of the kernel, unmounted when dropped.
+/// A kernel file system, unmounted when dropped.
 pub struct Reference {
     pub name: &'static str,
     mountpoint: TempDir,
-    /// The file that it is in.
+    /// The directory of its image file.
     _image: Option<TempDir>,
 }
 
@@ -39,7 +39,7 @@ impl Reference {
         }
     }
 
-    /// None where there are no tools or no loop devices for it.
+    /// None if its tools or loop devices are missing.
     pub fn ext4() -> Option<Self> {
         let image = tempfile::tempdir().unwrap();
         let file = image.path().join("image");
@@ -96,7 +96,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Kinds of path by name.
+/// Paths by the name of their kind.
 pub fn paths() -> Vec<(&'static str, String)> {
     let in_fragment = |name: &str| format!("{FRAGMENT}/{name}");
     vec![
@@ -158,7 +158,7 @@ impl Both {
         }
     }
 
-    /// What a call gives on the mount and on the reference.
+    /// The results of a call on the mount and on the reference.
     pub fn ask(&self, call: Call, path: &str) -> (Answer, Answer) {
         let ask = |root: &Path| {
             let path = match path {
@@ -183,8 +183,8 @@ impl Both {
         answers
     }
 
-    /// Runs a table on every path and returns what differs: by call, mount's answer and reference's, the
-    /// kinds of path.
+    /// Runs a table of calls on all paths, and returns the differences: the kinds of path by call, mount's
+    /// answer and reference's answer.
     pub fn differences(
         &self,
         table: &[(&'static str, Call)],

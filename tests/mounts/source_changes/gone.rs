@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Directories of every kind, of which the kernel may remember the names.
+/// Directories of every kind, whose names the kernel may remember.
 const DIRECTORIES: [&str; 5] = [
     "",
     "weather",
@@ -11,7 +11,7 @@ const DIRECTORIES: [&str; 5] = [
     "weather/fragments/__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22/columns",
 ];
 
-/// That every program that walks through the mount says that it failed, and that a backup keeps what it has.
+/// Asserts that programs that walk the mount report failure, and that a backup keeps its files.
 fn every_walk_fails(place: &Place, why: &str) {
     for directory in DIRECTORIES {
         let listed: Result<Vec<_>, _> = fs::read_dir(place.shown(directory)).and_then(Iterator::collect);
@@ -44,7 +44,7 @@ fn every_walk_fails(place: &Place, why: &str) {
     eventually("the log tells it", || place.told("the source"));
 }
 
-/// Looks at all of the mount, so that the kernel and the file system remember it.
+/// Walks the whole mount, so that the kernel and the file system remember it.
 fn look_around(place: &Place) {
     for directory in DIRECTORIES {
         assert!(!place.names(directory).is_empty());
@@ -58,7 +58,7 @@ fn a_source_that_goes_away_is_not_empty() {
     let moved = place.source.path().with_extension("moved");
     fs::rename(place.source.path(), &moved).unwrap();
     every_walk_fails(&place, "renamed");
-    // Another directory in its place, though it holds the same.
+    // Another directory in its place, with the same content.
     copy(&moved, place.source.path());
     every_walk_fails(&place, "replaced");
     fs::remove_dir_all(place.source.path()).unwrap();
@@ -96,7 +96,7 @@ fn a_directory_removed_during_a_walk() {
     let place = Place::with(|source| fs::create_dir_all(source.join("plain/deeper")).unwrap());
     look_around(&place);
     for (directory, removed) in [("plain/deeper", "plain/deeper"), ("weather", "weather")] {
-        // As who walks with descriptors, as find and rm do, has it open.
+        // Held open, like a walk with descriptors (find, rm) does.
         let open = File::open(place.shown(directory)).unwrap();
         fs::remove_dir_all(place.source(removed)).unwrap();
         let again = format!("/proc/self/fd/{}", open.as_raw_fd());

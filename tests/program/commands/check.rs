@@ -32,7 +32,7 @@ fn damaged() -> tempfile::TempDir {
 fn a_clean_source() {
     let (code, stdout, stderr) = run(&sample(), &[]);
     assert_eq!((code, stdout.as_str()), (Some(0), ""), "{stderr}");
-    // One line and no bar, for this is no terminal.
+    // One line and no progress bar, because stderr is no terminal.
     assert_eq!(stderr.lines().count(), 1, "{stderr:?}");
     assert!(!stderr.contains(['\r', '\x1b']), "{stderr:?}");
     assert!(
@@ -127,7 +127,7 @@ fn an_encrypted_array_without_its_key_is_unchecked() {
     let place = tempfile::tempdir().unwrap();
     copy(&sample().join("lightning"), place.path());
     for entry in fs::read_dir(place.path().join("__schema")).unwrap() {
-        // The type of encryption in the header of the generic tile.
+        // The encryption type in the header of the generic tile.
         let path = entry.unwrap().path();
         let mut bytes = fs::read(&path).unwrap();
         bytes[29] = 1;
@@ -138,13 +138,13 @@ fn an_encrypted_array_without_its_key_is_unchecked() {
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
     assert!(stdout.starts_with("unchecked: "), "{stdout}");
     assert!(stderr.ends_with(": 0 problems, 1 unchecked\n"), "{stderr}");
-    // One that libtiledb wrote, with metadata.
+    // An array with metadata, written by libtiledb.
     let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/versions");
     let (code, stdout, _) = run(&versions.join("v22/encrypted"), &[]);
     assert_eq!((code, stdout.lines().count()), (Some(2), 1), "{stdout}");
 }
 
-/// Schema files of TileDB 1.3, of GenomicsDB, and of GenomicsDB before it counted versions.
+/// Schema files of TileDB 1.3, of GenomicsDB, and of GenomicsDB before it had versions.
 fn schemas_of_predecessors() -> [(&'static str, Vec<u8>); 3] {
     let path = b"/tmp/workspace/t0_1_2";
     let rest = [1; 200];
@@ -189,7 +189,7 @@ fn arrays_from_before_versions_were_counted_are_unchecked() {
         assert!(stdout.lines().any(|found| found.starts_with(&line)), "{stdout}");
     }
     assert!(stderr.ends_with(": 0 problems, 3 unchecked\n"), "{stderr}");
-    // In the tree they have one file, which says the same.
+    // In the tree they have one file, with the same message.
     let program = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tiledbfs"));
         command
@@ -213,7 +213,7 @@ fn arrays_from_before_versions_were_counted_are_unchecked() {
             "{said}"
         );
     }
-    // A schema of today that is damaged stays damaged.
+    // A damaged schema of today is still reported as damaged.
     copy(&sample().join("lightning"), &place.path().join("damaged"));
     let schemas = fs::read_dir(place.path().join("damaged/__schema")).unwrap();
     for entry in schemas {
@@ -266,7 +266,7 @@ fn a_key_for_a_path_without_an_array() {
             "{stderr}"
         );
     }
-    // One that is of use in one of several sources is of use.
+    // A key that is used in one of several sources is accepted.
     let (weather, source) = (sample().join("weather"), place.path().join("source"));
     for (path, wanted) in [("in", Some(0)), ("arry", Some(2))] {
         let key = format!("{path}={}", key.display());
@@ -300,7 +300,7 @@ fn several_sources() {
         2,
         "{stdout}"
     );
-    // Without problems, that one of them is missing is what counts.
+    // Without problems, the missing source decides the exit code.
     assert_eq!(run(&weather, &["/nonexistent"]).0, Some(2));
     assert_eq!(
         run(&weather, &[sample().join("lightning").to_str().unwrap()]).0,

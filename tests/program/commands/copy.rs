@@ -21,7 +21,7 @@ fn node(source: &Path, path: &str) -> Node {
     tree.root.find(path).unwrap().unwrap()
 }
 
-/// Checks that a copy has what the tree has and nothing else; returns the number of files.
+/// Asserts that a copy has exactly what the tree has; returns the number of files.
 fn same(node: &Node, copy: &Path) -> usize {
     let mode = fs::metadata(copy).unwrap().permissions().mode();
     assert_ne!(mode & 0o200, 0, "{} cannot be written to", copy.display());
@@ -71,7 +71,7 @@ fn files_and_directories() {
     let schema = node(&sample(), "weather/schema.json");
     text(&["cp", "weather", "schema.json", &place.name("a.json")]);
     text(&["cp", "weather/schema.json", &place.name("b.json")]);
-    // Over what is there.
+    // Over existing files.
     text(&["cp", "lightning/schema.json", &place.name("c.json")]);
     text(&["cp", "weather/schema.json", &place.name("c.json")]);
     fs::create_dir(place.path("d")).unwrap();
@@ -88,7 +88,7 @@ fn files_and_directories() {
     }
     assert_eq!(fs::read_dir(place.path("d")).unwrap().count(), 3);
 
-    // The name of the copy where there is nothing, a place for it where there is a directory.
+    // A missing destination is the name of the copy; an existing directory receives it.
     let fragments = node(&sample(), "weather/fragments");
     for _ in 0..2 {
         text(&["cp", "-r", "weather/fragments", &place.name("e")]);
@@ -129,7 +129,7 @@ fn what_is_not_copied() {
         "is not a directory",
     );
     fs::remove_file(place.path("x")).unwrap();
-    // One does not take the place of another.
+    // Two sources must not have the same copy.
     run(
         &["weather", "fragments/*/footer.json", &place.name("d")],
         "footer.json: is the copy of two files",
@@ -208,7 +208,7 @@ fn what_cannot_be_read_has_no_copy() {
     let (whole, partial): (Vec<_>, Vec<_>) = columns.partition(|path| path.join("data.bin").exists());
     assert_eq!(partial.len(), 1, "{whole:?} {partial:?}");
 
-    // Mended, the same command goes on with it, and takes nothing that is half there for whole.
+    // After a repair, the same command continues, and does not take a partial copy for a whole one.
     fs::write(&broken, &bytes).unwrap();
     let half = whole[0].join("data.bin");
     let length = fs::metadata(&half).unwrap().len();
@@ -265,7 +265,7 @@ fn what_cannot_be_read_has_no_copy() {
 #[test]
 fn a_bar_where_there_is_a_terminal() {
     let place = Place::new();
-    // It gives the command a terminal.
+    // script(1) gives the command a terminal.
     let on_terminal = |arguments: &str| {
         let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_tiledbfs"));
         let output = Command::new("script")

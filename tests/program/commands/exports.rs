@@ -1,4 +1,4 @@
-//! Exports, which are files for other programs: which exist, and what `cat` and `cp` make of them.
+//! Exports, files for other programs: which exist, and how `cat` and `cp` write them.
 
 use super::{fails, sample, text};
 use tiledbfs::internals::export;
@@ -22,7 +22,7 @@ fn names(tree: &Tree, path: &str) -> Vec<String> {
     names.collect()
 }
 
-/// What `view.json` says of `table.csv`: whether it is there, and why not.
+/// The entry of `table.csv` in `view.json`: whether it is there, and why not.
 fn said(tree: &Tree, view: &str) -> (Option<bool>, String) {
     let text = tree.root.find(&format!("{view}/view.json")).unwrap().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&text.read_all().unwrap()).unwrap();

@@ -47,7 +47,7 @@ fn manual_pages_tell_what_the_help_tells() {
     assert_eq!(pages, wanted);
     for command in commands().iter().filter(|command| *command != "help") {
         let page = fs::read_to_string(directory.join(format!("tiledbfs-{command}.1"))).unwrap();
-        // In roff, a hyphen is escaped.
+        // roff escapes hyphens.
         let page = page.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "");
         for option in text(&["help", command])
             .split_whitespace()
@@ -63,7 +63,7 @@ fn manual_pages_tell_what_the_help_tells() {
     }
     let page = fs::read_to_string(directory.join("tiledbfs-check.1")).unwrap();
     assert!(page.contains(".SH EXAMPLES\n.nf\n"), "{page}");
-    // Where there is a formatter, it has nothing to complain of.
+    // groff, if installed, must not complain.
     for page in &pages {
         let checked = Command::new("groff")
             .args(["-man", "-ww", "-z", "-Tutf8", "-I"])
@@ -89,7 +89,7 @@ fn completions_are_understood_by_their_shells() {
         }
         let file = place.path().join(shell);
         fs::write(&file, script).unwrap();
-        // A shell that is there takes it.
+        // The shell, if installed, must accept it.
         if let Ok(output) = Command::new(shell).arg("-n").arg(&file).output() {
             assert!(output.status.success(), "{shell}: {output:?}");
         }

@@ -33,7 +33,7 @@ fn an_array_on_one_screen() {
     assert_eq!(line("day"), "day INT32 1..365 73 1..365");
     assert_eq!(line("temperature"), "temperature FLOAT32 BYTESHUFFLE, ZSTD 9");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
-    // Several, and with SOURCE and PATH in one.
+    // Several arguments, with SOURCE and PATH in one.
     let both = text(&["info", "weather", "../sample/weather"]);
     assert_eq!(
         both,
@@ -68,7 +68,7 @@ fn a_group_as_a_tree() {
 fn what_cannot_be_told() {
     assert!(fails(&["info", "weather/schema.json"], 1).contains("is a file"));
     assert!(fails(&["info", "nothing"], 1).contains("nothing: no such file"));
-    // A fragment that cannot be read is told, and the rest is shown.
+    // A fragment that cannot be read is reported, and the rest is shown.
     let place = tempfile::tempdir().unwrap();
     copy(&sample().join("weather"), place.path());
     let fragments = fs::read_dir(place.path().join("__fragments")).unwrap();

@@ -15,7 +15,7 @@ fn install(dest: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// All that is no directory.
+/// All files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut waiting = vec![directory.to_path_buf()];
     let mut files = Vec::new();
@@ -71,7 +71,7 @@ fn all_is_put_in_place_and_taken_away() {
             let text = fs::read_to_string(at(file)).unwrap();
             assert!(text.contains(part), "{file}: {text}");
         }
-        // Again over itself, and a file of somebody else stays.
+        // Installs over itself. A file of somebody else stays.
         install(place.path(), &[prefix]);
         fs::write(at("share/man/man1/other.1"), b"").unwrap();
         install(place.path(), &["--uninstall", prefix]);

@@ -27,7 +27,7 @@ fn source_and_path_in_one() {
     ] {
         assert_eq!(text(arguments), schema, "{arguments:?}");
     }
-    // Several, of several arrays.
+    // Several files, of several arrays.
     let both = text(&["cat", "weather/schema.json", "lightning/schema.json"]);
     assert_eq!(both, schema + &text(&["cat", "lightning", "schema.json"]));
 
@@ -35,7 +35,7 @@ fn source_and_path_in_one() {
     assert!(fails(&["cat", "nothing/schema.json"], 1).contains("nothing/schema.json: no such file"));
     assert!(fails(&["cat", "weather/nothing"], 1).contains("weather/nothing: no such file"));
     assert!(fails(&["cat", "weather", "../lightning/schema.json"], 1).contains("leads out of SOURCE"));
-    // What is missing does not keep the rest from being shown.
+    // A missing path does not keep the others from being shown.
     let (code, stdout, stderr) = run(&["cat", "weather", "nothing", "schema.json", "nor this"]);
     assert_eq!((code, stdout.contains("temperature")), (Some(1), true));
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
@@ -64,7 +64,7 @@ fn patterns() {
     assert!(
         fails(&["cat", "weather", "fragments/*/nothing"], 1).contains("fragments/*/nothing: no such file")
     );
-    // A leading dot is asked for by name.
+    // A leading dot must be typed.
     assert!(!text(&["ls", "-d", ".", "*"]).contains(".tiledbfs"));
     assert_eq!(text(&["ls", "-d", ".", ".*"]), ".tiledbfs\n");
 }
@@ -92,7 +92,7 @@ fn ls_as_people_type_it() {
         ["", "fragments:", first, second],
         "{several}"
     );
-    // One directory has none, and with -d there is one line.
+    // A single directory has no heading, and -d prints one line.
     assert_eq!(text(&["ls", "weather", "./fragments/"]).lines().count(), 2);
     assert_eq!(text(&["ls", "-d", "weather", "fragments"]), "fragments\n");
     assert_eq!(text(&["ls", "-d", "weather"]), ".\n");
@@ -108,7 +108,7 @@ fn ls_as_people_type_it() {
     let human = text(&["ls", "-lh", "weather", &file]);
     assert!(human.starts_with("-r--r--r--       8.55 KiB "), "{human}");
     assert!(text(&["ls", "--help"]).contains("--human-readable"));
-    // What is missing does not keep the rest from being listed.
+    // A missing path does not keep the others from being listed.
     let (code, stdout, stderr) = run(&["ls", "weather", "nothing", "schema.json"]);
     assert_eq!((code, stdout.as_str()), (Some(1), "schema.json\n"));
     assert!(stderr.contains("nothing: no such file or directory"), "{stderr}");

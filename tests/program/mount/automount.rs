@@ -13,17 +13,15 @@ use std::thread;
 use std::time::Duration;
 use tiledbfs::internals::fuse::unmount_path;
 
-/// The requests of autofs with which its daemon says that what was missing is mounted, or is not
-/// (linux/auto_fs.h).
+/// autofs requests by which its daemon reports that the missing mount is there, or failed (linux/auto_fs.h).
 const AUTOFS_IOC_READY: libc::c_ulong = 0x9360;
 const AUTOFS_IOC_FAIL: libc::c_ulong = 0x9361;
 
-/// Where the token of the request is in a packet of version 5, and its kind that tells that a mount is
-/// missing there.
+/// The range of the request's token in a packet of version 5, and the packet type for a missing mount.
 const TOKEN: std::ops::Range<usize> = 8..12;
 const MISSING_DIRECT: u8 = 5;
 
-/// Unmounts all that is mounted there.
+/// Unmounts everything on this path when dropped.
 struct Cleared<'a>(&'a Path);
 
 impl Drop for Cleared<'_> {
@@ -32,7 +30,7 @@ impl Drop for Cleared<'_> {
     }
 }
 
-/// Waits for the request that an access makes, and returns its token.
+/// Waits for the request that an access triggers, and returns its token.
 fn requested(mut pipe: PipeReader) -> u32 {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -45,8 +43,8 @@ fn requested(mut pipe: PipeReader) -> u32 {
     u32::from_ne_bytes(packet[TOKEN].try_into().unwrap())
 }
 
-/// Whoever looks at the mount point waits until it is mounted, but for the process group of who mounts: in
-/// the background as well nothing else may look at it.
+/// Every access to the mount point waits for the mount, except from the process group of the mounting
+/// process. So nothing else may access it, also when mounting in the background.
 #[test]
 fn on_demand() {
     let place = Place::new();
@@ -78,7 +76,7 @@ fn on_demand() {
     let mut mounting = mounting.spawn().unwrap();
     let (sender, ended) = channel();
     let answer = |request| {
-        // SAFETY: it takes a number, and the descriptor is open.
+        // SAFETY: the request takes a number, and the descriptor is open.
         let result = unsafe { libc::ioctl(root.as_raw_fd(), request, libc::c_ulong::from(token)) };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     };

@@ -1,13 +1,13 @@
-//! The program as a helper of mount(8). Runs the real `mount` and `umount`, in a mount namespace with an
-//! /etc/fstab and an /sbin of its own.
+//! The program as a helper of mount(8). Runs the real `mount` and `umount` in a mount namespace with its own
+//! /etc/fstab and /sbin.
 
 use crate::common::place::Place;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-/// /etc/fstab is the file `fstab`; /sbin has what the package of FUSE has there, and `links` to the program.
-/// Then runs `script`.
+/// Runs `script`. /etc/fstab is the file `fstab`; /sbin has the files of the FUSE package, and `links` to the
+/// program.
 fn by_fstab(place: &Place, lines: &str, links: &[&str], script: &str) -> Output {
     let folder = place.path("");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -18,8 +18,8 @@ fn by_fstab(place: &Place, lines: &str, links: &[&str], script: &str) -> Output 
     for name in ["mnt", "mnt 2"] {
         std::os::unix::fs::chown(place.path(name), Some(65534), Some(65534)).unwrap();
     }
-    // By another process: a descriptor of ours, copied into a process that another test starts, would keep it
-    // from being run.
+    // Copied by a child: a test process started meanwhile would inherit a descriptor of ours that is open for
+    // writing, and the copy could not be executed.
     let copy = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_tiledbfs"))
         .arg(place.path("tiledbfs"))
@@ -51,7 +51,7 @@ fn by_fstab(place: &Place, lines: &str, links: &[&str], script: &str) -> Output 
         .unwrap()
 }
 
-/// What the script wrote to stdout and to stderr.
+/// The script's stdout and stderr.
 fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr))
@@ -85,7 +85,7 @@ fn all_of_fstab() {
     ] {
         assert!(text.contains(part), "{part:?} not in {text}{errors}");
     }
-    // mount(8) says `rw` for `defaults`; that is warned about once. The other line is about the SOURCE that
+    // mount(8) passes `rw` for `defaults`, which gives one warning. The other line is about the SOURCE that
     // may be missing.
     let warned: Vec<_> = errors.lines().filter(|line| !line.contains(": info: ")).collect();
     assert_eq!(warned.len(), 2, "{errors}");
@@ -101,7 +101,7 @@ fn all_of_fstab() {
     assert!(log.contains("group is mounted on "), "{log}");
 }
 
-/// With a link to the program, and with none, where mount.fuse runs it.
+/// With a link to the program, and without one, where mount.fuse runs the program.
 #[test]
 fn by_type() {
     for links in [&HELPERS[..], &[]] {

@@ -1,4 +1,4 @@
-//! Where log messages go, how many there are, and how signals change that.
+//! The destination and number of log messages, and the effect of signals on them.
 
 use crate::common::eventually;
 use crate::common::place::Place;
@@ -9,8 +9,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Gives the mounted group a member whose schema cannot be read, and reads that. One at a time, since one
-/// cause is logged once.
+/// Adds a member with an unreadable schema to the mounted group, and reads it. Each has a new name, because
+/// one cause is logged once.
 fn provoke(place: &Place) {
     let name = format!("broken{}", fs::read_dir(place.path("group")).unwrap().count());
     let schema = place.path("group").join(&name).join("__schema");
@@ -27,7 +27,7 @@ fn in_the_background_the_system_logs() {
     let place = Place::new();
     let system = UnixDatagram::bind(place.path("log.socket")).unwrap();
     system.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    // In a mount namespace that has a log. What is read there is broken.
+    // In a mount namespace with a log; `broken` is read in the mount.
     let script = r#"
         set -e
         mount -t tmpfs none /dev
@@ -47,7 +47,7 @@ fn in_the_background_the_system_logs() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    // Who waits is told what happens until it is mounted, and no more.
+    // The waiting caller gets messages until the mount is there, and no more.
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(
         errors.lines().count() == 1 && errors.starts_with("tiledbfs: warning: "),
@@ -80,7 +80,7 @@ fn a_log_file_is_opened_anew() {
         provoke(&place);
         fs::read_to_string(&file).is_ok_and(|text| text.contains("/schema.json"))
     });
-    // Where it cannot be, the old one goes on.
+    // If that fails, logging continues in the old file.
     let length = || fs::metadata(&file).unwrap().len();
     fs::rename(place.path("logs"), place.path("moved")).unwrap();
     signal(daemon, libc::SIGHUP);
@@ -97,7 +97,7 @@ fn a_log_file_is_opened_anew() {
     place.succeeds(&["unmount", "mnt"]);
 }
 
-/// The levels that are logged at the start with `flags` and RUST_LOG.
+/// The levels logged at the start with `flags` and RUST_LOG.
 fn levels(flags: &[&str], rust_log: Option<&str>) -> Vec<String> {
     let place = Place::new();
     let mut command =
@@ -110,7 +110,7 @@ fn levels(flags: &[&str], rust_log: Option<&str>) -> Vec<String> {
     assert!(output.status.success(), "{output:?}");
     place.succeeds(&["unmount", "mnt"]);
     let log = fs::read_to_string(place.path("log")).unwrap();
-    // What begins there as `[TIME LEVEL MODULE]`, began on stderr as `tiledbfs: LEVEL: `.
+    // A line begins with `[TIME LEVEL MODULE]` in the file, and with `tiledbfs: LEVEL: ` on stderr.
     let errors = String::from_utf8(output.stderr).unwrap();
     let mut levels = Vec::new();
     for (level, name, text) in [("WARN", "warning", "`rw`"), ("INFO", "info", "is mounted on")] {
@@ -149,7 +149,7 @@ fn how_much_is_logged() {
     }
 }
 
-/// Where stderr is the journal, lines begin with their level as it takes it.
+/// If stderr is the journal, lines begin with its level prefix.
 #[test]
 fn the_journal_learns_the_level() {
     use std::os::unix::fs::MetadataExt;
@@ -185,7 +185,7 @@ fn signals_without_a_meaning() {
     ];
     let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
     let ends = [libc::SIGKILL, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
-    // 32 and 33 are the C library's.
+    // The C library uses 32 and 33.
     let others = (1..=31).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     for number in others.filter(|number| ![&faults[..], &stops, &ends].concat().contains(number)) {
         signal(daemon, number);

@@ -1,4 +1,4 @@
-//! The systemd unit, tested without systemd: the test does what the lines of the unit say.
+//! The systemd unit, tested without systemd: the test runs the lines of the unit.
 
 use crate::common::eventually;
 use crate::common::place::Place;
@@ -15,8 +15,8 @@ fn unit() -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// The command of a line of the unit, as systemd makes it: single quotes hold words together, specifiers and
-/// variables are put in afterwards, `$NAME` as several words.
+/// The command of a line of the unit, as systemd makes it: single quotes group words, then specifiers and
+/// variables are replaced, and `$NAME` gives several words.
 fn command(place: &Place, line: &str, pid: &str) -> Command {
     let unit = unit();
     let mut found = unit
@@ -72,7 +72,7 @@ fn a_service() {
     fs::rename(place.path("group"), place.path("my group")).unwrap();
     let (mut child, socket) = start(&place);
     assert_eq!(told(&socket), "READY=1\n");
-    // At once, for that is what it has told.
+    // Immediately, because the service has reported that it is ready.
     place.works();
     let pid = child.id().to_string();
     let mut reload = command(&place, "ExecReload", &pid);
@@ -90,7 +90,7 @@ fn a_service() {
     };
     let output = after("success");
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    // Killed, it leaves a dead mount, which is cleared before it is started again.
+    // A kill leaves a dead mount, which is cleared before the next start.
     let (mut child, socket) = start(&place);
     assert_eq!(told(&socket), "READY=1\n");
     child.kill().unwrap();
@@ -101,7 +101,7 @@ fn a_service() {
     assert!(!place.is_mounted());
 }
 
-/// Who starts one in the background waits for that, not for a message.
+/// The parent waits for a background mount, so there is no notification.
 #[test]
 fn in_the_background_nobody_is_notified() {
     let place = Place::new();
