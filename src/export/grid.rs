@@ -5,10 +5,10 @@
 //! gives values in the types that those formats share:
 //!
 //! - BOOL is 0 or 1, whatever byte is stored.
-//! Dates and times are INT64 with the `units` and the `calendar` of the CF conventions. CF has no years and
-//! months of a fixed length, so YEAR, MONTH and WEEK become days; a date whose days do not fit is not-a-time.
-//! PS, FS, AS and TIME_* have no CF unit and stay plain integers, as does a dimension of YEAR, MONTH or WEEK
-//! whose days do not fit.
+//! - Dates and times are INT64 with the `units` and the `calendar` of the CF conventions. CF has no years and
+//!   months of a fixed length, so YEAR, MONTH and WEEK become days; a date whose days do not fit is
+//!   not-a-time. PS, FS, AS and TIME_* have no CF unit and stay plain integers, as does a dimension of YEAR,
+//!   MONTH or WEEK whose days do not fit.
 //! - A null has the attribute's fill value, or not-a-time if it is a date.
 //! - An enumerated attribute holds the index; text labels are listed in `flag_values` and `flag_meanings`.
 //!
