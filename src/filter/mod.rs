@@ -30,7 +30,7 @@ mod stream;
 mod string_rle;
 #[cfg(test)]
 mod tests;
-mod tile_codec;
+pub mod tile_codec;
 mod transpose;
 #[cfg(test)]
 mod vectors;
@@ -39,4 +39,4 @@ mod xor;
 mod zstd;
 
 pub use key::EncryptionKey;
-pub use tile_codec::{Decoded, TileCodec};
+pub use tile_codec::TileCodec;

@@ -147,6 +147,7 @@ impl TileCodec {
     }
 
     /// All filters, in the order of writing.
+    #[cfg(any(test, feature = "internals"))]
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
