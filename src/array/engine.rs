@@ -161,7 +161,7 @@ impl Engine {
 
     /// Closes the cached open files below `path`.
     pub fn close_below(&self, path: &Path) {
-        self.files.let_go(|file| file.starts_with(path));
+        self.files.close(|file| file.starts_with(path));
     }
 
     /// The cache's number for object `number` of a file: 64 bits of a keyed hash, so that no file can provoke

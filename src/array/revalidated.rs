@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::time::now;
 use crate::error::{ErrorKind, Result};
 use crate::single_flight::SingleFlight;
-use crate::storage::{RACY, TRUSTED};
+use crate::storage::{RACY_WINDOW, RECHECK_AFTER};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,7 +73,7 @@ impl<T> Revalidated<T> {
         let state = self.locked();
         let known = state.known.as_ref()?;
         let counts = state.since.is_none_or(|since| known.checked >= since);
-        (counts && known.checked.elapsed() < TRUSTED).then(|| known.value.clone())
+        (counts && known.checked.elapsed() < RECHECK_AFTER).then(|| known.value.clone())
     }
 
     fn look(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
@@ -91,7 +91,7 @@ impl<T> Revalidated<T> {
             value: value.clone(),
             stamp,
             settled: engine.storage.local().is_none()
-                || newest.saturating_add(RACY.as_millis() as u64) < read_at,
+                || newest.saturating_add(RACY_WINDOW.as_millis() as u64) < read_at,
             checked,
         };
         // Drops the value before after the lock is released.

@@ -6,7 +6,7 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::read_generic_tile_within;
 use crate::format::predecessor::Predecessor;
 use crate::format::schema::Schema;
-use crate::storage::{Blob, TRUSTED};
+use crate::storage::{Blob, RECHECK_AFTER};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl Schemas {
             )));
         }
         if let Some(known) = self.parsed().get(name)
-            && known.checked.elapsed() < TRUSTED
+            && known.checked.elapsed() < RECHECK_AFTER
         {
             return Ok(known.schema.clone());
         }

@@ -1,35 +1,33 @@
-//! Who may read what is in a source: permissions of files, and of all that lies on the way to them, as sets
-//! of users.
+//! Sets of users who may read a file or list a directory of a source.
 
-/// What somebody wants to do with a path.
+/// An access to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// Read a file.
     Read,
-    /// Go through a directory, to something in it whose name is known.
+    /// Traverse a directory to reach a known name in it.
     Search,
-    /// See the names in a directory, and what they are.
+    /// List a directory, with the type of each entry.
     List,
 }
 
-/// Which classes of users may do something with one file, owned by user `uid` and group `gid`. A user counts
-/// in the first class that fits.
+/// Which permission classes of one inode allow an access. The first class that matches a user decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Classes {
-    /// Who owns it.
+    /// Owning user.
     pub uid: u32,
-    /// Its group.
+    /// Owning group.
     pub gid: u32,
-    /// Whether user `uid` may.
+    /// Whether user `uid` has access.
     pub owner: bool,
-    /// Whether the members of group `gid` may.
+    /// Whether members of group `gid` have access.
     pub group: bool,
-    /// Whether all others may.
+    /// Whether all other users have access.
     pub others: bool,
 }
 
 impl Classes {
-    /// The classes of an inode that have the permissions `bits` (4 read, 2 write, 1 search).
+    /// The classes that have all of the permissions `bits` (4 read, 2 write, 1 search) in `mode`.
     pub fn of_mode(uid: u32, gid: u32, mode: u32, bits: u32) -> Self {
         let has = |shift: u32| (mode >> shift) & bits == bits;
         Classes {
@@ -46,11 +44,11 @@ impl Classes {
     }
 }
 
-/// The users who pass a number of [`Classes`], every one of them; without any, everybody.
+/// The users to whom every [`Classes`] of a list allows access. An empty list means everybody.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audience {
     nobody: bool,
-    /// Without those that let everybody pass, each once.
+    /// Without duplicates, and without classes that allow everybody.
     limits: Vec<Classes>,
 }
 
@@ -60,7 +58,7 @@ impl Audience {
         Audience::default()
     }
 
-    /// No user but those whom permissions do not stop.
+    /// Nobody, except users who bypass permission checks.
     pub fn nobody() -> Self {
         Audience {
             nobody: true,
@@ -68,14 +66,14 @@ impl Audience {
         }
     }
 
-    /// Leaves those who pass `classes` too.
+    /// Removes the users to whom `classes` denies access.
     pub fn limit(&mut self, classes: Classes) {
         if !classes.all() && !self.limits.contains(&classes) {
             self.limits.push(classes);
         }
     }
 
-    /// Leaves those who are in `other` too.
+    /// Removes the users who are not in `other`.
     pub fn and(&mut self, other: &Audience) {
         self.nobody |= other.nobody;
         for classes in &other.limits {
@@ -83,13 +81,13 @@ impl Audience {
         }
     }
 
-    /// The group that tells users apart, where one does: to be the group of what is shown to this audience.
+    /// The group to give to a file shown to this audience; None if no group makes a difference.
     pub fn group(&self) -> Option<u32> {
         self.limits.first().map(|classes| classes.gid)
     }
 
-    /// Whether all members of group `gid` are in it, `owner` aside. Members of it may be in any other group
-    /// as well or not.
+    /// Whether every member of group `gid` has access, whatever other groups they are in. Ignores user
+    /// `owner`.
     pub fn has_group(&self, gid: u32, owner: u32) -> bool {
         let passes = |c: &Classes| {
             let as_member = c.group && (c.gid == gid || c.others);
@@ -98,8 +96,8 @@ impl Audience {
         !self.nobody && self.limits.iter().all(passes)
     }
 
-    /// Whether all who are not members of group `gid` are in it, `owner` aside. They may be in any other
-    /// group or not.
+    /// Whether every user outside of group `gid` has access, whatever groups they are in. Ignores user
+    /// `owner`.
     pub fn has_others(&self, gid: u32, owner: u32) -> bool {
         let passes = |c: &Classes| {
             let as_other = c.others && (c.gid == gid || c.group);
@@ -113,7 +111,7 @@ impl Audience {
 mod tests {
     use super::*;
 
-    /// Whether user `uid`, in `groups`, may read an inode of that owner, group and mode.
+    /// Whether user `uid`, in `groups`, may read an inode with this owner, group and mode.
     fn may(uid: u32, groups: &[u32], owner: u32, gid: u32, mode: u32) -> bool {
         let shift = match () {
             () if uid == owner => 6,
@@ -124,8 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gains_by_what_is_shown() {
-        // Every pair of sources of two owners, two groups and all modes for reading, seen by every user.
+    fn shown_modes_grant_nothing_that_the_sources_deny() {
+        // Every pair of sources with two owners, two groups and all combinations of read bits, for every
+        // user.
         const MOUNTER: u32 = 1;
         let users: [(u32, &[u32]); 10] = [
             (2, &[]),
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn agreeing_groups_keep_their_permission() {
+    fn a_group_keeps_access_if_all_sources_have_the_same_group() {
         let mut audience = Audience::everybody();
         audience.limit(Classes::of_mode(0, 5, 0o755, 5));
         assert_eq!(audience, Audience::everybody());
@@ -180,7 +179,7 @@ mod tests {
         assert!(audience.has_group(5, 0) && !audience.has_others(5, 0));
         audience.limit(Classes::of_mode(0, 6, 0o640, 4));
         assert!(!audience.has_group(5, 0));
-        // An owner whom the source's own permissions keep out does not count as one of the others.
+        // "Others" have no access if the mode denies access to the owner, who is one of them.
         let mut audience = Audience::everybody();
         audience.limit(Classes::of_mode(7, 5, 0o044, 4));
         assert!(!audience.has_others(5, 0) && audience.has_others(5, 7));

@@ -1,8 +1,8 @@
 //! Local files, read with `pread`.
 //!
-//! A file that shrinks while it is open gives a short read, which is an ordinary error; a mapping would give
-//! SIGBUS. A file that is written to is an error as well, so that old and new bytes are never mixed. A file
-//! that is replaced or deleted stays readable through the handle.
+//! If an open file shrinks, `pread` reports a short read, where a mapping would raise SIGBUS. If an open file
+//! is written to, reads fail, so that old and new bytes are never mixed. A file that is replaced or deleted
+//! stays readable through its open descriptor.
 
 use super::open_file_cache::is_out_of_descriptors;
 use super::permissions::PermissionCache;
@@ -18,9 +18,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// A directory tree of the local machine.
+/// A local directory tree.
 pub struct LocalStorage {
-    /// Absolute, without symbolic links.
+    /// Canonical path.
     root: PathBuf,
     /// Device and inode of the root.
     identity: (u64, u64),
@@ -30,8 +30,8 @@ pub struct LocalStorage {
 }
 
 impl LocalStorage {
-    /// The tree below `root`, which may itself be reached through symbolic links. Links inside that lead out
-    /// of it are treated as missing unless `follow_symlinks`.
+    /// Opens the tree below `root`; fails if `root` does not exist. Unless `follow_symlinks`, links that lead
+    /// out of the tree count as missing.
     pub fn new(root: &Path, follow_symlinks: bool, stats: Arc<Stats>) -> Result<Self> {
         let place = |e: io::Error| Error::io(&e).in_file(root.display());
         let root = fs::canonicalize(root).map_err(place)?;
@@ -45,7 +45,8 @@ impl LocalStorage {
         })
     }
 
-    /// The real path, links resolved; `NotFound` where it leads out of the tree.
+    /// The absolute path. Unless links are followed, resolves it, and fails with `NotFound` if it leads out
+    /// of the tree.
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
         let full = join(&self.root, path);
         if self.follow_symlinks {
@@ -62,8 +63,8 @@ impl LocalStorage {
         }
     }
 
-    /// Opens `path` unless it leads out of the tree. A path without links cannot, which the kernel tells at
-    /// once; one with links is resolved component by component, as every path is by kernels before 5.6.
+    /// Opens `path`; `NotFound` if it leads out of the tree. One `openat2` suffices for a path without links.
+    /// Paths with links, and all paths on kernels before 5.6, are resolved first.
     fn open_inside(&self, path: &Path, flags: OFlag) -> Result<File> {
         let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
         if plain && !self.follow_symlinks {
@@ -85,14 +86,12 @@ impl LocalStorage {
 
     fn error(&self, error: &io::Error, path: &Path) -> Error {
         let error = match error.raw_os_error() {
-            // It leads nowhere.
             Some(libc::ELOOP) => Error::not_found("a loop of symbolic links"),
-            // Nothing can be there.
             Some(libc::ENAMETOOLONG) => Error::not_found("the path is too long"),
             _ if path.as_os_str().as_bytes().contains(&0) => Error::not_found("the path contains a NUL byte"),
             _ => Error::io(error),
         };
-        // The source itself is gone. That is an error, or else it would look empty.
+        // If the source itself is gone, "not found" would make it look empty.
         if error.kind() == ErrorKind::NotFound
             && let Err(gone) = self.check_root()
         {
@@ -101,7 +100,7 @@ impl LocalStorage {
         error.in_file(self.display(path))
     }
 
-    /// A listed name; None for what is left out.
+    /// The entry to list; None for special files, broken links, and links out of the tree.
     fn classify(&self, directory: &Path, entry: &fs::DirEntry) -> Result<Option<DirEntry>> {
         let Ok(file_type) = entry.file_type() else {
             return Ok(None);
@@ -203,7 +202,7 @@ impl LocalFiles for LocalStorage {
     fn check_root(&self) -> Result<()> {
         let gone =
             |cause: String| Error::new(ErrorKind::Io(libc::EIO), cause).in_file(self.display(Path::new("")));
-        // Through `.` in it, so that the check fails if this process may not enter.
+        // `ROOT/.` rather than `ROOT`: fails also if this process may not enter the directory.
         let metadata = fs::metadata(join(&self.root, Path::new(".")))
             .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
         if (metadata.dev(), metadata.ino()) == self.identity {
@@ -220,21 +219,21 @@ impl LocalFiles for LocalStorage {
     }
 }
 
-/// Which file it is, and in which state: identity, length, and modification time in nanoseconds.
+/// Identity, length in bytes, and modification time in nanoseconds since the Unix epoch.
 fn version(metadata: &fs::Metadata) -> (u64, u64, u64) {
     let nanoseconds = metadata
         .mtime()
         .wrapping_mul(1_000_000_000)
         .wrapping_add(metadata.mtime_nsec())
         .cast_unsigned();
-    // Inode numbers are unique on one device only.
+    // Inode numbers are unique only within a device.
     let identity = metadata.ino() ^ metadata.dev().rotate_left(40);
     (identity, metadata.len(), nanoseconds)
 }
 
 struct LocalBlob {
     file: File,
-    /// When it was opened.
+    /// At the time of opening.
     version: (u64, u64, u64),
     display: String,
     stats: Arc<Stats>,
@@ -255,7 +254,7 @@ impl Blob for LocalBlob {
             };
             error.at(offset).in_file(&self.display)
         })?;
-        // Checked after the read: a write sets the time before it changes a byte.
+        // Checked after the read, because a write sets the time before it changes a byte.
         if !self.is_unchanged() {
             return Err(Error::corrupt("the file has changed since it was opened")
                 .at(offset)
@@ -270,7 +269,7 @@ impl Blob for LocalBlob {
     }
 
     fn is_unchanged(&self) -> bool {
-        // If this fails, no change has been seen; a read will tell.
+        // If `fstat` fails, the next read reports the error.
         self.file
             .metadata()
             .map_or(true, |metadata| version(&metadata) == self.version)

@@ -1,30 +1,30 @@
-//! What SOURCE means: a directory of this machine, or a prefix in an object store.
+//! Parses the argument SOURCE: a local directory, or a prefix in an object store.
 //!
 //! A URL with a user, a password or a query is refused, because `ps` and `/proc/mounts` show SOURCE to
-//! everybody: credentials are in the environment or in files.
+//! everybody. Credentials come from the environment or from files.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What SOURCE is.
+/// Where a source is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A path of this machine, as it was given.
+    /// A local path, as given.
     Local(PathBuf),
-    /// A URL of an object store or a web server, without a slash at its end.
+    /// A URL of an object store or web server, without a trailing slash.
     Remote(String),
 }
 
-/// The schemes of object stores.
+/// URL schemes of object stores.
 const SCHEMES: [&str; 11] = [
     "s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https",
 ];
 
 impl Location {
-    /// What an argument means. `file://` is a path of this machine; what follows is not percent-encoded, as
-    /// TileDB has it.
+    /// Parses an argument. As in TileDB, `file://` is followed by a path that is not percent-encoded. Fails
+    /// with `InvalidInput`.
     pub fn parse(argument: &OsStr) -> Result<Location> {
         let bytes = argument.as_bytes();
         if let Some(path) = bytes.strip_prefix(b"file://") {
@@ -37,7 +37,7 @@ impl Location {
             Err(Error::new(ErrorKind::InvalidInput, why.to_owned()).in_file(shown))
         };
         if !SCHEMES.contains(&scheme.as_str()) {
-            // A directory may be called like this.
+            // A directory may have such a name.
             return match Path::new(argument).exists() {
                 true => Ok(Location::Local(argument.into())),
                 false => refuse(
@@ -57,7 +57,7 @@ impl Location {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
         };
-        // In Azure's URLs the container stands there.
+        // In Azure's URLs, the part before `@` is the container.
         let is_azure = ["az", "azure", "adl", "abfs", "abfss"].contains(&scheme.as_str());
         let shown = |path: &str| {
             let path = path.split_once('?').map_or(path, |(path, _)| path);
@@ -88,19 +88,19 @@ impl Location {
         Ok(Location::Remote(format!("{scheme}://{rest}")))
     }
 
-    /// Whether an argument is a URL of an object store, right or wrong.
+    /// Whether an argument has the scheme of an object store; the rest may be invalid.
     pub fn is_remote(argument: &OsStr) -> bool {
         split_scheme(argument.as_bytes()).is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.as_str()))
     }
 }
 
-/// Why nothing is read from object stores.
+/// The error for remote URLs in builds without the feature `remote`.
 #[cfg(not(feature = "remote"))]
 pub fn without_stores() -> Error {
     Error::unsupported("this program was built without support for object stores (feature `remote`)")
 }
 
-/// The scheme of a URL, in lower case, and what stands behind the two slashes.
+/// The scheme of a URL, in lower case, and the bytes after `://`.
 fn split_scheme(bytes: &[u8]) -> Option<(String, &[u8])> {
     let at = bytes.windows(3).position(|window| window == b"://")?;
     let (scheme, rest) = bytes.split_at_checked(at)?;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_urls() {
+    fn arguments_are_paths_or_urls() {
         for (argument, path) in [
             ("a/b", "a/b"),
             ("/s3:/b", "/s3:/b"),

@@ -1,4 +1,4 @@
-//! Files held in memory: a source for tests and fuzzing, which need no disk.
+//! A source in memory, for tests and fuzzing.
 
 use super::{Blob, DirEntry, EntryType, Metadata, Storage, local_inside};
 use crate::error::{Error, Result};
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// A directory tree in memory. Cloning shares the files' bytes.
 #[derive(Clone, Default)]
 pub struct MemoryStorage {
-    /// By directory, then by name: its number, and the bytes of a file.
+    /// Entries by directory and name.
     directories: BTreeMap<PathBuf, BTreeMap<OsString, Node>>,
-    /// The number that was given last; the root has 0.
+    /// The last node number in use. The root has number 0.
     last: u64,
 }
 
@@ -27,12 +27,12 @@ struct Node {
 }
 
 impl MemoryStorage {
-    /// A root directory with nothing in it.
+    /// An empty root directory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A copy of the local directory `root`; symbolic links in it are left out.
+    /// A copy of the local directory `root`, without its symbolic links.
     pub fn copy_of(root: &Path) -> io::Result<Self> {
         let mut storage = Self::new();
         let mut waiting = vec![PathBuf::new()];
@@ -52,13 +52,13 @@ impl MemoryStorage {
         Ok(storage)
     }
 
-    /// Puts a file at `path`, in place of what was there, and makes the directories above it. Ignores a path
-    /// with a component that Linux does not allow, or that leads through a file.
+    /// Inserts or replaces a file, and creates its parent directories. Does nothing if a component is not a
+    /// valid file name on Linux, or if a parent is a file.
     pub fn insert(&mut self, path: &Path, bytes: impl Into<Arc<[u8]>>) {
         self.put(path, Some(bytes.into()));
     }
 
-    /// Makes a directory and those above it, under the same conditions.
+    /// Creates a directory and its parents; ignores the same paths as [`MemoryStorage::insert`].
     pub fn insert_directory(&mut self, path: &Path) {
         self.put(path, None);
     }
@@ -87,7 +87,8 @@ impl MemoryStorage {
         self.put_one(&directory, name, bytes);
     }
 
-    /// Puts one entry into an existing directory. Returns whether the entry is as wanted afterwards.
+    /// Inserts one entry into an existing directory. Returns false if there is no such directory, or if an
+    /// entry of the other type has this name.
     fn put_one(&mut self, directory: &Path, name: &OsStr, bytes: Option<Arc<[u8]>>) -> bool {
         let Some(entries) = self.directories.get_mut(directory) else {
             return false;
@@ -110,7 +111,7 @@ impl MemoryStorage {
         true
     }
 
-    /// Takes a file away; whether there was one.
+    /// Removes a file. Returns whether it existed.
     pub fn remove(&mut self, path: &Path) -> bool {
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
             return false;
@@ -123,7 +124,7 @@ impl MemoryStorage {
         }
     }
 
-    /// All files in the order of their paths, each directory's own before those below it.
+    /// All files by path; a directory's own files come before those of its subdirectories.
     pub fn files(&self) -> impl Iterator<Item = (PathBuf, &Arc<[u8]>)> {
         self.directories.iter().flat_map(|(directory, entries)| {
             entries
@@ -151,7 +152,7 @@ impl Storage for MemoryStorage {
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
         let entries = match self.directories.get(path) {
             Some(entries) => entries,
-            // An empty root may never have been made.
+            // The root is created with the first entry.
             None if path.as_os_str().is_empty() => return Ok(Vec::new()),
             None => return Err(Error::not_found("no such directory").in_file(self.display(path))),
         };
@@ -189,7 +190,7 @@ impl Storage for MemoryStorage {
         path.display().to_string()
     }
 
-    /// As if it were all that is on this machine.
+    /// Treats the source as the local root directory.
     fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
         local_inside(Path::new("/"), uri)
     }
@@ -202,14 +203,14 @@ fn entry_type(node: &Node) -> EntryType {
     }
 }
 
-/// Bytes in memory as an open file.
+/// An open file in memory.
 pub struct MemoryBlob {
     bytes: Arc<[u8]>,
     display: String,
 }
 
 impl MemoryBlob {
-    /// A file of `bytes` that messages call `display`.
+    /// A file with the content `bytes`, shown as `display` in messages.
     pub fn new(bytes: impl Into<Arc<[u8]>>, display: &str) -> Self {
         MemoryBlob {
             bytes: bytes.into(),
@@ -251,7 +252,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn it_is_a_directory_tree() {
+    fn files_and_directories_are_listed_and_read() {
         let mut storage = MemoryStorage::new();
         storage.insert(Path::new("a/b"), *b"xyz");
         storage.insert(Path::new("a/c"), *b"");
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_or_through_files() {
+    fn invalid_paths_are_ignored() {
         let mut storage = MemoryStorage::new();
         storage.insert(Path::new("f"), *b"x");
         for path in ["../f", "/f", "f/g", "", "a/../b", "a\0", &"x".repeat(256)] {
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_told_apart_and_copies_are_equal() {
+    fn directories_have_identities_and_copies_have_the_same_files() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("a/b")).unwrap();
         fs::write(dir.path().join("a/f"), b"1").unwrap();

@@ -1,7 +1,7 @@
-//! Listing directories and reading byte ranges of a source. Knows nothing of TileDB.
+//! Lists directories and reads byte ranges of a source. Knows nothing of TileDB.
 //!
-//! [`Storage`] is the one door to the data: local files, memory, and object stores (feature `remote`) are
-//! behind it. Paths are relative to the root of the source; the empty path is the root.
+//! [`Storage`] is implemented for local files, memory, and object stores (feature `remote`). Paths are
+//! relative to the root of the source; the empty path is the root.
 
 pub mod audience;
 mod local;
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a path of the source is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum EntryType {
@@ -36,103 +36,104 @@ pub enum EntryType {
     File,
 }
 
-/// One name in a directory of the source.
+/// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its last component.
+    /// The last component of its path.
     pub name: OsString,
-    /// What it is; of a symbolic link, what that leads to.
+    /// Its type; for a symbolic link, that of its target.
     pub entry_type: EntryType,
     /// Whether it is a symbolic link.
     pub linked: bool,
 }
 
-/// What is known of a path without opening it.
+/// The attributes of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
-    /// What it is.
+    /// Its type.
     pub entry_type: EntryType,
-    /// Bytes of a file.
+    /// Length of a file in bytes.
     pub len: u64,
     /// Modification time in milliseconds since the Unix epoch.
     pub mtime: u64,
-    /// Identifies the file or directory, whatever path leads to it.
+    /// Identifies the file or directory, independent of its path.
     pub identity: u64,
-    /// Differs between two states of a path whose content differs, as far as the backend can tell.
+    /// Changes with the content, as far as the backend can tell.
     pub version: (u64, u64, u64),
 }
 
-/// For how long what was found of a source is used without looking again. A storage may answer that look from
-/// what it knows.
-pub const TRUSTED: Duration = Duration::from_millis(100);
+/// Listings and attributes older than this are checked again. A remote storage may answer the check from its
+/// own cache.
+pub const RECHECK_AFTER: Duration = Duration::from_millis(100);
 
-/// For how long after its modification time a directory of this machine may change again without its version
-/// showing it.
-pub const RACY: Duration = Duration::from_secs(2);
+/// A local directory that was modified less than this before it was listed may have changed again with the
+/// same modification time.
+pub const RACY_WINDOW: Duration = Duration::from_secs(2);
 
-/// Memory with a bound, in which a storage counts what it holds.
+/// A bound on memory that a storage shares with the cache.
 pub trait Budget: Send + Sync {
     /// The bound in bytes.
     fn capacity(&self) -> u64;
 
-    /// Counts `bytes` more bytes, for which other things may be dropped.
+    /// Counts `bytes` more bytes; the cache may evict entries for them.
     fn take(&self, bytes: u64);
 
-    /// Counts `bytes` bytes less.
+    /// Counts `bytes` fewer bytes.
     fn give_back(&self, bytes: u64);
 }
 
 /// A source of files.
 pub trait Storage: Send + Sync {
-    /// The names in a directory, in byte order. Names that are neither a file nor a directory, and links that
-    /// may not be followed, are left out.
+    /// The entries of a directory, sorted by the bytes of their names. Leaves out special files and links
+    /// that may not be followed. `NotFound` if there is no such directory.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
 
-    /// What is at `path`; `NotFound` when there is nothing.
+    /// The attributes of `path`; `NotFound` if it does not exist.
     fn metadata(&self, path: &Path) -> Result<Metadata>;
 
-    /// Opens a file for reading.
+    /// Opens a file for reading; `NotFound` if it does not exist, `Corrupt` if it is not a regular file.
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>>;
 
     /// The path as messages should show it.
     fn display(&self, path: &Path) -> String;
 
-    /// Where the URI of a member of a group leads, relative to the root; None where that is outside of the
-    /// source. The path may have `.` and `..` in it.
+    /// The path, relative to the root, of the group member at `uri`; None if it is outside of the source. The
+    /// path may contain `.` and `..`.
     fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
         let _ = uri;
         None
     }
 
-    /// The users who could do what is wanted with `path` without this program: for mounts that other users
-    /// may enter. An absolute path is one of the local machine. Nobody, if the backend cannot tell.
+    /// The users who could access `path` without this program: for mounts that other users may enter. An
+    /// absolute path is a local one. Nobody, if the backend cannot tell.
     fn audience(&self, path: &Path, want: Want) -> Audience {
         let (_, _) = (path, want);
         Audience::nobody()
     }
 
-    /// What only files of this machine have; None where the source is something else.
+    /// The operations that only local files have; None for other sources.
     fn local(&self) -> Option<&dyn LocalFiles> {
         None
     }
 
-    /// Whether what is read comes from far away: each file that is opened is a request.
+    /// Whether each file that is read costs a request over the network.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Forgets what is known of `path`, because it seems to be out of date.
+    /// Drops what is cached about `path`, because it seems to be out of date.
     fn forget(&self, path: &Path) {
         let _ = path;
     }
 
-    /// A hint: these directories will be looked at soon, as far as they exist.
+    /// A hint: those of these directories that exist will be listed soon.
     fn will_list(&self, directories: &[PathBuf]) {
         let _ = directories;
     }
 
-    /// A hint: the directory will be looked at soon. If listing it takes several requests, they are made at
-    /// once, split by `names`, which gives most of the names in it, in byte order. Fails if `names` does.
+    /// A hint: `directory` will be listed soon. `names` returns most of the names in it, in byte order; a
+    /// listing of several requests is split at them, and the requests run concurrently. Fails only if `names`
+    /// does.
     fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
         let (_, _) = (directory, names);
         Ok(())
@@ -143,16 +144,16 @@ pub trait Storage: Send + Sync {
         let (_, _) = (files, bytes);
     }
 
-    /// Has bytes that are held for later reads count in `budget`.
+    /// Counts bytes that are kept for later reads in `budget`.
     fn share(&self, budget: Arc<dyn Budget>) {
         let _ = budget;
     }
 }
 
-/// What only files of this machine have.
+/// Operations that only local files have.
 pub trait LocalFiles: Send + Sync {
-    /// Fails while the root is missing, or is another directory than the one that was opened. Then other
-    /// answers that something is missing must not be believed.
+    /// Fails while the root is missing, or is not the directory that was opened. Until then, "not found"
+    /// answers of other calls mean nothing.
     fn check_root(&self) -> Result<()>;
 
     /// Whether the last component of `path` is a symbolic link.
@@ -166,15 +167,16 @@ impl dyn Storage + '_ {
     }
 }
 
-/// An open file of the source: immutable bytes at offsets.
+/// An open file of a source. Its bytes do not change.
 pub trait Blob: Send + Sync {
-    /// Length when it was opened.
+    /// Length in bytes when it was opened.
     fn len(&self) -> u64;
 
-    /// Fills `out` with the bytes at `offset`. `Truncated` when the file ends before.
+    /// Fills `out` with the bytes from `offset` on. `Truncated` if the file ends before, `Corrupt` if it has
+    /// changed.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
 
-    /// These bytes will be read soon.
+    /// A hint: these bytes will be read soon.
     fn will_read(&self, range: Range<u64>) {
         let _ = range;
     }
@@ -182,19 +184,18 @@ pub trait Blob: Send + Sync {
     /// The path as messages should show it.
     fn display(&self) -> &str;
 
-    /// What differs between two files, and between two states of one, as [`Metadata::version`]; all 0 where
-    /// files never change.
+    /// Identifies the file and its state, like [`Metadata::version`]; all 0 if files never change.
     fn version(&self) -> (u64, u64, u64) {
         (0, 0, 0)
     }
 
-    /// Whether it still is as it was when it was opened.
+    /// Whether the file has not changed since it was opened, as far as that is known.
     fn is_unchanged(&self) -> bool {
         true
     }
 
-    /// `size` bytes at `offset` in new memory, allocated only after the length has been checked against the
-    /// file.
+    /// The `size` bytes from `offset` on. `Truncated` if the file ends before; checked before memory is
+    /// allocated.
     fn read(&self, offset: u64, size: u64) -> Result<Vec<u8>> {
         let end = offset.checked_add(size).filter(|&end| end <= self.len());
         let Some(length) = end.and(usize::try_from(size).ok()) else {
@@ -204,23 +205,23 @@ pub trait Blob: Send + Sync {
                     .in_file(self.display()),
             );
         };
-        // Allocators hand out small pieces fast, but not zeroed ones.
-        let little = LITTLE.get(..length).map(<[u8]>::to_vec);
-        let mut out = little.unwrap_or_else(|| vec![0; length]);
+        // For small buffers, copying zeros is faster than a zeroed allocation.
+        let small = ZEROS.get(..length).map(<[u8]>::to_vec);
+        let mut out = small.unwrap_or_else(|| vec![0; length]);
         self.read_at(offset, &mut out)?;
         Ok(out)
     }
 }
 
-const LITTLE: [u8; 1024] = [0; 1024];
+const ZEROS: [u8; 1024] = [0; 1024];
 
-/// The path of `uri`, one of the local machine, below `root`; None where it lies elsewhere.
+/// The path of the local file `uri`, relative to `root`; None if it is not below `root`.
 fn local_inside(root: &Path, uri: &[u8]) -> Option<PathBuf> {
     let local = Path::new(OsStr::from_bytes(uri.strip_prefix(b"file://").unwrap_or(uri)));
     local.strip_prefix(root).ok().map(Path::to_path_buf)
 }
 
-/// `rest` below `base`, allocated once: paths are joined for every file that is looked at.
+/// Joins two paths with one allocation, because this runs for every file that is looked up.
 pub fn join(base: &Path, rest: &Path) -> PathBuf {
     let length = base.as_os_str().len().saturating_add(rest.as_os_str().len());
     let mut joined = PathBuf::with_capacity(length.saturating_add(1));

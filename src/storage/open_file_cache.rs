@@ -1,4 +1,4 @@
-//! A source some of whose files are kept open.
+//! A storage that keeps files open.
 
 use super::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The most files that are kept open, and their largest share of the process's limit.
-const MOST: usize = 256;
-const SHARE: u64 = 4;
+/// At most this many files are kept open, and at most this fraction (1/4) of the process's descriptor limit.
+const MAX_OPEN_FILES: usize = 256;
+const LIMIT_FRACTION: u64 = 4;
 
-/// How often a call that found no free descriptor is tried again, and the pause in between: other threads may
-/// be about to close files.
-const TRIES: usize = 10;
-const PAUSE: Duration = Duration::from_millis(2);
+/// Retries of a call that found no free descriptor, and the pause between them: other threads may be about to
+/// close files.
+const DESCRIPTOR_RETRIES: usize = 10;
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
-/// A [`Storage`] that keeps files open that never change once they exist. If the process runs out of
-/// descriptors, it closes them and tries again.
+/// An LRU of open files that never change once they exist. If the process runs out of descriptors, they are
+/// closed and the call is tried again.
 pub struct OpenFileCache {
     inner: Arc<dyn Storage>,
     files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
@@ -28,10 +28,12 @@ pub struct OpenFileCache {
 }
 
 impl OpenFileCache {
-    /// Keeps files of `inner`: as many as fit into the limit of this process.
+    /// Keeps files of `inner` open, as many as the process's descriptor limit allows.
     pub fn new(inner: Arc<dyn Storage>, stats: Arc<Stats>) -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
-        let most = usize::try_from(limit / SHARE).unwrap_or(MOST).clamp(1, MOST);
+        let most = usize::try_from(limit / LIMIT_FRACTION)
+            .unwrap_or(MAX_OPEN_FILES)
+            .clamp(1, MAX_OPEN_FILES);
         OpenFileCache {
             inner,
             files: Mutex::new(LruCache::new(
@@ -41,8 +43,8 @@ impl OpenFileCache {
         }
     }
 
-    /// Opens a file that never changes once it exists, or finds it still open. If it did change, it is opened
-    /// again.
+    /// Opens a file that never changes once it exists, or returns it if it is still open. If it did change,
+    /// it is opened again.
     pub fn open_cached(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         let known = self.files().get(path).cloned();
         if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {
@@ -57,8 +59,8 @@ impl OpenFileCache {
         Ok(blob)
     }
 
-    /// Closes the kept files for which `which` is true. Those that somebody reads stay open until then.
-    pub fn let_go(&self, which: impl Fn(&Path) -> bool) {
+    /// Closes the kept files for which `which` returns true. Files that are being read close afterwards.
+    pub fn close(&self, which: impl Fn(&Path) -> bool) {
         let mut files = self.files();
         let chosen: Vec<PathBuf> = files
             .iter()
@@ -78,21 +80,21 @@ impl OpenFileCache {
 
     fn with_descriptors<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
         let mut result = call();
-        for _ in 0..TRIES {
+        for _ in 0..DESCRIPTOR_RETRIES {
             if !result.as_ref().is_err_and(is_out_of_descriptors) {
                 break;
             }
             if self.files().is_empty() {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_PAUSE);
             }
-            self.let_go(|_| true);
+            self.close(|_| true);
             result = call();
         }
         result
     }
 }
 
-/// Whether a call failed because this process, or the system, has too many files open.
+/// Whether a call failed because the process or the system has too many files open.
 pub(super) fn is_out_of_descriptors(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io(libc::EMFILE | libc::ENFILE))
 }
@@ -157,7 +159,7 @@ mod tests {
     use crate::storage::MemoryStorage;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A source that has no descriptor left while more than `limit` blobs are held.
+    /// A source that fails with EMFILE while `limit` blobs are held.
     struct Scarce {
         inner: MemoryStorage,
         limit: usize,
@@ -212,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn kept_files_are_let_go_where_there_are_no_more_descriptors() {
+    fn kept_files_are_closed_when_descriptors_run_out() {
         let (kept, scarce) = scarce(5);
         for file in 0..20 {
             kept.open_cached(Path::new(&format!("f{file}"))).unwrap();
         }
         assert_eq!(scarce.refused.load(Ordering::Relaxed), 3);
         assert_eq!(kept.stats.kept_files.get(), 5);
-        // A listing and a look at a file take one as well.
+        // `list` and `metadata` need a descriptor as well.
         kept.list(Path::new("")).unwrap();
         assert_eq!(kept.stats.kept_files.get(), 0);
         for file in 0..5 {
@@ -229,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_hold_is_theirs() {
+    fn files_held_by_readers_stay_open() {
         let (kept, scarce) = scarce(5);
         let open = |file: usize| kept.open_cached(Path::new(&format!("f{file}")));
         let held: Vec<_> = (0..5).map(|file| open(file).unwrap()).collect();
         let error = open(5).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Io(libc::EMFILE));
-        assert_eq!(scarce.refused.load(Ordering::Relaxed), TRIES + 1);
+        assert_eq!(scarce.refused.load(Ordering::Relaxed), DESCRIPTOR_RETRIES + 1);
         drop(held);
         open(5).unwrap();
     }

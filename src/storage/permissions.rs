@@ -1,5 +1,5 @@
-//! Permissions of local files: mode bits, POSIX access control lists, and those of every directory on the
-//! way.
+//! Permissions of local files: mode bits and POSIX access control lists of the file and of all directories
+//! above it.
 
 use super::TRUSTED;
 use super::audience::{Audience, Classes, Want};
@@ -12,13 +12,13 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Paths remembered.
-const REMEMBERED: usize = 1 << 16;
+/// The cache is emptied when it has this many paths.
+const MAX_CACHED_PATHS: usize = 1 << 16;
 
-/// Symbolic links followed on one way, as many as the kernel follows.
+/// Symbolic links followed in one path, as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// What a path is, and who may do what with it.
+/// The type of an inode, and who may access it.
 #[derive(Debug, Clone)]
 enum Found {
     Directory {
@@ -28,11 +28,11 @@ enum Found {
     File(Audience),
     Link(PathBuf),
     Missing,
-    /// Cannot be told, or is none of these.
+    /// Another type, or it could not be determined.
     Unknown,
 }
 
-/// Looks at permissions, and remembers them for a moment.
+/// Permissions by path, kept for [`RECHECK_AFTER`].
 #[derive(Debug, Default)]
 pub(super) struct PermissionCache {
     known: Mutex<HashMap<PathBuf, (Instant, Found)>>,
@@ -41,17 +41,17 @@ pub(super) struct PermissionCache {
 }
 
 impl PermissionCache {
-    /// The users who may do what is wanted with the absolute path `path`, considering all directories on the
-    /// way to it. A missing directory does not keep anybody out; a missing file can be read by nobody.
+    /// The users who have the access `want` to the absolute path `path`, considering all directories above
+    /// it. Everybody may list a missing directory; nobody may read a missing file.
     pub(super) fn audience(&self, path: &Path, want: Want) -> Audience {
         self.trace(path, want).unwrap_or_else(Audience::nobody)
     }
 
-    /// The same; None for nobody.
+    /// Like [`PermissionCache::audience`]; None for nobody.
     fn trace(&self, path: &Path, want: Want) -> Option<Audience> {
         let mut audience = Audience::everybody();
         let mut links = 0;
-        // The path so far, without links; and the components still to come, the next one last.
+        // The resolved path so far, and the remaining components in reverse order.
         let mut place = PathBuf::from("/");
         let mut rest = names(path);
         let mut found = self.look(&place);
@@ -79,7 +79,6 @@ impl PermissionCache {
             }
             match rest.pop() {
                 None => return Some(audience),
-                // What is above was passed already.
                 Some(name) if name == ".." => {
                     place.pop();
                 }
@@ -101,7 +100,7 @@ impl PermissionCache {
         let checked = Instant::now();
         let found = self.examine(path);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_CACHED_PATHS {
             known.clear();
         }
         known.insert(path.to_path_buf(), (checked, found.clone()));
@@ -146,12 +145,12 @@ impl PermissionCache {
         }
     }
 
-    /// Whether `device` is a FUSE file system that the kernel lets only its mounter into: its mode bits say
-    /// nothing of others.
+    /// Whether `device` is a FUSE file system without `allow_other`. The kernel lets only its mounter in,
+    /// whatever its mode bits say.
     fn is_private(&self, device: u64) -> bool {
         let mut private = self.private.lock().unwrap_or_else(PoisonError::into_inner);
         match private.get(&device) {
-            // Numbers are used again.
+            // Device numbers are reused.
             Some((checked, private)) if checked.elapsed() < TRUSTED => *private,
             _ => {
                 let (checked, answer) = (Instant::now(), is_private(device));
@@ -179,7 +178,7 @@ fn is_private(device: u64) -> bool {
     })
 }
 
-/// The components of a path, the first one last; `.` and the root left out.
+/// The components of a path in reverse order, without `.` and the root.
 fn names(path: &Path) -> Vec<OsString> {
     path.components()
         .rev()
@@ -194,17 +193,18 @@ fn names(path: &Path) -> Vec<OsString> {
 /// A POSIX access control list with entries beyond the mode bits.
 #[derive(Debug, PartialEq, Eq)]
 struct AccessList {
-    /// Permissions of the owning group, of all others, and the mask.
+    /// Permission bits of the owning group.
     group: u32,
+    /// Permission bits of all others.
     others: u32,
     mask: u32,
-    /// What all of the named users and groups may do.
+    /// The permissions that every named user and group has.
     named: u32,
 }
 
 impl AccessList {
-    /// Version, then entries of tag, permissions and id, all little-endian (`linux/posix_acl_xattr.h`). None
-    /// if it is malformed.
+    /// Parses a u32 version (2), then entries of u16 tag, u16 permissions and u32 id, all little-endian
+    /// (`linux/posix_acl_xattr.h`). None if malformed.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, entries) = bytes.split_first_chunk::<4>()?;
         if u32::from_le_bytes(*version) != 2 || !entries.len().is_multiple_of(8) {
@@ -231,8 +231,8 @@ impl AccessList {
         })
     }
 
-    /// Puts the list's own permissions in place of the mode's, whose group bits are the mask here. False when
-    /// one of the users or groups that it names lacks `bits`: these may be anybody.
+    /// Replaces the group and other permissions in `classes`: with a list, the mode's group bits are its
+    /// mask. Returns false if a named user or group lacks `bits`.
     fn apply(&self, bits: u32, classes: &mut Classes) -> bool {
         classes.group = self.group & self.mask & bits == bits;
         classes.others = self.others & bits == bits;
@@ -240,13 +240,12 @@ impl AccessList {
     }
 }
 
-/// The access control list of `path`, which is no link: None if it cannot be read, `Some(None)` if there is
-/// none.
+/// The access control list of `path`, which must not be a link. None if it cannot be read, `Some(None)` if
+/// there is none.
 fn access_list(path: &Path) -> Option<Option<AccessList>> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut value = [0_u8; 4096];
-    // SAFETY: path and name are C strings, and `value` has room for the number of bytes given. The standard
-    // library lacks this call.
+    // SAFETY: path and name are C strings, and `value` has room for the number of bytes given.
     let size = unsafe {
         libc::lgetxattr(
             path.as_ptr(),
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_on_the_way_counts() {
+    fn all_directories_above_a_path_count() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         chmod(folder.path(), 0o755);
@@ -307,7 +306,7 @@ mod tests {
             ("open/to-closed", Want::Read, false),
             ("open/through-closed", Want::Read, false),
             ("open/closed", Want::Search, false),
-            // Names alone do not say what they are.
+            // Listing without search permission shows names, but not their types.
             ("open/listed", Want::List, false),
             ("open/loop", Want::Read, false),
             ("open/none", Want::Read, false),
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_holds_for_a_moment() {
+    fn changed_permissions_are_seen_soon() {
         let folder = tempfile::tempdir().unwrap();
         chmod(folder.path(), 0o755);
         let file = folder.path().join("f");
@@ -350,14 +349,14 @@ mod tests {
             let known = list.unwrap().apply(4, &mut classes);
             (known, classes.owner, classes.group, classes.others)
         };
-        // user::rw-, user:7:r--, group::---, mask::r--, other::r--: the mode is 0644, and still the group may
-        // not read.
+        // user::rw-, user:7:r--, group::---, mask::r--, other::r--: the mode is 0644, but the group may not
+        // read.
         let entries = [(1, 6), (2, 4), (4, 0), (0x10, 4), (0x20, 4)];
         assert_eq!(applied(list(&entries), 0o644), (true, true, false, true));
-        // A user who is kept out by name.
+        // A named user without permissions.
         let entries = [(1, 6), (2, 0), (4, 4), (0x10, 4), (0x20, 4)];
         assert!(!applied(list(&entries), 0o644).0);
-        // A named group that the mask keeps out.
+        // A named group whose permissions the mask removes.
         let entries = [(1, 6), (4, 4), (8, 4), (0x10, 0), (0x20, 4)];
         assert!(!applied(list(&entries), 0o604).0);
         assert_eq!(list(&[(3, 4)]), None);

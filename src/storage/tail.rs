@@ -1,9 +1,9 @@
-//! A file whose end is in memory.
+//! A file with its end in memory.
 
 use super::Blob;
 use crate::error::Result;
 
-/// A file whose last [`Tail::SIZE`] bytes are in memory, from one read.
+/// A file whose last [`Tail::SIZE`] bytes were read at once. Other bytes are read when they are asked for.
 pub struct Tail<'a> {
     blob: &'a dyn Blob,
     start: u64,
@@ -11,10 +11,10 @@ pub struct Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// How many bytes are in memory, if the file has as many: enough to open most fragments.
+    /// Bytes in memory, or fewer if the file is shorter. Enough to open most fragments.
     pub const SIZE: usize = 8192;
 
-    /// Reads the end of `blob` into `room`.
+    /// Reads the end of `blob` into `room`. Fails if the read does.
     pub fn new<'a>(blob: &'a dyn Blob, room: &'a mut [u8; Tail::SIZE]) -> Result<Tail<'a>> {
         let len = blob.len().min(Self::SIZE as u64);
         let start = blob.len() - len;

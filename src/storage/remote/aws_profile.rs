@@ -1,20 +1,20 @@
-//! Profiles of AWS: the files `~/.aws/credentials` and `~/.aws/config`.
+//! AWS profiles, from the files `~/.aws/credentials` and `~/.aws/config`.
 //!
-//! Of a profile the keys, the region and the endpoint are read. What needs a browser, another program or
-//! another service first (SSO, `credential_process`, roles to assume) is an error, which gives the command
-//! that makes keys of it.
+//! Supports access keys, web identities, region and endpoint. Profiles that need a browser, another program
+//! or another service (SSO, `credential_process`, roles to assume) are an error; its message gives the
+//! command that exports their credentials.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The settings of a profile. It has no `Debug` form, which would show secrets.
+/// The settings of a profile. Without `Debug`, which would show secrets.
 #[derive(Default, Clone, PartialEq, Eq)]
 pub(super) struct Profile {
     /// `aws_access_key_id`, `aws_secret_access_key`.
     pub keys: Option<(String, String)>,
-    /// `aws_session_token` of these keys.
+    /// `aws_session_token`, from the same section as the keys.
     pub token: Option<String>,
     /// `region`.
     pub region: Option<String>,
@@ -24,11 +24,11 @@ pub(super) struct Profile {
     pub web_identity: Option<(String, String)>,
 }
 
-/// Files above this are no files of profiles.
-const MAX_BYTES: u64 = 1 << 20;
+/// Longer files are refused.
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// Keys of profiles that get their credentials in a way that is not supported, and the name of that way.
-const ELSEWHERE: [(&str, &str); 6] = [
+/// Keys of profiles whose credentials come from an unsupported source, and the name of that source.
+const UNSUPPORTED: [(&str, &str); 6] = [
     ("credential_process", "another program (credential_process)"),
     ("sso_session", "SSO"),
     ("sso_start_url", "SSO"),
@@ -37,8 +37,8 @@ const ELSEWHERE: [(&str, &str); 6] = [
     ("credential_source", "a role to assume"),
 ];
 
-/// The profile of that name, of `AWS_PROFILE` where there is none, or `default`; None if none is named and
-/// there is no `default`. `environment` looks up variables. The error is a message.
+/// Loads the profile `name`, else the one that `AWS_PROFILE` names, else `default`. None if no profile is
+/// named and there is no `default`. `environment` looks up variables. The error is a message for the user.
 pub(super) fn load(
     name: Option<&str>,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -84,7 +84,7 @@ pub(super) fn load(
         let value = credentials.get(key).or_else(|| config.get(key));
         value.filter(|value| !value.is_empty()).cloned()
     };
-    // Both from one file: id and secret of two files would not match.
+    // Id and secret must come from one file: those of two files would not match.
     let keys_of = |values: &HashMap<String, String>| {
         let keys = values
             .get("aws_access_key_id")
@@ -100,7 +100,7 @@ pub(super) fn load(
                 "the AWS profile `{name}` needs both aws_access_key_id and aws_secret_access_key"
             ));
         }
-        if let Some((_, how)) = ELSEWHERE.iter().find(|(key, _)| value(key).is_some()) {
+        if let Some((_, how)) = UNSUPPORTED.iter().find(|(key, _)| value(key).is_some()) {
             return Err(format!(
                 "the AWS profile `{name}` gets its credentials from {how}, which tiledbfs does not support: \
                  run `eval \"$(aws configure export-credentials --profile {name} --format env)\"` first"
@@ -116,7 +116,7 @@ pub(super) fn load(
     }))
 }
 
-/// The home directory. Services and mount(8) have no `HOME`, so the table of users is asked as well.
+/// The home directory. Services and mount(8) have no `HOME`, so the user database is the fallback.
 fn home(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     variable("HOME").map(PathBuf::from).or_else(|| {
         let user = nix::unistd::User::from_uid(nix::unistd::getuid());
@@ -124,26 +124,27 @@ fn home(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     })
 }
 
-/// A file's text; nothing where it is not there.
+/// The text of a file; empty if it does not exist.
 fn read(path: &Path) -> io::Result<String> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         file => file?,
     };
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
+    file.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_SIZE {
         return Err(io::Error::other("the file is too large for AWS profiles"));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The values of all sections that are wanted, by their keys; None where there is no such section.
+/// The merged values, by lower-case key, of all sections for which `wanted` returns true; None if there are
+/// none.
 fn values(text: &str, wanted: impl Fn(&str) -> bool) -> Option<HashMap<String, String>> {
     let mut found: Option<HashMap<String, String>> = None;
     let mut inside = false;
     for line in text.lines() {
-        // Values of a key without one, such as `s3 =`, are indented.
+        // Indented lines are nested values, for example below `s3 =`.
         if line.starts_with([' ', '\t', '#', ';']) {
             continue;
         }
@@ -161,7 +162,7 @@ fn values(text: &str, wanted: impl Fn(&str) -> bool) -> Option<HashMap<String, S
     found
 }
 
-/// A value, without the comment that may follow it after white space.
+/// A value without a trailing comment, which begins after white space.
 fn without_comment(value: &str) -> &str {
     let comment = [" #", "\t#", " ;", "\t;"];
     let end = comment.iter().filter_map(|mark| value.find(mark)).min();
@@ -172,7 +173,7 @@ fn without_comment(value: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Profiles from the two texts.
+    /// Loads a profile from the two texts; `variable` is `AWS_PROFILE`.
     fn loaded(
         name: Option<&str>,
         variable: Option<&str>,
@@ -243,7 +244,7 @@ region = nowhere
     }
 
     #[test]
-    fn a_profile_is_made_of_both_files() {
+    fn profiles_merge_both_files() {
         let default = loaded(None, None, CREDENTIALS, CONFIG).unwrap().unwrap();
         assert!(default.keys == Some(("D1".into(), "D2/+=".into())));
         assert_eq!(default.region, text("us-west-2"));
@@ -281,7 +282,7 @@ region = nowhere
     }
 
     #[test]
-    fn credentials_from_elsewhere_are_told_of() {
+    fn unsupported_credentials_are_an_error_with_the_command_to_run() {
         for (name, how) in [("sso", "SSO"), ("role", "a role"), ("program", "another program")] {
             let message = loaded(Some(name), None, CREDENTIALS, CONFIG).err().unwrap();
             let command = format!("aws configure export-credentials --profile {name} --format env");
@@ -293,8 +294,8 @@ region = nowhere
     }
 
     #[test]
-    fn a_file_that_cannot_be_one_is_refused() {
-        let message = loaded(None, None, &"x".repeat(MAX_BYTES as usize + 1), "")
+    fn too_large_files_are_refused() {
+        let message = loaded(None, None, &"x".repeat(MAX_FILE_SIZE as usize + 1), "")
             .err()
             .unwrap();
         assert!(message.contains("too large"), "{message}");

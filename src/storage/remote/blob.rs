@@ -1,15 +1,15 @@
-//! Bytes of objects: what is fetched, in which ranges, and for how long it is kept.
+//! Fetches and keeps bytes of objects.
 //!
-//! A file is kept as pieces that do not overlap, each fetched by one request. A read takes what it wants from
-//! the pieces that are there or on their way, and has the rest fetched, so nothing is fetched twice at the
-//! same time. A sequential reader has a window ahead of it fetched, which grows as it goes on.
+//! Each file has non-overlapping pieces, each fetched by one request. A read uses the pieces that have
+//! arrived or are on their way, and fetches only the gaps, so no byte is fetched twice at the same time. For
+//! a sequential reader, a growing read-ahead window is fetched as well.
 
 use super::directories::File;
 use super::disk_cache::{DiskCache, PART, PartKey};
 use super::flight::Flight;
 use super::listing_cache::ListingCache;
-use super::piece_pool::{Holder, LEAST, Pool, lock};
-use super::pieces::{MOST_WINDOW, Piece, Pieces};
+use super::piece_pool::{Holder, Pool, SMALL_PIECE, lock};
+use super::pieces::{MAX_WINDOW, Piece, Pieces};
 use super::{changed, convert};
 use crate::error::{Error, ErrorKind, Result};
 use crate::requester::is_of_others;
@@ -24,9 +24,9 @@ use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// The most requests for many bytes, and for few, that are under way at once.
-const MOST_LARGE: usize = 16;
-const MOST_LITTLE: usize = 64;
+/// Concurrent requests for more than [`SMALL_PIECE`] * 4 bytes, and for fewer.
+const MAX_LARGE_REQUESTS: usize = 16;
+const MAX_SMALL_REQUESTS: usize = 64;
 
 /// Fetches ranges of the objects of one store.
 pub(super) struct Fetcher {
@@ -37,7 +37,7 @@ pub(super) struct Fetcher {
     stats: Arc<Stats>,
     pool: Arc<Pool>,
     large: Semaphore,
-    little: Semaphore,
+    small: Semaphore,
     files: AtomicU64,
 }
 
@@ -56,8 +56,8 @@ impl Fetcher {
             disk,
             stats,
             pool: Arc::new(Pool::new()),
-            large: Semaphore::new(MOST_LARGE),
-            little: Semaphore::new(MOST_LITTLE),
+            large: Semaphore::new(MAX_LARGE_REQUESTS),
+            small: Semaphore::new(MAX_SMALL_REQUESTS),
             files: AtomicU64::new(0),
         }
     }
@@ -72,33 +72,34 @@ impl Fetcher {
         self.pool.share(budget);
     }
 
-    /// Lets go of all pieces that nobody reads.
+    /// Drops all pieces that nobody is reading.
     pub(super) fn clear(&self) {
         self.pool.clear();
     }
 }
 
-/// An object in one state. All openings share it, and with it what was fetched.
+/// One state of an object. All open handles share it and its pieces.
 pub(super) struct RemoteFile {
     fetcher: Arc<Fetcher>,
     number: u64,
-    /// Below the source.
+    /// Relative to the source.
     path: String,
     key: Key,
     url: String,
     listed: Arc<File>,
     changed: AtomicBool,
-    /// ETag and time of the first answer, where the listing has no ETag that the store could compare.
+    /// ETag and time (milliseconds since the Unix epoch) of the first response, if the listing has no strong
+    /// ETag.
     seen: Mutex<Option<(Option<String>, i64)>>,
     pieces: Mutex<Pieces>,
 }
 
-/// An ETag for comparison: some listings leave out the quotes.
+/// An ETag without its quotes, which some listings leave out.
 fn bare(etag: &str) -> &str {
     etag.trim_matches('"')
 }
 
-/// Whether the store can compare with it.
+/// Whether `if-match` can use this ETag.
 fn is_strong(etag: &&str) -> bool {
     !etag.starts_with("W/") && !etag.is_empty()
 }
@@ -122,12 +123,12 @@ impl RemoteFile {
         self.listed.version
     }
 
-    /// Whether it is the file that a listing has as `listed`, and has not been seen to change.
+    /// Whether this is the state in `listed`, and no response has shown another one.
     pub(super) fn is_of(&self, listed: &File) -> bool {
         self.version() == listed.version && !self.changed.load(Ordering::Relaxed)
     }
 
-    /// Its last `bytes` bytes will be read soon.
+    /// Begins to fetch the last `bytes` bytes.
     pub(super) fn will_read_tail(self: &Arc<Self>, bytes: u64) {
         let len = self.listed.len;
         if len > 0 {
@@ -135,17 +136,17 @@ impl RemoteFile {
         }
     }
 
-    /// Fetches what is missing of `range`. More around it is fetched if it is likely to be wanted: unless
-    /// `exact`, and ahead of sequential readers.
+    /// Begins to fetch the gaps in `range`. Unless `exact`, small ranges are extended to [`SMALL_PIECE`]
+    /// bytes. Sequential readers get read-ahead in both cases.
     fn want(self: &Arc<Self>, range: Range<u64>, exact: bool) {
         let len = self.listed.len;
         let mut wanted = range.start..range.end.min(len);
-        if len <= LEAST / 4 {
+        if len <= SMALL_PIECE / 4 {
             wanted = 0..len;
-        } else if !exact && wanted.end - wanted.start < LEAST {
-            wanted = match len - wanted.start <= LEAST {
-                true => len - LEAST.min(len)..len,
-                false => wanted.start..wanted.start + LEAST,
+        } else if !exact && wanted.end - wanted.start < SMALL_PIECE {
+            wanted = match len - wanted.start <= SMALL_PIECE {
+                true => len - SMALL_PIECE.min(len)..len,
+                false => wanted.start..wanted.start + SMALL_PIECE,
             };
         }
         if self.fetcher.disk.is_some() {
@@ -156,14 +157,14 @@ impl RemoteFile {
         let mut victims = Vec::new();
         let mut begun = Vec::new();
         let mut pieces = lock(&self.pieces);
-        let most = (self.fetcher.pool.most() / 2).min(MOST_WINDOW);
+        let most = (self.fetcher.pool.most() / 2).min(MAX_WINDOW);
         let mut ahead = pieces.advance(&range, most).min(len);
         if !pieces.gaps(&wanted).is_empty() {
-            // Gaps left by reads out of order are fetched with the next read.
+            // Fills gaps that earlier out-of-order reads have left before the frontier.
             ahead = ahead.max(pieces.frontier()).min(len);
         }
         let ahead = match self.fetcher.disk {
-            // Parts of the disk's are stored whole.
+            // The disk cache stores whole parts only.
             Some(_) => ahead.div_ceil(PART).saturating_mul(PART).min(len),
             None => ahead,
         };
@@ -205,7 +206,7 @@ impl RemoteFile {
         }
     }
 
-    /// Adds the whole parts of `range` that the disk cache has.
+    /// Adds pieces for the parts of `range` that are in the disk cache.
     fn take_from_disk(self: &Arc<Self>, range: &Range<u64>) {
         let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) else {
             return;
@@ -248,12 +249,12 @@ impl RemoteFile {
         }
     }
 
-    /// Fetches `range`, which is not empty.
+    /// Fetches the non-empty `range` with one request. `Corrupt` if the object has changed.
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         let bytes = range.end - range.start;
-        let most = match bytes > 4 * LEAST {
+        let most = match bytes > 4 * SMALL_PIECE {
             true => &self.fetcher.large,
-            false => &self.fetcher.little,
+            false => &self.fetcher.small,
         };
         let _permit = most.acquire().await;
         let etag = self.listed.etag.as_deref().filter(is_strong);
@@ -287,7 +288,7 @@ impl RemoteFile {
         Ok(found)
     }
 
-    /// Keeps the whole parts in what was fetched from `start` on.
+    /// Stores the whole parts within `bytes`, which begin at offset `start`, in the disk cache.
     fn store_on_disk(&self, start: u64, bytes: &Bytes) {
         let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) else {
             return;
@@ -311,7 +312,7 @@ impl RemoteFile {
         });
     }
 
-    /// Stores what was fetched in its piece, or removes the piece after a failure.
+    /// Completes the piece at `start` with `result`; removes it if the request failed.
     fn land(self: &Arc<Self>, start: u64, flight: &Arc<Flight<Bytes>>, result: Result<Bytes>) {
         let mut pieces = lock(&self.pieces);
         let own = pieces.pieces.get_mut(&start);
@@ -337,7 +338,7 @@ impl RemoteFile {
         flight.finish(result);
     }
 
-    /// Lets go of a piece that nobody waits for any more.
+    /// Removes a piece that nobody waits for any more.
     fn give_up(&self, start: u64, flight: &Arc<Flight<Bytes>>) {
         let mut pieces = lock(&self.pieces);
         let own = pieces.pieces.get(&start);
@@ -373,7 +374,7 @@ impl RemoteFile {
                 continue;
             };
             if entered {
-                // Readers may give no hints, so the window moves on here as well.
+                // Readers may give no hints, so reads move the window as well.
                 self.want(at..end, true);
             }
             let bytes = match flight.wait(|| self.give_up(start, &flight)) {
@@ -400,7 +401,7 @@ impl RemoteFile {
         Ok(())
     }
 
-    /// Notes that the piece at `start` was read up to `to`.
+    /// Notes that the piece at `start` was read up to offset `to`.
     fn note(&self, start: u64, to: u64) {
         let mut pieces = lock(&self.pieces);
         let read = pieces.pieces.get_mut(&start).is_some_and(|piece| {
@@ -411,7 +412,7 @@ impl RemoteFile {
     }
 }
 
-/// An object of a store, open.
+/// An open object.
 pub(super) struct RemoteBlob {
     file: Arc<RemoteFile>,
     display: String,

@@ -1,4 +1,4 @@
-//! Directories of an object store, made of the keys in its listings.
+//! Directories of an object store, built from the keys in its listings.
 
 use crate::storage::{EntryType, Metadata};
 use std::collections::{BTreeMap, HashMap};
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// An object, as a listing has it.
+/// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Object {
-    /// Its path below the source, with slashes.
+    /// Relative to the source, with slashes.
     pub(super) path: String,
     pub(super) len: u64,
     /// Milliseconds since the Unix epoch.
@@ -18,17 +18,17 @@ pub(super) struct Object {
     pub(super) etag: Option<String>,
 }
 
-/// What a page of a listing has.
+/// A page of a listing.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) objects: Vec<Object>,
-    /// Paths of the directories, where these are listed.
+    /// Paths of subdirectories (common prefixes), in listings with a delimiter.
     pub(super) directories: Vec<String>,
-    /// Asks for the next page, where there is one.
+    /// The token for the next page, if there is one.
     pub(super) next: Option<String>,
 }
 
-/// What a name in a directory is.
+/// An entry of a directory.
 #[derive(Debug, Clone)]
 pub(super) enum Child {
     File(Arc<File>),
@@ -41,7 +41,7 @@ pub(super) struct File {
     pub(super) len: u64,
     pub(super) mtime: u64,
     pub(super) etag: Option<String>,
-    /// Path, length, and ETag or time.
+    /// Hash of the path; length; hash of the ETag, or the time without one.
     pub(super) version: (u64, u64, u64),
 }
 
@@ -57,7 +57,7 @@ impl File {
     }
 }
 
-/// The names in a directory.
+/// The entries of a directory.
 pub(super) struct Directory {
     /// In byte order.
     pub(super) children: BTreeMap<Box<str>, Child>,
@@ -65,7 +65,7 @@ pub(super) struct Directory {
     /// A hash over names, lengths and ETags.
     version: u64,
     mtime: u64,
-    /// By which listing they are known.
+    /// The listing that they come from.
     pub(super) listing: Arc<Listing>,
 }
 
@@ -80,30 +80,30 @@ impl Directory {
         }
     }
 
-    /// Whether it has become empty: a store has no empty directories.
+    /// Whether it does not exist any more: a store has no empty directories.
     pub(super) fn is_gone(&self) -> bool {
         self.children.is_empty()
     }
 }
 
-/// A listing that was made.
+/// A completed listing.
 pub(super) struct Listing {
-    /// Of what directory.
+    /// The directory that was listed.
     pub(super) path: String,
-    /// Whether it went on below that.
+    /// Whether it includes subdirectories.
     pub(super) depth: Depth,
     pub(super) made: Instant,
-    /// It is known to be out of date.
+    /// Whether it is known to be out of date.
     pub(super) forgotten: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Not known yet: whatever a first page says.
+    /// Not decided yet: the first page decides.
     Unknown,
-    /// All that is below.
+    /// Everything below the directory.
     Flat,
-    /// Only the names in the directory.
+    /// Only the entries of the directory.
     Names,
 }
 
@@ -113,22 +113,22 @@ pub(super) fn hash(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A directory whose names arrive one after the other.
+/// A directory under construction.
 #[derive(Default)]
 pub(super) struct Growing {
     pub(super) children: BTreeMap<Box<str>, Child>,
-    /// The newest of all objects below it.
+    /// The newest modification time of the objects directly in it.
     mtime: u64,
 }
 
-/// Directories made of the keys of a flat listing.
+/// The directories in the keys of a listing.
 pub(super) struct Tree {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     pub(super) root: String,
     pub(super) directories: HashMap<String, Growing>,
 }
 
-/// `path` as parent and last component.
+/// Splits `path` into its parent and last component.
 pub(super) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
@@ -141,7 +141,7 @@ pub(super) fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// Whether `path` is `above` or lies below it.
+/// Whether `path` is `above` or below it.
 pub(super) fn is_within(path: &str, above: &str) -> bool {
     above.is_empty()
         || path
@@ -160,7 +160,7 @@ impl Tree {
     pub(super) fn directory(&mut self, path: &str) -> &mut Growing {
         if !self.directories.contains_key(path) {
             let (parent, name) = split(path);
-            // A directory wins over a file of its name, which is a marker of no bytes.
+            // A directory replaces a file of the same name, which is an empty directory marker.
             self.directory(parent)
                 .children
                 .insert(name.into(), Child::Directory);
@@ -170,7 +170,7 @@ impl Tree {
 
     pub(super) fn add(&mut self, page: Page) {
         for object in page.objects {
-            // The marker of the directory itself comes as an object of its name.
+            // The directory marker of the root itself is an object with its name.
             if object.path == self.root || !is_within(&object.path, &self.root) {
                 continue;
             }
@@ -200,7 +200,7 @@ impl Tree {
         }
     }
 
-    /// Those within `root` as of `listing`.
+    /// The finished directories, by path. Their modification times are those of the newest object below them.
     pub(super) fn finish(self, listing: &Arc<Listing>) -> impl Iterator<Item = (String, Arc<Directory>)> {
         let mut mtimes: HashMap<String, u64> = HashMap::new();
         for (path, directory) in &self.directories {

@@ -1,17 +1,17 @@
-//! Parts of objects, kept on a disk of this machine, for many mounts at once and after the last of them.
+//! Parts of objects on a local disk, shared by concurrent mounts and kept after they end.
 //!
-//! A part is known by the URL of its object, the object's ETag and its number, so it never needs to expire:
-//! an object that is replaced has another ETag. Each is a file of its own, named by a hash of these, with a
-//! checksum over them and its bytes in front.
+//! The key of a part is its object's URL and ETag, and its number. Parts never expire, because a replaced
+//! object has another ETag. Each part is a file named by the SHA-256 of its key. The file holds the SHA-256
+//! of key and bytes, then the bytes.
 //!
-//! A part is written under a temporary name and renamed, so a process that is killed leaves no half of one
-//! under its name. Nothing waits for the disk: what a power cut damages is found by its checksum, like any
-//! other damage, and fetched again.
+//! Parts are written under a temporary name and renamed, so a killed process leaves no partial file under a
+//! part's name. There is no fsync: the checksum detects parts damaged by a power cut, and these are fetched
+//! again.
 //!
-//! A part's modification time is its last use. When a new part would not fit, the least recently used ones
-//! are removed until an eighth is free. The sum of all lengths is in a file that is locked while it changes.
-//! It is added to before a part is written, so that the bound holds; after a kill it may be too large, until
-//! the next clearing counts again.
+//! A part's modification time is its last use. If a new part does not fit, the least recently used ones are
+//! removed until an eighth of the cache is free. The sum of all lengths is in a file that is locked while it
+//! changes. It grows before a part is written, so that the bound holds. After a kill it may be too large,
+//! until the next eviction recomputes it.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -23,51 +23,50 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Which part of which object.
+/// The key of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartKey<'a> {
-    /// Where the object lies.
+    /// URL of the object.
     pub url: &'a str,
-    /// Which state of it.
+    /// ETag of the object.
     pub etag: &'a str,
-    /// Which part: the first has the number 0.
+    /// Number of the part, from 0.
     pub part: u64,
 }
 
-/// Bytes of a part: objects are kept in parts that start at multiples of it; the last one of an object is
-/// shorter.
+/// Bytes per part. Only the last part of an object is shorter.
 pub const PART: u64 = 1 << 20;
 
-/// The cache. What goes wrong with a part is a line in the log, and never an error for the caller.
+/// The cache. Failures to read or write a part are logged, and are never an error for the caller.
 #[derive(Debug)]
 pub struct DiskCache {
     parts: PathBuf,
     max_bytes: u64,
-    /// Names of temporary files differ by it.
+    /// Makes the names of temporary files unique.
     next: AtomicU64,
-    /// Whether writing has failed, as it was told.
+    /// Whether the last write failed and this was logged.
     failing: AtomicBool,
 }
 
-/// The directory of parts, below the one that was given. Its name has the version of their layout.
+/// The subdirectory for parts. Its name contains the version of the layout.
 const DIRECTORY: &str = "tiledbfs-parts-1";
-/// The file that is locked, with the sum of all lengths and the boot in which it was written.
+/// The lock file. It holds the sum of all lengths and the id of the boot in which it was written.
 const TOTAL: &str = "total";
 const TEMPORARY: &str = "new-";
-/// Bytes of the checksum in front of a part.
+/// Bytes of the checksum at the start of a file.
 const DIGEST: usize = 32;
-/// Bytes of the longest file of a part.
+/// The longest file of a part, in bytes.
 const MAX_STORED: u64 = PART + DIGEST as u64;
-/// When a temporary file belongs to nobody any more.
-const ABANDONED: Duration = Duration::from_secs(600);
-/// Uses within this time of each other are one.
-const USED: Duration = Duration::from_secs(1);
+/// Temporary files older than this are left over from killed processes.
+const MAX_TEMPORARY_AGE: Duration = Duration::from_secs(600);
+/// The modification time is updated at most this often.
+const TOUCH_INTERVAL: Duration = Duration::from_secs(1);
 
 impl DiskCache {
-    /// The cache in `directory`, which is made if need be, of at most `max_bytes`. Fails where the directory
-    /// cannot be written to, or belongs to another user.
+    /// Opens or creates a cache of at most `max_bytes` in `directory`. Fails if the directory cannot be
+    /// written to, or if other users can read or write it.
     pub fn open(directory: &Path, max_bytes: u64) -> io::Result<DiskCache> {
-        // As absolute: a background process leaves the working directory.
+        // Absolute, because a background process changes its working directory.
         let parts = std::path::absolute(directory)?.join(DIRECTORY);
         DirBuilder::new().recursive(true).mode(0o700).create(&parts)?;
         let metadata = fs::metadata(&parts)?;
@@ -93,12 +92,12 @@ impl DiskCache {
                 "Signature: 8a477f597d28d172789f06886806bc55\n# Made by tiledbfs.\n",
             )?;
         }
-        // Also where another mount allowed more.
+        // Another mount may have had a larger bound.
         cache.reserve(0)?;
         Ok(cache)
     }
 
-    /// A part that is there and whole.
+    /// The bytes of a part; None if it is missing or damaged.
     pub fn get(&self, key: &PartKey<'_>) -> Option<Bytes> {
         let path = self.path(key);
         let mut file = File::open(&path).ok()?;
@@ -124,12 +123,12 @@ impl DiskCache {
         }
     }
 
-    /// Keeps a part, if it fits.
+    /// Stores a part, if it fits.
     pub fn put(&self, key: &PartKey<'_>, bytes: &[u8]) {
         match self.write(key, bytes) {
             Ok(()) => self.failing.store(false, Ordering::Relaxed),
             Err(error) => {
-                // Once, not for each part.
+                // Logged once, not for each part.
                 if !self.failing.swap(true, Ordering::Relaxed) {
                     log::warn!(
                         "{}: the disk cache cannot be written: {error}",
@@ -148,7 +147,7 @@ impl DiskCache {
         self.reserve(stored)?;
         let path = self.path(key);
         let next = self.next.fetch_add(1, Ordering::Relaxed);
-        // Below the same directory, which a rename may not leave.
+        // In the same file system, so that it can be renamed.
         let temporary = self
             .parts
             .join(format!("{TEMPORARY}{}-{next}", std::process::id()));
@@ -177,7 +176,7 @@ impl DiskCache {
         written
     }
 
-    /// Adds `bytes` to the sum, and makes room for them where need be.
+    /// Adds `bytes` to the sum; evicts parts if they do not fit.
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -198,21 +197,21 @@ impl DiskCache {
             .and_then(|(total, _)| total.parse::<u64>().ok());
         let mut total = match known {
             Some(total) => total,
-            None => self.clear(self.max_bytes)?,
+            None => self.evict_to(self.max_bytes)?,
         };
         if total.saturating_add(bytes) > self.max_bytes {
             let goal = self.max_bytes - self.max_bytes / 8;
-            total = self.clear(goal.saturating_sub(bytes))?;
+            total = self.evict_to(goal.saturating_sub(bytes))?;
         }
         total = total.saturating_add(bytes);
         file.rewind()?;
-        // Padded, so that a shorter number overwrites all of a longer one.
+        // Of fixed width, so that it overwrites the old sum completely.
         file.write_all(format!("{total:020} {boot}\n").as_bytes())
     }
 
-    /// Removes the least recently used parts until at most `goal` bytes are left. Returns the sum of what is
-    /// left. The caller holds the lock.
-    fn clear(&self, goal: u64) -> io::Result<u64> {
+    /// Removes the least recently used parts until at most `goal` bytes are left. Returns the bytes left. The
+    /// caller holds the lock.
+    fn evict_to(&self, goal: u64) -> io::Result<u64> {
         let now = SystemTime::now();
         let (mut parts, mut total) = (Vec::new(), 0_u64);
         for entry in fs::read_dir(&self.parts)?.flatten() {
@@ -223,12 +222,12 @@ impl DiskCache {
                     .modified()
                     .ok()
                     .and_then(|time| now.duration_since(time).ok());
-                if age.is_some_and(|age| age > ABANDONED) && fs::remove_file(entry.path()).is_ok() {
+                if age.is_some_and(|age| age > MAX_TEMPORARY_AGE) && fs::remove_file(entry.path()).is_ok() {
                     continue;
                 }
                 total = total.saturating_add(metadata.len());
             }
-            // What is no directory, or gone, holds nothing.
+            // Ignores files, and directories that are gone.
             for part in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
                 let Ok(metadata) = part.metadata() else { continue };
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -249,11 +248,11 @@ impl DiskCache {
         Ok(total)
     }
 
-    /// Where a part lies.
+    /// The file of a part.
     fn path(&self, key: &PartKey<'_>) -> PathBuf {
         let mut name = String::with_capacity(64);
         for byte in hasher(key).finalize() {
-            // To a string it cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(name, "{byte:02x}");
         }
         let (folder, file) = name.split_at_checked(2).unwrap_or((&name, ""));
@@ -261,7 +260,7 @@ impl DiskCache {
     }
 }
 
-/// The bytes of a part, where its checksum is right; notes that it was used.
+/// The bytes of a part, or None if its checksum is wrong. Updates its time of last use.
 fn read(file: &mut File, key: &PartKey<'_>) -> io::Result<Option<Bytes>> {
     let metadata = file.metadata()?;
     if metadata.len() > MAX_STORED {
@@ -278,17 +277,17 @@ fn read(file: &mut File, key: &PartKey<'_>) -> io::Result<Option<Bytes>> {
         return Ok(None);
     }
     let now = SystemTime::now();
-    if metadata.modified().is_ok_and(|used| used + USED < now) {
-        // If this fails, the part only seems older than it is.
+    if metadata.modified().is_ok_and(|used| used + TOUCH_INTERVAL < now) {
+        // A failure only makes the part seem older.
         let _ = file.set_modified(now);
     }
     Ok(Some(bytes))
 }
 
-/// A hash of the key, to go on with.
+/// A hasher that has consumed the key.
 fn hasher(key: &PartKey<'_>) -> Sha256 {
     let mut hasher = Sha256::new();
-    // None of them ends where another could begin.
+    // The lengths keep different keys from having the same bytes.
     for text in [key.url, key.etag] {
         hasher.update((text.len() as u64).to_le_bytes());
         hasher.update(text);
@@ -297,14 +296,14 @@ fn hasher(key: &PartKey<'_>) -> Sha256 {
     hasher
 }
 
-/// The checksum of a part.
+/// The checksum of a part's key and bytes.
 fn digest(key: &PartKey<'_>, bytes: &[u8]) -> [u8; DIGEST] {
     let mut hasher = hasher(key);
     hasher.update(bytes);
     hasher.finalize().into()
 }
 
-/// What tells one boot of this machine from another.
+/// The id of the current boot.
 fn boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
@@ -330,16 +329,16 @@ mod tests {
         (folder, cache)
     }
 
-    /// Makes a part look as if it was used so many seconds ago.
+    /// Sets a part's time of last use to `seconds` ago.
     fn age(cache: &DiskCache, key: &PartKey<'_>, seconds: u64) {
         let file = File::options().write(true).open(cache.path(key)).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(seconds))
             .unwrap();
     }
 
-    /// Bytes of all parts, as the file system has them.
+    /// Bytes of all parts in the file system.
     fn stored(cache: &DiskCache) -> u64 {
-        cache.clear(u64::MAX).unwrap()
+        cache.evict_to(u64::MAX).unwrap()
     }
 
     #[test]
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_part_is_forgotten() {
+    fn damaged_parts_are_removed() {
         let (_folder, cache) = cache(1 << 20);
         let whole = key("a", 0);
         cache.put(&whole, b"some bytes");
@@ -388,7 +387,7 @@ mod tests {
             assert_eq!(cache.get(&whole), None);
             assert!(!path.exists());
         }
-        // A whole part under the name of another.
+        // An intact part under the name of another.
         cache.put(&whole, b"some bytes");
         let other = key("a", 1);
         cache.put(&other, b"other bytes");
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_goes_first_and_the_bound_holds() {
+    fn least_recently_used_parts_are_evicted_and_the_bound_holds() {
         let bytes = vec![7; 1000 - DIGEST];
         let (folder, cache) = cache(10_000);
         for part in 0..10 {
@@ -406,7 +405,7 @@ mod tests {
             age(&cache, &key("a", part), 1000 - part);
         }
         assert_eq!(stored(&cache), 10_000);
-        // The oldest is used; in another process, that does not know of the first.
+        // Another process uses the oldest part.
         let other = DiskCache::open(folder.path(), 10_000).unwrap();
         assert!(other.get(&key("a", 0)).is_some());
         other.put(&key("a", 10), &bytes);
@@ -415,7 +414,7 @@ mod tests {
             .filter(|part| cache.get(&key("a", *part)).is_some())
             .collect();
         assert_eq!(there, [0, 4, 5, 6, 7, 8, 9, 10]);
-        // Less is allowed from now on.
+        // A smaller bound.
         let small = DiskCache::open(folder.path(), 3000).unwrap();
         assert!(stored(&small) <= 3000);
         small.put(&key("b", 0), &vec![0; 4000]);
@@ -423,17 +422,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kill_leaves_behind_is_cleared_away() {
+    fn leftovers_of_killed_processes_are_removed() {
         let (folder, cache) = cache(10_000);
         cache.put(&key("a", 0), &[1; 1000]);
         let left = cache.parts.join(format!("{TEMPORARY}1-1"));
         fs::write(&left, vec![0; 5000]).unwrap();
-        // Another process may be writing it.
+        // Another process may still be writing the file.
         assert!(stored(&cache) > 6000 && left.exists());
         let file = File::options().write(true).open(&left).unwrap();
-        file.set_modified(SystemTime::now() - ABANDONED * 2).unwrap();
+        file.set_modified(SystemTime::now() - MAX_TEMPORARY_AGE * 2)
+            .unwrap();
         assert!(stored(&cache) < 2000 && !left.exists());
-        // A sum that is nonsense, or of another boot, is counted again.
+        // An invalid sum, or one of another boot, is recomputed.
         for text in ["", "x", "00000000000000000005 another boot\n", "\u{e9}\0"] {
             fs::write(cache.parts.join(TOTAL), text).unwrap();
             DiskCache::open(folder.path(), 10_000).unwrap();
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 
-    /// What [`processes_share_it_and_may_be_killed`] starts: reads and writes without end.
+    /// The child process of [`processes_share_it_and_may_be_killed`]: reads and writes without end.
     #[test]
     #[ignore = "a part of another test"]
     fn endless_writer() {
@@ -489,8 +489,7 @@ mod tests {
                 child.kill().unwrap();
                 child.wait().unwrap();
             }
-            // All that is there is right, and no more than what is allowed, but for what the killed ones
-            // wrote.
+            // All parts are intact, and the bound holds except for what the killed processes were writing.
             let there: Vec<u64> = (0..97)
                 .filter(|part| {
                     let found = cache.get(&key("shared", *part));

@@ -1,4 +1,5 @@
-//! Single flight: one request for all threads that want its result. Each of them may give up waiting.
+//! Single flight for requests: all threads that want a result wait for the same task. Each may give up
+//! waiting.
 
 use crate::error::Result;
 use crate::requester::{abandoned, wait_on};
@@ -6,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::task::AbortHandle;
 
-/// A result that is on its way.
+/// The future result of one task.
 pub(super) struct Flight<T> {
     state: Mutex<State<T>>,
     done: Condvar,
@@ -16,12 +17,12 @@ struct State<T> {
     result: Option<Result<T>>,
     /// Threads that wait for it.
     waiting: usize,
-    /// Ends the work; None if it goes on even when nobody waits.
+    /// Aborted when nobody waits any more; None for work that then goes on.
     task: Option<AbortHandle>,
 }
 
 impl<T: Clone> Flight<T> {
-    /// One that has just begun.
+    /// A flight without a result yet.
     pub(super) fn new() -> Self {
         Flight {
             state: Mutex::new(State {
@@ -33,7 +34,7 @@ impl<T: Clone> Flight<T> {
         }
     }
 
-    /// One that has arrived.
+    /// A flight with a result.
     pub(super) fn arrived(value: T) -> Self {
         let flight = Flight::new();
         flight.finish(Ok(value));
@@ -44,18 +45,18 @@ impl<T: Clone> Flight<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends `task` once all waiting threads have given up.
+    /// Aborts `task` once all waiting threads have given up.
     pub(super) fn ends_with_the_last(&self, task: AbortHandle) {
         self.state().task = Some(task);
     }
 
-    /// Gives the result to all threads that wait, and to those that come later.
+    /// Sets the result for all threads that wait now or later.
     pub(super) fn finish(&self, result: Result<T>) {
         self.state().result.get_or_insert(result);
         self.done.notify_all();
     }
 
-    /// Waits for the result until `end`: whether it is there.
+    /// Waits for the result until `end`. Returns whether it has arrived.
     pub(super) fn arrives_by(&self, end: Instant) -> bool {
         let left = end.saturating_duration_since(Instant::now());
         let waited = self
@@ -65,8 +66,8 @@ impl<T: Clone> Flight<T> {
         state.result.is_some()
     }
 
-    /// Waits for the result. `Abandoned` if the requester of this thread has a signal to handle, or if the
-    /// last thread that waited gave up and `given_up` was called.
+    /// Waits for the result. `Abandoned` if this thread's requester was killed or has a signal to handle, or
+    /// if the task was aborted. Calls `given_up` if this was the last waiting thread.
     pub(super) fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
         let mut state = self.state();
         state.waiting += 1;
@@ -106,7 +107,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn all_who_wait_get_the_result_and_those_who_come_later() {
+    fn waiting_and_later_threads_get_the_result() {
         let flight = Arc::new(Flight::new());
         let waiting: Vec<_> = (0..3)
             .map(|_| flight.clone())
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_who_gives_up_ends_the_work() {
+    fn the_task_is_aborted_when_the_last_thread_gives_up() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_time()
@@ -129,7 +130,7 @@ mod tests {
         let flight: Flight<u8> = Flight::new();
         let task = runtime.spawn(async { tokio::time::sleep(Duration::from_secs(1000)).await });
         flight.ends_with_the_last(task.abort_handle());
-        // A process that has ended and was reaped waits for nothing.
+        // A requester that has ended needs no answer.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let given_up = AtomicBool::new(false);
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(error.errno(), libc::EINTR);
         assert!(given_up.load(Ordering::Relaxed));
         assert!(runtime.block_on(task).unwrap_err().is_cancelled());
-        // A thread that comes now is not interrupted, and sees that others were.
+        // A later thread is not interrupted, but learns that the others were.
         assert!(is_of_others(&flight.wait(|| ()).unwrap_err()));
     }
 }

@@ -1,7 +1,7 @@
-//! Sources whose groups have members elsewhere, in other prefixes and buckets, which are opened as well.
+//! Sources whose groups have members outside of the source, in other prefixes or buckets.
 //!
-//! Such a member is shown as if it were in the source: its paths begin with [`ELSEWHERE`] and a number, which
-//! stands for its URL. It is opened at first use.
+//! Paths in such a member begin with [`OUTSIDE`] and a number that stands for its URL. Members are opened at
+//! their first use.
 
 use crate::error::{Error, Result};
 use crate::requester::on_another_thread;
@@ -14,13 +14,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What no key is called.
-const ELSEWHERE: &str = "\0elsewhere";
+/// A name that no key has.
+const OUTSIDE: &str = "\0elsewhere";
 
 /// Opens the source at a URL.
 pub type Open = Arc<dyn Fn(&str) -> Result<Arc<dyn Storage>> + Send + Sync>;
 
-/// A source, and the members of its groups that lie elsewhere.
+/// A source and the members of its groups outside of it.
 pub struct FollowingStorage {
     source: Arc<dyn Storage>,
     open: Open,
@@ -28,22 +28,22 @@ pub struct FollowingStorage {
     budget: OnceLock<Arc<dyn Budget>>,
 }
 
-/// The members that were met.
+/// The members that URIs have named so far.
 #[derive(Default)]
 struct Members {
     numbers: HashMap<String, usize>,
     met: Vec<Arc<Member>>,
 }
 
-/// A member that lies elsewhere.
+/// A member outside of the source.
 struct Member {
     url: String,
-    /// None until it could be opened.
+    /// None until it has been opened.
     storage: Memo<Arc<dyn Storage>>,
 }
 
 impl FollowingStorage {
-    /// `source`, with members of its groups that `open` opens.
+    /// A storage over `source`; `open` opens members of its groups.
     pub fn new(source: Arc<dyn Storage>, open: Open) -> Self {
         FollowingStorage {
             source,
@@ -57,9 +57,10 @@ impl FollowingStorage {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The member that `path` lies in, and its path there; None where it is in the source.
+    /// The number of the member that `path` is in, the member, and the path in it; None for a path in the
+    /// source.
     fn member<'a>(&self, path: &'a Path) -> Option<(usize, Arc<Member>, &'a Path)> {
-        let rest = path.strip_prefix(ELSEWHERE).ok()?;
+        let rest = path.strip_prefix(OUTSIDE).ok()?;
         let number = rest.components().next()?.as_os_str();
         let below = rest.strip_prefix(number).ok()?;
         let number: usize = number.to_str()?.parse().ok()?;
@@ -67,9 +68,9 @@ impl FollowingStorage {
         Some((number, member, below))
     }
 
-    /// The storage that has `path`, and the path in it.
+    /// The storage that has `path`, and the path in that storage.
     fn resolve<'a>(&self, path: &'a Path) -> Result<(Arc<dyn Storage>, &'a Path)> {
-        if !path.starts_with(ELSEWHERE) {
+        if !path.starts_with(OUTSIDE) {
             return Ok((self.source.clone(), path));
         }
         let (_, member, below) = self
@@ -78,8 +79,8 @@ impl FollowingStorage {
         Ok((self.storage(&member)?, below))
     }
 
-    /// The storage of a member. Opening one member does not keep others waiting; a failure is tried again at
-    /// the next use.
+    /// The storage of a member, opened if need be. Members open independently of each other; after a failure,
+    /// the next use tries again.
     fn storage(&self, member: &Member) -> Result<Arc<dyn Storage>> {
         member.storage.get_or_make(|| {
             let (open, url) = (self.open.clone(), member.url.clone());
@@ -101,7 +102,7 @@ impl Storage for FollowingStorage {
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         let (storage, below) = self.resolve(path)?;
         let metadata = storage.metadata(below)?;
-        // Each storage tells its own paths apart.
+        // Identities are unique only within a storage.
         let number = self.member(path).map_or(0, |(number, ..)| number as u64 + 1);
         Ok(Metadata {
             identity: metadata.identity ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
@@ -139,7 +140,7 @@ impl Storage for FollowingStorage {
                 storage: Memo::default(),
             }));
         }
-        Some(Path::new(ELSEWHERE).join(number.to_string()))
+        Some(Path::new(OUTSIDE).join(number.to_string()))
     }
 
     fn audience(&self, path: &Path, want: Want) -> Audience {
@@ -149,7 +150,7 @@ impl Storage for FollowingStorage {
         }
     }
 
-    /// Of what lies elsewhere it knows no path.
+    /// Members outside of a source are never local.
     fn local(&self) -> Option<&dyn LocalFiles> {
         self.source.local()
     }
@@ -179,16 +180,16 @@ impl Storage for FollowingStorage {
 
     fn share(&self, budget: Arc<dyn Budget>) {
         self.source.share(budget.clone());
-        // Once, when the source is opened.
+        // Called only once.
         let _ = self.budget.set(budget);
     }
 }
 
 impl FollowingStorage {
-    /// Calls `each` with the paths of each storage, where these are of one.
+    /// Calls `each` with the storage of the first path and those of `paths` that are in it.
     fn each(&self, paths: &[PathBuf], each: impl Fn(&dyn Storage, &[PathBuf])) {
         let Some(first) = paths.first() else { return };
-        if !first.starts_with(ELSEWHERE) {
+        if !first.starts_with(OUTSIDE) {
             return each(&*self.source, paths);
         }
         let Some((number, ..)) = self.member(first) else {
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn members_elsewhere_are_opened_once_each() {
+    fn outside_members_are_opened_once_each() {
         let opened = Arc::new(Mutex::new(Vec::new()));
         let noted = opened.clone();
         let open = move |url: &str| {
@@ -252,13 +253,13 @@ mod tests {
         let identity = |path: &Path| storage.metadata(path).unwrap().identity;
         assert_ne!(identity(&one), identity(&two));
         assert_ne!(identity(&one), identity(Path::new("")));
-        // What fails is tried again.
+        // A failed opening is tried again.
         let gone = storage.inside(b"s3://b/gone").unwrap();
         for _ in 0..2 {
             assert_eq!(storage.list(&gone).unwrap_err().kind(), ErrorKind::NotFound);
         }
         assert_eq!(opened.lock().unwrap().len(), 4);
-        // Nothing leads to what no URI has named, or out of a member by a name.
+        // There are no members that no URI has named.
         for path in ["\0elsewhere", "\0elsewhere/9", "\0elsewhere/x/y"] {
             assert_eq!(
                 storage.list(Path::new(path)).unwrap_err().kind(),
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_interrupted_does_not_wait_for_a_member() {
+    fn an_interrupted_requester_does_not_wait_for_a_member() {
         let open = |_: &str| {
             std::thread::sleep(Duration::from_millis(1500));
             Ok(memory(&[("x", "")]))

@@ -1,4 +1,4 @@
-//! Counts the requests that leave for a store, and remembers what went wrong last.
+//! Counts the requests to a store, and keeps the last failure.
 
 use crate::stats::{Counter, Stats};
 use object_store::ClientOptions;
@@ -11,14 +11,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What requests to a store failed with.
+/// The last failure of requests to a store.
 #[derive(Debug, Default)]
 pub struct Failures {
     last: Mutex<Option<String>>,
 }
 
 impl Failures {
-    /// What went wrong last with a request that is tried again.
+    /// The cause of the last failure that is tried again.
     pub fn last(&self) -> Option<String> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -28,7 +28,7 @@ impl Failures {
     }
 }
 
-/// Connects as `object_store` does, and counts requests and those that failed in a way that is tried again.
+/// Connects as `object_store` does, and counts requests, and failures that are tried again.
 #[derive(Debug)]
 pub struct Counting {
     stats: Arc<Stats>,
@@ -36,7 +36,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Counts in `stats`, and notes in `failures`.
+    /// Counts in `stats`; stores causes in `failures`.
     pub fn new(stats: Arc<Stats>, failures: Arc<Failures>) -> Self {
         Counting { stats, failures }
     }
@@ -59,8 +59,7 @@ struct Counted {
     failures: Arc<Failures>,
 }
 
-/// What a request asks for. None if it asks for credentials, not for an object: requests for objects have a
-/// range or an ETag.
+/// The counter for a request. None for requests for credentials, which have neither range nor ETag.
 fn counter<'a>(request: &HttpRequest, stats: &'a Stats) -> Option<&'a Counter> {
     let query = request.uri().query().unwrap_or_default();
     let lists = |key: &str| query.split('&').any(|pair| pair.starts_with(key));
@@ -90,7 +89,7 @@ impl HttpService for Counted {
             }
             let lists = request.method().as_str() == "PROPFIND";
             let mut response = self.client.execute(request).await;
-            // A server without WebDAV has none the next time either.
+            // A server without WebDAV answers 501, which `object_store` would try again.
             if let Ok(response) = &mut response
                 && lists
                 && response.status().as_u16() == 501
@@ -106,7 +105,7 @@ impl HttpService for Counted {
                 Err(error) => Some(innermost(error)),
             };
             if let Some(failure) = failure {
-                // Those for credentials are not among the requests.
+                // Requests for credentials are not counted.
                 self.stats.retries.add(u64::from(counter.is_some()));
                 log::debug!("a request failed: {failure}");
                 self.failures.note(failure);
@@ -116,7 +115,7 @@ impl HttpService for Counted {
     }
 }
 
-/// What an error is caused by.
+/// The message of the innermost cause.
 fn innermost(error: &HttpError) -> String {
     let mut error: &dyn Error = error;
     while let Some(cause) = error.source() {

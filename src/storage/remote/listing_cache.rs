@@ -1,9 +1,9 @@
-//! What is known of the names in an object store, for how long it holds, and how more is found out.
+//! Cached listings of an object store.
 //!
-//! A prefix is listed flat while that is cheap: one page of a thousand keys has everything below it, with
-//! lengths, times and ETags. If there are more keys, only the names in the directory itself are listed, and
-//! each directory in it when it is asked for. A directory with few keys for each of its names is listed flat
-//! to its end nevertheless, to have the lengths.
+//! A prefix whose keys fit into one page (1000 keys) is listed flat: one request gives everything below it,
+//! with lengths, times and ETags. Of a larger prefix, only the entries are listed, and subdirectories when
+//! they are asked for. The exception is a directory with few keys per entry, which is listed flat to its end
+//! for the lengths.
 
 use super::Pages;
 use super::directories::{
@@ -18,23 +18,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The most keys for each name in a directory with which it is listed flat although it takes more than one
-/// page.
-const FLAT: usize = 8;
+/// Directories with at most this many keys per entry are listed flat even over several pages.
+const MAX_FLAT_KEYS_PER_NAME: usize = 8;
 
-/// Parts of a directory that are listed at once: some stores take as long for a page as for many small reads.
-const PARTS: usize = 8;
+/// Parts of a directory that are listed concurrently: in some stores a page takes as long as many small
+/// reads.
+const CONCURRENT_PARTS: usize = 8;
 
-/// How long a caller waits for an expired listing to be made again, if it may use the old one instead.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a caller waits for a new listing before it uses an expired one.
+const REFRESH_WAIT: Duration = Duration::from_secs(1);
 
-/// How long an expired listing may still be used: a slow store keeps nobody waiting for what is known.
+/// How long after its expiry a listing may still be used while the store is slow.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// Above this many names, of some 200 bytes each, those that were listed longest ago are forgotten.
-const MOST_NAMES: usize = 1 << 20;
+/// Above this many entries (some 200 bytes each), all listings but the newest are dropped.
+const MAX_ENTRIES: usize = 1 << 20;
 
-/// What is known.
+/// The cached listings of a store.
 pub(super) struct ListingCache {
     pages: Arc<Pages>,
     runtime: tokio::runtime::Handle,
@@ -61,16 +61,16 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the state says of a directory.
+/// What the cache knows about a directory.
 enum Known {
     Here(Arc<Directory>),
     Absent,
-    /// This is to be listed first.
+    /// This directory must be listed first, to this depth.
     Unknown(String, Depth),
 }
 
 impl ListingCache {
-    /// Knows nothing yet. Listings of `pages` hold for `refresh`, or forever.
+    /// An empty cache over `pages`. Listings expire after `refresh`; with None, never.
     pub(super) fn new(pages: Arc<Pages>, runtime: tokio::runtime::Handle, refresh: Option<Duration>) -> Self {
         ListingCache {
             pages,
@@ -80,8 +80,8 @@ impl ListingCache {
         }
     }
 
-    /// Whether it still holds for a caller who asked at `asked`: making a listing may take longer than it
-    /// holds. `grace` is added to the time that it holds.
+    /// Whether `directory` has not expired for a call that began at `asked`. A listing that began later
+    /// counts as fresh, because making it may take longer than it is valid. `grace` extends its validity.
     fn is_fresh(&self, directory: &Directory, asked: Instant, grace: Duration) -> bool {
         let listing = &directory.listing;
         let holds = |refresh: Duration| {
@@ -113,7 +113,7 @@ impl ListingCache {
         }
     }
 
-    /// The directory at `path`; None where there is none.
+    /// The directory at `path`, listed if need be; None if it does not exist.
     pub(super) fn directory(&self, path: &str) -> Result<Option<Arc<Directory>>> {
         let asked = Instant::now();
         loop {
@@ -133,7 +133,7 @@ impl ListingCache {
                 }
             };
             if let Some(old) = old
-                && !loading.flight.arrives_by(loading.begun + PATIENCE)
+                && !loading.flight.arrives_by(loading.begun + REFRESH_WAIT)
             {
                 return Ok(old);
             }
@@ -158,14 +158,14 @@ impl ListingCache {
         )
     }
 
-    /// What is at `path`, which is not the source itself.
+    /// The entry at `path`, which must not be empty; None if it does not exist.
     pub(super) fn child(&self, path: &str) -> Result<Option<Child>> {
         let (parent, name) = split(path);
         let directory = self.directory(parent)?;
         Ok(directory.and_then(|directory| directory.children.get(name).cloned()))
     }
 
-    /// What is known of the file at `path` without a request, however old; None if nothing is.
+    /// The cached file at `path`, however old. Makes no request.
     pub(super) fn peek(&self, path: &str) -> Option<Arc<File>> {
         let (parent, name) = split(path);
         match lock(&self.state).directories.get(parent)?.children.get(name)? {
@@ -174,7 +174,7 @@ impl ListingCache {
         }
     }
 
-    /// Begins to list those of `paths` that are known to exist, but whose contents are not known.
+    /// Begins to list those of `paths` that are not cached; of one in an unknown directory, that directory.
     pub(super) fn will_list<'p>(&self, paths: impl Iterator<Item = &'p str>) {
         let asked = Instant::now();
         let mut state = lock(&self.state);
@@ -185,7 +185,7 @@ impl ListingCache {
         }
     }
 
-    /// Makes the next question about `path` list it again.
+    /// Makes the next call for `path` list it again.
     pub(super) fn forget(&self, path: &str) {
         let state = lock(&self.state);
         let mut above = path;
@@ -201,7 +201,7 @@ impl ListingCache {
         }
     }
 
-    /// Begins to list `path`, unless somebody does.
+    /// Begins to list `path`, or joins a listing under way.
     fn load(&self, state: &mut State, path: String, depth: Depth) -> Loading {
         if let Some(loading) = state.under_way.get(&path) {
             return loading.clone();
@@ -227,12 +227,12 @@ impl ListingCache {
     }
 }
 
-/// What was listed at once.
+/// The result of one listing.
 struct Listed {
-    /// The directory, in the depth given.
+    /// The directory that was listed, to `depth`.
     tree: Tree,
     depth: Depth,
-    /// Directories in it of which all is known besides.
+    /// Subdirectories that the first page contains completely.
     complete: Vec<Tree>,
 }
 
@@ -245,7 +245,7 @@ impl State {
                 false => Error::new(ErrorKind::Io(libc::EIO), "the source does not exist any more"),
             });
         }
-        // What the listing before it said of directories below.
+        // Drops the subdirectories from the previous listing of `path`.
         self.directories
             .retain(|below, directory| below == path || directory.listing.path != path);
         let depths = listed.complete.into_iter().map(|tree| (tree, Depth::Flat));
@@ -269,7 +269,7 @@ impl State {
             .directories
             .values()
             .map(|directory| directory.children.len());
-        if names.sum::<usize>() > MOST_NAMES {
+        if names.sum::<usize>() > MAX_ENTRIES {
             self.directories
                 .retain(|other, directory| is_within(path, other) || directory.listing.path == path);
         }
@@ -277,7 +277,7 @@ impl State {
     }
 }
 
-/// Lists the directory `path`.
+/// Lists the directory `path` to the depth that its first page suggests.
 async fn list(pages: &Pages, path: &str, depth: Depth) -> Result<Listed> {
     let mut complete = Vec::new();
     let names = pages.expected(path);
@@ -323,7 +323,10 @@ async fn list_flat(pages: &Pages, path: &str, first: Page, names: &[String]) -> 
         .into_iter()
         .zip(ends)
         .map(|(after, end)| async move { pages.flat_between(path, &after, end.as_deref()).await });
-    let parts: Vec<_> = stream::iter(parts).buffered(PARTS).try_collect().await?;
+    let parts: Vec<_> = stream::iter(parts)
+        .buffered(CONCURRENT_PARTS)
+        .try_collect()
+        .await?;
     let parts: Option<Vec<Vec<Page>>> = parts.into_iter().collect();
     if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
         next = None;
@@ -341,16 +344,16 @@ async fn list_flat(pages: &Pages, path: &str, first: Page, names: &[String]) -> 
     })
 }
 
-/// Paths at which the rest of a flat listing of the directory `path` can be split into parts. Each part is a
-/// page, if the other names have as many keys as those on the first page. `names` are the expected ones, in
-/// byte order.
+/// Paths at which to split the rest of a flat listing of the directory `path` into concurrent parts. Each
+/// part fits a page if all entries have as many keys as those on the first page. `names` are the expected
+/// entries, in byte order.
 fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     let inside = |object: &Object| {
         let rest = object.path.strip_prefix(path)?;
         let (name, file) = rest.trim_start_matches('/').split_once('/')?;
         Some((name.to_owned(), file.to_owned()))
     };
-    // The last name may go on behind the page.
+    // The keys of the last entry may continue on the next page.
     let Some((end, last)) = first
         .objects
         .last()
@@ -370,7 +373,7 @@ fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     let from = names.partition_point(|name| *name <= last);
     let rest = names.get(from..).and_then(<[String]>::split_last);
     let rest = rest.map(|(_, rest)| rest).unwrap_or_default();
-    // Each part begins right after the last key of the one before, so no key is asked for twice.
+    // Each part begins right after the last key of the previous one, so no key is listed twice.
     let ends = rest
         .chunks_exact((first.objects.len() / most).max(1))
         .filter_map(|names| names.last());
@@ -378,8 +381,8 @@ fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     [end.path.clone()].into_iter().chain(ends).collect()
 }
 
-/// Whether a directory with this first page is to be listed flat to its end; and the directories in it that
-/// the page has whole.
+/// Whether to list a directory with this first page flat to its end, and the subdirectories that the page
+/// contains completely.
 fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
     let mut trees: BTreeMap<&str, Tree> = BTreeMap::new();
     let mut names = 0_usize;
@@ -406,8 +409,8 @@ fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
             });
         }
     }
-    // The page may end in the midst of the last one.
+    // The page may not contain all of the last one.
     trees.remove(last);
-    let flat = page.objects.len() <= names.saturating_mul(FLAT);
+    let flat = page.objects.len() <= names.saturating_mul(MAX_FLAT_KEYS_PER_NAME);
     (flat, trees.into_values().collect())
 }

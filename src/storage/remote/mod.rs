@@ -1,16 +1,15 @@
-//! Objects of a store as a source.
+//! A source in an object store.
 //!
-//! Questions about names, lengths and times are answered from listings ([`listing_cache`]); bytes are
-//! fetched by ranges ([`blob`]). Requests are tasks of one runtime; the caller waits for them
-//! in its own thread.
+//! Names, lengths and times come from listings ([`listing_cache`]); bytes are fetched by ranges ([`blob`]).
+//! Requests are tasks of one runtime; callers block until they are done.
 //!
-//! | the store says | error |
+//! | response | error |
 //! |---|---|
-//! | 404 of a key | `NotFound`, and the listing that had it is forgotten |
-//! | 401, 403, and 400 for credentials that are over | `Io(EACCES)` |
-//! | 412; ETag or length other than listed | `Corrupt`, and the listing is forgotten |
-//! | 408, 429, 5xx, connection lost, body cut | tried again for 30 s ([`retries`]), then `Io(EIO)` |
-//! | another range than asked for, 301, all else | `Io(EIO)` |
+//! | 404 for a key | `NotFound`; its listing is dropped |
+//! | 401, 403, and 400 for expired credentials | `Io(EACCES)` |
+//! | 412; ETag or length other than listed | `Corrupt`; its listing is dropped |
+//! | 408, 429, 5xx, connection lost, body truncated | tried again for 30 s ([`retries`]), then `Io(EIO)` |
+//! | another range than requested, 301, all else | `Io(EIO)` |
 
 pub mod disk_cache;
 pub mod following;
@@ -50,40 +49,40 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a URL leads to.
+/// The store and prefix of a URL.
 #[derive(Clone)]
 pub struct Store {
     /// The objects.
     pub objects: Arc<dyn ObjectStore>,
-    /// The same, for listings page by page; None where the store has no pages.
+    /// The same store, for listings page by page; None if the store has no pages.
     pub pages: Option<Arc<dyn PaginatedListStore>>,
     /// The prefix of all keys in the source.
     pub prefix: Key,
-    /// The URL as messages show it: without a slash at the end, and without anything that is secret.
+    /// The URL for messages, without a trailing slash and without secrets.
     pub url: String,
-    /// Whether it is read without credentials, so that everybody may.
+    /// Whether it is read without credentials, so that everybody may read it.
     pub unsigned: bool,
-    /// By when the first answer must arrive, so that mounting something missing fails soon.
+    /// Deadline for the first response, so that mounting a missing source fails soon.
     pub open_until: Instant,
-    /// What went wrong with requests.
+    /// The last failure of its requests.
     pub failures: Arc<Failures>,
 }
 
-/// How a store is read.
+/// Settings for reading a store.
 #[derive(Clone)]
 pub struct RemoteSettings {
-    /// How long a listing holds; None: forever.
+    /// How long a listing is valid; None means forever.
     pub refresh: Option<Duration>,
-    /// Where parts of objects are kept from mount to mount.
+    /// Keeps parts of objects between mounts.
     pub disk_cache: Option<Arc<DiskCache>>,
-    /// Where requests and bytes are counted.
+    /// Counts requests and bytes.
     pub stats: Arc<Stats>,
 }
 
-/// How failed requests are tried again: after 100 ms and more, for 30 s in all.
+/// Retries with pauses from 100 ms to 5 s, for 30 s in all.
 pub fn retries() -> RetryConfig {
     let mut retries = RetryConfig {
-        // Limited by the time alone: pauses are random, and so is the number of tries that fit.
+        // Only the time limits retries: pauses are random, and so is the number of retries.
         max_retries: 1000,
         retry_timeout: Duration::from_secs(30),
         ..RetryConfig::default()
@@ -93,7 +92,7 @@ pub fn retries() -> RetryConfig {
     retries
 }
 
-/// How long connecting may take, and how long a connection may be silent. There is no limit for a whole body.
+/// Timeouts for connecting (5 s) and for a silent connection (15 s). There is none for a whole body.
 pub fn client_options() -> ClientOptions {
     ClientOptions::new()
         .with_timeout_disabled()
@@ -104,16 +103,16 @@ pub fn client_options() -> ClientOptions {
 const REFUSED: &str =
     "the store refuses these credentials (403): give others, or none (`-o anonymous`) if it is public";
 
-/// Our error for an error of the store, without its description of the request.
+/// Converts an error of the store, without its description of the request.
 fn convert(error: object_store::Error) -> Error {
     use object_store::Error as E;
-    const OVER: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "InvalidToken"];
+    const EXPIRED: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "InvalidToken"];
     const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
     let refused = |what: &str| Error::new(ErrorKind::Io(libc::EACCES), what);
     let text = chain(&error);
     let says = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
     match &error {
-        // Not `NotFound`: that would say that a file is missing, and nothing is known of files.
+        // Not `NotFound`, which would mean that a file is missing.
         E::NotFound { .. } | E::Generic { .. } if says(&NO_BUCKET) => {
             Error::new(ErrorKind::Io(libc::ENOENT), "not found: there is no such bucket")
         }
@@ -122,26 +121,26 @@ fn convert(error: object_store::Error) -> Error {
         E::Unauthenticated { .. } => refused("the store wants credentials (401)"),
         E::Precondition { .. } | E::NotModified { .. } => changed(),
         E::InvalidPath { source } => Error::unsupported(format!("the object's key is not a path: {source}")),
-        // Of listings, not all stores say so in the type.
+        // For listings, some stores report a 403 as a generic error.
         _ if says(&["403 Forbidden"]) => refused(REFUSED),
-        _ if says(&OVER) => refused("the credentials for the store have expired"),
+        _ if says(&EXPIRED) => refused("the credentials for the store have expired"),
         _ => Error::new(ErrorKind::Io(libc::EIO), text),
     }
 }
 
-/// Whether a web server cannot list.
+/// Whether an error means that a web server has no WebDAV.
 fn is_without_webdav(error: &object_store::Error) -> bool {
     let text = chain(error);
     let says = |what: &str| text.contains(what);
     says("400 Bad Request") || says("405 Method Not Allowed") || says("decoding PROPFIND")
 }
 
-/// What has changed since it was opened.
+/// The error for an object that has changed.
 fn changed() -> Error {
     Error::corrupt("the file has changed since it was opened")
 }
 
-/// An error and its causes, each said once.
+/// An error and its causes, without repetitions.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -160,22 +159,22 @@ fn milliseconds(object: &ObjectMeta) -> u64 {
     u64::try_from(object.last_modified.timestamp_millis()).unwrap_or(0)
 }
 
-/// The listings of a store, page by page.
+/// Lists a store page by page.
 struct Pages {
     objects: Arc<dyn ObjectStore>,
     pages: Option<Arc<dyn PaginatedListStore>>,
     prefix: Key,
-    /// At most so many requests at once.
-    most: tokio::sync::Semaphore,
-    /// Expected names in directories, by path, until they are listed.
+    /// Limits concurrent requests.
+    permits: tokio::sync::Semaphore,
+    /// Expected entries of directories, by path, until they are listed.
     expected: Mutex<HashMap<String, Vec<String>>>,
 }
 
-/// Fewer keys than a page mostly has.
-const MOST_KEYS: usize = 125;
+/// Page size for finding a key that cannot be parsed: less than the 1000 of most stores.
+const SMALL_PAGE: usize = 125;
 
-/// The most listings and small reads that are under way at once.
-const MOST_LITTLE: usize = 64;
+/// Concurrent requests for listings.
+const MAX_LISTINGS: usize = 64;
 
 impl Pages {
     fn new(store: &Store) -> Self {
@@ -183,30 +182,30 @@ impl Pages {
             objects: store.objects.clone(),
             pages: store.pages.clone(),
             prefix: store.prefix.clone(),
-            most: tokio::sync::Semaphore::new(MOST_LITTLE),
+            permits: tokio::sync::Semaphore::new(MAX_LISTINGS),
             expected: Mutex::default(),
         }
     }
 
-    /// Notes names that the directory `path` will have.
+    /// Sets the expected entries of the directory `path`.
     fn expect(&self, path: &str, names: Vec<String>) {
         let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected.insert(path.to_owned(), names);
     }
 
-    /// Those names, once.
+    /// Takes the expected entries of the directory `path`.
     fn expected(&self, path: &str) -> Vec<String> {
         let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected.remove(path).unwrap_or_default()
     }
 
-    /// The key of `path`, or the prefix of what is below it.
+    /// The key of `path`, without a trailing slash.
     fn key(&self, path: &str) -> String {
         join(self.prefix.as_ref(), path).trim_end_matches('/').to_owned()
     }
 
-    /// A page of all that is below the directory `path` (empty: of everything), however deep, in byte order.
-    /// None where the store has no such listing.
+    /// A page of all objects below the directory `path`, in byte order. None if the store has no flat
+    /// listings.
     async fn flat(&self, path: &str, next: Option<String>) -> Result<Option<Page>> {
         match &self.pages {
             Some(pages) => self.page(&**pages, path, next, None, false).await.map(Some),
@@ -214,8 +213,8 @@ impl Pages {
         }
     }
 
-    /// The pages of all that is below the directory `path`, behind `after` up to `end` (paths too) or a
-    /// little more. None where the store cannot begin there.
+    /// The pages of all objects below the directory `path`, after the path `after`, up to the path `end` or a
+    /// little further. None if the store cannot begin there.
     async fn flat_between(&self, path: &str, after: &str, end: Option<&str>) -> Result<Option<Vec<Page>>> {
         let Some(store) = &self.pages else {
             return Ok(None);
@@ -237,7 +236,7 @@ impl Pages {
         }
     }
 
-    /// A page of the names in the directory `path`.
+    /// A page of the entries of the directory `path`.
     async fn names(&self, path: &str, next: Option<String>) -> Result<Page> {
         if let Some(pages) = &self.pages {
             return self.page(&**pages, path, next, None, true).await;
@@ -246,7 +245,7 @@ impl Pages {
         let key = Key::parse(self.key(path)).map_err(|e| convert(e.into()))?;
         match self.objects.list_with_delimiter(Some(&key)).await {
             Ok(listed) => Ok(self.shown(listed, None)),
-            // A store with directories knows that there is none.
+            // A store with real directories reports a missing one.
             Err(object_store::Error::NotFound { .. }) => Ok(Page::default()),
             Err(e) if is_without_webdav(&e) => Err(Error::unsupported(
                 "the web server does not support WebDAV (PROPFIND), which is needed to list directories",
@@ -255,10 +254,10 @@ impl Pages {
         }
     }
 
-    /// One page, after the one that gave `next` or behind the key `after`.
+    /// One page: the one of the token `next`, or from after the key `after`.
     ///
-    /// A key that is no path (with `//` or `..` in it, for example) spoils the whole page that it is in:
-    /// pages get smaller until it is alone, and it is passed over.
+    /// A key that is not a path (with `//` or `..`, for example) makes `object_store` fail for its whole
+    /// page. Then pages get smaller until the key is alone, and it is skipped.
     async fn page(
         &self,
         pages: &dyn PaginatedListStore,
@@ -287,11 +286,11 @@ impl Pages {
                 return Err(convert(error));
             };
             if keys != Some(1) {
-                keys = Some(keys.map_or(MOST_KEYS, |keys: usize| keys / 8).max(1));
+                keys = Some(keys.map_or(SMALL_PAGE, |keys: usize| keys / 8).max(1));
                 continue;
             }
             log::warn!("{odd:?} is ignored: this key is not a path");
-            // After everything below it, if names are listed.
+            // In a listing with a delimiter, skips everything below it.
             after = Some(match names && odd.ends_with('/') {
                 true => format!("{odd}\u{10FFFF}"),
                 false => odd.to_owned(),
@@ -322,7 +321,7 @@ impl Pages {
     }
 }
 
-/// The key that no path can name, where that is what went wrong.
+/// The key that is not a path, if that is the error.
 fn odd_key(error: &object_store::Error) -> Option<&str> {
     match error {
         object_store::Error::InvalidPath {
@@ -340,7 +339,7 @@ pub struct RemoteStorage {
     prefix: Key,
     url: String,
     unsigned: bool,
-    /// Those that somebody holds, by path.
+    /// Files in use, by path.
     files: Mutex<HashMap<String, Weak<RemoteFile>>>,
 }
 
@@ -351,7 +350,7 @@ impl Drop for RemoteStorage {
 }
 
 impl RemoteStorage {
-    /// The source that `store` leads to. Lists it: `NotFound` if it is empty.
+    /// Opens the source in `store` and lists it. `NotFound` if it is empty.
     pub fn open(store: Store, settings: RemoteSettings) -> Result<Arc<dyn Storage>> {
         let runtime = runtime()?.handle();
         let pages = Arc::new(Pages::new(&store));
@@ -380,7 +379,7 @@ impl RemoteStorage {
         Ok(Arc::new(storage))
     }
 
-    /// Lists the top, which must be done by `until`.
+    /// Lists the root. Fails with `Io(EIO)` if that takes longer than `until`.
     fn first_look(&self, until: Instant, failures: &Failures) -> Result<()> {
         let (sender, answer) = channel();
         let listings = self.listings.clone();
@@ -399,7 +398,7 @@ impl RemoteStorage {
         })
     }
 
-    /// What the listing says of `path`; None if nothing is there.
+    /// The listed entry at `path`; `NotFound` if there is none.
     fn find(&self, path: &Path) -> Result<Child> {
         let missing = || Error::not_found("no such file or directory");
         let path = text(path).ok_or_else(missing)?;
@@ -414,7 +413,7 @@ impl RemoteStorage {
         move |e| e.in_file(&display)
     }
 
-    /// The file at `path`, which the listing has as `listed`.
+    /// The shared file at `path` in the state `listed`.
     fn file(&self, path: &str, listed: Arc<File>) -> Result<Arc<RemoteFile>> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let known = files.get(path).and_then(Weak::upgrade);
@@ -438,7 +437,7 @@ impl RemoteStorage {
     }
 }
 
-/// The path as listings write it; None if no key can have it.
+/// The path as in listings; None if it is not UTF-8, as all keys are.
 fn text(path: &Path) -> Option<&str> {
     path.to_str().map(|path| path.trim_end_matches('/'))
 }
@@ -536,11 +535,11 @@ impl Storage for RemoteStorage {
 
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
         let paths = || files.iter().filter_map(|path| text(path));
-        // Of directories with many files each, lengths may not be known yet.
+        // In large listings, lengths may not be known yet.
         self.listings
             .will_list(paths().filter_map(|path| Some(path.rsplit_once('/')?.0)));
         for path in paths() {
-            // Errors are ignored here: the read itself will fail with them.
+            // The read itself will report the error.
             let Ok(Some(Child::File(listed))) = self.listings.child(path) else {
                 continue;
             };

@@ -1,20 +1,19 @@
-//! The memory of what was fetched of all files.
+//! Accounts for the memory of the pieces of all files, and evicts them.
 
 use crate::storage::Budget;
 use lru::LruCache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The bytes of pieces that are kept when no cache has been given to count them in.
-const KEPT: u64 = 64 << 20;
+/// Bytes of pieces to keep if there is no shared budget.
+const DEFAULT_CAPACITY: u64 = 64 << 20;
 
-/// Locks `mutex`, whatever happened to who held it.
+/// Locks `mutex`, even if a thread panicked while holding it.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The least that is fetched at once when more is likely to be wanted around it; reads up to this size count
-/// as small.
-pub(super) const LEAST: u64 = 64 << 10;
+/// Bytes of a small piece: shorter reads fetch this much, because readers often want neighbouring bytes soon.
+pub(super) const SMALL_PIECE: u64 = 64 << 10;
 
 /// A file that holds pieces.
 pub(super) trait Holder: Send + Sync {
@@ -25,17 +24,17 @@ pub(super) trait Holder: Send + Sync {
     fn drop_piece(&self, start: u64);
 }
 
-/// The memory of all pieces.
+/// The pieces of all files in least-recently-used order.
 pub(super) struct Pool {
     state: Mutex<PoolState>,
 }
 
 struct PoolState {
     budget: Option<Arc<dyn Budget>>,
-    /// The most bytes.
+    /// Capacity in bytes.
     most: u64,
     bytes: u64,
-    /// Pieces that have arrived, by the number of their file and their start.
+    /// Pieces that have arrived, by file number and offset.
     kept: LruCache<(u64, u64), Kept>,
 }
 
@@ -46,7 +45,7 @@ struct Kept {
     read: bool,
 }
 
-/// A piece that has lost its place.
+/// An evicted piece: its file and offset. The caller drops it after releasing its own lock.
 pub(super) type Victim = (Arc<dyn Holder>, u64);
 
 impl PoolState {
@@ -59,19 +58,19 @@ impl PoolState {
 }
 
 impl Pool {
-    /// With nothing in it, and nobody to count in.
+    /// An empty pool without a shared budget.
     pub(super) fn new() -> Self {
         Pool {
             state: Mutex::new(PoolState {
                 budget: None,
-                most: KEPT,
+                most: DEFAULT_CAPACITY,
                 bytes: 0,
                 kept: LruCache::unbounded(),
             }),
         }
     }
 
-    /// Counts in `budget` from now on.
+    /// Counts its bytes in `budget` from now on, and uses at most half of it.
     pub(super) fn share(&self, budget: Arc<dyn Budget>) {
         let mut state = lock(&self.state);
         state.most = budget.capacity() / 2;
@@ -79,19 +78,19 @@ impl Pool {
         state.budget = Some(budget);
     }
 
-    /// The most bytes.
+    /// Capacity in bytes.
     pub(super) fn most(&self) -> u64 {
         lock(&self.state).most
     }
 
-    /// Lets go of all pieces that nobody reads.
+    /// Drops all pieces that nobody is reading.
     pub(super) fn clear(&self) {
         let kept = std::mem::replace(&mut lock(&self.state).kept, LruCache::unbounded());
         drop(kept);
     }
 
-    /// Room for `bytes` more, for which older pieces are dropped. If it is only for reading ahead, pieces
-    /// that have not been read stay, and there may be no room.
+    /// Reserves `bytes`, and evicts older pieces into `victims`. Read-ahead (not `wanted`) evicts no unread
+    /// pieces; None if there is no room for it.
     pub(super) fn reserve(
         self: &Arc<Self>,
         bytes: u64,
@@ -134,20 +133,21 @@ impl Pool {
         lock(&self.state).kept.put(key, kept);
     }
 
-    /// Notes that a piece is used; that all of it was read, says `read`.
+    /// Notes that a piece was used; `read` if all of it has been read.
     pub(super) fn used(&self, key: (u64, u64), read: bool) {
         let mut state = lock(&self.state);
         if let Some(kept) = state.kept.get_mut(&key) {
             kept.read |= read;
-            // What a large piece held is kept decoded. Small ones hold more than what was asked for.
-            if kept.read && kept.bytes > LEAST {
+            // The content of a large piece is in the cache, decoded. A small piece holds bytes that nobody
+            // has asked for yet.
+            if kept.read && kept.bytes > SMALL_PIECE {
                 state.kept.demote(&key);
             }
         }
     }
 }
 
-/// Room that a piece on its way takes.
+/// Reserved bytes of a piece on its way.
 pub(super) struct Room {
     pool: Arc<Pool>,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! What of one file was fetched or is on its way, and what its readers will want next.
+//! The fetched ranges of one file, and the read-ahead of its sequential readers.
 
 use super::flight::Flight;
 use super::piece_pool::Room;
@@ -10,69 +10,69 @@ use std::sync::Arc;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// The read-ahead window of a sequential reader: this many times what was read so far, within these bounds.
-const GROWTH: u64 = 4;
-const LEAST_WINDOW: u64 = MIB;
-pub(super) const MOST_WINDOW: u64 = 64 * MIB;
+/// The read-ahead window of a sequential reader: this multiple of the bytes read so far, within these bounds.
+const WINDOW_FACTOR: u64 = 4;
+const MIN_WINDOW: u64 = MIB;
+pub(super) const MAX_WINDOW: u64 = 64 * MIB;
 
-/// The sizes of the requests that fill a window. Several are made at once, because one connection is slower
-/// than most networks.
-const PARTS: u64 = 4;
-const LEAST_PART: u64 = MIB;
-const MOST_PART: u64 = 8 * MIB;
+/// Requests per window, and the bounds of their size. Several run concurrently, because one connection is
+/// slower than most networks.
+const REQUESTS_PER_WINDOW: u64 = 4;
+const MIN_REQUEST: u64 = MIB;
+const MAX_REQUEST: u64 = 8 * MIB;
 
-/// How far a sequential read may be behind or ahead of the one before: the requests of one reader arrive out
-/// of order.
-const BEHIND: u64 = MIB;
-const AHEAD: u64 = 16 * MIB;
+/// How far a sequential read may begin before or after the expected offset, because the requests of one
+/// reader arrive out of order.
+const MAX_BEHIND: u64 = MIB;
+const MAX_AHEAD: u64 = 16 * MIB;
 
-/// A second read that starts at most this far after the end of the first counts as sequential.
-const NEAR: u64 = 256 * KIB;
+/// A second read that begins at most this far after the first counts as sequential.
+const MAX_FIRST_GAP: u64 = 256 * KIB;
 
-/// Sequences that are told apart in one file.
-const SEQUENCES: usize = 16;
+/// Sequential readers that are tracked per file.
+const MAX_SEQUENCES: usize = 16;
 
 /// A range of a file, fetched by one request or read from the disk.
 pub(super) struct Piece {
     pub(super) end: u64,
-    /// What is in it, or will be.
+    /// The bytes, possibly still on their way.
     pub(super) bytes: Arc<Flight<Bytes>>,
-    /// While it is on its way.
+    /// The reservation, while it is on its way.
     pub(super) room: Option<Room>,
-    /// How far it has been read.
+    /// Offset in the file up to which it has been read.
     pub(super) read: u64,
 }
 
-/// Somebody who reads on and on.
+/// A sequential reader. All fields are in bytes.
 struct Sequence {
     /// Where it began.
     start: u64,
-    /// Where the next read is expected.
+    /// Expected offset of the next read.
     next: u64,
-    /// Up to where it is fetched.
+    /// End of what is fetched for it.
     frontier: u64,
-    /// How much ahead; 0 before the second read.
+    /// Size of its read-ahead; 0 before the second read.
     window: u64,
 }
 
 impl Sequence {
-    /// Bytes of a request for what is ahead.
+    /// Bytes of a read-ahead request.
     fn part(&self) -> u64 {
-        (self.window / PARTS).clamp(LEAST_PART, MOST_PART)
+        (self.window / REQUESTS_PER_WINDOW).clamp(MIN_REQUEST, MAX_REQUEST)
     }
 }
 
 /// The pieces of one file.
 #[derive(Default)]
 pub(super) struct Pieces {
-    /// By their first byte. They do not overlap.
+    /// By offset, without overlaps.
     pub(super) pieces: BTreeMap<u64, Piece>,
-    /// Those used last first.
+    /// Most recently used first.
     sequences: VecDeque<Sequence>,
 }
 
 impl Pieces {
-    /// The parts of `range` that no piece has.
+    /// The parts of `range` that are in no piece.
     pub(super) fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = range.start;
@@ -92,19 +92,19 @@ impl Pieces {
         gaps
     }
 
-    /// Notes that `range` is read. Returns up to where more should be fetched, in a window of at most `most`
-    /// bytes.
+    /// Notes a read of `range`. Returns the offset up to which to fetch, with a read-ahead window of at most
+    /// `most` bytes.
     pub(super) fn advance(&mut self, range: &Range<u64>, most: u64) -> u64 {
         let goes_on = |sequence: &Sequence| match sequence.window {
-            0 => (sequence.next..=sequence.next.saturating_add(NEAR)).contains(&range.start),
+            0 => (sequence.next..=sequence.next.saturating_add(MAX_FIRST_GAP)).contains(&range.start),
             _ => {
-                range.start.saturating_add(BEHIND) >= sequence.next
-                    && range.start <= sequence.frontier.saturating_add(AHEAD.min(sequence.window))
+                range.start.saturating_add(MAX_BEHIND) >= sequence.next
+                    && range.start <= sequence.frontier.saturating_add(MAX_AHEAD.min(sequence.window))
             }
         };
         let at = self.sequences.iter().position(goes_on);
         let Some(mut sequence) = at.and_then(|at| self.sequences.remove(at)) else {
-            self.sequences.truncate(SEQUENCES - 1);
+            self.sequences.truncate(MAX_SEQUENCES - 1);
             self.sequences.push_front(Sequence {
                 start: range.start,
                 next: range.end,
@@ -115,10 +115,10 @@ impl Pieces {
         };
         sequence.next = sequence.next.max(range.end);
         sequence.frontier = sequence.frontier.max(sequence.next);
-        // Reads that arrived out of order began sequences of their own, which end here.
+        // Merges the sequences that out-of-order reads of this reader have begun.
         let (behind, ahead) = (
-            sequence.next.saturating_sub(BEHIND),
-            sequence.frontier.saturating_add(NEAR),
+            sequence.next.saturating_sub(MAX_BEHIND),
+            sequence.frontier.saturating_add(MAX_FIRST_GAP),
         );
         self.sequences.retain(|other| {
             let same = (behind..=ahead).contains(&other.next);
@@ -132,10 +132,10 @@ impl Pieces {
         });
         let read = sequence.next - sequence.start;
         let window = read
-            .saturating_mul(GROWTH)
-            .clamp(LEAST_WINDOW, most.max(LEAST_WINDOW));
+            .saturating_mul(WINDOW_FACTOR)
+            .clamp(MIN_WINDOW, most.max(MIN_WINDOW));
         sequence.window = sequence.window.max(window);
-        // Whole multiples, so that requests do not become as small as the reads.
+        // Only whole requests, which would otherwise shrink to the size of the reads.
         let left = sequence.frontier - sequence.next;
         let parts = sequence.window.saturating_sub(left) / sequence.part();
         let wanted = match parts {
@@ -148,18 +148,17 @@ impl Pieces {
         wanted
     }
 
-    /// Cuts `gap` into requests: one for what is before `wanted` and needed now, so that it comes early, and
-    /// others for the rest.
+    /// Splits `gap` into requests. The bytes before `wanted`, which a reader waits for, get their own.
     pub(super) fn cut(&self, gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
-        let part = self.sequences.front().map_or(LEAST_PART, Sequence::part);
+        let part = self.sequences.front().map_or(MIN_REQUEST, Sequence::part);
         let mut parts = Vec::new();
         let mut at = gap.start;
         while at < gap.end {
             let size = match at < wanted {
-                true => (wanted - at).clamp(LEAST_PART, MOST_PART),
+                true => (wanted - at).clamp(MIN_REQUEST, MAX_REQUEST),
                 false => part,
             };
-            // Two requests cost more than a little more of one.
+            // A short rest joins the last request.
             let left = gap.end - at;
             let end = match left < size.saturating_add(part / 2) {
                 true => gap.end,
@@ -171,20 +170,20 @@ impl Pieces {
         parts
     }
 
-    /// Whether the byte at `at` was fetched ahead of a sequential reader.
+    /// Whether offset `at` is in the read-ahead of a sequential reader.
     pub(super) fn is_ahead(&self, at: u64) -> bool {
         let ahead =
             |sequence: &Sequence| sequence.window > 0 && (sequence.next..sequence.frontier).contains(&at);
         self.sequences.iter().any(ahead)
     }
 
-    /// Up to where the most recent sequence is fetched; 0 if it has just begun.
+    /// End of what is fetched for the most recent sequence; 0 if it has just begun.
     pub(super) fn frontier(&self) -> u64 {
         let going = self.sequences.front().filter(|sequence| sequence.window > 0);
         going.map_or(0, |sequence| sequence.frontier)
     }
 
-    /// Notes that the most recent sequence is fetched up to `frontier`.
+    /// Sets the end of what is fetched for the most recent sequence.
     pub(super) fn fetched(&mut self, frontier: u64) {
         if let Some(sequence) = self.sequences.front_mut() {
             sequence.frontier = sequence.frontier.max(frontier);

@@ -1,10 +1,10 @@
-//! The threads that wait for the network.
+//! The runtime for network requests.
 
 use crate::error::{Error, Result};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tokio::runtime::{Builder, Runtime};
 
-/// What runs requests to object stores: two threads, started when the first source is opened.
+/// The runtime for requests to object stores: two threads, started with the first remote source.
 pub(super) fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());

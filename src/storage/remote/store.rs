@@ -1,8 +1,8 @@
-//! The store that a URL leads to, and what it is read with: credentials, region, certificates.
+//! Opens the store of a URL: finds credentials, region and certificates.
 //!
-//! For S3 the first credentials that are found count: `anonymous` or the profile of the options, keys in the
-//! environment, a profile, a web identity, those of a container, those of the machine (asked for once, for at
-//! most a second), none. For the other stores `object_store` finds them in their environment.
+//! S3 uses the first of: the options `anonymous` or `profile`; keys in the environment; the profile of the
+//! environment; a web identity; container credentials; instance metadata (asked once, for at most one
+//! second); no credentials. For other stores, `object_store` reads their environment.
 
 use super::aws_profile::{self, Profile};
 use super::http::{Counting, Failures};
@@ -23,37 +23,38 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// How a store is opened. What is not given is taken from the environment.
+/// Options for opening a store. The defaults come from the environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Read without credentials, also where there are some.
+    /// Read without credentials, even if there are some.
     pub anonymous: bool,
-    /// The profile of AWS.
+    /// The AWS profile.
     pub profile: Option<String>,
-    /// Where the store answers, in place of its own host.
+    /// URL of the store, in place of its default host.
     pub endpoint_url: Option<String>,
-    /// The region of S3.
+    /// The S3 region.
     pub region: Option<String>,
-    /// Who reads from S3 pays for it.
+    /// Accept the charges for reading from a requester-pays bucket.
     pub requester_pays: bool,
-    /// The bucket is a part of the host's name, not of the path.
+    /// Put the bucket into the host name instead of the path.
     pub virtual_hosted_style: bool,
-    /// A file of certificates in PEM that are trusted beside those of the system.
+    /// A PEM file of certificates to trust in addition to those of the system.
     pub ca_bundle: Option<PathBuf>,
 }
 
-/// How long a mount may take to find out that there is nothing to mount.
-const OPENING: Duration = Duration::from_secs(8);
-/// How long to wait for the machine's own credentials, and for the region of a bucket.
-const MACHINE: Duration = Duration::from_secs(1);
-const REGION: Duration = Duration::from_secs(4);
-/// How long to wait for credentials from another service.
-const CREDENTIALS: Duration = Duration::from_secs(4);
+/// Deadline for opening a source.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
+/// Timeouts for instance metadata, and for the region of a bucket.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+const REGION_TIMEOUT: Duration = Duration::from_secs(4);
+/// Timeout for credentials from another service.
+const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What `url` leads to, as [`crate::storage::location::Location`] has it. Reads no object and no listing.
+/// Opens the store of `url`, which [`crate::storage::location::Location`] has parsed. Reads no objects or
+/// listings.
 pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Store> {
-    let open_until = Instant::now() + OPENING;
-    settle_tls();
+    let open_until = Instant::now() + OPEN_TIMEOUT;
+    install_tls_provider();
     let failures = Arc::new(Failures::default());
     let opening = Opening {
         url,
@@ -82,29 +83,29 @@ pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Stor
     })
 }
 
-/// Chooses the TLS library. Without it the first client would panic.
-fn settle_tls() {
+/// Sets the default TLS provider, without which the first client would panic.
+fn install_tls_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if rustls::crypto::ring::default_provider()
             .install_default()
             .is_err()
         {
-            log::debug!("the TLS library was chosen before");
+            log::debug!("a TLS provider is already installed");
         }
     });
 }
 
-/// A variable of the environment that is not empty.
+/// A non-empty environment variable.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn wrong(message: impl Into<String>) -> Error {
+fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-/// A store that is about to be opened.
+/// A store that is being opened.
 struct Opening<'a> {
     url: &'a str,
     options: &'a StoreOptions,
@@ -112,7 +113,7 @@ struct Opening<'a> {
     failures: &'a Arc<Failures>,
 }
 
-/// What was opened.
+/// The opened store.
 struct Opened {
     objects: Arc<dyn ObjectStore>,
     pages: Option<Arc<dyn PaginatedListStore>>,
@@ -121,7 +122,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// A store that lists page by page.
+    /// A store with listings page by page.
     fn by_pages(store: impl ObjectStore + PaginatedListStore, prefix: Key, unsigned: bool) -> Opened {
         let store = Arc::new(store);
         Opened {
@@ -142,10 +143,10 @@ impl Opening<'_> {
             "gs" => ObjectStoreScheme::GoogleCloudStorage,
             "az" | "azure" | "adl" | "abfs" | "abfss" => ObjectStoreScheme::MicrosoftAzure,
             "http" | "https" => return self.web(),
-            _ => return Err(wrong(format!("unknown scheme `{scheme}`"))),
+            _ => return Err(invalid(format!("unknown scheme `{scheme}`"))),
         };
-        // Keys are taken literally, as in TileDB: `%20` is three characters.
-        let prefix = Key::parse(path).map_err(|error| wrong(format!("not a valid key: {error}")))?;
+        // Keys are not percent-encoded, as in TileDB.
+        let prefix = Key::parse(path).map_err(|error| invalid(format!("not a valid key: {error}")))?;
         match kind {
             ObjectStoreScheme::AmazonS3 => {
                 self.s3(AmazonS3Builder::from_env().with_bucket_name(authority), prefix)
@@ -155,20 +156,20 @@ impl Opening<'_> {
         }
     }
 
-    /// `http://` and `https://`: a store that is known by its host, or a server that lists by WebDAV.
+    /// `http://` and `https://`: a store with a known host name, or a WebDAV server.
     fn web(&self) -> Result<Opened> {
         let url: reqwest::Url = self
             .url
             .parse()
-            .map_err(|error| wrong(format!("not a valid URL: {error}")))?;
-        let (kind, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| invalid(format!("not a valid URL: {error}")))?;
+        let (kind, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| invalid(error.to_string()))?;
         match kind {
             ObjectStoreScheme::AmazonS3 => self.s3(AmazonS3Builder::from_env().with_url(self.url), prefix),
             ObjectStoreScheme::MicrosoftAzure => self.azure(self.url, prefix),
             _ => {
-                self.refuse_those_of_s3("a web server")?;
+                self.refuse_s3_options("a web server")?;
                 if self.options.endpoint_url.is_some() {
-                    return Err(wrong("the option `endpoint_url` is not for a web server"));
+                    return Err(invalid("the option `endpoint_url` is not for a web server"));
                 }
                 let host = url.origin().ascii_serialization();
                 let builder = HttpBuilder::new()
@@ -176,7 +177,7 @@ impl Opening<'_> {
                     .with_retry(retries())
                     .with_client_options(self.client_options(&host, |_| None)?)
                     .with_http_connector(self.connector());
-                let store = builder.build().map_err(|error| wrong(chain(&error)))?;
+                let store = builder.build().map_err(|error| invalid(chain(&error)))?;
                 Ok(Opened {
                     objects: Arc::new(store),
                     pages: None,
@@ -191,7 +192,7 @@ impl Opening<'_> {
         Counting::new(self.stats.clone(), self.failures.clone())
     }
 
-    fn refuse_those_of_s3(&self, store: &str) -> Result<()> {
+    fn refuse_s3_options(&self, store: &str) -> Result<()> {
         let given = [
             ("profile", self.options.profile.is_some()),
             ("region", self.options.region.is_some()),
@@ -199,15 +200,14 @@ impl Opening<'_> {
             ("virtual_hosted_style", self.options.virtual_hosted_style),
         ];
         match given.iter().find(|(_, given)| *given) {
-            Some((name, _)) => Err(wrong(format!(
+            Some((name, _)) => Err(invalid(format!(
                 "the option `{name}` is for S3 only, but the source is on {store}"
             ))),
             None => Ok(()),
         }
     }
 
-    /// How the connections to `endpoint` are made. `configured` gives what the environment says for this
-    /// store.
+    /// Settings for connections to `endpoint`. `configured` looks up the store's environment variables.
     fn client_options(
         &self,
         endpoint: &str,
@@ -236,11 +236,11 @@ impl Opening<'_> {
         Ok(client)
     }
 
-    /// S3 and what speaks its language.
+    /// S3 and compatible stores.
     fn s3(&self, builder: AmazonS3Builder, prefix: Key) -> Result<Opened> {
         let options = self.options;
         let mut builder = builder;
-        // As AWS's own programs have it.
+        // The name that the AWS SDKs use.
         if let Some(endpoint) = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT") {
             builder = builder.with_metadata_endpoint(endpoint);
         }
@@ -249,13 +249,13 @@ impl Opening<'_> {
                 .get_config_value(&key)
                 .is_some_and(|value| !value.is_empty())
         };
-        // The variable that says where to ask for credentials.
+        // The environment variable or setting that points to a credentials service.
         let mut elsewhere = None;
         let mut unsigned =
             options.anonymous || builder.get_config_value(&S3Key::SkipSignature).as_deref() == Some("true");
         let has_keys = is_set(&builder, S3Key::AccessKeyId) || is_set(&builder, S3Key::SecretAccessKey);
         let by_environment = has_keys && options.profile.is_none();
-        // Without signatures the profile tells region and endpoint alone, and may be any.
+        // Without signatures or with keys, the profile matters only for region and endpoint.
         let profile = match aws_profile::load(options.profile.as_deref(), &variable) {
             Ok(profile) => profile.unwrap_or_default(),
             Err(_) if unsigned || by_environment => Profile::default(),
@@ -317,7 +317,7 @@ impl Opening<'_> {
                                 .with_region("us-east-1")
                                 .with_retry(once())
                                 .build();
-                            let probe = probe.map_err(|error| wrong(chain(&error)))?;
+                            let probe = probe.map_err(|error| invalid(chain(&error)))?;
                             !answers(&**probe.credentials())?
                         });
                 }
@@ -331,16 +331,17 @@ impl Opening<'_> {
             .with_skip_signature(unsigned)
             .with_retry(retries())
             .with_http_connector(self.connector());
-        let store = builder.build().map_err(|error| wrong(chain(&error)))?;
+        let store = builder.build().map_err(|error| invalid(chain(&error)))?;
         if let Some(name) = elsewhere.filter(|_| !unsigned) {
             self.ask(name, &**store.credentials())?;
         }
         Ok(Opened::by_pages(store, prefix, unsigned))
     }
 
-    /// Fetches the credentials that the variable `name` points to; the store keeps them.
+    /// Fetches credentials from the service in the setting `name`, for a clear error now; the store caches
+    /// them.
     fn ask<C>(&self, name: &str, provider: &dyn CredentialProvider<Credential = C>) -> Result<()> {
-        let asked = async { timeout(CREDENTIALS, provider.get_credential()).await };
+        let asked = async { timeout(CREDENTIALS_TIMEOUT, provider.get_credential()).await };
         let cause = match runtime()?.block_on(asked) {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(error)) => chain(&error),
@@ -350,10 +351,10 @@ impl Opening<'_> {
         Err(Error::new(ErrorKind::Io(libc::EACCES), message))
     }
 
-    /// The region of a bucket of AWS.
+    /// The region of an AWS bucket.
     fn region(&self, bucket: &str, client: &ClientOptions) -> Result<String> {
         self.stats.head_requests.add(1);
-        let asked = async { timeout(REGION, resolve_bucket_region(bucket, client)).await };
+        let asked = async { timeout(REGION_TIMEOUT, resolve_bucket_region(bucket, client)).await };
         let hint = "give it by the option `region` or AWS_REGION";
         match runtime()?.block_on(asked) {
             Ok(Ok(region)) => Ok(region),
@@ -373,7 +374,7 @@ impl Opening<'_> {
 
     /// Google Cloud Storage.
     fn google(&self, bucket: &str, prefix: Key) -> Result<Opened> {
-        self.refuse_those_of_s3("Google Cloud Storage")?;
+        self.refuse_s3_options("Google Cloud Storage")?;
         let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
         if let Some(endpoint) = &self.options.endpoint_url {
             builder = builder.with_config(GoogleKey::BaseUrl, endpoint.trim_end_matches('/'));
@@ -397,7 +398,7 @@ impl Opening<'_> {
                 || of_user.is_some_and(|path| path.exists());
             if !given {
                 let probe = builder.clone().with_retry(once()).build();
-                let probe = probe.map_err(|error| wrong(chain(&error)))?;
+                let probe = probe.map_err(|error| invalid(chain(&error)))?;
                 unsigned = !answers(&**probe.credentials())?;
             }
         }
@@ -405,15 +406,15 @@ impl Opening<'_> {
             .with_skip_signature(unsigned)
             .with_retry(retries())
             .with_http_connector(self.connector());
-        let store = builder.build().map_err(|error| wrong(chain(&error)))?;
+        let store = builder.build().map_err(|error| invalid(chain(&error)))?;
         Ok(Opened::by_pages(store, prefix, unsigned))
     }
 
-    /// Azure's Blob Storage and Data Lake.
+    /// Azure Blob Storage and Data Lake Storage.
     fn azure(&self, url: &str, prefix: Key) -> Result<Opened> {
-        self.refuse_those_of_s3("Azure")?;
+        self.refuse_s3_options("Azure")?;
         let mut builder = MicrosoftAzureBuilder::from_env();
-        // As Azure's own programs and TileDB call them.
+        // The names that Azure's own programs and TileDB use.
         for (key, name) in [
             (AzureKey::AccountName, "AZURE_STORAGE_ACCOUNT"),
             (AzureKey::AccessKey, "AZURE_STORAGE_KEY"),
@@ -433,7 +434,7 @@ impl Opening<'_> {
         let mut unsigned = self.options.anonymous || is_true(AzureKey::SkipSignature);
         let explain_missing = |error: object_store::Error| {
             let text = chain(&error);
-            wrong(match text.contains("Account must be specified") {
+            invalid(match text.contains("Account must be specified") {
                 true => "the URL names no account: give it as \
                  abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/… or by AZURE_STORAGE_ACCOUNT_NAME"
                     .to_owned(),
@@ -472,7 +473,7 @@ impl Opening<'_> {
     }
 }
 
-/// Sets region and endpoint: those of the options, of the environment, of the profile.
+/// Sets region and endpoint, from the options, else the environment, else the profile.
 fn set_location(mut builder: AmazonS3Builder, options: &StoreOptions, profile: &Profile) -> AmazonS3Builder {
     let region = builder.get_config_value(&S3Key::Region);
     if let Some(region) = options
@@ -504,7 +505,7 @@ fn set_location(mut builder: AmazonS3Builder, options: &StoreOptions, profile: &
     builder.with_config(S3Key::S3Endpoint, endpoint)
 }
 
-/// An endpoint with the bucket in its host's name.
+/// `endpoint` with the bucket in its host name.
 fn with_bucket(endpoint: &str, bucket: &str) -> String {
     match endpoint.split_once("://") {
         Some((scheme, host)) if !host.starts_with(&format!("{bucket}.")) => {
@@ -514,18 +515,18 @@ fn with_bucket(endpoint: &str, bucket: &str) -> String {
     }
 }
 
-/// Nothing is tried again.
+/// No retries.
 fn once() -> RetryConfig {
     RetryConfig {
         max_retries: 0,
-        retry_timeout: MACHINE,
+        retry_timeout: METADATA_TIMEOUT,
         ..RetryConfig::default()
     }
 }
 
-/// Whether this machine has credentials of its own.
+/// Whether instance metadata gives credentials within [`METADATA_TIMEOUT`].
 fn answers<C>(provider: &dyn CredentialProvider<Credential = C>) -> Result<bool> {
-    let asked = runtime()?.block_on(async { timeout(MACHINE, provider.get_credential()).await });
+    let asked = runtime()?.block_on(async { timeout(METADATA_TIMEOUT, provider.get_credential()).await });
     match asked {
         Ok(Ok(_)) => Ok(true),
         Ok(Err(error)) => {
@@ -536,13 +537,13 @@ fn answers<C>(provider: &dyn CredentialProvider<Credential = C>) -> Result<bool>
     }
 }
 
-/// The certificates in a file.
+/// The certificates in a PEM file. Fails if there are none.
 fn certificates(path: &Path) -> Result<Vec<Certificate>> {
     let pem = std::fs::read(path).map_err(|error| Error::io(&error).in_file(path.display()))?;
     let certificates =
-        Certificate::from_pem_bundle(&pem).map_err(|error| wrong(chain(&error)).in_file(path.display()))?;
+        Certificate::from_pem_bundle(&pem).map_err(|error| invalid(chain(&error)).in_file(path.display()))?;
     match certificates.is_empty() {
-        true => Err(wrong("the file contains no PEM certificate").in_file(path.display())),
+        true => Err(invalid("the file contains no PEM certificate").in_file(path.display())),
         false => Ok(certificates),
     }
 }

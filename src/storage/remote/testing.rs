@@ -1,4 +1,4 @@
-//! For tests: a store in memory that counts, waits and fails.
+//! A store in memory for tests, with recorded requests, latency and faults.
 
 use super::Store;
 use futures_util::StreamExt;
@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// What was asked of a store.
+/// A request to the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Request {
     List(String),
     Get(String, Range<u64>),
 }
 
-/// What happens to a request.
+/// Decides which requests fail.
 pub(crate) type Fault = Box<dyn FnMut(&Request) -> Option<object_store::Error> + Send>;
 
 /// A store in memory.
@@ -39,9 +39,9 @@ pub(crate) struct TestStore {
     pub(crate) latency: Mutex<Duration>,
     /// Requests under way, and the most that were at once.
     pub(crate) under_way: Mutex<(usize, usize)>,
-    /// A key that `object_store` cannot name, and that is listed with the others.
+    /// A key in listings that `object_store` cannot parse.
     pub(crate) odd: Mutex<Option<&'static str>>,
-    /// Keys of a page.
+    /// Keys per page.
     pub(crate) page: usize,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for TestStore {
     }
 }
 
-/// Waits for what never waits for anything else.
+/// Runs a future that never waits.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(future)
@@ -85,7 +85,7 @@ impl TestStore {
         now(self.inner.delete(&Key::parse(key).unwrap())).unwrap();
     }
 
-    /// Puts all files below `folder` below `prefix`.
+    /// Puts all files in `folder` below `prefix`.
     pub(crate) fn put_folder(&self, folder: &Path, prefix: &str) {
         let mut waiting = vec![folder.to_path_buf()];
         while let Some(directory) = waiting.pop() {
@@ -113,7 +113,7 @@ impl TestStore {
         }
     }
 
-    /// What was asked since this was called last.
+    /// The requests since the last call.
     pub(crate) fn asked(&self) -> Vec<Request> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
@@ -157,7 +157,7 @@ impl PaginatedListStore for TestStore {
             let mut objects: Vec<ObjectMeta> = all.into_iter().collect::<Result<_>>()?;
             objects.sort_by(|a, b| a.location.as_ref().cmp(b.location.as_ref()));
             objects.retain(|object| object.location.as_ref().starts_with(&prefix));
-            // Keys and common prefixes together are what a page counts.
+            // A page counts keys and common prefixes.
             let mut names = BTreeSet::new();
             let odd = self.odd.lock().unwrap().filter(|odd| odd.starts_with(&prefix));
             for key in objects.iter().map(|object| object.location.as_ref()).chain(odd) {

@@ -24,7 +24,7 @@ fn names(storage: &dyn Storage, path: &str) -> Vec<String> {
         .collect()
 }
 
-/// A process that has ended and was waited for: it has no use for an answer.
+/// The id of a process that has ended: requests on its behalf are abandoned.
 fn ended() -> u32 {
     let mut ended = std::process::Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
@@ -36,12 +36,12 @@ fn sample() -> PathBuf {
 }
 
 #[test]
-fn one_page_tells_all() {
+fn one_page_answers_all_questions_about_names() {
     let store = TestStore::new(1000);
     for (key, bytes) in [("p/a/b", 3), ("p/a-b", 1), ("p/a/c/d", 4), ("other", 1)] {
         store.put(key, &vec![7; bytes]);
     }
-    // The marker of a directory.
+    // Directory markers.
     store.put("p/a", b"");
     store.put("p", b"");
     let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
@@ -73,7 +73,7 @@ fn one_page_tells_all() {
     assert!(error.to_string().contains("not found"), "{error}");
 }
 
-/// Every node below `node`, with what it holds.
+/// Appends path, modification time and content (or error) of every node below `node`.
 fn walk(node: &Node, path: &str, out: &mut Vec<(String, u64, Vec<u8>)>) {
     match node {
         Node::Directory(directory) => {
@@ -85,7 +85,7 @@ fn walk(node: &Node, path: &str, out: &mut Vec<(String, u64, Vec<u8>)>) {
                 let path = format!("{path}/{}", name.to_str().unwrap());
                 match directory.lookup(&name).unwrap() {
                     Some(child) => walk(&child, &path, out),
-                    None => panic!("{path} is listed and not there"),
+                    None => panic!("{path} is listed but not found"),
                 }
             }
         }
@@ -118,7 +118,7 @@ fn walk(node: &Node, path: &str, out: &mut Vec<(String, u64, Vec<u8>)>) {
 }
 
 #[test]
-fn the_tree_is_that_of_a_local_copy() {
+fn the_tree_equals_that_of_a_local_copy() {
     let options = Options {
         cache_size: 64 << 20,
         ..Options::default()
@@ -130,7 +130,7 @@ fn the_tree_is_that_of_a_local_copy() {
         let store = TestStore::new(page.unwrap_or(1000));
         store.put_folder(&sample(), "deep/down");
         let mut opened = store.store("deep/down");
-        // Without pages a store lists names alone.
+        // A store without pages lists one directory at a time.
         opened.pages = opened.pages.filter(|_| page.is_some());
         let storage = RemoteStorage::open(opened, settings()).unwrap();
         let tree = Tree::over(storage, &options, Arc::default()).unwrap();
@@ -145,7 +145,7 @@ fn the_tree_is_that_of_a_local_copy() {
 }
 
 #[test]
-fn what_an_operation_costs() {
+fn operations_cost_few_requests() {
     let options = Options {
         cache_size: 64 << 20,
         ..Options::default()
@@ -163,7 +163,7 @@ fn what_an_operation_costs() {
         }
         store.asked().len()
     };
-    // One page, and the details of the group; for each array its schema; for each fragment its footer.
+    // One page, the group's details, each array's schema, each fragment's footer.
     assert!(look("") <= 4);
     assert!(look("group.json") <= 1);
     assert!(look("weather/schema.json") <= 1);

@@ -4,8 +4,8 @@ use super::*;
 
 const COLUMN: &str = "weather/data/columns/temperature/data.bin";
 
-/// A store with the sample but for what of its last fragment `without` says, by the path below the fragments;
-/// and that, and what is in [`COLUMN`] when all of it is there.
+/// A store with the sample, without those files of its last fragment for which `without` is true; the paths
+/// of these files; and the content of [`COLUMN`] with them.
 fn incomplete(page: usize, without: impl Fn(&str) -> bool) -> (Arc<TestStore>, Vec<String>, Vec<u8>) {
     let store = TestStore::new(page);
     store.put_folder(&sample(), "p");
@@ -25,7 +25,7 @@ fn incomplete(page: usize, without: impl Fn(&str) -> bool) -> (Arc<TestStore>, V
     (store, files, read(&tree, COLUMN).unwrap())
 }
 
-/// Bytes of a file of `tree`.
+/// The content of a file in `tree`.
 fn read(tree: &Tree, path: &str) -> Result<Vec<u8>> {
     let Some(Node::File(file)) = tree.root.find(path)? else {
         panic!("{path} is no file");
@@ -37,7 +37,7 @@ fn read(tree: &Tree, path: &str) -> Result<Vec<u8>> {
 }
 
 #[test]
-fn a_commit_that_is_listed_before_its_files_is_not_there_yet() {
+fn a_commit_without_its_files_is_ignored_for_a_while() {
     let (store, files, wanted) = incomplete(1000, |file| !file.ends_with(".wrt"));
     let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
     let tree = Tree::over(storage, &Options::default(), Arc::default()).unwrap();
@@ -46,13 +46,13 @@ fn a_commit_that_is_listed_before_its_files_is_not_there_yet() {
     for file in &files {
         store.put(&format!("p/{file}"), &std::fs::read(sample().join(file)).unwrap());
     }
-    // In time, although what is listed holds for a minute.
+    // Seen soon, although listings are valid for a minute.
     let end = Instant::now() + Duration::from_secs(4);
     while read(&tree, COLUMN).unwrap() != wanted {
         assert!(Instant::now() < end, "the fragment is not seen");
         thread::sleep(Duration::from_millis(200));
     }
-    // After a while it is damage.
+    // Later, missing files are an error.
     let engine = Arc::new(Engine::new(
         RemoteStorage::open(
             incomplete(1000, |file| !file.ends_with(".wrt")).0.store("p"),
@@ -71,7 +71,7 @@ fn a_commit_that_is_listed_before_its_files_is_not_there_yet() {
 }
 
 #[test]
-fn files_that_were_not_listed_are_looked_for_again() {
+fn fragments_are_listed_again_if_files_are_missing() {
     let without =
         |file: &str| file.ends_with(".wrt") || file.ends_with("metadata.tdb") || file.ends_with("a1.tdb");
     let (store, files, wanted) = incomplete(12, without);
@@ -81,14 +81,14 @@ fn files_that_were_not_listed_are_looked_for_again() {
     for file in &files {
         store.put(&format!("p/{file}"), &std::fs::read(sample().join(file)).unwrap());
     }
-    // The commit is listed anew, and the fragments are not.
+    // Only the commits are listed again.
     storage.forget(Path::new("weather/__commits"));
     thread::sleep(Duration::from_millis(150));
     assert!(read(&tree, COLUMN).unwrap() == wanted);
 }
 
 #[test]
-fn a_schema_that_cannot_be_read_now_is_read_by_the_next() {
+fn a_schema_that_could_not_be_read_is_read_again() {
     let store = TestStore::new(1000);
     store.put_folder(&sample().join("weather"), "a");
     let storage = RemoteStorage::open(store.store("a"), settings()).unwrap();
@@ -103,6 +103,6 @@ fn a_schema_that_cannot_be_read_now_is_read_by_the_next() {
     let unread = array.snapshot(None).unwrap();
     *store.fault.lock().unwrap() = None;
     let read = array.snapshot(None).unwrap();
-    assert!(!Arc::ptr_eq(&unread, &read), "what was not known is remembered");
+    assert!(!Arc::ptr_eq(&unread, &read), "a failure is cached");
     assert!(Arc::ptr_eq(&read, &array.snapshot(None).unwrap()));
 }

@@ -1,9 +1,9 @@
-//! Listings: what is asked for, when, and how it is split.
+//! Listings: which requests are made, when, and how they are split.
 
 use super::*;
 
 #[test]
-fn listings_are_taken_as_they_are_for_a_while_and_asked_for_by_a_look_alone() {
+fn expired_listings_are_made_again_on_demand() {
     let store = TestStore::new(1000);
     store.put("p/a/x", b"1");
     let refresh = Duration::from_millis(300);
@@ -21,7 +21,7 @@ fn listings_are_taken_as_they_are_for_a_while_and_asked_for_by_a_look_alone() {
     assert_eq!(store.asked().len(), 0);
     assert_eq!(names(&*storage, "a"), ["x", "y"]);
     assert!(version() != before);
-    // What is replaced shows as well.
+    // A replaced object changes the version as well.
     let before = version();
     store.put("p/a/x", b"3");
     storage.forget(Path::new("a/x"));
@@ -30,7 +30,7 @@ fn listings_are_taken_as_they_are_for_a_while_and_asked_for_by_a_look_alone() {
 }
 
 #[test]
-fn keys_that_are_no_paths_are_passed_over() {
+fn keys_that_are_not_paths_are_skipped() {
     for odd in ["p/./c", "p/a//b", "p/a/../z", "p/a/x\u{1}"] {
         for page in [1000, 3] {
             let store = TestStore::new(page);
@@ -48,7 +48,7 @@ fn keys_that_are_no_paths_are_passed_over() {
 }
 
 #[test]
-fn a_listing_may_take_longer_than_it_holds() {
+fn a_listing_may_take_longer_than_it_is_valid() {
     let store = TestStore::new(2);
     for name in ["a/b/1", "a/b/2", "a/b/3", "a/c"] {
         store.put(&format!("p/{name}"), b"1");
@@ -64,7 +64,7 @@ fn a_listing_may_take_longer_than_it_holds() {
 }
 
 #[test]
-fn all_who_ask_for_one_prefix_wait_for_one_request() {
+fn concurrent_listings_of_a_prefix_share_one_request() {
     let store = TestStore::new(1000);
     store.put("p/a/x", b"1");
     let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
@@ -80,7 +80,7 @@ fn all_who_ask_for_one_prefix_wait_for_one_request() {
 }
 
 #[test]
-fn a_slow_listing_keeps_nobody_from_what_is_known() {
+fn expired_listings_are_used_while_the_store_is_slow() {
     let store = TestStore::new(1000);
     store.put("p/a/x", b"1");
     let settings = RemoteSettings {
@@ -94,7 +94,7 @@ fn a_slow_listing_keeps_nobody_from_what_is_known() {
     store.asked();
     *store.latency.lock().unwrap() = Duration::from_millis(2500);
     let started = Instant::now();
-    // A listing that is over does for a little longer; what is waited for is waited for once.
+    // An expired listing is used a little longer. Callers wait for the new one only once.
     for _ in 0..3 {
         assert_eq!(names(&*storage, "a"), ["x"]);
         let missing = storage.metadata(Path::new("a/y")).unwrap_err();
@@ -102,7 +102,7 @@ fn a_slow_listing_keeps_nobody_from_what_is_known() {
         assert!(started.elapsed() < Duration::from_secs(2));
     }
     assert_eq!(store.asked().len(), 1);
-    // One that is known to be wrong does not, and who waits may give up.
+    // A listing that is known to be wrong is not used, and callers may give up waiting.
     storage.forget(Path::new("a"));
     let started = Instant::now();
     let ended = ended();
@@ -113,12 +113,12 @@ fn a_slow_listing_keeps_nobody_from_what_is_known() {
     assert_eq!(names(&*storage, "a"), ["x", "y"]);
     assert!(
         started.elapsed() < Duration::from_secs(1),
-        "the request of nobody was waited for"
+        "waited for an abandoned request"
     );
 }
 
 #[test]
-fn who_waits_for_the_names_in_an_array_may_give_up() {
+fn callers_may_give_up_waiting_for_an_array_listing() {
     let store = TestStore::new(1000);
     store.put_folder(&sample().join("weather"), "a");
     let storage = RemoteStorage::open(store.store("a"), settings()).unwrap();
@@ -138,7 +138,7 @@ fn who_waits_for_the_names_in_an_array_may_give_up() {
         assert!(started.elapsed() < Duration::from_secs(1));
         first.join().unwrap().unwrap();
     });
-    // Who waited for one that failed does not wait for another.
+    // Callers that share a failed listing do not wait for another one.
     engine.storage.forget(Path::new(""));
     array.look_again();
     *store.fault.lock().unwrap() = Some(Box::new(|_| {
@@ -161,7 +161,7 @@ fn who_waits_for_the_names_in_an_array_may_give_up() {
 }
 
 #[test]
-fn large_prefixes_are_listed_as_far_as_it_takes() {
+fn large_prefixes_are_listed_by_directory() {
     let store = TestStore::new(20);
     for array in 0..3 {
         for fragment in 0..30 {
@@ -175,12 +175,12 @@ fn large_prefixes_are_listed_as_far_as_it_takes() {
     }
     let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
     let asked = || store.asked().len();
-    // A page that ends in the first array, and the names.
+    // A page that ends in the first array, and the entries.
     assert_eq!(names(&*storage, ""), ["a0", "a1", "a2"]);
     assert_eq!(asked(), 2);
     assert_eq!(names(&*storage, "a1"), ["__fragments", "__schema", "wide"]);
     assert_eq!(asked(), 2);
-    // Few keys for each name: with the lengths of all.
+    // Few keys per entry: flat, with all lengths.
     assert_eq!(names(&*storage, "a1/__fragments").len(), 30);
     assert_eq!(asked(), 2);
     assert_eq!(
@@ -190,7 +190,7 @@ fn large_prefixes_are_listed_as_far_as_it_takes() {
     assert_eq!(asked(), 0);
     assert_eq!(names(&*storage, "a1/__schema"), ["s"]);
     assert_eq!(asked(), 1);
-    // Many: only the names. The first page has one of them whole.
+    // Many keys per entry: only the entries. The first page contains one of them completely.
     assert_eq!(names(&*storage, "a1/wide"), ["w", "x"]);
     assert_eq!(names(&*storage, "a1/wide/w"), ["deep"]);
     assert_eq!(asked(), 2);
@@ -201,7 +201,7 @@ fn large_prefixes_are_listed_as_far_as_it_takes() {
 }
 
 #[test]
-fn where_names_are_expected_many_pages_are_listed_at_once() {
+fn expected_names_let_pages_be_listed_concurrently() {
     let all: Vec<String> = (0..100).map(|number| format!("f{number:02}")).collect();
     let some = |step: usize| all.iter().step_by(step).cloned().collect::<Vec<_>>();
     let mut more = all.clone();
@@ -215,7 +215,7 @@ fn where_names_are_expected_many_pages_are_listed_at_once() {
     ] {
         let store = TestStore::new(20);
         for name in &all {
-            // Another number of keys in one of them.
+            // One entry has another number of keys.
             let files = if name == "f33" {
                 ["a", "b", "m"].as_slice()
             } else {
@@ -241,7 +241,7 @@ fn where_names_are_expected_many_pages_are_listed_at_once() {
             assert!(at_once >= 4, "{at_once} requests at once");
         }
         storage
-            .will_list_named(directory, &|| panic!("it is known"))
+            .will_list_named(directory, &|| panic!("the directory is already listed"))
             .unwrap();
     }
 }

@@ -1,8 +1,8 @@
-//! Bytes of objects: how they are fetched, and what fails.
+//! Fetching bytes of objects, and failures.
 
 use super::*;
 
-/// The bytes of an object, no two the same for a long way.
+/// Test content without short periods.
 fn bytes(len: u64) -> Vec<u8> {
     (0..len).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
 }
@@ -24,7 +24,7 @@ fn fetched(requests: &[Request]) -> u64 {
 }
 
 #[test]
-fn readers_in_sequence_get_large_parts_and_share_them() {
+fn sequential_readers_share_large_requests() {
     const LEN: u64 = 40 << 20;
     let (store, storage) = one_object(LEN);
     let all = bytes(LEN);
@@ -50,7 +50,7 @@ fn readers_in_sequence_get_large_parts_and_share_them() {
 }
 
 #[test]
-fn requests_of_one_reader_that_arrive_out_of_order_are_a_sequence() {
+fn out_of_order_requests_of_one_reader_are_sequential() {
     const LEN: u64 = 16 << 20;
     const TILE: u64 = 64 << 10;
     let (store, storage) = one_object(LEN);
@@ -79,7 +79,7 @@ fn requests_of_one_reader_that_arrive_out_of_order_are_a_sequence() {
 }
 
 #[test]
-fn a_second_mount_with_a_disk_cache_asks_for_a_listing_alone() {
+fn a_second_mount_with_a_disk_cache_only_lists() {
     const LEN: u64 = 5 << 20;
     let folder = tempfile::tempdir().unwrap();
     let store = TestStore::new(1000);
@@ -104,13 +104,13 @@ fn a_second_mount_with_a_disk_cache_asks_for_a_listing_alone() {
             0 => assert!(asked.len() > 3, "{asked:?}"),
             _ => assert_eq!(asked, [Request::List("p/".to_owned())]),
         }
-        // Parts are written by others than those who wait for them.
+        // Other threads than the readers write the parts.
         thread::sleep(Duration::from_millis(500));
     }
 }
 
 #[test]
-fn random_reads_fetch_what_was_said_and_nothing_else() {
+fn random_reads_fetch_only_the_announced_range() {
     let (store, storage) = one_object(64 << 20);
     let blob = storage.open(Path::new("f")).unwrap();
     for place in [30 << 20, 5 << 20, 50 << 20, 20 << 20] {
@@ -124,7 +124,7 @@ fn random_reads_fetch_what_was_said_and_nothing_else() {
 }
 
 #[test]
-fn what_changes_under_a_reader_is_an_error_and_new_for_the_next() {
+fn a_changed_object_fails_open_readers_and_is_new_when_reopened() {
     let (store, storage) = one_object(1 << 20);
     let old = storage.open(Path::new("f")).unwrap();
     old.read(0, 10).unwrap();
@@ -135,7 +135,7 @@ fn what_changes_under_a_reader_is_an_error_and_new_for_the_next() {
         error.to_string().contains("has changed since it was opened"),
         "{error}"
     );
-    // Nor is what was fetched before mixed with it.
+    // Bytes fetched earlier are not mixed with new ones.
     assert!(old.read(0, 10).is_err() && !old.is_unchanged());
     let new = storage.open(Path::new("f")).unwrap();
     assert!(new.version() != old.version());
@@ -143,7 +143,7 @@ fn what_changes_under_a_reader_is_an_error_and_new_for_the_next() {
 }
 
 #[test]
-fn what_vanishes_is_missing_and_so_it_is_in_the_next_listing() {
+fn a_deleted_object_is_not_found_and_not_listed() {
     let (store, storage) = one_object(100);
     store.put("p/other", b"x");
     let blob = storage.open(Path::new("f")).unwrap();
@@ -153,7 +153,7 @@ fn what_vanishes_is_missing_and_so_it_is_in_the_next_listing() {
 }
 
 #[test]
-fn errors_are_told_apart_and_not_remembered() {
+fn errors_have_their_errno_and_are_not_cached() {
     use object_store::Error as E;
     let (store, storage) = one_object(1 << 20);
     let blob = storage.open(Path::new("f")).unwrap();
@@ -197,7 +197,7 @@ fn errors_are_told_apart_and_not_remembered() {
 }
 
 #[test]
-fn who_is_interrupted_gets_eintr_and_the_others_their_bytes() {
+fn an_interrupted_reader_gets_eintr_and_others_their_bytes() {
     let (store, storage) = one_object(1 << 20);
     *store.latency.lock().unwrap() = Duration::from_millis(1500);
     let blob = storage.open(Path::new("f")).unwrap();
@@ -212,6 +212,6 @@ fn who_is_interrupted_gets_eintr_and_the_others_their_bytes() {
         assert_eq!(gone().errno(), libc::EINTR);
         assert_eq!(other.join().unwrap().unwrap(), bytes(10));
     });
-    // The first was dropped, and the second not fetched twice.
+    // The first request was aborted; the second was not repeated.
     assert_eq!(store.asked().len(), 2);
 }
