@@ -18,20 +18,20 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct CatArgs {
-    /// What `tiledbfs mount` would mount; or SOURCE/PATH as one
+    /// A SOURCE as for `tiledbfs mount`; or SOURCE/PATH in one
     #[arg(value_hint = ValueHint::AnyPath)]
     source: OsString,
-    /// Files of the tree; * ? [a-z] stand for all that they match
+    /// Files of the tree; * ? [a-z] match as in a shell
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
     #[command(flatten)]
     source_args: TreeArgs,
 }
 
-/// Bytes read and written at once.
-const PIECE: usize = 1 << 20;
+/// Bytes per read and write.
+const PIECE_SIZE: usize = 1 << 20;
 
-/// Runs `tiledbfs cat`. A file that cannot be read does not keep the others from being written.
+/// Runs `tiledbfs cat`. If a file cannot be read, the others are still written.
 pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
     logging::to_stderr();
     let mut out = stdout()?;
@@ -58,7 +58,7 @@ fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut File) -> Result<(), S
     let mut scratch = Vec::new();
     let mut offset = 0;
     while offset < open.len() {
-        let piece = open.read(offset, PIECE, &mut scratch).map_err(fail)?;
+        let piece = open.read(offset, PIECE_SIZE, &mut scratch).map_err(fail)?;
         if piece.is_empty() {
             return Err(fail(Error::new(
                 ErrorKind::Internal,

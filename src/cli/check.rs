@@ -18,22 +18,21 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub(super) const HELP: &str = "\
-Every tile of every committed fragment is decoded. Compared are checksums,
-sizes, offsets, the R-tree, the order and bounds of coordinates, minima, maxima,
-sums and null counts where the version makes them reliable, commits with
-fragments, and everything that refers to something else in the array.
+Decodes every tile of every committed fragment. Checks checksums, sizes, offsets,
+the R-tree, the order and bounds of coordinates, minima, maxima, sums and null
+counts where the format version makes them reliable, commits against fragments,
+and all references within an array.
 
-Output: one line for each finding on stdout, in no order, as
-`PATH: PART at byte N: CAUSE`. Lines with what is unusual but harmless begin
-with `note: `, those with what could not be read for lack of a key or
-permission with `unchecked: `. PATH is relative to SOURCE; with several, SOURCE
-is part of it.
-At the end one line on stderr says what was checked. With --json each line is an
-object with the keys source, level (problem, unchecked or note), kind, path,
-part, offset and message; part and offset may be null.
+Output: one line per finding on stdout, in no order, as
+`PATH: PART at byte N: CAUSE`. `note: ` in front means unusual but harmless,
+`unchecked: ` that a key or permission is missing. PATH is relative to SOURCE;
+with several, SOURCE is part of it. A summary on stderr ends the output.
+With --json each line is an object with the keys source, level (problem,
+unchecked or note), kind, path, part, offset and message; part and offset may be
+null.
 
-Exit code: 0 without problems, 1 with problems, 2 when it could not run, or
-found no problems but could not check everything.
+Exit code: 0 without problems, 1 with problems, 2 if it could not run, or found
+no problems but could not check everything.
 
 Examples:
   tiledbfs check ~/arrays
@@ -46,26 +45,26 @@ pub(super) struct CheckArgs {
     /// Arrays, groups, or directories that hold any of these at any depth
     #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath)]
     sources: Vec<OsString>,
-    /// Write findings as JSON, one object a line
+    /// Write findings as JSON, one object per line
     #[arg(long)]
     json: bool,
     /// No progress bar and no summary on stderr
     #[arg(short, long)]
     quiet: bool,
-    /// Threads that decode [default: one for each core; 16 where a SOURCE is in an object store]
+    /// Decoding threads [default: one per core; at least 16 if a SOURCE is in an object store]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     #[command(flatten)]
     source_args: SourceArgs,
 }
 
-/// Threads that decode if most of them wait for the network.
+/// Minimum default of decoding threads if most of them wait for the network.
 const REMOTE_THREADS: usize = 16;
 
 /// Time between two updates of the progress bar.
-const FRAME: Duration = Duration::from_millis(100);
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What was found so far, and where it is written.
+/// Writes and counts findings.
 struct Output {
     json: bool,
     /// Whether findings begin with their SOURCE, because there are several.
@@ -74,7 +73,7 @@ struct Output {
     unchecked: AtomicU64,
     notes: AtomicU64,
     bar: ProgressBar,
-    /// Why stdout can no longer be written to.
+    /// The first error of writing to stdout; later findings are only counted.
     broken: Mutex<Option<io::Error>>,
 }
 
@@ -134,7 +133,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         match check_tree(&source, &open_options, &options, report, tally.clone()) {
             Ok(unmatched) => {
                 checked += 1;
-                // A key counts in each SOURCE, and is of use if it is so in one.
+                // Each key applies to every SOURCE; it needs a match in only one.
                 unmatched_keys.retain(|path| unmatched.contains(path));
             }
             Err(error) => failures.add(Failure::new(match error.kind() {
@@ -158,7 +157,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     if let Some(error) = broken {
-        // A reader that has gone, as with `| head`, has seen a problem.
+        // A closed pipe, as with `| head`, is not a failure.
         if error.kind() != io::ErrorKind::BrokenPipe {
             failures.add(Failure::new(format!("cannot write: {error}")));
         }
@@ -182,7 +181,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
 }
 
 impl Output {
-    /// Writes one finding of a SOURCE as one line.
+    /// Writes a finding of SOURCE as one line.
     fn write(&self, source: &str, problem: &Problem) {
         let counter = match problem.level {
             Level::Problem => &self.problems,
@@ -207,7 +206,7 @@ impl Output {
     }
 }
 
-/// A finding as one JSON object; what is not known is null.
+/// A finding as a JSON object; unknown values are null.
 fn json(source: &str, problem: &Problem) -> String {
     serde_json::json!({
         "source": source,
@@ -221,7 +220,7 @@ fn json(source: &str, problem: &Problem) -> String {
     .to_string()
 }
 
-/// The line at the end.
+/// The summary line.
 fn summary(tally: &Tally, output: &Output, elapsed: Duration) -> String {
     let found = [
         (&output.problems, "problem", "problems"),
@@ -259,7 +258,7 @@ fn summary(tally: &Tally, output: &Output, elapsed: Duration) -> String {
     )
 }
 
-/// The progress bar, drawn by a thread until it is dropped.
+/// The progress bar, which a thread updates until this is dropped.
 struct Progress {
     done: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -277,7 +276,7 @@ impl Progress {
             let (tally, output, until) = (tally.clone(), output.clone(), done.clone());
             threads.push(thread::spawn(move || {
                 while !until.load(Ordering::Relaxed) {
-                    thread::park_timeout(FRAME);
+                    thread::park_timeout(FRAME_INTERVAL);
                     output.bar.set_position(tally.stored_bytes.get());
                     let problems = output.problems.load(Ordering::Relaxed);
                     output.bar.set_message(match problems {
@@ -303,8 +302,7 @@ impl Drop for Progress {
     }
 }
 
-/// Adds the bytes of all data files below directories to the length of the bar: about what there is to
-/// decode.
+/// Adds the sizes of all data files below the directories `waiting` to the length of the bar.
 fn measure(mut waiting: Vec<PathBuf>, bar: &ProgressBar, done: &AtomicBool) {
     while let Some(directory) = waiting.pop() {
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
@@ -341,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_counts_in_words() {
+    fn the_summary_uses_singular_and_plural() {
         let (tally, output) = (Tally::default(), output(false));
         tally.arrays.add(1);
         tally.tiles.add(3);
@@ -353,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_has_all_keys() {
+    fn json_findings_have_all_keys() {
         let problem = Problem::new(Kind::Size, "f", "m").at(3);
         assert_eq!(
             json("s", &problem),

@@ -1,8 +1,7 @@
-//! `tiledbfs cp`: copies of files and directories of the tree.
+//! `tiledbfs cp`: copies files and directories of the tree.
 //!
-//! A file gets its name once it is complete; until then it is [`PART`] in the same directory. A directory
-//! that is not complete holds [`UNFINISHED`], which says what it is a copy of, so that the same command
-//! continues it.
+//! A file is written as [`PARTIAL`] in the target directory and renamed once it is complete. An incomplete
+//! directory contains [`UNFINISHED`], which names its original, so that the same command continues it.
 
 use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
@@ -41,10 +40,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub(super) struct CopyArgs {
-    /// What `tiledbfs mount` would mount; or SOURCE/PATH as one
+    /// A SOURCE as for `tiledbfs mount`; or SOURCE/PATH in one
     #[arg(value_hint = ValueHint::AnyPath)]
     source: OsString,
-    /// Directories and files of the tree; * ? [a-z] stand for all that they match
+    /// Directories and files of the tree; * ? [a-z] match as in a shell
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
     /// A directory, or the name of the copy
@@ -53,7 +52,7 @@ pub(super) struct CopyArgs {
     /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
-    /// Skip files that DEST already has, with the same length and no older
+    /// Skip files that DEST has with the same length and a time not older than the data
     #[arg(long)]
     skip_existing: bool,
     /// Treat DEST as the name of the copy, even if it is a directory
@@ -66,19 +65,19 @@ pub(super) struct CopyArgs {
     source_args: TreeArgs,
 }
 
-/// What a file is called in its directory while it is written.
-const PART: &str = ".tiledbfs-part";
+/// The name of a file while it is written.
+const PARTIAL: &str = ".tiledbfs-part";
 
-/// What a directory holds as long as it is not a whole copy.
+/// The marker file in an incomplete copy of a directory.
 const UNFINISHED: &str = ".tiledbfs-unfinished";
 
-/// Bytes read and written at once by a thread.
-const PIECE: u64 = 4 << 20;
+/// Bytes per read and write of a thread.
+const PIECE_SIZE: u64 = 4 << 20;
 
-/// Threads that read one file.
-const MOST_THREADS: usize = 8;
+/// Most threads that copy one file.
+const MAX_THREADS: usize = 8;
 
-/// Runs `tiledbfs cp`. If something cannot be copied, the rest still is.
+/// Runs `tiledbfs cp`. If a file cannot be copied, the others still are.
 pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     logging::to_stderr();
     let mut copier = Copier {
@@ -88,14 +87,14 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         } else {
             progress_bar()
         },
-        threads: thread::available_parallelism().map_or(1, |n| n.get().min(MOST_THREADS)),
+        threads: thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)),
         interrupted: Arc::default(),
         copied: 0,
         bytes: 0,
         skipped: 0,
     };
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The first asks it to tidy up, the second ends it.
+        // The first signal lets the copier clean up, the second ends the process.
         let registered = flag::register_conditional_default(signal, copier.interrupted.clone())
             .and_then(|_| flag::register(signal, copier.interrupted.clone()));
         registered.map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
@@ -110,7 +109,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         };
         if !names.insert(target.clone()) {
             let what = match into {
-                true => "is the copy of two files, which have the same name",
+                true => "would be the copy of two files with the same name",
                 false => "is not a directory, so several files cannot be copied to it",
             };
             return Err(failed(target.as_os_str(), what).into());
@@ -125,7 +124,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
                 Err(failed(found.path, "is a directory (use -r)").into())
             }
             Node::Directory(ref directory) => copier.tree(directory, &target, &found, failures),
-            // It was followed when it was found.
+            // `visit` has followed all links.
             Node::Link(_) => Ok(()),
         }
     });
@@ -141,7 +140,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     if copier.interrupted.load(Ordering::Relaxed) {
         return Err(Failure {
             code: 130,
-            message: "interrupted: all copies made so far are whole; --skip-existing goes on".to_owned(),
+            message: "interrupted: all copies made so far are complete; --skip-existing continues".to_owned(),
         });
     }
     visited
@@ -163,7 +162,7 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// The name of the copy where DEST is a directory.
+    /// The path of the copy if DEST is a directory.
     fn target(&self, found: &Found<'_>) -> Result<PathBuf, Stop> {
         let dest = &self.args.dest;
         let is_directory = matches!(found.node, Node::Directory(_));
@@ -173,12 +172,12 @@ impl Copier<'_> {
         Ok(match (found.name, self.args.paths.is_empty()) {
             (Some(name), _) => dest.join(name),
             (None, true) => dest.join(found.source.file_name().unwrap_or_default()),
-            // The path `.`: what is in it.
+            // The path `.` copies the contents.
             (None, false) => dest.clone(),
         })
     }
 
-    /// Fails if the copy would become part of what is copied.
+    /// Fails if the target is inside the source.
     fn check_place(&self, found: &Found<'_>, target: &Path) -> Result<(), Failure> {
         let absolute = std::path::absolute(target).map_err(|error| cannot_write(target, error))?;
         let there = absolute.ancestors().find_map(|path| fs::canonicalize(path).ok());
@@ -186,13 +185,13 @@ impl Copier<'_> {
             let source = show_path(found.source);
             return Err(failed(
                 target.as_os_str(),
-                format!("lies in the source, {source}"),
+                format!("is inside the source {source}"),
             ));
         }
         Ok(())
     }
 
-    /// Adds the bytes to be copied to the length of the bar, while the copying goes on.
+    /// Adds the lengths of all files in `nodes` to the length of the bar, in a thread of its own.
     fn measure(&self, nodes: impl Iterator<Item = Node> + Send + 'static) {
         if self.bar.is_hidden() {
             return;
@@ -204,9 +203,9 @@ impl Copier<'_> {
                 if bar.is_finished() || interrupted.load(Ordering::Relaxed) {
                     break;
                 }
-                // What fails is told when it is copied.
+                // Copying reports the errors.
                 match node {
-                    // What is streamed tells how far it is when it is copied.
+                    // `pour` extrapolates the length of streams.
                     Node::File(file) => match file.stream() {
                         Ok(Some(_)) => {}
                         _ => bar.inc_length(file.len().unwrap_or(0)),
@@ -226,7 +225,7 @@ impl Copier<'_> {
         thread::spawn(measure);
     }
 
-    /// Copies a directory and all below it.
+    /// Copies a directory recursively. Adds errors of single files to `failures`.
     fn tree(
         &mut self,
         directory: &Arc<dyn Directory>,
@@ -261,7 +260,7 @@ impl Copier<'_> {
                     Ok(Some(Node::Directory(directory))) => create_directory(&target)
                         .map_err(|error| Stop::Failed(cannot_write(&target, error)))
                         .map(|_| waiting.push((directory, target, inner))),
-                    // No link is listed; or it is gone by now.
+                    // Links are not listed; None has vanished meanwhile.
                     Ok(Some(Node::Link(_)) | None) => Ok(()),
                     Err(error) => Err(failed(&inner, error).into()),
                 };
@@ -280,16 +279,16 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Reports a failure while the bar is hidden.
+    /// Reports a failure without disturbing the bar.
     fn note(&self, failures: &mut Failures, failure: Failure) {
         self.bar.suspend(|| failures.add(failure));
     }
 
-    /// Copies one file, called `path` in messages.
+    /// Copies one file, which messages call `path`.
     fn file(&mut self, file: &dyn TreeFile, target: &Path, path: &OsStr) -> Result<(), Stop> {
         let read = |error| failed(path, error);
         let write = |error| cannot_write(target, error);
-        // What a link leads to is what is written.
+        // Writes to the target of a link.
         let target = match fs::symlink_metadata(target) {
             Ok(metadata) if metadata.is_symlink() => &*fs::canonicalize(target).map_err(write)?,
             _ => target,
@@ -309,7 +308,7 @@ impl Copier<'_> {
             Some(_) => None,
             None => Some(file.open().map_err(read)?),
         };
-        let part = target.with_file_name(PART);
+        let part = target.with_file_name(PARTIAL);
         let out = part_file(&part).map_err(write)?;
         self.bar.set_message(show_path(Path::new(path)));
         let filled = match (stream, open) {
@@ -329,8 +328,8 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies a stream and returns its number of bytes. The length of the bar is extrapolated from what came
-    /// so far.
+    /// Copies a stream and returns its length in bytes. Extrapolates the length of the bar from the stream's
+    /// progress.
     fn pour(
         &self,
         mut stream: Box<dyn Stream>,
@@ -360,17 +359,17 @@ impl Copier<'_> {
         Ok(bytes)
     }
 
-    /// Copies all bytes, several pieces at once.
+    /// Copies all bytes with several threads.
     fn fill(&self, open: &dyn OpenFile, out: &File, target: &Path, path: &OsStr) -> Result<(), Stop> {
         let len = open.len();
         let next = AtomicU64::new(0);
-        // Of several failures the first in the file is told.
+        // Of several failures, the first in the file is reported.
         let stopped: Mutex<Option<(u64, Stop)>> = Mutex::default();
         let stop = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let one = || {
             let mut scratch = Vec::new();
             loop {
-                let offset = next.fetch_add(PIECE, Ordering::Relaxed);
+                let offset = next.fetch_add(PIECE_SIZE, Ordering::Relaxed);
                 if offset >= len || stop().is_some() {
                     return;
                 }
@@ -385,7 +384,7 @@ impl Copier<'_> {
         };
         let others = self
             .threads
-            .min(usize::try_from(len.div_ceil(PIECE)).unwrap_or(usize::MAX));
+            .min(usize::try_from(len.div_ceil(PIECE_SIZE)).unwrap_or(usize::MAX));
         thread::scope(|scope| {
             for _ in 1..others {
                 scope.spawn(one);
@@ -408,7 +407,7 @@ impl Copier<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Stop::Closed);
         }
-        let wanted = PIECE.min(open.len().saturating_sub(offset));
+        let wanted = PIECE_SIZE.min(open.len().saturating_sub(offset));
         let size = usize::try_from(wanted).unwrap_or(usize::MAX);
         let bytes = open
             .read(offset, size, scratch)
@@ -434,7 +433,7 @@ fn unfinished(found: &Found<'_>) -> Vec<u8> {
     format!("This is not yet a whole copy of `{path}` in {source}.\n").into_bytes()
 }
 
-/// Makes a directory; false where it is there already.
+/// Creates a directory. Returns false if it exists.
 fn create_directory(path: &Path) -> io::Result<bool> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
@@ -442,8 +441,8 @@ fn create_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a file is a copy of one of `len` bytes that was changed at `mtime`. A time in the future, which
-/// the data may have, proves nothing.
+/// Whether a file seems to be a copy of one with `len` bytes, modified at `mtime` (milliseconds since the
+/// Unix epoch). A future `mtime`, which data may have, is ignored.
 fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
     let written = there
         .modified()
@@ -453,7 +452,7 @@ fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
     there.len() == len && (written >= mtime || mtime > now())
 }
 
-/// Opens the file that a copy is written to, empty and for this process alone.
+/// Opens the partial file, empties it, and locks out other processes.
 fn part_file(path: &Path) -> io::Result<File> {
     loop {
         let file = File::options()
@@ -469,7 +468,7 @@ fn part_file(path: &Path) -> io::Result<File> {
             // Some file systems have no locks.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        // Whose it was may have given it its name since it was opened.
+        // Another process may have renamed the file since it was opened.
         let opened = file.metadata()?;
         let still = fs::symlink_metadata(path);
         if still.is_ok_and(|still| (still.dev(), still.ino()) == (opened.dev(), opened.ino())) {

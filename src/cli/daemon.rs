@@ -1,14 +1,14 @@
-//! Going into the background: a second process of the same program serves, the one that was called waits
-//! until the tree answers.
+//! Background mounts: a second process of the same program serves the mount, and the first one waits until
+//! the tree answers.
 //!
-//! The program is started anew rather than forked, because a fork copies a process that may by then have
-//! threads. The two talk over a socket that is the second one's stdout:
+//! The second process is started, not forked, because the first may have threads by then. They talk over a
+//! socket that is the second one's stdout:
 //!
-//! | the one in the background | the one that was called |
+//! | background process | first process |
 //! |---|---|
-//! | `mounted`, or `failed MESSAGE` and ends | |
-//! | | looks at the root of the mount; `go`, or closes the socket |
-//! | lets go of stdin, stdout and stderr; `ready`. Unmounts and ends if the socket was closed | |
+//! | sends `mounted`; or `failed MESSAGE`, and ends | |
+//! | | looks at the root of the mount; sends `go`, or closes the socket |
+//! | closes stdin, stdout and stderr, sends `ready`; unmounts and ends if the socket was closed | |
 //! | | ends with success |
 
 use super::{Failure, show_path};
@@ -22,14 +22,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The option that marks the second process.
-pub(super) const FLAG: &str = "in-background";
+/// The hidden option that marks the background process.
+pub(super) const BACKGROUND_FLAG: &str = "in-background";
 
-/// Starts the second process with the command line `arguments` and waits until what it has mounted on
-/// `mountpoint` answers.
+/// Starts the background process with the command line `arguments`, and waits until its mount on `mountpoint`
+/// answers.
 pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::new(format!("cannot go into the background: {error}"));
-    keep_descriptors().map_err(cannot)?;
+    close_descriptors_on_exec().map_err(cannot)?;
     let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
     let mut child = start(arguments, theirs.into()).map_err(cannot)?;
     let mut input = BufReader::new(&ours);
@@ -46,7 +46,7 @@ pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Fa
         ("failed", message) => Some(message.to_owned()),
         _ => None,
     };
-    // It sees this and unmounts.
+    // The background process sees this and unmounts.
     drop(input);
     drop(ours);
     let failure = failure.unwrap_or_else(|| match wait(&mut child) {
@@ -60,19 +60,19 @@ pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Fa
     Err(Failure::new(failure))
 }
 
-/// Keeps the descriptors that this process was started with from the second one: a lock or a pipe of the
-/// caller would stay open until the unmount.
-fn keep_descriptors() -> io::Result<()> {
+/// Sets close-on-exec on inherited descriptors: else locks and pipes of the caller would stay open until the
+/// unmount.
+fn close_descriptors_on_exec() -> io::Result<()> {
     let names = fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
     for name in names.collect::<io::Result<Vec<OsString>>>()? {
         let Some(descriptor) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // SAFETY: a system call without pointers. Only what the next process is given changes.
+        // SAFETY: a system call without pointers, which only changes what child processes inherit.
         if descriptor > 2
             && unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } < 0
             && let error = io::Error::last_os_error()
-            // That of the listing is closed by now.
+            // The descriptor of the listing itself is closed by now.
             && error.raw_os_error() != Some(libc::EBADF)
         {
             return Err(error);
@@ -81,7 +81,7 @@ fn keep_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// The command line `arguments`, whose second one is the subcommand, marked.
+/// Starts the program with [`BACKGROUND_FLAG`] inserted after the subcommand, which is the second argument.
 fn start(arguments: &[OsString], stdout: OwnedFd) -> io::Result<Child> {
     let (subcommand, rest) = match arguments {
         [_, subcommand, rest @ ..] => (subcommand, rest),
@@ -91,22 +91,22 @@ fn start(arguments: &[OsString], stdout: OwnedFd) -> io::Result<Child> {
     Command::new(executable)
         .arg0("tiledbfs")
         .arg(subcommand)
-        .arg(format!("--{FLAG}"))
+        .arg(format!("--{BACKGROUND_FLAG}"))
         .args(rest)
-        // A service manager waits for the process that was called.
+        // The service manager expects notifications from the first process.
         .env_remove("NOTIFY_SOCKET")
         .stdout(Stdio::from(stdout))
         .spawn()
 }
 
-/// One line without its end; empty when the other side is gone.
+/// One line without its newline; empty if the other side is gone.
 fn receive(input: &mut impl BufRead) -> String {
     let mut line = Vec::new();
     let _ = input.read_until(b'\n', &mut line);
     String::from_utf8_lossy(&line).trim_end().to_owned()
 }
 
-/// Asks the mount, through the kernel, for its root and the names in it.
+/// Checks through the kernel that the root of the mount can be listed.
 fn look(mountpoint: &Path) -> io::Result<()> {
     fs::metadata(mountpoint)?;
     fs::read_dir(mountpoint)?.next().transpose()?;
@@ -117,7 +117,7 @@ fn wait(child: &mut Child) -> Option<String> {
     child.wait().ok().map(|status| status.to_string())
 }
 
-/// Takes away what a process that died has left behind.
+/// Unmounts the dead mount of a process that has ended.
 fn clear(mountpoint: &Path) {
     let Ok(path) = super::unmount::resolve(mountpoint) else {
         return;
@@ -130,38 +130,36 @@ fn clear(mountpoint: &Path) {
     }
 }
 
-/// The second process's end of the socket.
+/// The background process's end of the socket.
 pub(super) struct Caller {
     socket: UnixStream,
 }
 
 impl Caller {
-    /// Takes the socket from stdout.
+    /// Uses stdout as the socket.
     pub(super) fn new() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
         Ok(Caller { socket })
     }
 
-    /// Says why nothing is mounted.
+    /// Reports why nothing is mounted.
     pub(super) fn failed(mut self, failure: &Failure) {
         let message = failure.message.replace('\n', "; ");
         let _ = writeln!(self.socket, "failed {message}");
     }
 
-    /// Says that it is mounted and waits until the other process has looked at it; then lets go of the
-    /// terminal and of all files that the caller had open there, which is when `settle` is called. The error
-    /// means that nobody waits any more.
-    pub(super) fn mounted(mut self, settle: impl FnOnce()) -> io::Result<()> {
+    /// Reports the mount and waits until the first process has looked at it. Then calls `before_detach`, and
+    /// detaches from the terminal and the standard streams. Fails if the first process is gone.
+    pub(super) fn mounted(mut self, before_detach: impl FnOnce()) -> io::Result<()> {
         self.socket.write_all(b"mounted\n")?;
         if receive(&mut BufReader::new(&self.socket)) != "go" {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        // Not before: where a mount point is mounted on demand, only the process group that mounts may look
-        // at it.
+        // Not earlier: with autofs, only the process group that mounts may access the mount point.
         let _ = nix::unistd::setsid();
         std::env::set_current_dir("/")?;
         let null = File::options().read(true).write(true).open("/dev/null")?;
-        settle();
+        before_detach();
         nix::unistd::dup2_stdin(&null)?;
         nix::unistd::dup2_stdout(&null)?;
         nix::unistd::dup2_stderr(&null)?;

@@ -1,7 +1,7 @@
-//! The program as the helper of mount(8), for lines in /etc/fstab and `mount -t tiledbfs`.
+//! The program as a mount(8) helper, for /etc/fstab and `mount -t tiledbfs`.
 //!
-//! mount(8) runs `mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]`, which a link of that name to
-//! this program answers. Where there is none, and the type is `fuse.tiledbfs`, it runs `mount.fuse` and that
+//! mount(8) runs `mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]`, where `mount.TYPE` is a link
+//! to this program. Without the link, for the type `fuse.tiledbfs`, it runs `mount.fuse`, which runs
 //! `tiledbfs SOURCE MOUNTPOINT -o OPTIONS`.
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
@@ -17,13 +17,13 @@ pub(super) struct HelperArgs {
     source: OsString,
     /// An empty directory
     mountpoint: OsString,
-    /// Do all but mount
+    /// Do everything except mounting
     #[arg(short)]
     fake: bool,
-    /// Pass over mount options that are unknown
+    /// Ignore unknown mount options
     #[arg(short)]
     sloppy: bool,
-    /// Leave /etc/mtab alone, as is done anyway
+    /// Do not write /etc/mtab, which is never written anyway
     #[arg(short)]
     no_mtab: bool,
     /// Log more
@@ -32,19 +32,19 @@ pub(super) struct HelperArgs {
     /// Mount options
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<OsString>,
-    /// The type that was asked for, which does not matter
+    /// The file system type (ignored)
     #[arg(short = 't', value_name = "TYPE")]
     fs_type: Option<OsString>,
 }
 
-/// The names of links to the program under which it is the helper, whatever its arguments.
-const NAMES: [&str; 2] = ["mount.tiledbfs", "mount.fuse.tiledbfs"];
+/// Link names that make the program a helper, whatever its arguments.
+const HELPER_NAMES: [&str; 2] = ["mount.tiledbfs", "mount.fuse.tiledbfs"];
 
-/// Whether `arguments`, with the program's name first, are those of the helper. A SOURCE that is the first
-/// argument must look like one.
+/// Whether the command line `arguments` is that of a helper: by the program's name, or because the first
+/// argument is a URL or path instead of a subcommand.
 pub(super) fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) -> bool {
     let program = arguments.first().and_then(|name| Path::new(name).file_name());
-    if program.is_some_and(|name| NAMES.iter().any(|known| name == *known)) {
+    if program.is_some_and(|name| HELPER_NAMES.iter().any(|known| name == *known)) {
         return true;
     }
     match arguments {
@@ -59,7 +59,7 @@ pub(super) fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> b
     }
 }
 
-/// The command line of `tiledbfs mount` for that of the helper.
+/// Translates a helper's command line into one of `tiledbfs mount`.
 pub(super) fn translate(arguments: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
     let matches = HelperArgs::command().try_get_matches_from(arguments)?;
     let HelperArgs {
@@ -84,7 +84,7 @@ pub(super) fn translate(arguments: &[OsString]) -> Result<Vec<OsString>, clap::E
     Ok(out)
 }
 
-/// Tells why the helper's command line is not understood, or its help, and ends.
+/// Prints the error or help text, and ends the process.
 pub(super) fn stop(error: &clap::Error) -> ! {
     let _ = error.print();
     std::process::exit(if error.use_stderr() {
@@ -94,8 +94,7 @@ pub(super) fn stop(error: &clap::Error) -> ! {
     })
 }
 
-/// What mount(8) expects in place of the program's own exit code: 1 where the options are wrong, 32 where the
-/// mount failed.
+/// The exit code for mount(8): 1 for wrong options, 32 for a failed mount.
 pub(super) fn exit_code(code: u8) -> u8 {
     if code == 2 { 1 } else { 32 }
 }
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn when_it_is_the_helper() {
+    fn helper_command_lines_are_recognized() {
         let is_called = |line: &str| is_called(&words(line), |word| word == "mount" || word == "ls");
         for line in [
             "mount.tiledbfs",
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn its_command_line() {
+    fn helper_command_lines_are_translated() {
         let translate = |line: &str| translate(&words(line)).map(|out| out.join(OsStr::new(" ")));
         assert_eq!(
             translate("mount.tiledbfs /a b -sfnvv -o ro,dev -t fuse.tiledbfs -o x=1").unwrap(),

@@ -1,5 +1,5 @@
-//! `tiledbfs info`: describes an array on one screen, or lists what is in a group or directory. It reads the
-//! documents of the tree.
+//! `tiledbfs info`: describes an array on one screen, or shows a group or directory as a tree. Uses only the
+//! JSON documents of the tree.
 
 use super::output::{Failures, Stop, stdout};
 use super::paths::{failed, join, visit};
@@ -19,9 +19,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(super) const HELP: &str = "\
-Cells and bytes are those of the fragments that a reader sees, counted as they
-are stored: cells that were written again or deleted, and in dense arrays the
-padding of tiles, count too. Unfiltered bytes are values, offsets and validity.
+Cells and bytes are those stored in the visible fragments. They include
+overwritten and deleted cells, and in dense arrays the padding of tiles.
+Unfiltered bytes are values, offsets and validity.
 
 Examples:
   tiledbfs info my_array
@@ -30,14 +30,14 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct InfoArgs {
-    /// Arrays, groups and directories of these; or SOURCE/PATH as one
+    /// Arrays, groups and directories of these; or SOURCE/PATH in one
     #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath)]
     sources: Vec<OsString>,
     #[command(flatten)]
     source_args: TreeArgs,
 }
 
-/// Runs `tiledbfs info`. What cannot be read is reported; the rest is still shown.
+/// Runs `tiledbfs info`. If something cannot be read, the rest is still shown.
 pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
     logging::to_stderr();
     let mut out = stdout()?;
@@ -73,7 +73,7 @@ enum Kind {
     Directory,
 }
 
-/// What a directory of the tree is.
+/// The kind of a directory of the tree.
 fn kind(directory: &dyn Directory) -> Result<Kind> {
     let is_file = |name: &str| Ok(matches!(directory.lookup(OsStr::new(name))?, Some(Node::File(_))));
     Ok(if is_file("group.json")? {
@@ -85,7 +85,7 @@ fn kind(directory: &dyn Directory) -> Result<Kind> {
     })
 }
 
-/// A document of the tree.
+/// Reads and parses a document of the tree.
 fn document(directory: &dyn Directory, name: &str) -> Result<Value> {
     let node = directory.lookup(OsStr::new(name))?;
     let node = node.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {name}")))?;
@@ -101,7 +101,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// Writes what an array is.
+/// Writes the description of an array to `out`.
 fn array(
     out: &mut String,
     shown: &str,
@@ -141,7 +141,7 @@ fn array(
         true => format!("{} written", extents(&mut written.iter().copied())),
         false => "nothing written".to_owned(),
     };
-    // Floats and strings have none.
+    // Only integer dimensions have a shape.
     if !whole.contains(NO_LENGTH) {
         line(out, "shape", format!("{region}, in a domain of {whole}"));
     }
@@ -176,7 +176,7 @@ fn array(
     if visible.len() < all.len() {
         let _ = write!(
             count,
-            ", and {} that no reader sees",
+            ", and {} not visible",
             HumanCount((all.len() - visible.len()) as u64)
         );
     }
@@ -217,7 +217,7 @@ fn array(
     Ok(())
 }
 
-/// An array in a few words.
+/// Summary of an array in one line.
 fn one_line(schema: &Value) -> String {
     let mut line = format!(
         "{} array, {}, {}",
@@ -247,10 +247,10 @@ fn pair(range: &Value) -> Option<(&Value, &Value)> {
     }
 }
 
-/// Stands for the length of a range that is not one of integers.
+/// The length of a range that is not of integers.
 const NO_LENGTH: &str = "…";
 
-/// Number of integers in a range, or [`NO_LENGTH`].
+/// The number of integers in a range, or [`NO_LENGTH`].
 fn length((low, high): (&Value, &Value)) -> String {
     let integer = |value: &Value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
     match (integer(low), integer(high)) {
@@ -259,7 +259,7 @@ fn length((low, high): (&Value, &Value)) -> String {
     }
 }
 
-/// For each dimension the smallest range around those of all fragments.
+/// The union of the fragments' non-empty domains, per dimension; None without fragments.
 fn written<'a>(dimensions: &[Value], fragments: &[&'a Value]) -> Vec<Option<(&'a Value, &'a Value)>> {
     let mut all = vec![None; dimensions.len()];
     for fragment in fragments {
@@ -296,7 +296,7 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// The bytes of text, which are given as digits where it is not UTF-8.
+/// The bytes of a string, which JSON has as `{"hex": "..."}` if it is not UTF-8.
 fn bytes(value: &Value) -> Vec<u8> {
     match value["hex"].as_str() {
         Some(digits) => digits
@@ -311,7 +311,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     }
 }
 
-/// Bytes of the columns of fragments as they are without filters.
+/// Unfiltered bytes of all columns of `fragments`. Errors are added to `failures`.
 fn unfiltered<'a>(
     array: &dyn Directory,
     fragments: impl Iterator<Item = &'a str>,
@@ -329,8 +329,8 @@ fn unfiltered<'a>(
 }
 
 fn add_columns(array: &dyn Directory, fragment: &str, sum: &mut u64) -> Result<()> {
-    /// Dimensions that are stored together; each also has a column of its own.
-    const TOGETHER: &str = "__coords";
+    /// The column of zipped coordinates; each dimension has a column of its own as well.
+    const ZIPPED_COORDS: &str = "__coords";
     let below = |directory: &dyn Directory, name: &OsStr| match directory.lookup(name)? {
         Some(Node::Directory(directory)) => Ok(Some(directory)),
         _ => Ok(None),
@@ -345,7 +345,7 @@ fn add_columns(array: &dyn Directory, fragment: &str, sum: &mut u64) -> Result<(
     };
     let listing = columns.list()?;
     for (name, _) in (0..).map_while(|index| listing.get(index)) {
-        let Some(column) = below(&*columns, &name)?.filter(|_| *name != *TOGETHER) else {
+        let Some(column) = below(&*columns, &name)?.filter(|_| *name != *ZIPPED_COORDS) else {
             continue;
         };
         for part in ["data.bin", "offsets.bin", "validity.bin"] {
@@ -357,14 +357,14 @@ fn add_columns(array: &dyn Directory, fragment: &str, sum: &mut u64) -> Result<(
     Ok(())
 }
 
-/// A range of a dimension.
+/// A range of a dimension as `LOW..HIGH`.
 fn range((range, dimension): (&Value, &Value)) -> Option<String> {
     let unit = Unit::of(text(&dimension["datatype"]));
     let (low, high) = pair(range)?;
     Some(format!("{}..{}", value(low, unit), value(high, unit)))
 }
 
-/// A heading, and a row for each dimension.
+/// The table of dimensions; the first row is the heading.
 fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>]) -> Vec<[String; 6]> {
     let heading = ["dimension", "type", "domain", "tile", "written", "filters"].map(str::to_owned);
     let mut rows = vec![heading];
@@ -393,7 +393,7 @@ fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>]) -> Vec<[
     rows
 }
 
-/// A heading, and a row for each attribute.
+/// The table of attributes; the first row is the heading.
 fn attribute_rows(schema: &Value) -> Vec<[String; 4]> {
     let mut rows = vec![["attribute", "type", "", "filters"].map(str::to_owned)];
     for attribute in items(&schema["attributes"]) {
@@ -419,7 +419,7 @@ fn name(field: &Value) -> String {
     }
 }
 
-/// The filters of a dimension: those of all coordinates where it has none of its own.
+/// The filters of a dimension. Without filters of its own, it has the array's coordinate filters.
 fn dimension_filters(schema: &Value, dimension: &Value) -> String {
     match items(&dimension["filters"]["filters"]) {
         [] => pipeline(&schema["coords_filters"]),
@@ -439,7 +439,7 @@ fn pipeline(pipeline: &Value) -> String {
     let filters = items(&pipeline["filters"])
         .iter()
         .map(|filter| match &filter["level"] {
-            // -1 is the default, which the compressor knows.
+            // -1 means the compressor's default.
             Value::Number(level) if level.as_i64() != Some(-1) => {
                 format!("{} {level}", text(&filter["type"]))
             }
@@ -448,7 +448,7 @@ fn pipeline(pipeline: &Value) -> String {
     filters.collect::<Vec<_>>().join(", ")
 }
 
-/// A value of a dimension; times as dates.
+/// A value of a dimension; datetimes as dates.
 fn value(value: &Value, unit: Option<Unit>) -> String {
     match (value, unit) {
         (Value::Number(number), Some(unit)) => match number.as_i64().and_then(|number| unit.show(number)) {
@@ -461,7 +461,7 @@ fn value(value: &Value, unit: Option<Unit>) -> String {
     }
 }
 
-/// Writes rows in columns; the first row is the heading. Empty columns are left out.
+/// Writes an aligned table; the first row is the heading. Empty columns are left out.
 fn table<const N: usize>(out: &mut String, rows: &[[String; N]]) {
     let mut widths = [None; N];
     for row in rows.iter().skip(1) {
@@ -482,7 +482,7 @@ fn table<const N: usize>(out: &mut String, rows: &[[String; N]]) {
     }
 }
 
-/// Writes what is in a group or directory.
+/// Writes a group or directory as a tree.
 fn tree(
     out: &mut String,
     shown: &str,
@@ -490,8 +490,7 @@ fn tree(
     path: &OsStr,
     failures: &mut Failures,
 ) {
-    // What is still to be written: the lines' beginnings, name, directory and path. A stack of its own,
-    // however deep it goes.
+    // An explicit stack, because depth is unbounded: line prefix, prefix of children, name, directory, path.
     let mut waiting = vec![(
         String::new(),
         String::new(),
@@ -532,7 +531,7 @@ fn tree(
 
 type Children = Vec<(OsString, Arc<dyn Directory>)>;
 
-/// What a directory of the tree is, in a few words, and what is in it if it is a group or directory.
+/// One line about a directory of the tree, and its children if it is a group or plain directory.
 fn look(directory: &dyn Directory) -> Result<(String, Children)> {
     let kind = kind(directory)?;
     if kind == Kind::Array {
@@ -551,7 +550,7 @@ fn look(directory: &dyn Directory) -> Result<(String, Children)> {
         }
         match directory.lookup(&name)? {
             Some(Node::Directory(child)) => children.push((name.into_owned(), child)),
-            // Part of an array, which is not what is asked for.
+            // Part of an array; its contents are not shown.
             Some(Node::File(_)) if kind == Kind::Directory => {
                 return Ok(("directory".to_owned(), Vec::new()));
             }

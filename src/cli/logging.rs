@@ -1,14 +1,12 @@
-//! Where messages go: to stderr while somebody looks on, to a file that `--log-file` names, or else to the
-//! log of the system.
+//! Sends messages to stderr, to the file of `--log-file`, or to the system log.
 //!
-//! | | until the mount answers | then |
+//! | | until the mount answers | afterwards |
 //! |---|---|---|
-//! | in the foreground | stderr | stderr |
-//! | in the background | stderr | syslog(3), which journald listens to as well |
-//! | with `--log-file`, in both | stderr and the file | the file |
+//! | foreground | stderr | stderr |
+//! | background | stderr | syslog(3), which journald also receives |
+//! | with `--log-file` | stderr and the file | the file |
 //!
-//! On stderr a message is a line `tiledbfs: LEVEL: TEXT`; where that is the journal, with the level in its
-//! way as well.
+//! On stderr a message is a line `tiledbfs: LEVEL: TEXT`. If stderr is the journal, `<SEVERITY>` precedes it.
 
 use super::{Failure, show_path};
 use clap::{ArgAction, Args};
@@ -30,8 +28,7 @@ pub(super) struct LogArgs {
     /// Log errors only
     #[arg(short, long, overrides_with_all = ["verbose", "log_level"])]
     quiet: bool,
-    /// Log messages of LEVEL and above: off, error, warn, info, debug or trace [default: warn, or what
-    /// RUST_LOG says]
+    /// Log messages of LEVEL and above: off, error, warn, info, debug or trace [default: RUST_LOG, or warn]
     #[arg(long, value_name = "LEVEL", hide_possible_values = true, value_parser = level_parser())]
     log_level: Option<LevelFilter>,
     /// Append messages to FILE; SIGHUP reopens it [default: in the background the system log, else stderr]
@@ -46,7 +43,7 @@ fn level_parser() -> impl clap::builder::TypedValueParser<Value = LevelFilter> {
 }
 
 impl LogArgs {
-    /// The level that is asked for, None if none is.
+    /// The level that the arguments set, if any.
     fn level(&self) -> Option<LevelFilter> {
         match (self.quiet, self.verbose) {
             (true, _) => Some(LevelFilter::Error),
@@ -61,22 +58,22 @@ impl LogArgs {
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
 struct Logger {
-    /// Decides what is logged, and writes lines to the file, if there is one.
+    /// Filters messages, and writes them to the file, if there is one.
     lines: env_logger::Logger,
     file: Option<Arc<LogFile>>,
     stderr: AtomicBool,
     /// Whether stderr is the journal.
     journal: bool,
-    /// Set once messages go to the system's log: what they begin with there.
+    /// Set once messages go to the system log: their prefix.
     system: OnceLock<String>,
 }
 
-/// Sends what is logged to stderr.
+/// Logs to stderr.
 pub(super) fn to_stderr() {
     install(None, None);
 }
 
-/// Sends what is logged to stderr and to the file that `args` name. Panics are logged as all else.
+/// Logs to stderr, and to the file in `args` if there is one. Logs panics as well.
 pub(super) fn start(args: &LogArgs) -> Result<(), Failure> {
     let file = args.log_file.as_deref().map(LogFile::open).transpose()?;
     install(args.level(), file.map(Arc::new));
@@ -84,9 +81,9 @@ pub(super) fn start(args: &LogArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// From now on nobody looks at stderr: what is logged goes to the file, if there is one, else to the system's
-/// log where this process is in the background, and serves `mountpoint`.
-pub(super) fn settle(mountpoint: Option<&Path>) {
+/// Stops logging to stderr if there is a log file. Else, in a background process, which has a `mountpoint`,
+/// switches to the system log.
+pub(super) fn leave_stderr(mountpoint: Option<&Path>) {
     let Some(logger) = LOGGER.get() else {
         return;
     };
@@ -103,8 +100,7 @@ pub(super) fn settle(mountpoint: Option<&Path>) {
     }
 }
 
-/// Opens the log file anew, which somebody may have renamed. When that fails, the one that is open stays in
-/// use.
+/// Reopens the log file, for log rotation. If that fails, the open one stays in use.
 pub(super) fn reopen() {
     if let Some(file) = LOGGER.get().and_then(|logger| logger.file.as_ref())
         && let Err(error) = file.reopen()
@@ -116,9 +112,9 @@ pub(super) fn reopen() {
 fn install(level: Option<LevelFilter>, file: Option<Arc<LogFile>>) {
     let env = env_logger::Env::default().default_filter_or("warn");
     let mut builder = env_logger::Builder::from_env(env);
-    // It repeats what the error says, once a try.
+    // This crate repeats the error at each retry.
     builder.filter_module("rustls_platform_verifier", LevelFilter::Off);
-    // Takes the place of the level that RUST_LOG has for everything; what it says of single modules stays.
+    // Overrides the global level of RUST_LOG, but not its levels for modules.
     if let Some(level) = level {
         builder.filter_level(level);
     }
@@ -138,7 +134,7 @@ fn install(level: Option<LevelFilter>, file: Option<Arc<LogFile>>) {
     let _ = log::set_logger(logger);
 }
 
-/// Whether stderr is connected to the journal: systemd names the socket's device and inode then.
+/// Whether stderr is the journal: systemd then puts the socket's device and inode into JOURNAL_STREAM.
 fn is_journal() -> bool {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     std::fs::metadata("/proc/self/fd/2")
@@ -163,7 +159,7 @@ impl Log for Logger {
             Level::Info => (Severity::LOG_INFO, "info"),
             Level::Debug | Level::Trace => (Severity::LOG_DEBUG, "debug"),
         };
-        // One line each.
+        // Each message is one line.
         let text = record.args().to_string().replace('\n', "; ").replace('\0', "\\0");
         if let Some(mountpoint) = self.system.get() {
             let _ = syslog(severity, &format!("{mountpoint}: {text}"));
@@ -174,7 +170,7 @@ impl Log for Logger {
             } else {
                 String::new()
             };
-            // In one piece. Where nobody reads it there is nobody to tell.
+            // One write, so that lines do not mix. An error could not be reported anywhere.
             let _ = io::stderr().write_all(format!("{prefix}tiledbfs: {level}: {text}\n").as_bytes());
         }
     }
@@ -182,9 +178,9 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// A file that lines are appended to.
+/// A log file, opened for appending.
 struct LogFile {
-    /// Absolute: this process changes its directory.
+    /// Absolute, because the process changes its working directory.
     path: PathBuf,
     file: Mutex<File>,
 }
@@ -209,7 +205,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().append(true).create(true).open(path)
 }
 
-/// What env_logger writes to.
+/// Writes env_logger's output to the current log file.
 struct Lines(Arc<LogFile>);
 
 impl Write for Lines {

@@ -22,16 +22,16 @@ Examples:
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(super) struct LsArgs {
-    /// What `tiledbfs mount` would mount; or SOURCE/PATH as one
+    /// A SOURCE as for `tiledbfs mount`; or SOURCE/PATH in one
     #[arg(value_hint = ValueHint::AnyPath)]
     source: OsString,
-    /// Directories and files of the tree; * ? [a-z] stand for all that they match
+    /// Directories and files of the tree; * ? [a-z] match as in a shell
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
     /// Show type, length and modification time (UTC)
     #[arg(short)]
     long: bool,
-    /// With -l, show lengths as 1.50 KiB
+    /// With -l, show lengths like 1.50 KiB
     #[arg(short = 'h', long)]
     human_readable: bool,
     /// List names that begin with a dot too
@@ -40,10 +40,10 @@ pub(super) struct LsArgs {
     /// List subdirectories too
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// List directories themselves, not what is in them
+    /// List directories themselves, not their contents
     #[arg(short, long)]
     directory: bool,
-    /// List one name a line, as is always done
+    /// List one name per line (always on)
     #[arg(short = '1')]
     one: bool,
     /// Print help
@@ -53,7 +53,8 @@ pub(super) struct LsArgs {
     source_args: TreeArgs,
 }
 
-/// Runs `tiledbfs ls`. If something cannot be listed, the rest still is. Files come first, as in ls(1).
+/// Runs `tiledbfs ls`. If something cannot be listed, the rest still is. Lists files before directories, as
+/// ls(1) does.
 pub(super) fn run(args: &LsArgs) -> Result<(), Failure> {
     logging::to_stderr();
     let mut lister = Lister {
@@ -100,7 +101,7 @@ struct Lister<'a> {
     args: &'a LsArgs,
     /// Whether each directory has a heading.
     heading: bool,
-    /// Whether nothing was written.
+    /// Whether nothing has been written yet.
     first: bool,
 }
 
@@ -160,7 +161,7 @@ impl Lister<'_> {
         Ok(())
     }
 
-    /// One line for `node`, which is at `path`. An unknown length is a `?`.
+    /// Writes the line for `node` at `path`. An unknown length is shown as `?`.
     fn line(&mut self, name: &OsStr, node: &Node, path: &OsStr, failures: &mut Failures) -> Result<(), Stop> {
         if self.args.long {
             let (mode, size, mtime) = match node {

@@ -1,4 +1,4 @@
-//! `tiledbfs man` and `tiledbfs completions`: both are made of the one definition of the arguments.
+//! `tiledbfs man` and `tiledbfs completions`, both generated from the definition of the arguments.
 
 use super::output::{finish, stdout};
 use super::{Failure, show_path};
@@ -48,12 +48,12 @@ pub(super) fn run(args: &ManArgs, command: Command) -> Result<(), Failure> {
         let (name, text) = page(command).map_err(place)?;
         fs::write(args.dir.join(name), text).map_err(place)?;
     }
-    // Where mount(8) leads to.
+    // The page that mount(8) refers to.
     let helper = args.dir.join("mount.tiledbfs.8");
     fs::write(helper, ".so man1/tiledbfs-mount.1\n").map_err(place)
 }
 
-/// The manual page of a command: its file's name, and its text.
+/// The file name and text of a command's manual page.
 fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     let man = Man::new(command.clone()).source(concat!("tiledbfs ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
@@ -78,8 +78,8 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     Ok((man.get_filename(), text))
 }
 
-/// The text behind the options: a line that ends in a colon is a heading, lines that are indented stay as
-/// they are.
+/// Renders the text after the options. An unindented line that ends in a colon is a heading; indented lines
+/// are verbatim.
 fn sections(roff: &mut Roff, text: &str) {
     let mut kept = false;
     let mut keep = |roff: &mut Roff, now: bool| {

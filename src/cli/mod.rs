@@ -1,7 +1,7 @@
 //! Arguments, daemon, signals and messages.
 //!
-//! Every failure is one line on stderr that begins with `tiledbfs: `; the exit code is 2 for invalid
-//! arguments and 1 for everything else. `tiledbfs check` has exit codes of its own.
+//! Each failure is one line on stderr that begins with `tiledbfs: `. The exit code is 2 for invalid
+//! arguments, else 1. `tiledbfs check` has its own exit codes.
 
 mod cat;
 mod check;
@@ -45,9 +45,9 @@ Examples:
   tiledbfs mount ~/arrays /mnt/arrays    mount every array below ~/arrays
   jq .attributes[].name /mnt/arrays/a/schema.json
   tiledbfs unmount /mnt/arrays
-  tiledbfs ls -l my_array/fragments      look without mounting
+  tiledbfs ls -l my_array/fragments      list files without mounting
   tiledbfs cat my_array/schema.json | jq .
-  tiledbfs info my_array                 what it is, on one screen
+  tiledbfs info my_array                 describe it on one screen
   tiledbfs cp -r my_array/schemas /tmp
   tiledbfs check ~/arrays                look for damage
   tiledbfs mount s3://bucket/arrays /mnt/arrays
@@ -59,7 +59,7 @@ enum Command {
     /// Mount an array, a group, or a directory that holds any of these
     #[command(after_help = mount::HELP, args_override_self = true)]
     Mount(mount::MountArgs),
-    /// Unmount what `tiledbfs mount` has mounted, including dead mounts
+    /// Unmount a mount of `tiledbfs mount`, even a dead one
     #[command(alias = "umount")]
     Unmount(UnmountArgs),
     /// List directories of the tree without mounting it
@@ -77,14 +77,14 @@ enum Command {
     /// Decode everything without mounting it, and list what is wrong
     #[command(after_help = check::HELP)]
     Check(check::CheckArgs),
-    /// Write what a shell needs to complete command lines to stdout
+    /// Write a shell's completion script to stdout
     #[command(after_help = man::COMPLETIONS_HELP)]
     Completions(man::CompletionsArgs),
     /// Write the manual pages of all commands
     Man(man::ManArgs),
 }
 
-/// How SOURCE is opened.
+/// Options for opening SOURCE.
 #[derive(Debug, Args)]
 struct SourceArgs {
     /// Limit of the cache of decoded data, in bytes or with a suffix K, M, G or T (powers of 1024)
@@ -92,8 +92,8 @@ struct SourceArgs {
     cache_size: u64,
     /// The key of encrypted arrays: a file of 32 raw bytes or 64 hexadecimal digits
     ///
-    /// FILE alone is for all arrays of SOURCE; PATH=FILE for the array at PATH, relative to SOURCE, and all
-    /// below. May be given several times. For a file whose name holds a `=`, write `=FILE`.
+    /// FILE is for all arrays of SOURCE; PATH=FILE for the arrays at and below PATH, which is relative to
+    /// SOURCE. May be given several times. For a file whose name contains `=`, write `=FILE`.
     #[arg(long, value_name = "[PATH=]FILE")]
     key_file: Vec<OsString>,
     /// Follow symbolic links in SOURCE that lead out of it
@@ -104,12 +104,12 @@ struct SourceArgs {
     remote: source::RemoteArgs,
 }
 
-/// How SOURCE is opened to be looked at.
+/// Options for opening the tree of SOURCE.
 #[derive(Debug, Args)]
 struct TreeArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Show everything as it was at TIME: milliseconds since 1970, or a time or the beginning of one as in
+    /// Show everything as it was at TIME: milliseconds since 1970, or a full or partial time in UTC like
     /// `2025-02-04T12:30`
     #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
     at: Option<u64>,
@@ -117,14 +117,14 @@ struct TreeArgs {
 
 #[derive(Debug, Args)]
 struct UnmountArgs {
-    /// Where it is mounted
+    /// The directory that it is mounted on
     mountpoint: PathBuf,
     /// Unmount even while it is in use; open files stay readable until they are closed
     #[arg(short, long)]
     lazy: bool,
 }
 
-/// Why the program ends without success.
+/// Why the program fails.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
     code: u8,
@@ -132,7 +132,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure. Exit code 1.
+    /// A failure with exit code 1.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Failure {
             code: 1,
@@ -140,7 +140,7 @@ impl Failure {
         }
     }
 
-    /// Invalid arguments. Exit code 2.
+    /// Invalid arguments, with exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Failure {
             code: 2,
@@ -148,7 +148,7 @@ impl Failure {
         }
     }
 
-    /// Writes it to stderr, as one line.
+    /// Writes one line to stderr.
     fn show(&self) {
         eprintln!("tiledbfs: {}", self.message.replace('\n', "; "));
     }
@@ -174,7 +174,7 @@ pub fn main() -> ExitCode {
     if is_helper {
         arguments = helper::translate(&arguments).unwrap_or_else(|error| helper::stop(&error));
     }
-    settle_allocator();
+    configure_allocator();
     raise_file_limit();
     let result = parse(&command, &arguments).and_then(|cli| match cli.command {
         Command::Mount(args) => success(mount::run(&args, &arguments)),
@@ -200,8 +200,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Parses a command line. The long options of `mount` may also be given with `-o`; those given directly
-/// override these.
+/// Parses a command line. Long options of `mount` may also be in `-o`; direct ones override them.
 fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure> {
     let from = |arguments: &[OsString]| {
         let matches = command.clone().try_get_matches_from(arguments)?;
@@ -236,24 +235,24 @@ fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Makes all threads share one heap: the cache is filled by some and emptied by others. Large pieces go back
-/// to the system. With a heap for each thread, reading columns and views of 256 MiB took as long, and 15 to
-/// 30 % more memory at the peak.
-fn settle_allocator() {
+/// Makes all threads share one heap, because some threads fill the cache and others empty it. With a heap per
+/// thread, reads of 256 MiB were no faster and took 15 to 30 % more memory. Large allocations go back to the
+/// system.
+fn configure_allocator() {
     #[cfg(target_env = "gnu")]
     for (setting, value) in [
         (libc::M_ARENA_MAX, 1),
         (libc::M_MMAP_THRESHOLD, 4 << 20),
         (libc::M_TRIM_THRESHOLD, 16 << 20),
     ] {
-        // SAFETY: it takes two numbers, and no other thread runs yet.
+        // SAFETY: takes two numbers, and no other thread runs yet.
         if unsafe { libc::mallopt(setting, value) } == 0 {
             log::info!("the allocator does not accept setting {setting}");
         }
     }
 }
 
-/// Raises the limit of open files as far as possible: arrays consist of many.
+/// Raises the soft limit of open files to the hard limit.
 fn raise_file_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -265,7 +264,7 @@ fn raise_file_limit() {
 }
 
 impl SourceArgs {
-    /// The options that the tree is opened with.
+    /// Reads the key files. Fails if one cannot be read or is not a key.
     fn options(&self) -> Result<OpenOptions, Failure> {
         Ok(OpenOptions {
             tree: Options {
@@ -281,7 +280,7 @@ impl SourceArgs {
 }
 
 impl TreeArgs {
-    /// The options that the tree is opened with.
+    /// The options of [`SourceArgs::options`], with the time.
     fn options(&self) -> Result<OpenOptions, Failure> {
         let mut options = self.source.options()?;
         options.tree.at = self.at;
@@ -289,12 +288,12 @@ impl TreeArgs {
     }
 }
 
-/// A path as it is shown in messages.
+/// A path for messages, with control characters escaped.
 fn show_path(path: &Path) -> String {
     mountinfo::printable(path.as_os_str())
 }
 
-/// The reason if a path answers ENOTCONN: a mount whose daemon has died.
+/// The message for ENOTCONN at a path: the daemon of its mount has died.
 fn stale(path: &Path) -> String {
     let cause = format!(
         "{}: Transport endpoint is not connected: the process that served this mount is gone",
@@ -320,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arguments_are_consistent() {
+    fn the_argument_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
 
@@ -336,7 +335,7 @@ mod tests {
             let written: String = source.iter().flatten().map(|text| format!("{text}\n")).collect();
             let short = command.render_help().to_string();
             let long = command.render_long_help().to_string();
-            // As it is written too: text that is wrapped by force is no table any more.
+            // Also as written, because wrapping would break tables.
             for line in [&short, &long, &written]
                 .into_iter()
                 .flat_map(|text| text.lines())

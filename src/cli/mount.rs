@@ -25,8 +25,8 @@ use std::thread;
 pub(super) const HELP: &str = "\
 Mount options (-o, separated by commas):
   cache_size=1G, key_file=FILE, log_file=FILE, verbose, ...
-                     every option above, with _ for -; the option itself
-                     takes precedence
+                     every long option above, with _ for -; outside of -o
+                     it takes precedence
   allow_other        let all users in, each to read what they could read in
                      SOURCE; arrays with a key only for those who may read the
                      key's file (unless root mounts, needs user_allow_other
@@ -76,18 +76,18 @@ pub(super) struct MountArgs {
     /// List `at`, the directory of past states, in the directory of each array
     #[arg(long)]
     show_at: bool,
-    /// The most values (rows times columns) of a `table.csv`: to know its length, all of it has to be written
+    /// Limit of a `table.csv`, in values (rows times columns): finding its length takes writing all of it
     /// once
     #[arg(long, value_name = "N", default_value_t = export::Options::default().csv_values)]
     csv_values: u64,
     /// Leave exports (`table.csv` and other files made of columns) out of listings, for copying whole trees
     #[arg(long)]
     hide_exports: bool,
-    /// Threads that answer requests [default: one for each core, 2 to 16; 32 for object stores]
+    /// Threads that answer requests [default: one per core, 2 to 16; 32 for object stores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Permissions that all files lack when SOURCE is in an object store: with 022, other users may read with
-    /// the credentials of this mount (needs allow_other)
+    /// Permissions to remove from all files if SOURCE is in an object store. With 022, other users may read
+    /// with the credentials of this mount (needs allow_other)
     #[cfg(feature = "remote")]
     #[arg(long, value_name = "MODE", value_parser = parse_umask)]
     umask: Option<u32>,
@@ -102,22 +102,22 @@ pub(super) struct MountArgs {
     /// This is the background process; stdout is a socket to the process that started it.
     #[arg(long = daemon::FLAG, hide = true)]
     in_background: bool,
-    /// What `options` say.
+    /// The parsed `options`.
     #[arg(skip)]
     pub(super) flags: MountFlags,
 }
 
-/// A umask in octal digits.
+/// Parses a umask in octal digits.
 #[cfg(feature = "remote")]
 fn parse_umask(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "give one to three octal digits".to_owned())
 }
 
-/// Threads that answer requests where each may wait for the network.
+/// Default threads for object stores, where each request may wait for the network.
 const REMOTE_THREADS: usize = 32;
 
-/// Runs the subcommand, given with the command line `arguments`; in the foreground it returns once unmounted.
+/// Runs `tiledbfs mount`. `arguments` is the whole command line. In the foreground, returns once unmounted.
 pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
     #[cfg(feature = "remote")]
     check_umask(args)?;
@@ -140,7 +140,7 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
     if args.foreground {
         logging::start(&args.log_args)?;
         let (mounted, events) = start(args)?;
-        logging::settle(None);
+        logging::leave_stderr(None);
         notify(&[NotifyState::Ready]);
         return serve(mounted, &events);
     }
@@ -150,10 +150,10 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
     let caller = daemon::Caller::new().map_err(|error| Failure::new(error.to_string()))?;
     let started = logging::start(&args.log_args).and_then(|()| start(args));
     match started {
-        Ok((mounted, events)) => match caller.mounted(|| logging::settle(Some(mounted.mountpoint()))) {
+        Ok((mounted, events)) => match caller.mounted(|| logging::leave_stderr(Some(mounted.mountpoint()))) {
             Ok(()) => serve(mounted, &events),
             Err(error) => {
-                // The caller has told why, or is gone.
+                // The first process has reported the cause, or is gone.
                 log::error!("the process that started this mount is gone: {error}");
                 drop(mounted);
                 std::process::exit(1);
@@ -174,20 +174,22 @@ fn is_missing(source: &OsStr) -> bool {
     fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Notifies systemd, if it has started this process and waits for that.
+/// Notifies systemd, if it waits for that.
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         log::warn!("cannot notify the service manager: {error}");
     }
 }
 
-/// What the main thread waits for.
+/// Events for the main thread.
 enum Event {
+    /// A signal that ends the mount.
     End(i32),
+    /// The mount has ended.
     Ended(LibraryResult<()>),
 }
 
-/// Where to mount, and what to show. While it lives, no other process of this program mounts there.
+/// A checked source and mount point. While this exists, no other process of this program mounts there.
 struct Prepared {
     source: Location,
     mountpoint: PathBuf,
@@ -195,13 +197,13 @@ struct Prepared {
     _lock: Option<File>,
 }
 
-/// Checks and opens.
+/// Checks the arguments and opens the source.
 fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
     for warning in &args.flags.warnings {
         log::warn!("{warning}");
     }
     let source = check_source(&args.source)?;
-    // Held until it is mounted: two that start at once would both find the place free.
+    // Held until mounted, so that concurrent mounts do not both find the mount point free.
     let _lock = lock_mountpoint(&args.mountpoint)?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
     if let Location::Local(source) = &source {
@@ -250,7 +252,7 @@ fn check_umask(args: &MountArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks, opens and mounts.
+/// Checks the arguments, opens the source and mounts it.
 fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
     let Prepared {
         source,
@@ -279,7 +281,7 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
         auto_unmount: flags.auto_unmount,
     };
     let (sender, events) = channel();
-    // Before mounting, so that no signal can end the process with the mount left behind.
+    // Before mounting, so that no signal can end the process and leave a dead mount.
     watch_signals(sender.clone(), args.foreground)
         .map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
     let mounted = fuse::mount(FileSystem::new(tree), &mountpoint, &options)
@@ -294,7 +296,7 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
     Ok((mounted, events))
 }
 
-/// All signals whose default is to end the process, except those for its own faults.
+/// All signals that end the process by default, except those for its own faults.
 fn fatal_signals() -> impl Iterator<Item = i32> {
     [
         SIGHUP,
@@ -316,10 +318,9 @@ fn fatal_signals() -> impl Iterator<Item = i32> {
     .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
 }
 
-/// Turns signals into events for the main thread.
+/// Starts a thread that sends signals as events.
 fn watch_signals(sender: Sender<Event>, foreground: bool) -> io::Result<()> {
-    // When the terminal is gone, what runs in it ends; but not if it was started with `nohup`, nor a service,
-    // which has none.
+    // SIGHUP ends a foreground process with its terminal, but not with `nohup`, nor a service.
     let hang_up_ends = foreground && !ignores(SIGHUP) && std::env::var_os("NOTIFY_SOCKET").is_none();
     let mut signals = Signals::new(fatal_signals())?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -352,7 +353,7 @@ fn ignores(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Waits for a signal or for somebody to unmount it.
+/// Waits for a signal or an unmount.
 fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> {
     match events.recv() {
         Ok(Event::Ended(Ok(()))) => Ok(()),
@@ -374,7 +375,7 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
     }
 }
 
-/// Changes the kernel's options of a mount. All others stay.
+/// Changes `noexec` and `noatime` of a mount.
 fn remount(args: &MountArgs) -> Result<(), Failure> {
     let flags = &args.flags;
     for warning in &flags.warnings {
@@ -387,7 +388,7 @@ fn remount(args: &MountArgs) -> Result<(), Failure> {
         Some(mount) if mount.fs_type == format!("fuse.{SUBTYPE}") => {}
         _ => return Err(Failure::new(format!("{name} is not a mount of tiledbfs"))),
     }
-    // As a bind mount: the file system itself has no option that the kernel could change.
+    // As a bind mount, because these are options of the mount, not of the file system.
     let mut options =
         MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     options.set(MsFlags::MS_NOEXEC, flags.no_exec);
@@ -397,8 +398,8 @@ fn remount(args: &MountArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot remount {name}: {}", io::Error::from(error))))
 }
 
-/// Keeps other processes of this program from mounting on MOUNTPOINT while the result lives. None if it
-/// cannot be locked; why is reported elsewhere.
+/// Locks MOUNTPOINT against other processes of this program while the result exists. Fails if another one has
+/// the lock. None if it cannot be locked; [`check_mountpoint`] reports the cause.
 fn lock_mountpoint(mountpoint: &Path) -> Result<Option<File>, Failure> {
     let Ok(directory) = File::open(mountpoint) else {
         return Ok(None);
@@ -413,8 +414,7 @@ fn lock_mountpoint(mountpoint: &Path) -> Result<Option<File>, Failure> {
     }
 }
 
-/// MOUNTPOINT must be an empty directory on which nothing is mounted. Returns its absolute path without
-/// symbolic links.
+/// The canonical path of MOUNTPOINT. Fails unless it is an empty directory on which nothing is mounted.
 fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
     let name = show_path(mountpoint);
     let explain = |error: io::Error| {
@@ -428,7 +428,7 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
     let metadata = fs::metadata(mountpoint).map_err(explain)?;
     let path = fs::canonicalize(mountpoint).map_err(explain)?;
     if let Some(mount) = mountinfo::mounted_at(&path).map_err(explain)?
-        // What waits there for a mount on demand.
+        // autofs waits there for a mount on demand.
         && mount.fs_type != "autofs"
     {
         let what = mountinfo::printable(&mount.source);
@@ -452,7 +452,8 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// A mount inside its source would show itself; one over its source would hide it from itself.
+/// Fails if one path contains the other: a mount inside its source would show itself, one above would hide
+/// it.
 fn check_nesting(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let (s, m) = (show_path(source), show_path(mountpoint));
     if source == mountpoint {
@@ -461,11 +462,11 @@ fn check_nesting(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
         )))
     } else if source.starts_with(mountpoint) {
         Err(Failure::new(format!(
-            "the source {s} lies inside the mount point {m}, which would hide it"
+            "the source {s} is inside the mount point {m}, which would hide it"
         )))
     } else if mountpoint.starts_with(source) {
         Err(Failure::new(format!(
-            "the mount point {m} lies inside the source {s}: give a directory outside of it"
+            "the mount point {m} is inside the source {s}: give a directory outside of it"
         )))
     } else {
         Ok(())
@@ -477,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_and_mount_point_are_apart() {
+    fn nested_source_and_mount_point_are_refused() {
         let check = |source: &str, mountpoint: &str| check_nesting(Path::new(source), Path::new(mountpoint));
         assert_eq!(check("/a/b", "/a/c"), Ok(()));
         assert_eq!(check("/a/b", "/a/bc"), Ok(()));

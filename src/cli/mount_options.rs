@@ -1,8 +1,8 @@
 //! The options of `-o`.
 //!
 //! There are three kinds: options for tiledbfs, FUSE and the kernel ([`MountFlags`]); options for /etc/fstab,
-//! mount(8) or any file system, which are ignored; and the long options of `tiledbfs mount`, written with `_`
-//! or `-` ([`take_long_options`]).
+//! mount(8) or file systems in general, which are ignored; and long options of `tiledbfs mount`, written with
+//! `_` or `-` ([`take_long_options`]).
 
 use super::Failure;
 use crate::fuse::{Access, SUBTYPE};
@@ -49,9 +49,8 @@ impl Default for MountFlags {
     }
 }
 
-/// The options of all `-o`, each a list separated by commas. A comma between double quotes or after a
-/// backslash does not separate; the quotes are dropped, as is a backslash before a comma, a quote or another
-/// backslash.
+/// Splits comma-separated lists of options. Double quotes, or a backslash in front, protect a comma. Removes
+/// the quotes, and backslashes before a comma, a quote or a backslash.
 pub fn split_lists(lists: &[OsString]) -> Vec<OsString> {
     let mut options = Vec::new();
     for list in lists {
@@ -78,7 +77,8 @@ pub fn split_lists(lists: &[OsString]) -> Vec<OsString> {
         .collect()
 }
 
-/// Takes those `options` out that are long options of `command`, and returns them as its arguments.
+/// Removes the long options of `command` from `options`, and returns them as arguments. Fails if a value is
+/// missing.
 pub fn take_long_options(options: &mut Vec<OsString>, command: &Command) -> Result<Vec<OsString>, Failure> {
     let mut arguments = Vec::new();
     let mut rest = Vec::new();
@@ -120,8 +120,8 @@ fn split_value(option: &OsStr) -> (String, Option<&OsStr>) {
     (name, value.map(OsStr::from_bytes))
 }
 
-/// Parses the `options` that are not long ones. Later ones win. An unknown one is an error, or if `sloppy` a
-/// warning.
+/// Parses the `options` that are not long options. Later ones win. Unknown ones are an error, or if `sloppy`
+/// a warning.
 pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFlags, Failure> {
     let mut flags = MountFlags::default();
     let mut read_write = false;
@@ -133,9 +133,9 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
             ("rw", None) => read_write = true,
             ("nofail", None) => flags.no_fail = true,
             ("remount", None) => flags.remount = true,
-            // Always, or never.
+            // Always on, or never.
             ("nosuid" | "suid" | "nodev" | "dev" | "default_permissions", None) => {}
-            // For mount(8) and /etc/fstab, or about writing.
+            // For mount(8) and /etc/fstab, or only relevant for writing.
             (
                 "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner"
                 | "noowner" | "group" | "nogroup" | "_netdev" | "async" | "sync" | "dirsync" | "relatime"
@@ -144,9 +144,9 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
                 | "noquota" | "usrquota" | "grpquota",
                 None,
             ) => {}
-            // Files belong to who mounts.
+            // Files belong to the mounting user.
             ("uid" | "gid" | "user" | "comment" | "helper" | "uhelper", Some(_)) => {}
-            // From the table of mounts, where mount(8) takes the options of what is to be mounted again.
+            // From the mount table, where mount(8) takes the options for a remount.
             ("user_id" | "group_id" | "rootmode" | "max_read", Some(_)) => {}
             (name, _) if name.starts_with("x-") || name.starts_with("X-") => {}
             ("allow_other", None) => set_access(&mut flags, Access::All)?,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn lists() {
+    fn lists_are_split() {
         let split = |list: &str| split_lists(&[list.into()]);
         assert_eq!(split("a,b=1, c,,"), ["a", "b=1", "c"]);
         assert_eq!(split(r#"k="/a, b",x"#), ["k=/a, b", "x"]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_understood() {
+    fn known_options_are_parsed() {
         assert_eq!(parse("").unwrap(), MountFlags::default());
         for list in [
             "ro,nodev,nosuid,defaults,noauto,user,_netdev,x-systemd.automount,x-a=b,exec",
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn to_write_is_warned_about_once() {
+    fn rw_gives_one_warning() {
         for list in ["rw", "rw,dev,suid", "ro,rw,rw"] {
             let warnings = parse(list).unwrap().warnings;
             assert_eq!(warnings.len(), 1, "{list}: {warnings:?}");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_not() {
+    fn invalid_options_are_refused() {
         for (list, part) in [
             ("ro,foo", "unknown mount option `foo`"),
             ("foo=1", "unknown mount option `foo=1`"),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn long_options() {
+    fn long_options_become_arguments() {
         use clap::{Arg, ArgAction};
         let command = Command::new("mount")
             .arg(Arg::new("a").long("cache-size"))

@@ -1,4 +1,4 @@
-//! The parts of arguments that have a syntax of their own: sizes, times and key files.
+//! Parses arguments with a syntax of their own: sizes, times and key files.
 
 use super::Failure;
 use crate::array::time::TimeRange;
@@ -10,8 +10,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Parses a number of bytes, at least 1: digits and, if wanted, one of the suffixes K, M, G, T in any case,
-/// which are powers of 1024 and may be followed by `iB` or `B`.
+/// Parses a number of bytes, at least 1: digits, and an optional suffix K, M, G or T (powers of 1024) in any
+/// case, optionally followed by `iB` or `B`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, suffix) = text.split_at_checked(digits).unwrap_or(("", text));
@@ -37,7 +37,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a time as it is written in `at/`: the end of it, in milliseconds since the Unix epoch.
+/// Parses a time as in `at/`. Returns its end in milliseconds since the Unix epoch; fails for ranges.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     match times::parse(text)? {
         TimeRange { start: 0, end } if !text.contains("..") => Ok(end),
@@ -45,7 +45,8 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads the key files of all `--key-file`, the one with the longest path first, so that it counts.
+/// Reads the key files of all `--key-file`. Sorted by descending depth of path, because the first match
+/// counts.
 pub fn read_keys(arguments: &[OsString]) -> Result<Vec<(PathBuf, EncryptionKey)>, Failure> {
     let mut keys = Vec::new();
     for argument in arguments {
@@ -67,11 +68,11 @@ pub fn read_keys(arguments: &[OsString]) -> Result<Vec<(PathBuf, EncryptionKey)>
     Ok(keys)
 }
 
-/// Reads one key: 32 raw bytes or 64 hexadecimal digits, and a newline at the end if need be. What the file
-/// holds is never shown.
+/// Reads one key: 32 raw bytes or 64 hexadecimal digits, optionally followed by a newline. Errors never show
+/// the content.
 fn read_key(path: &Path) -> Result<EncryptionKey, Failure> {
     let mut bytes = Vec::new();
-    // One byte more than the longest that is right.
+    // One byte more than the longest valid file.
     File::open(path)
         .and_then(|file| file.take(67).read_to_end(&mut bytes))
         .map_err(|error| Failure::new(format!("key file {}: {error}", super::show_path(path))))?;
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed() {
         for (text, size) in [
             ("1", 1),
             ("1000", 1000),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn keys() {
+    fn key_files_are_read_and_sorted() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);

@@ -1,4 +1,4 @@
-//! Writing to stdout, for as long as somebody reads.
+//! Output on stdout and stderr, and failures.
 
 use super::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-/// How writing ends before its time.
+/// Why output ends early.
 pub enum Stop {
-    /// Nobody reads on, as with `| head`: the end, but no failure.
+    /// The reader has closed the pipe, as with `| head`, or the user has interrupted. Not a failure.
     Closed,
-    /// It cannot be written.
+    /// A failure to report.
     Failed(Failure),
 }
 
@@ -30,7 +30,7 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Turns a reader's going away into success.
+/// Turns a closed pipe into success.
 pub fn finish(result: Result<(), Stop>) -> Result<(), Failure> {
     match result {
         Ok(()) | Err(Stop::Closed) => Ok(()),
@@ -38,7 +38,7 @@ pub fn finish(result: Result<(), Stop>) -> Result<(), Failure> {
     }
 }
 
-/// stdout without the buffer of the standard library, which looks for the ends of lines.
+/// stdout without the line buffer of the standard library.
 pub fn stdout() -> Result<File, Failure> {
     match io::stdout().as_fd().try_clone_to_owned() {
         Ok(descriptor) => Ok(descriptor.into()),
@@ -46,15 +46,15 @@ pub fn stdout() -> Result<File, Failure> {
     }
 }
 
-/// A bar on stderr that counts bytes, whose length is not known yet; hidden where stderr is no terminal.
+/// A progress bar for bytes on stderr, of unknown length so far; hidden unless stderr is a terminal.
 pub fn progress_bar() -> ProgressBar {
     let template = "[{bar:24}] {percent:>3}%  {bytes} of {total_bytes}  {wide_msg}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style.progress_chars("#>-"))
 }
 
-/// What went wrong of several things that are done all the same: the last is how the program ends, those
-/// before it are shown at once.
+/// The failures of several independent steps. All but the last are shown at once; the last is the program's
+/// result.
 #[derive(Default)]
 pub struct Failures {
     last: Option<Failure>,
@@ -62,7 +62,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Notes one more.
+    /// Adds a failure.
     pub fn add(&mut self, failure: Failure) {
         self.count += 1;
         if let Some(before) = self.last.replace(failure) {
@@ -70,19 +70,19 @@ impl Failures {
         }
     }
 
-    /// Notes one, if it is one.
+    /// Adds the failure in `result`, if there is one.
     pub fn check(&mut self, result: Result<(), Failure>) {
         if let Err(failure) = result {
             self.add(failure);
         }
     }
 
-    /// How many there were.
+    /// The number of failures.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Success if there was none.
+    /// The last failure, or success.
     pub fn result(self) -> Result<(), Failure> {
         self.last.map_or(Ok(()), Err)
     }

@@ -1,8 +1,8 @@
-//! How the SOURCE and the PATHs of a command line are understood.
+//! Resolves the SOURCE and PATH arguments of a command line.
 //!
-//! SOURCE is a directory of this machine or a URL, PATH one in its tree. Both may be given as one: then the
-//! part that exists on the machine, or below which there are keys, is SOURCE. `.` and `..` are resolved by
-//! name. A name with `*`, `?` or `[` that does not exist literally is a pattern.
+//! SOURCE is a local directory or a URL, PATH a path in its tree. Both may be one argument; then SOURCE is
+//! the part that exists locally, or below which there are keys. `.` and `..` are resolved by name. A name
+//! with `*`, `?` or `[` that does not exist literally is a pattern.
 
 use super::output::{Failures, Stop};
 use super::source::{OpenOptions, check_source, open_tree, open_within, or_here, pattern};
@@ -17,40 +17,40 @@ use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// How patterns match: as in a shell, where a leading dot is asked for by name.
+/// As in a shell, patterns do not match a leading dot.
 const MATCHING: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: true,
 };
 
-/// A directory of this machine, from an argument that may be a `file://` URI.
+/// The path of an argument that may be a `file://` URI.
 fn local_path(argument: &Path) -> &Path {
-    // As TileDB has it: what follows is a path and is not percent-encoded.
+    // As in TileDB, the path is not percent-encoded.
     match argument.as_os_str().as_bytes().strip_prefix(b"file://") {
         Some(path) => Path::new(OsStr::from_bytes(path)),
         None => argument,
     }
 }
 
-/// A source, and the paths that are asked for in its tree.
+/// A source and the requested paths in its tree.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     /// SOURCE.
     source: PathBuf,
-    /// Whether shown paths include it.
+    /// Whether messages show paths with SOURCE in front.
     shown: bool,
-    /// The names of each PATH, some of which may be patterns.
+    /// The components of each PATH, some of which may be patterns.
     paths: Vec<Vec<OsString>>,
-    /// Whether SOURCE is a URL that may include names of the tree.
+    /// Whether SOURCE is a URL that may include components of a PATH.
     beyond: bool,
 }
 
-/// What SOURCE and PATHs ask for; without PATHs it is SOURCE itself. If SOURCE includes a path, each of the
-/// others does too.
+/// The requests of SOURCE and PATHs; without PATHs, for SOURCE itself. If SOURCE includes a path, every PATH
+/// includes its source as well. Fails if a PATH leads out of SOURCE.
 fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure> {
     let is_url = |argument: &OsStr| Location::is_remote(argument);
-    // What there is of a URL is found out when it is opened.
+    // URLs are split when they are opened.
     let beyond = is_url(source) && paths.iter().all(|path| is_url(path));
     let (at, names) = match is_url(source) {
         true => (source.into(), Vec::new()),
@@ -92,21 +92,20 @@ fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure>
     Ok(requests)
 }
 
-/// Something that was asked for.
+/// A node that was requested.
 pub struct Found<'a> {
-    /// SOURCE, absolute and without symbolic links.
+    /// SOURCE as a canonical path, or a URL.
     pub source: &'a Path,
     /// Its path, as messages show it.
     pub path: &'a OsStr,
     /// Its name in the tree; None for SOURCE itself.
     pub name: Option<&'a OsStr>,
-    /// What is there.
+    /// The node.
     pub node: Node,
 }
 
-/// Calls `each` with everything that SOURCE and PATHs ask for, as soon as it is found. If something cannot be
-/// opened, is missing or cannot be read, the rest is still visited. Ends early when nobody reads the output
-/// any more.
+/// Calls `each` with every requested node. If one is missing or fails, the rest is still visited. Ends early
+/// on [`Stop::Closed`]. Returns the last failure.
 pub fn visit(
     source: &OsStr,
     paths: &[OsString],
@@ -162,7 +161,7 @@ pub fn visit(
     failures.result()
 }
 
-/// Opens the source of a request. Returns its path or URL, and the request, completed.
+/// Opens the source of a request. Returns its path or URL, its tree, and the request with URLs split.
 fn open(mut request: Request, options: &OpenOptions) -> Result<(PathBuf, Tree, Request), Failure> {
     match check_source(request.source.as_os_str())? {
         Location::Remote(url) if request.beyond => {
@@ -183,36 +182,36 @@ fn open(mut request: Request, options: &OpenOptions) -> Result<(PathBuf, Tree, R
     }
 }
 
-/// A failure at a path of the tree.
+/// A failure that names a path of the tree.
 pub fn failed(path: &OsStr, what: impl Display) -> Failure {
     Failure::new(format!("{}: {what}", show_path(or_here(Path::new(path)))))
 }
 
-/// Splits an argument into the part that exists on this machine, and the names that can only be in a tree. No
-/// names if all of it exists on this machine, or if it can be in no tree either.
+/// Splits an argument into the part that exists locally and the names in its tree. No names if all of it
+/// exists, or if the existing part is a plain directory and the next name is not a pattern.
 fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
     let whole = local_path(Path::new(argument));
     let (mut on_machine, mut names) = (PathBuf::new(), Vec::<OsString>::new());
     for component in whole.components() {
         match component {
             Component::ParentDir if names.pop().is_some() => {}
-            Component::Normal(name) if !names.is_empty() || !is_there(&on_machine.join(name)) => {
+            Component::Normal(name) if !names.is_empty() || !exists(&on_machine.join(name)) => {
                 names.push(name.to_owned());
             }
             other => on_machine.push(other),
         }
     }
-    // What is missing in a plain directory is in no tree of it.
-    let may_be = |name: &OsString| pattern(name).is_some() || is_object(or_here(&on_machine));
-    if names.first().is_some_and(may_be) {
+    // The tree of a plain directory has no other names than the directory.
+    let may_be_in_tree = |name: &OsString| pattern(name).is_some() || is_object(or_here(&on_machine));
+    if names.first().is_some_and(may_be_in_tree) {
         (on_machine, names)
     } else {
         (whole.to_path_buf(), Vec::new())
     }
 }
 
-/// Whether a path exists, even if looking at it fails.
-fn is_there(path: &Path) -> bool {
+/// Whether a path exists; true if that cannot be determined.
+fn exists(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Ok(_) => true,
         Err(error) => ![libc::ENOENT, libc::ENOTDIR, libc::ENAMETOOLONG]
@@ -221,7 +220,7 @@ fn is_there(path: &Path) -> bool {
     }
 }
 
-/// The names of a path in a tree.
+/// The normalized components of a path in a tree. Fails if it leads out of SOURCE.
 fn names_of(path: &OsStr) -> Result<Vec<OsString>, Failure> {
     let mut names = Vec::new();
     for component in Path::new(path).components() {
@@ -238,10 +237,10 @@ fn names_of(path: &OsStr) -> Result<Vec<OsString>, Failure> {
     Ok(names)
 }
 
-/// The callback for a found node, or for the error in its place. `Err` ends the walk.
+/// Called with each found node or error. Its `Err` ends the walk.
 type Each<'a> = dyn FnMut(&OsStr, Result<Node, Failure>) -> Result<(), ()> + 'a;
 
-/// Walks down `names` from `node`, which is at `path`.
+/// Calls `each` with the nodes that `names` match below `node`, which is at `path`.
 fn walk(mut node: Node, names: &[OsString], mut path: OsString, each: &mut Each<'_>) -> Result<(), ()> {
     let mut names = names.iter();
     while let Some(name) = names.next() {
@@ -262,7 +261,7 @@ fn walk(mut node: Node, names: &[OsString], mut path: OsString, each: &mut Each<
                 let below = join(&path, &entry);
                 match directory.lookup(&entry) {
                     Ok(Some(node)) => walk(node, names.as_slice(), below, each)?,
-                    // It is gone by now.
+                    // The entry has vanished meanwhile.
                     Ok(None) => {}
                     Err(error) => each(&below, Err(failed(&below, error)))?,
                 }
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_is_split_where_the_machine_ends() {
+    fn arguments_are_split_where_the_local_path_ends() {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| place.path().join(path);
         for directory in [
@@ -327,7 +326,7 @@ mod tests {
                 "x",
             ),
             ("plain/group/member/x", "plain/group", "member/x"),
-            // In a plain directory there is what is on the machine.
+            // A plain directory has no virtual files.
             ("plain/x", "plain/x", ""),
             ("plain/x/schema.json", "plain/x/schema.json", ""),
             ("plain/*/schema.json", "plain", "*/schema.json"),
@@ -340,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_a_tree() {
+    fn paths_are_normalized() {
         for (path, wanted) in [
             ("", ""),
             (".", ""),

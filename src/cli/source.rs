@@ -1,4 +1,4 @@
-//! How SOURCE is found and opened: a directory of this machine, or a prefix of an object store.
+//! Opens SOURCE: a local directory, or a prefix in an object store.
 
 use super::{Failure, show_path, stale};
 use crate::check;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 #[cfg(feature = "remote")]
 use std::time::Duration;
 
-/// How a source in an object store is opened. Credentials are never arguments: `ps` shows those.
+/// Options for sources in object stores. Credentials are never arguments, because `ps` shows arguments.
 #[cfg(feature = "remote")]
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Object stores")]
@@ -41,42 +41,42 @@ pub(super) struct RemoteArgs {
     /// Read without credentials, as from a public bucket
     #[arg(long)]
     anonymous: bool,
-    /// The profile of AWS whose keys, region and endpoint are used [default: AWS_PROFILE]
+    /// The AWS profile to take keys, region and endpoint from [default: AWS_PROFILE]
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// The URL of the store, for stores compatible with S3, GCS or Azure
     #[arg(long, value_name = "URL", value_parser = parse_endpoint)]
     endpoint_url: Option<String>,
-    /// The region of an S3 bucket [default: AWS_REGION, the profile's, or asked for]
+    /// The region of an S3 bucket [default: AWS_REGION, the profile's, or the store's answer]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
-    /// Pay for requests to an S3 bucket whose owner does not
+    /// Pay for requests to a requester-pays S3 bucket
     #[arg(long)]
     requester_pays: bool,
-    /// Ask for BUCKET.HOST/KEY instead of HOST/BUCKET/KEY
+    /// Request BUCKET.HOST/KEY instead of HOST/BUCKET/KEY
     #[arg(long)]
     virtual_hosted_style: bool,
-    /// Certificates in PEM to trust in addition to those of the system
+    /// A PEM file of certificates to trust in addition to those of the system
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// For how long a listing is used before it is made again; 0: forever
+    /// Time for which a listing is valid; 0 means forever
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     refresh: u32,
-    /// Also show members of groups that lie outside of SOURCE, in other prefixes and buckets
+    /// Also show group members outside of SOURCE, in other prefixes and buckets
     #[arg(long)]
     follow_members: bool,
-    /// Keep what was fetched in DIR, for later mounts and for others at the same time
+    /// Cache fetched data in DIR, for this, other and later mounts
     #[arg(long, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
-    /// Limit of what is kept in DIR, with a suffix as for --cache-size
+    /// Limit of the disk cache, with a suffix as for --cache-size
     #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = super::options::parse_size)]
     disk_cache_size: u64,
-    /// Whether all users may use the credentials: a umask of the mount.
+    /// Whether other users may read with the credentials, by `--umask`.
     #[arg(skip)]
     pub(super) shared: bool,
 }
 
-/// An endpoint, which may hold no secret.
+/// Parses an endpoint, which must not contain a secret.
 #[cfg(feature = "remote")]
 fn parse_endpoint(text: &str) -> Result<String, String> {
     let is_url = text.starts_with("http://") || text.starts_with("https://");
@@ -86,7 +86,7 @@ fn parse_endpoint(text: &str) -> Result<String, String> {
     }
 }
 
-/// How SOURCE is opened.
+/// Options for opening SOURCE.
 #[derive(Debug)]
 pub(super) struct OpenOptions {
     pub(super) tree: Options,
@@ -95,21 +95,21 @@ pub(super) struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// The same without a limit for exports, for reading one from its first byte to its last.
+    /// Removes the size limits of exports, which do not apply to sequential reads.
     pub(super) fn without_bounds(mut self) -> Self {
         self.tree = self.tree.without_bounds();
         self
     }
 }
 
-/// What SOURCE is: the absolute path of a local one, which may be a `file://` URI, without symbolic links.
+/// Parses SOURCE. Returns a local one as a canonical path; fails if it does not exist.
 pub(super) fn check_source(source: &OsStr) -> Result<Location, Failure> {
     let path = match Location::parse(source).map_err(|error| Failure::new(error.to_string()))? {
         Location::Local(path) => path,
         remote => return Ok(remote),
     };
     let path = or_here(&path);
-    // The path of a dead mount can be resolved: only a look at it tells.
+    // `canonicalize` succeeds on a dead mount, `metadata` fails.
     let checked = fs::canonicalize(path).and_then(|path| fs::metadata(&path).map(|_| path));
     checked.map(Location::Local).map_err(|error| {
         let name = show_path(path);
@@ -121,7 +121,7 @@ pub(super) fn check_source(source: &OsStr) -> Result<Location, Failure> {
     })
 }
 
-/// Opens SOURCE, or says why not.
+/// Opens SOURCE. Warns if there is no array or group in a local one.
 pub(super) fn open_tree(source: &Location, options: &OpenOptions) -> Result<Tree, Failure> {
     match source {
         Location::Local(path) => {
@@ -138,7 +138,7 @@ pub(super) fn open_tree(source: &Location, options: &OpenOptions) -> Result<Tree
     }
 }
 
-/// Checks SOURCE, as [`check::check`] does.
+/// Checks a local or remote SOURCE; see [`check::check`].
 pub(super) fn check_tree(
     source: &Location,
     open_options: &OpenOptions,
@@ -172,10 +172,10 @@ fn guarded<T>(open: impl FnOnce() -> crate::Result<T>) -> crate::Result<T> {
     })
 }
 
-/// Why SOURCE could not be opened.
+/// The failure for a SOURCE that could not be opened.
 fn refused(source: &Path, error: &Error) -> Failure {
     let place = match error.file() {
-        // The error says the rest of the place itself.
+        // The error names the file itself.
         Some(file) if Path::new(file).starts_with(source) => String::new(),
         _ => format!("{}: ", show_path(source)),
     };
@@ -195,7 +195,7 @@ fn open_remote(url: &str, _: &OpenOptions) -> Result<Tree, Failure> {
     Err(refused(Path::new(url), &without_stores()))
 }
 
-/// If access is refused, going up does not help.
+/// Without stores, always fails.
 #[cfg(not(feature = "remote"))]
 pub(super) fn open_within(
     url: &str,
@@ -204,15 +204,15 @@ pub(super) fn open_within(
     open_remote(url, options).map(|tree| (tree, url.to_owned(), Vec::new()))
 }
 
-/// Opens `url` itself.
+/// Opens the source at `url`.
 #[cfg(feature = "remote")]
 fn open_remote(url: &str, options: &OpenOptions) -> Result<Tree, Failure> {
     let opened = guarded(|| options.remote.open(url)?.tree(options));
     opened.map_err(|error| refused(Path::new(url), &error))
 }
 
-/// Opens the longest part of `url` below which there are keys. Returns that part, and the names after it,
-/// which can only be in its tree. No names if all of `url` is there, or if what is there is neither array nor
+/// Opens the longest prefix of `url` below which there are keys. Returns its tree, the prefix, and the rest
+/// as names in the tree. Fails if a rest is left that is not a pattern and the prefix is neither array nor
 /// group.
 #[cfg(feature = "remote")]
 pub(super) fn open_within(
@@ -221,7 +221,7 @@ pub(super) fn open_within(
 ) -> Result<(Tree, String, Vec<OsString>), Failure> {
     let (mut part, mut names) = (url.to_owned(), Vec::new());
     let opened = guarded(|| {
-        // No key is looked for below a pattern.
+        // Components that are patterns belong to the tree.
         while is_pattern(last_of(&part)) && shorten(&mut part, &mut names) {}
         let mut store = options.remote.remote(&part)?;
         loop {
@@ -254,7 +254,7 @@ fn last_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
 }
 
-/// Moves the last component of a URL to `names`; not its bucket.
+/// Moves the last component of a URL to `names`. Returns false if only the bucket is left.
 #[cfg(feature = "remote")]
 fn shorten(part: &mut String, names: &mut Vec<OsString>) -> bool {
     let start = part.find("://").map_or(0, |at| at.saturating_add(3));
@@ -267,7 +267,7 @@ fn shorten(part: &mut String, names: &mut Vec<OsString>) -> bool {
     true
 }
 
-/// A prefix of a store, which may hold nothing.
+/// A prefix of a store, not listed yet.
 #[cfg(feature = "remote")]
 struct Remote {
     store: Store,
@@ -275,7 +275,7 @@ struct Remote {
     args: RemoteArgs,
 }
 
-/// A prefix that holds something.
+/// A prefix below which there are objects.
 #[cfg(feature = "remote")]
 struct Listed {
     storage: Arc<dyn Storage>,
@@ -284,7 +284,7 @@ struct Listed {
 
 #[cfg(feature = "remote")]
 impl RemoteArgs {
-    /// The prefix that `url` names.
+    /// The prefix at `url`.
     fn remote(&self, url: &str) -> crate::Result<Remote> {
         let disk_cache = self.disk_cache.as_ref().map(|directory| {
             let opened = DiskCache::open(directory, self.disk_cache_size);
@@ -302,7 +302,7 @@ impl RemoteArgs {
         })
     }
 
-    /// The store that `url` leads to.
+    /// The store of `url`.
     fn store(&self, url: &str, settings: &RemoteSettings) -> crate::Result<Store> {
         let options = StoreOptions {
             anonymous: self.anonymous,
@@ -338,11 +338,11 @@ impl Remote {
         })
     }
 
-    /// Goes up by one component, to `url`.
+    /// Removes the last component; the prefix is now `url`.
     fn shorten(&mut self, url: &str) {
         let prefix = self.store.prefix.as_ref();
         let above = prefix.rsplit_once('/').map_or("", |(above, _)| above);
-        // A part of what is a key is one.
+        // Always succeeds, because a prefix of a valid key is valid.
         if let Ok(above) = object_store::path::Path::parse(above) {
             self.store.prefix = above;
         }
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_shortened_down_to_its_bucket() {
+    fn urls_are_shortened_down_to_the_bucket() {
         let (mut part, mut names) = ("s3://b/a/x y/z".to_owned(), Vec::new());
         let mut parts = Vec::new();
         while shorten(&mut part, &mut names) {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_hold_no_secret() {
+    fn endpoints_with_secrets_are_refused() {
         assert_eq!(parse_endpoint("http://h:1/").unwrap(), "http://h:1");
         for text in ["h:1", "ftp://h", "https://k:s@h", "https://h?k=s"] {
             assert!(parse_endpoint(text).is_err(), "{text}");
@@ -381,7 +381,7 @@ mod tests {
     }
 }
 
-/// A path, or the working directory where it is empty.
+/// A path, or `.` if it is empty.
 pub fn or_here(path: &Path) -> &Path {
     match path.as_os_str().is_empty() {
         true => Path::new("."),
@@ -389,13 +389,13 @@ pub fn or_here(path: &Path) -> &Path {
     }
 }
 
-/// Whether a name may stand for others.
+/// Whether a name is a pattern.
 #[cfg(feature = "remote")]
 pub fn is_pattern(name: &str) -> bool {
     pattern(OsStr::new(name)).is_some()
 }
 
-/// The pattern that a name is, if it is one.
+/// Parses a name as a pattern; None without `*`, `?` or `[`, or if it is malformed.
 pub fn pattern(name: &OsStr) -> Option<Pattern> {
     let text = name.to_str().filter(|text| text.contains(['*', '?', '[']))?;
     Pattern::new(text).ok()

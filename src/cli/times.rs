@@ -1,22 +1,23 @@
-//! Dates and times as people read them.
+//! Formats dates and times.
 
 use crate::calendar::date_from_days;
 
-/// Nanoseconds of a second and of a day.
+/// In nanoseconds.
 const SECOND: i128 = 1_000_000_000;
 const DAY: i128 = 86_400 * SECOND;
 
-/// Milliseconds since the Unix epoch as `2023-11-14 22:13:20` in UTC; as they are beyond the year 9999.
+/// Formats milliseconds since the Unix epoch as `2023-11-14 22:13:20` in UTC; as a number after the year
+/// 9999.
 pub fn time(milliseconds: u64) -> String {
     let seconds = i128::from(milliseconds / 1000);
     date_and_time(seconds * SECOND).map_or(milliseconds.to_string(), |(date, time)| format!("{date} {time}"))
 }
 
-/// The date and the time of day that is so many nanoseconds after the beginning of 1970, fractions of seconds
-/// as far as they are not 0. None before the year 0 and after 9999.
+/// Date and time of day of `nanoseconds` since the Unix epoch, without trailing zeros of the fraction. None
+/// outside of the years 0 to 9999.
 fn date_and_time(nanoseconds: i128) -> Option<(String, String)> {
     let days = i64::try_from(nanoseconds.div_euclid(DAY)).ok()?;
-    // Some days more than there can be, before anything is multiplied.
+    // Generous bounds that avoid overflows below.
     if !(-800_000..=3_000_000).contains(&days) {
         return None;
     }
@@ -37,19 +38,19 @@ fn date_and_time(nanoseconds: i128) -> Option<(String, String)> {
     ))
 }
 
-/// The unit in which a datatype counts from 1970 on.
+/// The unit of a datetime, which counts from 1970 on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Calendar years.
     Years,
     /// Calendar months.
     Months,
-    /// So many nanoseconds.
+    /// A number of nanoseconds.
     Nanoseconds(i128),
 }
 
 impl Unit {
-    /// The unit of `DATETIME_MS` and its like, where these are no finer than nanoseconds.
+    /// The unit of a `DATETIME_*` datatype; None for other datatypes and for units finer than nanoseconds.
     pub fn of(datatype: &str) -> Option<Unit> {
         Some(match datatype.strip_prefix("DATETIME_")? {
             "YEAR" => Unit::Years,
@@ -66,8 +67,8 @@ impl Unit {
         })
     }
 
-    /// The date and time that is `number` units after the beginning of 1970, as far as the unit tells it.
-    /// None before the year 0 and after 9999.
+    /// Formats the time `number` units after the beginning of 1970, to the precision of the unit. None
+    /// outside of the years 0 to 9999.
     pub fn show(self, number: i64) -> Option<String> {
         let nanoseconds = match self {
             Unit::Years => {
@@ -95,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times() {
+    fn times_are_formatted() {
         for (milliseconds, text) in [
             (0, "1970-01-01 00:00:00"),
             (1_700_000_000_123, "2023-11-14 22:13:20"),
             (951_782_400_000, "2000-02-29 00:00:00"),
             (4_107_542_399_000, "2100-02-28 23:59:59"),
             (4_107_542_400_000, "2100-03-01 00:00:00"),
-            // The largest that a fragment's name can hold.
+            // The largest timestamp.
             (u64::MAX, "18446744073709551615"),
         ] {
             assert_eq!(time(milliseconds), text);
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_of_every_unit() {
+    fn dates_are_formatted_in_every_unit() {
         for (datatype, number, text) in [
             ("DATETIME_YEAR", 54, "2024"),
             ("DATETIME_MONTH", -1, "1969-12"),

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the mount may take to leave the table of mounts.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the mount may take to leave the mount table.
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the subcommand.
+/// Runs `tiledbfs unmount`. Returns once the mount has left the mount table.
 pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
     let name = show_path(mountpoint);
     let fail = |error: io::Error| {
@@ -37,7 +37,7 @@ pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
         )));
     }
     let unmounted = match unmount_soon(&path, lazy) {
-        // Nobody serves it any more: whoever has a file of it open gets nothing but errors.
+        // Without a daemon, programs with open files get only errors, so a lazy unmount does no harm.
         Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) && is_dead(&path) => {
             unmount_path(&path, true)
         }
@@ -53,7 +53,7 @@ pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
             format!("cannot unmount {name}: {error}")
         })
     })?;
-    let end = Instant::now().checked_add(PATIENCE);
+    let end = Instant::now().checked_add(UNMOUNT_TIMEOUT);
     while mountinfo::mounts().map_err(fail)?.contains(&mount) {
         if end.is_none_or(|end| Instant::now() > end) {
             return Err(Failure::new(format!("{name} is still in the table of mounts")));
@@ -63,8 +63,8 @@ pub(super) fn run(mountpoint: &Path, lazy: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Unmounts. If the mount is in use, tries again for a moment: a program that has just released it may have
-/// children that are about to.
+/// Unmounts, and retries for a moment while the mount is in use: children of a program that has just ended
+/// may be about to end as well.
 fn unmount_soon(path: &Path, lazy: bool) -> crate::error::Result<()> {
     const TRIES: u32 = 8;
     for _ in 1..TRIES {
@@ -76,8 +76,7 @@ fn unmount_soon(path: &Path, lazy: bool) -> crate::error::Result<()> {
     unmount_path(path, lazy)
 }
 
-/// The absolute path without symbolic links. If a dead mount makes that fail, all but the last name are
-/// resolved.
+/// The canonical path. If a dead mount makes that fail, the last component is not resolved.
 pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Ok(path) => Ok(path),

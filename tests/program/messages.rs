@@ -173,12 +173,12 @@ fn source_and_mount_point_in_each_other() {
     place.fails_with(
         &["mount", "group", "group/inner"],
         1,
-        &["the mount point", "lies inside the source"],
+        &["the mount point", "is inside the source"],
     );
     place.fails_with(&["mount", "empty", "empty"], 1, &["cannot be mounted on itself"]);
     // A message of its own, not just "not empty".
     std::os::unix::fs::symlink(place.path("group"), place.path("link")).unwrap();
-    place.fails_with(&["mount", "link", "group/inner"], 1, &["lies inside the source"]);
+    place.fails_with(&["mount", "link", "group/inner"], 1, &["is inside the source"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::tree::node::Stat;
 use crate::tree::{Freshness, ReadBytes};
 
-/// A file of which what is behind `good` cannot be read.
+/// A file of which only the first `good` bytes can be read. Reads beyond fail, or are short if `short`.
 struct Partial {
     len: u64,
     good: u64,
@@ -47,10 +47,10 @@ impl OpenFile for Partial {
     }
 }
 
-/// Names and contents of the files in a directory.
+/// Names and contents of files.
 type Files = Vec<(OsString, Vec<u8>)>;
 
-/// Copies a file into an empty directory: what came of it, and what is in the directory then.
+/// Copies `file` into an empty directory. Returns the result, and the files in the directory.
 fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, Files) {
     let place = tempfile::tempdir().unwrap();
     let args = CopyArgs {
@@ -91,7 +91,7 @@ fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, 
 
 #[test]
 fn a_file_is_copied_in_pieces() {
-    for len in [0, 1, PIECE, 3 * PIECE + 7] {
+    for len in [0, 1, PIECE_SIZE, 3 * PIECE_SIZE + 7] {
         let whole = Partial {
             len,
             good: len,
@@ -105,26 +105,26 @@ fn a_file_is_copied_in_pieces() {
 }
 
 #[test]
-fn what_fails_leaves_nothing() {
+fn failed_copies_leave_no_files() {
     for (short, part) in [
         (false, "file: a broken chunk"),
         (true, "bytes at byte 8388608, expected 4194304"),
     ] {
         let broken = Partial {
-            len: 4 * PIECE,
-            good: 2 * PIECE + 100,
+            len: 4 * PIECE_SIZE,
+            good: 2 * PIECE_SIZE + 100,
             short,
         };
         let (result, entries) = copied(&broken, false);
         let Err(Stop::Failed(failure)) = result else {
-            panic!("it was copied")
+            panic!("the copy succeeded")
         };
         assert!(failure.message.contains(part), "{}", failure.message);
         assert!(entries.is_empty(), "{:?}", entries[0].0);
     }
     let whole = Partial {
-        len: 2 * PIECE,
-        good: 2 * PIECE,
+        len: 2 * PIECE_SIZE,
+        good: 2 * PIECE_SIZE,
         short: false,
     };
     let (result, entries) = copied(&whole, true);
@@ -134,17 +134,17 @@ fn what_fails_leaves_nothing() {
 #[test]
 fn two_copies_do_not_write_to_one_file() {
     let place = tempfile::tempdir().unwrap();
-    let path = place.path().join(PART);
+    let path = place.path().join(PARTIAL);
     let first = part_file(&path).unwrap();
     assert_eq!(
         part_file(&path).unwrap_err().to_string(),
         "another process is copying to this directory"
     );
-    // What is left of a copy that was killed is taken over, and begun anew.
+    // The partial file of a killed copy is reused and emptied.
     first.write_all_at(b"half", 0).unwrap();
     drop(first);
     assert_eq!(part_file(&path).unwrap().metadata().unwrap().len(), 0);
-    // A link that somebody laid there is not followed.
+    // A link in its place is not followed.
     let other = place.path().join("other");
     fs::write(&other, b"kept").unwrap();
     fs::remove_file(&path).unwrap();

@@ -132,15 +132,15 @@ fn what_is_not_copied() {
     // Two sources must not have the same copy.
     run(
         &["weather", "fragments/*/footer.json", &place.name("d")],
-        "footer.json: is the copy of two files",
+        "footer.json: would be the copy of two files",
     );
     run(
         &["-r", &source, &place.name("source/weather")],
-        "lies in the source",
+        "is inside the source",
     );
     run(
         &["-r", &source, ".", &place.name("source/new/deep")],
-        "lies in the source",
+        "is inside the source",
     );
     run(&["weather/schema.json", "/dev/null"], "not a regular file");
     run(
