@@ -1,4 +1,4 @@
-//! Attributes of nodes and how long the kernel may keep them.
+//! Attributes of nodes, and how long the kernel may cache them.
 
 use crate::tree::{Freshness, NodeType, Permissions};
 use fuser::{FileAttr, FileType, INodeNo};
@@ -16,11 +16,11 @@ pub enum Access {
     All,
 }
 
-/// How long the kernel may believe what it knows of a node, or of the names in a directory.
+/// How long the kernel may cache the attributes of a node, or the entries of a directory.
 pub(super) fn ttl(freshness: Freshness) -> Duration {
     match freshness {
         Freshness::Immutable => Duration::from_secs(24 * 60 * 60),
-        // A change must be seen within one second, and looking at the source may itself lag behind a little.
+        // Changes must be seen within one second, and the view of the source may itself lag behind a little.
         Freshness::Listing => Duration::from_millis(300),
         Freshness::Live => Duration::ZERO,
     }
@@ -34,9 +34,8 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    /// The attributes of a node of type `kind`: everybody whom the kernel lets in may read it. If it lets
-    /// everybody in, `permissions` restricts that to those who could read the source; `owner` may read
-    /// everything.
+    /// The mode of a node of type `kind`. Grants access to everybody whom the kernel lets in. With
+    /// [`Access::All`], only to those whom `permissions`, those of the source, grant it, and to `owner`.
     pub(super) fn of(
         kind: NodeType,
         permissions: impl FnOnce() -> Permissions,
@@ -46,7 +45,7 @@ impl Mode {
         let (read, search) = match kind {
             NodeType::Directory => (0o4, 0o1),
             NodeType::File => (0o4, 0),
-            // Linux heeds no mode of a link.
+            // Linux ignores the mode of a link.
             NodeType::Link => {
                 return Mode {
                     gid: owner.gid,
@@ -60,8 +59,8 @@ impl Mode {
                 gid: owner.gid,
                 bits: all * 0o111,
             },
-            // The kernel has no access for root alone: it lets everybody in, and these bits keep out all but
-            // root.
+            // The kernel cannot let in only root besides the owner. It lets in everybody, and the mode bits
+            // keep out all others but root.
             Access::OwnerAndRoot => Mode {
                 gid: owner.gid,
                 bits: all << 6,
@@ -87,8 +86,8 @@ impl Mode {
     }
 }
 
-/// How long the kernel may believe permissions that follow those of the source: a change must be seen within
-/// one second, and looking at the source may itself lag behind a little.
+/// How long the kernel may cache permissions that follow those of the source, so that changes are seen within
+/// one second.
 pub(super) const MODE_TTL: Duration = Duration::from_millis(300);
 
 /// The owner of all nodes.
@@ -98,7 +97,7 @@ pub(super) struct Owner {
     pub(super) gid: u32,
 }
 
-/// What `stat` says of a node, but for its number and owner.
+/// What `stat` returns for a node, except its inode number and owner.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attributes {
     pub(super) kind: NodeType,
@@ -106,13 +105,13 @@ pub(super) struct Attributes {
     pub(super) size: u64,
     /// Milliseconds since the Unix epoch.
     pub(super) mtime: u64,
-    /// How long they may be kept.
+    /// How long the kernel may cache them.
     pub(super) ttl: Duration,
     pub(super) mode: Mode,
 }
 
 impl Attributes {
-    /// As FUSE wants them, all times the modification time.
+    /// Converts to FUSE's attributes. All times are the modification time.
     pub(super) fn to_fuse(self, number: u64, owner: Owner) -> FileAttr {
         let time = time(self.mtime);
         let (kind, nlink) = match self.kind {
@@ -134,15 +133,15 @@ impl Attributes {
             uid: owner.uid,
             gid: self.mode.gid,
             rdev: 0,
-            // What stdio reads at once: small, so that reading a few bytes decodes one chunk; the kernel
-            // reads ahead by itself.
+            // The buffer size of stdio. Small, so that reading a few bytes decodes one chunk; the kernel
+            // reads ahead anyway.
             blksize: 4096,
             flags: 0,
         }
     }
 }
 
-/// The attributes that say "no such name" in the answer to a lookup.
+/// The attributes of a negative entry in the reply to a lookup.
 pub(super) fn absent() -> FileAttr {
     let nothing = Attributes {
         kind: NodeType::File,
@@ -154,7 +153,7 @@ pub(super) fn absent() -> FileAttr {
     nothing.to_fuse(0, Owner { uid: 0, gid: 0 })
 }
 
-/// FUSE's name of a node type.
+/// Converts a node type.
 pub(super) fn file_type(kind: NodeType) -> FileType {
     match kind {
         NodeType::Directory => FileType::Directory,

@@ -1,4 +1,4 @@
-//! The file system: what a request comes to.
+//! Carries out the kernel's requests.
 
 use super::attributes::{Access, Attributes, MODE_TTL, Mode, Owner, ttl};
 use super::guard::Reporter;
@@ -17,20 +17,20 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The largest request, in bytes.
+/// The largest read request, in bytes.
 pub(super) const MAX_REQUEST: u32 = 1 << 20;
 
-/// Bytes of the longest name.
+/// The longest file name, in bytes.
 pub(super) const MAX_NAME: u32 = 255;
 
-/// Inode numbers are never used for another path, so generations are not needed.
+/// Inode numbers are not reused for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
 
-/// Called with the name of each operation before it runs, inside the guard, so that its panic is the
-/// operation's. For tests, which count requests and inject faults.
+/// For tests: called with the name of each operation before it runs, inside the guard, to count requests and
+/// inject panics.
 pub type Probe = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// A [`Tree`] as a FUSE file system. Read-only: every change is EROFS.
+/// A [`Tree`] as a read-only FUSE file system; every change fails with EROFS.
 pub struct FileSystem {
     storage: Arc<dyn Storage>,
     pub(super) stats: Arc<Stats>,
@@ -40,11 +40,11 @@ pub struct FileSystem {
     pub(super) owner: Owner,
     access: Access,
     probe: Option<Probe>,
-    /// Whether a file open for direct I/O can be mapped.
+    /// Whether a file that is open for direct I/O can be mapped.
     pub(super) direct_mmap: bool,
 }
 
-/// The answer to a lookup.
+/// The result of a lookup.
 pub(super) enum Found {
     Entry {
         attributes: FileAttr,
@@ -57,7 +57,7 @@ pub(super) enum Found {
 }
 
 impl FileSystem {
-    /// Shows `tree`, all of it owned by the user of this process.
+    /// Serves `tree`. The user of this process owns all files.
     pub fn new(tree: Tree) -> Self {
         FileSystem {
             storage: tree.storage,
@@ -83,7 +83,7 @@ impl FileSystem {
         self
     }
 
-    /// Tells whom the kernel lets in, which permissions are then for.
+    /// Sets whom the kernel lets in, on which modes depend.
     pub(super) fn set_access(&mut self, access: Access) {
         self.access = access;
     }
@@ -107,7 +107,7 @@ impl FileSystem {
         })
     }
 
-    /// For operations that only say no.
+    /// An operation that always fails with `errno`.
     pub(super) fn refuse(&self, name: &'static str, number: INodeNo, errno: Errno) -> Errno {
         self.guard(name, number, || Err::<(), _>(errno))
             .err()
@@ -118,7 +118,7 @@ impl FileSystem {
         self.inodes.get(number.0).ok_or(Errno::ESTALE)
     }
 
-    /// The node of an inode. ESTALE if nothing is at its path any more: the kernel then looks the path up
+    /// The node of an inode. ESTALE if its path does not exist any more: the kernel then looks the path up
     /// again.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Node, Errno> {
         match self.inodes.node(inode) {
@@ -129,7 +129,8 @@ impl FileSystem {
         }
     }
 
-    /// EIO while the source is gone, for everything that is shown of it. `top` is the first name of the path.
+    /// Fails with EIO while the source is gone, except below `.tiledbfs`. `top` is the first component of the
+    /// path.
     fn check_source(&self, top: Option<&OsStr>, path: impl FnOnce() -> String) -> Result<(), Errno> {
         if top.is_some_and(|top| top == OWN_DIRECTORY) {
             return Ok(());
@@ -142,8 +143,8 @@ impl FileSystem {
         self.handles.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    /// The attributes of a node, and the state of a file that changes. A file whose length cannot be found
-    /// still has attributes, as an empty file without a state: opening it gives the error.
+    /// The attributes of a node, and the state of a mutable file. If the length of a file cannot be
+    /// determined, it is shown as empty and without a state; opening it then fails.
     fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> (Attributes, Option<State>) {
         let mode = self.mode(node);
         match node {
@@ -194,7 +195,7 @@ impl FileSystem {
         }
     }
 
-    /// The attributes of one state of a file that changes; they stay true.
+    /// The attributes of one state of a mutable file, which never change.
     fn attributes_in(&self, state: State, mode: Mode) -> Attributes {
         Attributes {
             kind: NodeType::File,
@@ -210,7 +211,7 @@ impl FileSystem {
         Mode::of(node.node_type(), permissions, self.access, self.owner)
     }
 
-    /// How long the kernel may keep attributes.
+    /// How long the kernel may cache attributes.
     fn attributes_ttl(&self, freshness: Freshness) -> Duration {
         match self.access {
             Access::Owner | Access::OwnerAndRoot => ttl(freshness),
@@ -225,7 +226,7 @@ impl FileSystem {
         let Node::Directory(directory) = &above else {
             return Err(Errno::ENOTDIR);
         };
-        // The kernel itself refuses only what is longer than 1024 bytes.
+        // The kernel itself refuses only names longer than 1024 bytes.
         if name.len() > directory.longest_name() {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -262,8 +263,8 @@ impl FileSystem {
                 let node = self.node(&inode)?;
                 let open = handle.and_then(|handle| self.handles.get(handle.0));
                 match (&node, open.as_deref()) {
-                    // The kernel asks this before it reads past the end that it knows: the answer is the end
-                    // of the open file.
+                    // The kernel asks before it reads past the end that it knows: reply with the length of
+                    // the open file.
                     (Node::File(file), Some(Handle::File(handle))) => Attributes {
                         kind: NodeType::File,
                         size: handle.open.len(),
@@ -273,7 +274,7 @@ impl FileSystem {
                     },
                     _ => match self.attributes(&node, || inode.path()) {
                         (attributes, None) => attributes,
-                        // Its length is known by now, so the path leads to another inode.
+                        // The length has become known, so the path now has another inode.
                         (_, Some(_)) => return Err(Errno::ESTALE),
                     },
                 }
@@ -282,7 +283,8 @@ impl FileSystem {
         Ok((attributes.ttl, attributes.to_fuse(inode.number, self.owner)))
     }
 
-    /// The mode of one state of a file. It may be open while its path is gone: then nobody else sees it.
+    /// The mode of one state of a file. If the path is gone, the file may still be open, and nobody else may
+    /// read it.
     fn mode_of_state(&self, inode: &Arc<Inode>) -> Mode {
         let permissions = || match self.inodes.node(inode) {
             Ok(Some(node)) => node.permissions(&*self.storage),
@@ -291,8 +293,8 @@ impl FileSystem {
         Mode::of(NodeType::File, permissions, self.access, self.owner)
     }
 
-    /// Whether everybody who may look up a name in a directory may also list it. A link shows a name of its
-    /// directory, and no mode can keep a link from being read.
+    /// Whether everybody who may look up a name in a directory may also list it. Links are shown only then:
+    /// their targets are names in the directory, and no mode protects a link.
     fn all_may_list(&self, directory: &Node) -> bool {
         if self.access != Access::All {
             return true;
@@ -310,7 +312,7 @@ impl FileSystem {
         }
     }
 
-    /// The extended attributes of an inode.
+    /// The extended attributes of an inode, as names and values.
     pub(super) fn do_attributes(&self, number: INodeNo) -> Result<tree::ExtendedAttributes, Errno> {
         let inode = self.inode(number)?;
         let attributes = self.node(&inode)?.attributes();
@@ -337,8 +339,8 @@ impl FileSystem {
         };
         let open = open.map_err(|error| self.reporter.inside(&inode.path(), &error))?;
         let (paged, flags) = match known {
-            // It has changed since it was looked up: the kernel then looks again, and finds the inode of its
-            // present state.
+            // The file has changed since the lookup. ESTALE makes the kernel look it up again and find the
+            // new inode.
             Some(version) if version != open.version() => return Err(Errno::ESTALE),
             Some(_) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             None if file.freshness() == Freshness::Listing => return Err(Errno::ESTALE),
@@ -350,15 +352,15 @@ impl FileSystem {
         Ok((FuseHandle(handle), flags))
     }
 
-    /// How a file just opened at `state` (version, length) goes through the page cache: whether at all, and
-    /// the flags to answer with.
+    /// Whether a file that was just opened at `state` (version, length) uses the page cache, and the flags of
+    /// the reply.
     fn caching(&self, inode: &Inode, file: &dyn File, state: (u64, u64)) -> (bool, FopenFlags) {
         let freshness = file.freshness();
         inode.pages(|pages| {
-            // The kernel has no pages of a file that was never opened. Telling it to drop them anyway would
-            // drop those that a simultaneous opener has just read.
+            // A file that was never opened has no pages. Dropping them anyway would drop those of a
+            // concurrent opener.
             let same = pages.state.is_none_or(|known| known == state);
-            // The pages are shared by all openings of the file. An opening in another state bypasses them.
+            // All open handles share the pages. A handle to another state bypasses them.
             let other_state = freshness != Freshness::Live && pages.users > 0 && !same;
             if self.direct_mmap && (freshness == Freshness::Live || other_state) {
                 return (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
@@ -372,7 +374,7 @@ impl FileSystem {
         })
     }
 
-    /// The part of an open file that a request asks for, in `scratch` or shared.
+    /// The requested range of an open file, up to its end; in `scratch` or shared.
     pub(super) fn do_read<'s>(
         &self,
         handle: &FileHandle,
@@ -390,7 +392,7 @@ impl FileSystem {
             .read(offset, wanted, scratch)
             .map_err(|error| self.reporter.inside(&handle.inode.path(), &error))?;
         if piece.len() != wanted {
-            // Fewer bytes would look like the end of the file to the reader.
+            // A short read would look like the end of the file.
             let error = Error::new(
                 ErrorKind::Internal,
                 format!("read {} bytes, expected {wanted}", piece.len()),
@@ -423,8 +425,8 @@ impl FileSystem {
         Ok((FuseHandle(handle), flags))
     }
 
-    /// Calls `add` with the entries from `offset` on, until it says that the answer is full: 0 is `.`, 1 is
-    /// `..`, the listing begins at 2.
+    /// Calls `add` with the entries from `offset` on until it returns true, because the reply is full. Entry
+    /// 0 is `.`, 1 is `..`, the listing begins at 2.
     pub(super) fn do_readdir(
         &self,
         handle: FuseHandle,
@@ -451,7 +453,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The snapshot from which the directory is being read; a new one at its beginning.
+    /// The snapshot for reading the directory; a new one at offset 0.
     fn listing(&self, handle: &DirectoryHandle, offset: u64) -> Result<Arc<dyn Listing>, Errno> {
         let mut held = handle.listing();
         match &*held {
@@ -462,7 +464,7 @@ impl FileSystem {
                     return Err(Errno::ENOTDIR);
                 };
                 let listing = directory.list().map_err(|error| match error.kind() {
-                    // It was removed. C libraries would take ENOENT for the end of an empty directory.
+                    // The directory was removed. C libraries would take ENOENT for an empty directory.
                     ErrorKind::NotFound => Errno::ESTALE,
                     _ => self.reporter.inside(&handle.inode.path(), &error),
                 })?;
@@ -478,7 +480,7 @@ impl FileSystem {
             return Err(Errno::EINVAL);
         };
         let len = i64::try_from(handle.open.len()).map_err(|_| Errno::EOVERFLOW)?;
-        // One run of data and the hole that every file has at its end.
+        // All data, and the implicit hole at the end of every file.
         match whence {
             libc::SEEK_DATA | libc::SEEK_HOLE if !(0..len).contains(&offset) => Err(Errno::ENXIO),
             libc::SEEK_DATA => Ok(offset),
@@ -488,8 +490,8 @@ impl FileSystem {
     }
 }
 
-/// How long the kernel may cache the inode of a name. That of a state is right as long as the file is in that
-/// state.
+/// How long the kernel may cache which inode a name has. The inode of a state is valid only while the file is
+/// in that state.
 fn of_name(node: &Node, state: Option<State>) -> Duration {
     match (node, state) {
         (Node::File(file), Some(_)) => ttl(file.freshness()),

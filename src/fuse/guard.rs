@@ -1,4 +1,4 @@
-//! What happens when an operation fails: the errno for the caller, and the report.
+//! Turns failures of operations into an errno for the caller and a report.
 
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
@@ -8,7 +8,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Counts errors and tells of them.
+/// Counts and logs errors.
 pub(super) struct Reporter {
     errors: Arc<ErrorLog>,
     stats: Arc<Stats>,
@@ -19,9 +19,9 @@ impl Reporter {
         Reporter { errors, stats }
     }
 
-    /// Tells that an operation on `path` met `error`.
+    /// Counts and logs the `error` of an operation on `path`.
     pub(super) fn report(&self, path: &str, error: &Error) {
-        // Who asked has been killed: there is nobody to tell.
+        // The requester was killed, so nobody needs the error.
         if error.kind() == ErrorKind::Abandoned {
             return log::debug!("{path}: {error}");
         }
@@ -29,17 +29,17 @@ impl Reporter {
         self.errors.record(path, error);
     }
 
-    /// Reports an error inside a file or directory that exists, and returns its errno: never ENOENT, which
-    /// would say that the file does not exist.
+    /// Reports an error inside an existing file or directory. Returns its errno, but never ENOENT, which
+    /// would mean that the file itself does not exist.
     pub(super) fn inside(&self, path: &str, error: &Error) -> Errno {
         self.report(path, error);
         match error.errno() {
             errno if error.kind() == ErrorKind::Abandoned => Errno::from_i32(errno),
             libc::ENOENT | libc::ENOTDIR | libc::EINVAL | libc::EINTR | libc::EAGAIN => Errno::EIO,
-            // The source's connection is broken. The errno itself would mean that this mount is no longer
-            // served.
+            // The source's connection is broken. Passed on, these would mean that the daemon of this mount
+            // has died.
             libc::ENOTCONN | libc::ECONNABORTED => Errno::EIO,
-            // What the kernel accepts in a reply.
+            // The range that the kernel accepts.
             errno @ 1..=511 => Errno::from_i32(errno),
             _ => Errno::EIO,
         }
@@ -52,8 +52,8 @@ impl Reporter {
         path: impl Fn() -> String,
         operation: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // Unwind safe: all shared state is behind locks that recover from poisoning, and holds no half-made
-        // changes.
+        // Unwind safe: all shared state is behind locks that recover from poisoning, and changes to it are
+        // atomic.
         catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
             let error = Error::new(
                 ErrorKind::Internal,
@@ -65,7 +65,7 @@ impl Reporter {
     }
 }
 
-/// The text of a panic.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once_and_counted_always() {
+    fn repeated_errors_are_logged_once_and_counted() {
         let reporter = reporter();
         let error = Error::corrupt("bad");
         for _ in 0..10 {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_inside_is_not_what_was_asked_for() {
+    fn inner_errors_never_become_enoent() {
         let reporter = reporter();
         let code = |error: Error| reporter.inside("a", &error).code();
         assert_eq!(code(Error::not_found("x")), libc::EIO);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_an_error() {
+    fn a_panic_becomes_eio() {
         let reporter = reporter();
         let result: Result<(), _> = reporter.guard("read", || "a".into(), || panic!("no {}", 1));
         assert_eq!(result.unwrap_err().code(), libc::EIO);

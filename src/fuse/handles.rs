@@ -13,11 +13,11 @@ pub(super) enum Handle {
     Directory(DirectoryHandle),
 }
 
-/// An open file: one consistent state of it.
+/// An open file in one state.
 pub(super) struct FileHandle {
     pub(super) inode: Arc<Inode>,
     pub(super) open: Arc<dyn OpenFile>,
-    /// Whether it is read through the kernel's page cache.
+    /// Whether reads go through the page cache.
     pub(super) paged: bool,
 }
 
@@ -30,7 +30,7 @@ impl Drop for FileHandle {
     }
 }
 
-/// An open directory, and the names in it as they were when its reading last began.
+/// An open directory, with a snapshot of its entries from the last read at offset 0.
 pub(super) struct DirectoryHandle {
     pub(super) inode: Arc<Inode>,
     listing: Mutex<Option<Arc<dyn Listing>>>,
@@ -50,7 +50,7 @@ impl DirectoryHandle {
     }
 }
 
-/// All that is open.
+/// All open files and directories, by handle number.
 pub(super) struct Handles {
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     next: AtomicU64,
@@ -66,7 +66,7 @@ impl Handles {
         }
     }
 
-    /// Adds one and gives it a number.
+    /// Adds a handle and returns its number.
     pub(super) fn insert(&self, handle: Handle) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
@@ -75,13 +75,13 @@ impl Handles {
         number
     }
 
-    /// The one of that number.
+    /// The handle with this number.
     pub(super) fn get(&self, number: u64) -> Option<Arc<Handle>> {
         let handles = self.handles.read().unwrap_or_else(PoisonError::into_inner);
         handles.get(&number).cloned()
     }
 
-    /// Removes and returns the one of that number.
+    /// Removes and returns the handle with this number.
     pub(super) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
         let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
         let handle = handles.remove(&number);

@@ -1,15 +1,14 @@
-//! The inodes that the kernel remembers.
+//! The inodes that the kernel knows.
 //!
-//! An entry lives from the first answer that names it until the kernel has forgotten it as often as it was
-//! named. So the table is as large as the kernel's own, which remembers names as long as it has memory to
-//! spare, and an entry is little more than a name. Nodes, and with them everything that was read of an array,
-//! are held only for the [`HELD`] entries that were used last; others are looked up again by their path.
-//! Numbers are a hash of the path: the same from one mount to the next.
+//! An entry exists until the kernel has forgotten it as often as it was looked up. The kernel keeps names as
+//! long as memory permits, so the table can be large, and its entries are small. Nodes, which hold metadata
+//! of arrays, are kept only for the [`MAX_HELD_NODES`] most recently used entries; others are looked up again
+//! by path. Inode numbers are hashes of paths, so they do not change between mounts.
 //!
-//! Linux keeps length and pages of a file by its inode, and does not say to which descriptor a `fstat`
-//! belongs. A file that changes therefore has an inode for each state ([`State`]), and an open file keeps its
-//! length and its pages. The first that the kernel knows has the number of the path, as directories and files
-//! that never change do, and others a hash of path and state.
+//! Linux caches length and pages per inode, and does not tell which descriptor a `fstat` is for. So each
+//! state of a mutable file ([`State`]) has its own inode, and an open file keeps its length and pages. The
+//! first state that the kernel learns of has the hash of the path as its number, like directories and
+//! immutable files. Other states have a hash of path and state.
 
 use crate::error::Result;
 use crate::stats::Stats;
@@ -21,47 +20,47 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-/// The root's number, fixed by FUSE.
+/// The root's inode number, fixed by FUSE.
 pub(super) const ROOT: u64 = 1;
 
-/// Inodes whose nodes are held, the root not counted.
-const HELD: usize = 4096;
+/// Inodes besides the root that keep their nodes.
+const MAX_HELD_NODES: usize = 4096;
 
-/// A node under the path by which the kernel knows it.
+/// A path that the kernel knows, and its node.
 pub(super) struct Inode {
     pub(super) number: u64,
-    /// None for the root. Kept alive for the path, even when the kernel has forgotten it.
+    /// None for the root. Kept alive for the path, even if the kernel has forgotten it.
     parent: Option<Arc<Inode>>,
     name: Box<OsStr>,
-    /// State of the path's hash after `name`.
+    /// The path's hash before [`spread`].
     hash: u64,
-    /// None when it is to be looked up again.
+    /// None if it must be looked up again.
     node: Mutex<Option<Node>>,
-    /// Whether the node was used since it was last considered for release.
+    /// Whether the node was used since it was last considered for eviction.
     used: AtomicBool,
-    /// Of a file that changes; None for all else.
+    /// None unless this is a mutable file.
     state: Option<Box<State>>,
     /// None before the first open.
     pages: Mutex<Option<Box<Pages>>>,
 }
 
-/// One state of a file that changes.
+/// One state of a mutable file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State {
-    /// Which one, as [`crate::tree::Stat::version`].
+    /// The version, as [`crate::tree::Stat::version`].
     pub(super) version: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub(super) size: u64,
-    /// When the inode was made, the file's modification time in milliseconds since the Unix epoch.
+    /// Modification time in milliseconds since the Unix epoch, as of the inode's creation.
     pub(super) mtime: u64,
 }
 
-/// From which state of a file the kernel's pages of it come.
+/// Which state of a file is in the kernel's page cache.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Pages {
-    /// Version and length at the last open that went through the page cache.
+    /// Version and length at the last open with the page cache.
     pub(super) state: Option<(u64, u64)>,
-    /// How many files opened so are still open.
+    /// The number of open handles that use the page cache.
     pub(super) users: u64,
 }
 
@@ -79,14 +78,14 @@ impl Inode {
         }
     }
 
-    /// The node as it was last looked up, if it is held.
+    /// The node, if it is kept. Marks it as used.
     fn held(&self) -> Option<Node> {
         let node = lock(&self.node).clone();
         self.used.store(true, Ordering::Relaxed);
         node
     }
 
-    /// The path from the root of the mount, without a leading `/`; what is not UTF-8 is replaced.
+    /// The path relative to the root, without a leading `/`. Invalid UTF-8 is replaced.
     pub(super) fn path(&self) -> String {
         let mut names = Vec::new();
         let mut inode = self;
@@ -98,7 +97,7 @@ impl Inode {
         names.join("/")
     }
 
-    /// The name that its path begins with; None for the root.
+    /// The first component of the path; None for the root.
     pub(super) fn top(&self) -> Option<&OsStr> {
         let mut inode = self;
         loop {
@@ -110,7 +109,7 @@ impl Inode {
         }
     }
 
-    /// The path of something named `name` in this directory.
+    /// The path of `name` in this directory.
     pub(super) fn path_of(&self, name: &OsStr) -> String {
         let (path, name) = (self.path(), name.to_string_lossy());
         if path.is_empty() {
@@ -120,17 +119,17 @@ impl Inode {
         }
     }
 
-    /// The number of the directory that it is in; the root's is its own.
+    /// The inode number of the parent directory; the root is its own parent.
     pub(super) fn parent_number(&self) -> u64 {
         self.parent.as_ref().map_or(ROOT, |parent| parent.number)
     }
 
-    /// The state that it is of, where it is of one.
+    /// The state, if this is a mutable file.
     pub(super) fn state(&self) -> Option<State> {
         self.state.as_deref().copied()
     }
 
-    /// Whether it is `name` in `parent`, in any state.
+    /// Whether this is `name` in `parent`, in any state.
     fn is(&self, parent: &Inode, name: &OsStr) -> bool {
         *self.name == *name && self.parent_number() == parent.number
     }
@@ -139,7 +138,7 @@ impl Inode {
         self.state.as_ref().map(|state| state.version)
     }
 
-    /// Looks at, and changes, what is known of the page cache.
+    /// Calls `change` with the state of the page cache.
     pub(super) fn pages<T>(&self, change: impl FnOnce(&mut Pages) -> T) -> T {
         change(lock(&self.pages).get_or_insert_default())
     }
@@ -150,7 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Drop for Inode {
-    /// Frees a chain of parents in a loop: recursion would overflow the stack for a deep one.
+    /// Drops a chain of parents in a loop, because recursion could overflow the stack.
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(mut inode) = parent.and_then(Arc::into_inner) {
@@ -161,28 +160,28 @@ impl Drop for Inode {
 
 struct Slot {
     inode: Arc<Inode>,
-    /// The kernel's lookup count: how often it was told of it, less how often it has forgotten it.
+    /// The kernel's lookup count: lookups minus forgets.
     lookups: u64,
 }
 
 /// By number.
 type Slots = HashMap<u64, Slot>;
 
-/// All inodes that the kernel remembers.
+/// All inodes that the kernel knows.
 pub(super) struct Inodes {
     slots: RwLock<Slots>,
-    /// For a file that changes, the number of its last state that the kernel was told of, by the number of
-    /// its path, if they differ.
+    /// For mutable files, the number of the state that was looked up last, by the number of the path, if they
+    /// differ.
     newest: Mutex<HashMap<u64, u64>>,
-    /// Inodes whose nodes are held, in the order of release; some may have been forgotten meanwhile.
+    /// Inodes that keep their nodes, in eviction order. The kernel may have forgotten some meanwhile.
     held: Mutex<VecDeque<Weak<Inode>>>,
-    /// How many that may be: [`HELD`], but for tests.
+    /// [`MAX_HELD_NODES`], except in tests.
     pub(super) most_held: usize,
     stats: Arc<Stats>,
 }
 
 impl Inodes {
-    /// A table that holds `root` alone.
+    /// A table with only the root.
     pub(super) fn new(root: Node, stats: Arc<Stats>) -> Self {
         let inode = Arc::new(Inode::new(ROOT, None, OsStr::new(""), FNV_OFFSET, None));
         *lock(&inode.node) = Some(root);
@@ -191,19 +190,19 @@ impl Inodes {
             slots: RwLock::new(HashMap::from([(ROOT, Slot { inode, lookups: 1 })])),
             newest: Mutex::default(),
             held: Mutex::default(),
-            most_held: HELD,
+            most_held: MAX_HELD_NODES,
             stats,
         }
     }
 
-    /// The inode of that number; None when the kernel was never told of it, or has forgotten it.
+    /// The inode with this number; None if the kernel does not know it.
     pub(super) fn get(&self, number: u64) -> Option<Arc<Inode>> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.get(&number).map(|slot| slot.inode.clone())
     }
 
-    /// The number that `name` in `parent` has, or would get; of a file that changes, that of the state that
-    /// was told last.
+    /// The number that `name` in `parent` has or would get; for a mutable file, that of the last state looked
+    /// up.
     pub(super) fn number_of(&self, parent: &Inode, name: &OsStr) -> u64 {
         let hash = hash(parent.hash, name);
         if let Some(newest) = lock(&self.newest).get(&spread(hash)) {
@@ -216,8 +215,8 @@ impl Inodes {
         }
     }
 
-    /// The inode of `node`, which is `name` in `parent`; adds one to its lookup count. `state` for a file
-    /// that changes.
+    /// The inode of `node`, which is `name` in `parent`, created if need be. Adds one to its lookup count.
+    /// Mutable files have a `state`.
     pub(super) fn remember(
         &self,
         parent: &Arc<Inode>,
@@ -256,7 +255,7 @@ impl Inodes {
         inode
     }
 
-    /// The node of `inode`, looked up again by its path if it is not held. None if nothing is at that path
+    /// The node of `inode`, looked up again by its path if it was not kept. None if the path does not exist
     /// any more.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Option<Node>> {
         let mut way = Vec::new();
@@ -284,17 +283,17 @@ impl Inodes {
         Ok(Some(node))
     }
 
-    /// Puts a node that was just looked up into its inode, and releases those that were unused for longest.
+    /// Puts a node into its inode, and evicts the least recently used nodes (second-chance algorithm).
     fn hold(&self, inode: &Arc<Inode>, node: Node) {
-        // What nodes hold is freed without holding up the others.
+        // Nodes are dropped after the locks are released, because they may free much.
         let old = lock(&inode.node).replace(node);
         if old.is_some() {
             return;
         }
-        let mut let_go = Vec::new();
+        let mut evicted = Vec::new();
         let mut held = lock(&self.held);
         held.push_back(Arc::downgrade(inode));
-        // Twice, because each may be spared once.
+        // Twice, because each has a second chance.
         for _ in 0..self.most_held.saturating_mul(2) {
             if held.len() <= self.most_held {
                 break;
@@ -304,16 +303,16 @@ impl Inodes {
                 Some(inode) if inode.used.swap(false, Ordering::Relaxed) => held.push_back(oldest),
                 Some(inode) => {
                     let node = lock(&inode.node).take();
-                    let_go.push((node, inode));
+                    evicted.push((node, inode));
                 }
                 None => {}
             }
         }
         drop(held);
-        drop(let_go);
+        drop(evicted);
     }
 
-    /// Takes `count` off the lookup count of inode `number`.
+    /// Subtracts `count` from the lookup count of inode `number`, and removes the inode at 0.
     pub(super) fn forget(&self, number: u64, count: u64) {
         if number == ROOT {
             return;
@@ -340,7 +339,6 @@ impl Inodes {
                 slots.shrink_to(room);
             }
             drop(slots);
-            // What the node holds is freed without holding up the others.
             drop(slot);
         }
     }
@@ -349,22 +347,22 @@ impl Inodes {
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// FNV-1a of a path, one component at a time: `state` is that of the parent.
+/// FNV-1a of a path; `state` is the hash of the parent's path.
 fn hash(state: u64, name: &OsStr) -> u64 {
     name.as_bytes().iter().chain(b"/").fold(state, |state, byte| {
         (state ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)
     })
 }
 
-/// Spreads the hash over all bits (the finalizer of MurmurHash3).
+/// The finalizer of MurmurHash3, which spreads the hash over all bits.
 fn spread(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
 }
 
-/// The number of `name` in `parent`, in the state `version` if it has states: a hash, or the next number that
-/// nothing else has.
+/// The number of `name` in `parent`, for the state `version` of a mutable file: a hash, or the next free
+/// number.
 fn number(slots: &Slots, parent: &Inode, name: &OsStr, version: Option<u64>, hash: u64) -> u64 {
     let is_it = |slot: &Slot| slot.inode.is(parent, name) && slot.inode.version() == version;
     let mut number = spread(hash);
@@ -419,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_depend_on_the_path_alone() {
+    fn numbers_depend_only_on_the_path() {
         let numbers = || {
             let (inodes, _, root) = table();
             let a = inodes.remember(&root, OsStr::new("a"), None, node());
@@ -434,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inode_lives_as_long_as_it_is_remembered() {
+    fn inodes_exist_until_they_are_forgotten() {
         let (inodes, stats, root) = table();
         let number = inodes.remember(&root, OsStr::new("a"), None, node()).number;
         assert_eq!(
@@ -453,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_has_an_inode_for_each_state() {
+    fn mutable_files_have_an_inode_for_each_state() {
         let (inodes, stats, root) = table();
         let remember = |version, size| {
             let state = State {
@@ -469,10 +467,10 @@ mod tests {
         assert_eq!(stats.inodes.get(), 3);
         assert_eq!(two.state().map(|state| state.size), Some(20));
         let listed = || inodes.number_of(&root, OsStr::new("f"));
-        assert_eq!(listed(), one.number, "the one that was told last");
+        assert_eq!(listed(), one.number, "the state that was looked up last");
         let third = remember(3, 30);
         assert_eq!(listed(), third.number);
-        // The second keeps its number, although that of the path is free.
+        // The second state keeps its number, although the number of the path is free.
         inodes.forget(one.number, 2);
         assert_eq!(remember(2, 20).number, two.number);
         assert_eq!(listed(), two.number);
@@ -483,7 +481,7 @@ mod tests {
         assert_eq!(remember(3, 30).number, one.number);
     }
 
-    /// A directory in which every name is found, each a directory that shares one thing.
+    /// A directory with every name; all are such directories and share one `Arc`, which counts nodes.
     struct Endless(Arc<()>);
 
     impl Directory for Endless {
@@ -502,36 +500,36 @@ mod tests {
     }
 
     #[test]
-    fn few_nodes_are_held_however_many_inodes_are_remembered() {
+    fn few_nodes_are_kept_for_many_inodes() {
         let shared = Arc::new(());
         let node = || Node::Directory(Arc::new(Endless(shared.clone())));
         let stats = Arc::new(Stats::default());
         let inodes = Inodes::new(node(), stats.clone());
         let top = inodes.remember(&inodes.get(ROOT).unwrap(), OsStr::new("top"), None, node());
-        for i in 0..3 * HELD {
+        for i in 0..3 * MAX_HELD_NODES {
             inodes.remember(&top, OsStr::new(&format!("{i}")), None, node());
         }
-        assert_eq!(stats.inodes.get() as usize, 3 * HELD + 2);
-        assert!(Arc::strong_count(&shared) <= HELD + 3);
-        // Looked up again, and held again.
+        assert_eq!(stats.inodes.get() as usize, 3 * MAX_HELD_NODES + 2);
+        assert!(Arc::strong_count(&shared) <= MAX_HELD_NODES + 3);
+        // Looked up again, and kept again.
         let first = inodes.get(inodes.number_of(&top, OsStr::new("0"))).unwrap();
         assert!(lock(&first.node).is_none());
         assert!(inodes.node(&first).unwrap().is_some());
         assert!(lock(&first.node).is_some());
-        // What the kernel remembers costs little.
+        // Inodes are small, because the kernel may know many.
         assert!(size_of::<Inode>() <= 112, "{}", size_of::<Inode>());
         let numbers: Vec<u64> = inodes.slots.read().unwrap().keys().copied().collect();
         for number in numbers {
             inodes.forget(number, 1);
         }
         drop((first, top));
-        // The root's and that of the test.
+        // The root's node and `shared`.
         assert_eq!(Arc::strong_count(&shared), 2);
-        assert!(inodes.slots.read().unwrap().capacity() < HELD);
+        assert!(inodes.slots.read().unwrap().capacity() < MAX_HELD_NODES);
     }
 
     #[test]
-    fn a_taken_number_is_passed_over() {
+    fn taken_numbers_are_skipped() {
         let (inodes, _, root) = table();
         let wanted = inodes.number_of(&root, OsStr::new("a"));
         let other = Inode::new(wanted, Some(root.clone()), OsStr::new("other"), 0, None);
@@ -549,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_deep_chains() {
+    fn deep_paths_do_not_overflow_the_stack() {
         let (inodes, _, root) = table();
         assert_eq!(root.path(), "");
         assert_eq!(root.path_of(OsStr::new("x")), "x");
@@ -562,7 +560,7 @@ mod tests {
         for number in numbers {
             inodes.forget(number, 1);
         }
-        // The chain is now held by its last link alone.
+        // Drops the last reference to the chain.
         drop(inode);
     }
 }

@@ -1,22 +1,21 @@
 //! The tree as a FUSE file system: inodes, replies, errno, kernel options. Knows nothing of TileDB.
 //!
-//! [`FileSystem`] answers the kernel's requests from a [`Tree`](crate::tree::Tree); [`mount()`] attaches one
-//! to a directory and serves it from threads of this process until it is unmounted, from inside or outside.
+//! [`FileSystem`] answers the kernel's requests from a [`Tree`](crate::tree::Tree). [`mount()`] mounts one on
+//! a directory and serves it with threads of this process until it is unmounted, by this or another process.
 //!
-//! What the kernel may keep follows from a node's [`Freshness`](crate::tree::Freshness):
+//! What the kernel may cache depends on a node's [`Freshness`](crate::tree::Freshness):
 //!
 //! | | entries and attributes | pages |
 //! |---|---|---|
-//! | `Immutable` | a day | kept from one open to the next |
-//! | `Listing` | 300 ms | kept while the opened version is the one that they were read from |
-//! | `Live` | not at all | not at all: each open file reads its own state |
+//! | `Immutable` | a day | kept between opens |
+//! | `Listing` | 300 ms | kept while the version stays the same |
+//! | `Live` | not cached | not cached: each open file has its own state |
 //!
-//! Where others than the user who mounts are let in (`allow_other`), the mode of a node follows the
-//! [permissions](crate::tree::Permissions) of what it comes from, and attributes are kept for 300 ms at the
-//! most, so that a change there is seen within a second. Without, nobody asks for permissions.
+//! With `allow_other`, the mode of a node follows the [permissions](crate::tree::Permissions) of its sources,
+//! and attributes are cached for at most 300 ms, so that changes are seen within a second.
 //!
-//! An entry's lifetime is that of the directory which names it, so a fragment that is removed from a listing
-//! disappears in time, though all that is in it is immutable.
+//! How long an entry is cached depends on the directory that contains it, so a removed fragment disappears in
+//! time, although everything in it is immutable.
 
 mod attributes;
 mod filesystem;

@@ -1,5 +1,5 @@
-//! Random sequences of requests, answered by the file system and by a model of what it should answer. No
-//! kernel takes part, so that every inode number, lookup count and handle can be looked at.
+//! Compares the file system with a model on random sequences of requests. No kernel takes part, so that the
+//! test sees every inode number, lookup count and handle.
 
 use super::filesystem::{FileSystem, Found};
 use super::handles::Handle;
@@ -14,8 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
 
-/// What there is, by path: the bytes of a file, None for a directory. Names that begin with `d` are those of
-/// directories.
+/// The content by path: bytes of a file, None for a directory. Directories have names that begin with `d`.
 #[derive(Default)]
 struct World(Mutex<BTreeMap<String, Option<Arc<Vec<u8>>>>>);
 
@@ -53,7 +52,7 @@ impl World {
 /// The bytes of a file, None for a directory.
 type Content = Option<Arc<Vec<u8>>>;
 
-/// A path of the world.
+/// A path in the world.
 struct Place(Arc<World>, String);
 
 impl Place {
@@ -159,24 +158,23 @@ impl Random {
     }
 }
 
-/// A directory that is open: its path, and `.`, `..` and the names as they were when it was last read from
-/// the start.
+/// An open directory: its path, and its entries with `.` and `..` as of the last read from the start.
 type OpenDirectory = (String, Option<Vec<String>>);
 
-/// The kernel, as far as a file system can tell.
+/// A model of the kernel.
 struct Kernel {
     world: Arc<World>,
     filesystem: FileSystem,
     random: Random,
-    /// Path and lookup count of each inode that it remembers, and the bytes of a file when it was looked up.
+    /// Path, lookup count, and content at the lookup, of each inode that the kernel knows.
     known: BTreeMap<u64, (String, u64, Content)>,
-    /// Every number that was ever given, and for what.
+    /// Every inode number ever returned, with its path.
     given: HashMap<u64, String>,
-    /// The number that each path was last given.
+    /// The last number of each path.
     newest: HashMap<String, u64>,
     files: BTreeMap<u64, (String, Arc<Vec<u8>>)>,
     directories: BTreeMap<u64, OpenDirectory>,
-    /// How often each kind of answer was seen: a test that never meets one tests nothing.
+    /// How often each kind of reply was seen, to check that all were.
     met: BTreeMap<&'static str, u64>,
 }
 
@@ -213,7 +211,7 @@ impl Kernel {
         format!("{}{}", ["d", "f"][self.random.below(2)], self.random.below(4))
     }
 
-    /// Makes, changes or removes something.
+    /// Creates, changes or removes a file or directory.
     fn change(&mut self) {
         let paths: Vec<String> = self.world.0.lock().unwrap().keys().cloned().collect();
         if paths.len() > 60 || self.random.below(4) == 0 && !paths.is_empty() {
@@ -290,7 +288,7 @@ impl Kernel {
         match self.filesystem.do_getattr(INodeNo(number), None) {
             Ok((_, attributes)) => {
                 assert_eq!(attributes.ino.0, number);
-                // A file is what it was, even if it is gone: somebody may have it open.
+                // An inode keeps its attributes even if its file is gone, because it may be open.
                 self.check_attributes(&attributes, &path, &content);
                 self.met("attributes");
             }
@@ -385,7 +383,7 @@ impl Kernel {
         }
     }
 
-    /// Reads some entries from some place on, as after a seek, into room for a few.
+    /// Reads a few entries from a random offset, as after a seek.
     fn readdir(&mut self) {
         let Some(number) = Self::pick(&mut self.random, &self.directories) else {
             return;
@@ -427,7 +425,7 @@ impl Kernel {
                     self.directories.insert(number, (path.clone(), Some(names)));
                 }
                 (Err(_), None) => return self.met("read a directory that is gone"),
-                (Ok(()), None) => panic!("{path} is listed, and not there"),
+                (Ok(()), None) => panic!("{path} is listed but does not exist"),
                 (Err(errno), Some(_)) => panic!("{path}: {errno:?}"),
             }
         }
@@ -501,7 +499,7 @@ impl Kernel {
         }
         assert_eq!(self.filesystem.stats.inodes.get(), 1);
         assert_eq!(self.filesystem.stats.open_handles.get(), 0);
-        // The tree alone is left: nothing holds a node of what was forgotten.
+        // Only the tree is left: nothing keeps nodes of forgotten inodes.
         assert!(Arc::strong_count(&self.world) <= 2, "nodes are left");
     }
 }
@@ -511,7 +509,7 @@ fn last(path: &str) -> &str {
 }
 
 #[test]
-fn the_file_system_answers_as_the_model_does() {
+fn the_file_system_agrees_with_the_model() {
     let (mut gone, mut changed) = (0, 0);
     for (seed, most_held) in (0..24).zip([1, 2, 6, 4096].into_iter().cycle()) {
         let mut kernel = Kernel::new(seed, most_held);
@@ -545,7 +543,7 @@ fn the_file_system_answers_as_the_model_does() {
 }
 
 #[test]
-fn what_is_open_keeps_its_length_whatever_is_written() {
+fn open_files_keep_their_length_when_the_file_changes() {
     let kernel = Kernel::new(0, 4096);
     let write = |bytes: &[u8]| {
         let file = Some(Arc::new(bytes.to_vec()));
@@ -562,7 +560,7 @@ fn what_is_open_keeps_its_length_whatever_is_written() {
     let (_, flags) = open(first.ino).unwrap();
     assert!(flags.contains(FopenFlags::FOPEN_KEEP_CACHE));
     write(b"another");
-    // Who opens it by what was known is told to look again.
+    // Opening the old inode makes the kernel look the path up again.
     assert_eq!(open(first.ino).unwrap_err().code(), libc::ESTALE);
     let second = lookup();
     assert_ne!(first.ino, second.ino);
@@ -570,7 +568,7 @@ fn what_is_open_keeps_its_length_whatever_is_written() {
     assert_eq!((size(first.ino), size(second.ino)), (3, 7));
     kernel.world.remove("f");
     assert_eq!((size(first.ino), size(second.ino)), (3, 7));
-    // The same bytes again are the same state.
+    // Equal content is the same state.
     write(b"one");
     assert_eq!(lookup().ino, first.ino);
 }

@@ -1,7 +1,7 @@
-//! Attaching a file system to a directory and detaching it.
+//! Mounts and unmounts file systems.
 //!
-//! Mounting is not left to `fuser`: at the end of a session it unmounts whatever is mounted at the mount
-//! point then, which may already be the next mount.
+//! `fuser`'s own mounting is not used: at the end of a session it unmounts whatever is at the mount point,
+//! which may already be another mount.
 
 use super::attributes::Access;
 use super::filesystem::{FileSystem, MAX_REQUEST};
@@ -25,40 +25,40 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The subtype under which mounts are listed: their type is `fuse.tiledbfs`.
+/// The default subtype of mounts: their type is `fuse.tiledbfs`.
 pub const SUBTYPE: &str = "tiledbfs";
 
 const DEVICE: &str = "/dev/fuse";
 
-/// The most requests of the largest size that the kernel reads ahead. It reads as much around a page of a
-/// mapping that is touched at random.
-const READ_AHEAD_MOST: usize = 4;
+/// Limit of the kernel's read-ahead, in requests of the largest size. For mapped files it reads as much
+/// around a page that is accessed at random.
+const MAX_READ_AHEAD_REQUESTS: usize = 4;
 
-/// How long [`Mounted`]'s drop waits for the session's threads, which go on while files are open.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long dropping [`Mounted`] waits for the session's threads, which run while files are open.
+const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long [`Mounted::end`] waits for open files to be closed.
-const GRACE: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How a file system is mounted. Always read only, with `nosuid`, `nodev` and `default_permissions`.
+/// Options of a mount, which is always read-only, `nosuid`, `nodev` and `default_permissions`.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// What the table of mounts shows as the source.
+    /// The source in the mount table.
     pub fs_name: OsString,
-    /// What the table of mounts shows after `fuse.`.
+    /// The type in the mount table, after `fuse.`.
     pub subtype: String,
     /// Who may use it.
     pub access: Access,
     /// Threads that answer requests, at least 1.
     pub threads: usize,
-    /// Whether the kernel reads further ahead than it does by itself, so that threads decode meanwhile. For
-    /// an object store that would fetch more than the reader wants; it has a read-ahead of its own.
+    /// Whether to raise the kernel's read-ahead, so that threads decode concurrently. Object stores have a
+    /// read-ahead of their own, and would fetch too much.
     pub read_ahead: bool,
-    /// Whether programs in it cannot be run.
+    /// Forbid running programs (`noexec`).
     pub no_exec: bool,
-    /// Whether reading leaves access times alone; they are not kept anyway.
+    /// Show the mount as `noatime`; access times are never stored.
     pub no_atime: bool,
-    /// Whether a helper process (fusermount3) unmounts it when this process dies.
+    /// Let a helper process (fusermount3) unmount when this process dies.
     pub auto_unmount: bool,
 }
 
@@ -77,28 +77,28 @@ impl Default for MountOptions {
     }
 }
 
-/// One thread for each core, at least 2 and at most 16.
+/// One thread per core, at least 2 and at most 16.
 fn default_threads() -> usize {
     thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 16))
 }
 
-/// A mounted file system, served by threads of this process. Unmounted when dropped.
+/// A mounted file system, which threads of this process serve. Dropping it unmounts.
 pub struct Mounted {
     entry: MountEntry,
     ended: Ended,
     /// The connection to the kernel; the session's threads have their own.
     device: OwnedFd,
-    /// fusermount3 as it waits for this process to die, for `auto_unmount`.
+    /// For `auto_unmount`: fusermount3, which waits for this process to die.
     helper: Option<Helper>,
 }
 
-/// Tells when a session has ended.
+/// The end of a session, to wait for.
 #[derive(Clone, Default)]
 pub struct Ended(Arc<(Mutex<Option<Result<()>>>, Condvar)>);
 
 struct Helper {
     process: Child,
-    /// Closed when this process dies, which is the sign.
+    /// Closed when this process dies, which fusermount3 notices.
     _socket: UnixStream,
 }
 
@@ -108,8 +108,8 @@ impl Ended {
         self.0.1.notify_all();
     }
 
-    /// Waits until the session has ended: it was unmounted, by anybody, and all its files are closed. An
-    /// error is what ended it otherwise.
+    /// Waits until the session has ended: unmounted, by any process, with all files closed. Fails if an error
+    /// ended it.
     pub fn wait(&self) -> Result<()> {
         let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -120,7 +120,7 @@ impl Ended {
         }
     }
 
-    /// The same for at most `limit`; None when it has not ended by then.
+    /// Like [`Ended::wait`] for at most `limit`; None if the session has not ended by then.
     pub fn wait_for(&self, limit: Duration) -> Option<Result<()>> {
         let end = Instant::now().checked_add(limit);
         let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +141,7 @@ impl Ended {
 
 /// Mounts `filesystem` on the directory `mountpoint` and serves it in the background.
 ///
-/// Errors say what is wrong and what to do about it: `/dev/fuse` or `fusermount3` missing, no permission.
+/// Errors say what to do: if `/dev/fuse` or `fusermount3` is missing, or permissions are.
 pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
     let mountpoint = fs::canonicalize(mountpoint)
         .map_err(|error| Error::io(&error).in_file(mountinfo::printable(mountpoint.as_os_str())))?;
@@ -167,7 +167,7 @@ pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptio
     Ok(mounted)
 }
 
-/// Shakes hands with the kernel and starts the threads.
+/// Initializes the connection to the kernel and starts the threads.
 fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended: Ended) -> io::Result<()> {
     let acl = match options.access {
         Access::Owner => SessionACL::Owner,
@@ -177,14 +177,14 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
     let mut config = Config::default();
     config.acl = acl;
     config.n_threads = Some(options.threads.max(1));
-    // Each thread opens the device anew then.
+    // With this, each thread opens the device itself.
     config.clone_fd = open_device().is_ok();
     let session = Session::from_fd(filesystem, device, acl, config)?;
     thread::Builder::new()
         .name("fuse-session".to_owned())
         .spawn(move || {
             ended.set(match session.run() {
-                // A thread that was taking a request while the last file was closed learns of the end so.
+                // A thread that waits for a request when the session ends gets this error.
                 Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
                 result => result.map_err(|error| Error::io(&error)),
             });
@@ -193,18 +193,18 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
 }
 
 impl Mounted {
-    /// Where it is mounted.
+    /// The mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.entry.mount_point
     }
 
-    /// To wait for its end with.
+    /// The end of the session, to wait for.
     pub fn ended(&self) -> Ended {
         self.ended.clone()
     }
 
-    /// Detaches the mount at once. Files that are still open can be read until they are closed, as long as
-    /// this process lives. Does nothing if it was unmounted already.
+    /// Unmounts at once. Open files stay readable until they are closed, while this process runs. Does
+    /// nothing if already unmounted.
     pub fn unmount(&mut self) -> Result<()> {
         if !self.is_uppermost()? {
             return Ok(());
@@ -218,11 +218,11 @@ impl Mounted {
 }
 
 impl Mounted {
-    /// Unmounts for good, when the program is told to end: waits a little for open files to be closed, then
-    /// aborts the connection, so that those who still have some get an error, even if their request hangs in
-    /// the source. Without root, that is left to the end of the process.
+    /// Unmounts before the process ends. Waits a little for open files to be closed, then aborts the
+    /// connection, so that pending requests fail even if the source hangs. Without root, only the end of the
+    /// process does that.
     pub fn end(&mut self) -> Result<()> {
-        let end = Instant::now().checked_add(GRACE);
+        let end = Instant::now().checked_add(CLOSE_TIMEOUT);
         let path = self.entry.mount_point.clone();
         while self.is_uppermost()? {
             match unmount_path(&path, false) {
@@ -241,15 +241,15 @@ impl Mounted {
         Ok(())
     }
 
-    /// Whether it is still mounted. An error when something else is mounted over it.
+    /// Whether it is still mounted. Fails with `Io(EBUSY)` if something else is mounted on top of it.
     fn is_uppermost(&self) -> Result<bool> {
         let path = &self.entry.mount_point;
         let table = mountinfo::mounts().map_err(|error| Error::io(&error))?;
         if !table.contains(&self.entry) {
             return Ok(false);
         }
-        // While the connection stands, nothing else has the device number; later the whole entry may be that
-        // of another mount, which lives.
+        // While connected, no other mount has this device number. Afterwards, an equal entry may be another
+        // mount, which is alive.
         if !self.is_connected() && !is_dead(path) {
             return Ok(false);
         }
@@ -265,12 +265,12 @@ impl Mounted {
         Ok(true)
     }
 
-    /// Whether the file system still exists for the kernel, mounted or detached.
+    /// Whether the kernel still has the file system, mounted or detached.
     fn is_connected(&self) -> bool {
         let mut polled = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
         let answer = poll(&mut polled, PollTimeout::ZERO);
         let [polled] = polled;
-        // In doubt yes: unmounting nothing is harmless.
+        // If in doubt, true: trying to unmount is harmless.
         !(answer == Ok(1)
             && polled
                 .revents()
@@ -283,7 +283,7 @@ impl Drop for Mounted {
         if let Err(error) = self.unmount() {
             log::error!("cannot unmount: {error}");
         }
-        if self.ended.wait_for(PATIENCE).is_none() {
+        if self.ended.wait_for(DROP_TIMEOUT).is_none() {
             log::warn!("the mount is gone, but some of its files are still open");
         }
         if let Some(Helper { mut process, _socket }) = self.helper.take() {
@@ -293,17 +293,17 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether a FUSE file system is mounted at `mountpoint` that no process serves any more. One that does not
-/// answer is not dead.
+/// Whether the daemon of the FUSE file system at `mountpoint` has died. False if it does not answer within a
+/// second.
 pub fn is_dead(mountpoint: &Path) -> bool {
     let Ok(path) = CString::new(mountpoint.as_os_str().as_bytes()) else {
         return false;
     };
     let (sender, receiver) = channel();
-    // On another thread, because the answer may never come. Asks for extended attributes, because answering
-    // that never touches the source.
+    // On another thread, because the reply may never come. Extended attributes, because the daemon returns
+    // these without accessing the source.
     let ask = move || {
-        // SAFETY: the path is a C string that lives through the call, and no memory is given to be filled.
+        // SAFETY: the path is a C string that outlives the call, and the buffer has size 0.
         let answer = unsafe { libc::llistxattr(path.as_ptr(), std::ptr::null_mut(), 0) };
         let error = io::Error::last_os_error();
         let _ = sender.send(answer < 0 && error.raw_os_error() == Some(libc::ENOTCONN));
@@ -312,9 +312,8 @@ pub fn is_dead(mountpoint: &Path) -> bool {
     receiver.recv_timeout(Duration::from_secs(1)) == Ok(true)
 }
 
-/// Unmounts what is mounted at `path`, which must be absolute and free of symbolic links; `lazy` does so even
-/// while files are open. Users other than root go through fusermount3. The error kind is `Io(EBUSY)` when it
-/// is in use.
+/// Unmounts `path`, which must be canonical; with `lazy` even while files are open. Users other than root use
+/// fusermount3. Fails with `Io(EBUSY)` if it is in use.
 pub fn unmount_path(path: &Path, lazy: bool) -> Result<()> {
     let mut flags = MntFlags::UMOUNT_NOFOLLOW;
     flags.set(MntFlags::MNT_DETACH, lazy);
@@ -350,7 +349,7 @@ fn open_device() -> io::Result<File> {
     File::options().read(true).write(true).open(DEVICE)
 }
 
-/// Mounts, and gives the device through which the file system is served.
+/// Mounts. Returns the device for serving the file system, and the helper of `auto_unmount`.
 fn attach(mountpoint: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<Helper>)> {
     if !options.auto_unmount
         && let Some(device) = attach_directly(mountpoint, options)?
@@ -360,7 +359,7 @@ fn attach(mountpoint: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<
     attach_with_fusermount(mountpoint, options)
 }
 
-/// Mounts with mount(2); None if this process lacks the rights.
+/// Mounts with mount(2); None if this process lacks the privilege.
 fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<OwnedFd>> {
     let device = match open_device() {
         Ok(device) => device,
@@ -420,7 +419,7 @@ fn device_error(error: &io::Error) -> Error {
     Error::new(ErrorKind::Io(error.raw_os_error().unwrap_or(libc::EIO)), message)
 }
 
-/// The program that mounts for users other than root; `fusermount` is its older name.
+/// The setuid program that mounts for users other than root; `fusermount` is its older name.
 fn fusermount() -> &'static str {
     let found = |name: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -442,7 +441,7 @@ fn fusermount_error(error: &io::Error) -> Error {
     }
 }
 
-/// Mounts through fusermount3, which hands over the device through a socket that is its standard input.
+/// Mounts through fusermount3, which passes the device over a socket, its standard input.
 fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<Helper>)> {
     let mut list = OsString::from(format!(
         "ro,nosuid,nodev,default_permissions,max_read={MAX_REQUEST},subtype={},fsname=",
@@ -504,7 +503,7 @@ fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(
     }
 }
 
-/// Receives the one descriptor that comes with one byte.
+/// Receives one descriptor, which comes with one byte.
 fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut byte = [0];
     let mut parts = [IoSliceMut::new(&mut byte)];
@@ -519,14 +518,14 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
         if let ControlMessageOwned::ScmRights(descriptors) = control
             && let [descriptor] = descriptors.as_slice()
         {
-            // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+            // SAFETY: the kernel has just created this descriptor, and nothing else uses it.
             return Ok(unsafe { OwnedFd::from_raw_fd(*descriptor) });
         }
     }
     Err(io::Error::other("fusermount3 did not pass a file descriptor"))
 }
 
-/// Protects what separates options in a list.
+/// Escapes a name for a list of mount options.
 fn escape(name: &OsStr) -> OsString {
     let mut out = Vec::with_capacity(name.len());
     for byte in name.as_bytes() {
@@ -538,19 +537,19 @@ fn escape(name: &OsStr) -> OsString {
     OsString::from_vec(out)
 }
 
-/// How far the kernel should read ahead of a sequential reader, in bytes: threads decode what is ahead at the
-/// same time, a request each. Readers who say that they are sequential, as `cat` does, get twice as much.
+/// The kernel's read-ahead in bytes, for which threads decode concurrently, one request each. With
+/// POSIX_FADV_SEQUENTIAL, as in `cat`, the kernel doubles it.
 fn read_ahead(threads: usize) -> usize {
-    MAX_REQUEST as usize * (threads / 2).clamp(1, READ_AHEAD_MOST)
+    MAX_REQUEST as usize * (threads / 2).clamp(1, MAX_READ_AHEAD_REQUESTS)
 }
 
-/// Lets the kernel read `bytes` ahead in the file system on `device`. Needs root; sequential reads are slower
-/// without it.
+/// Sets the kernel's read-ahead for the file system on `device`. Needs root; without it, sequential reads are
+/// slower.
 fn raise_read_ahead((major, minor): (u32, u32), bytes: usize) {
     let path: PathBuf = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb").into();
     if let Err(error) = fs::write(&path, (bytes >> 10).to_string()) {
         log::info!(
-            "{}: {error}: read-ahead stays as it is, which makes sequential reads slower",
+            "{}: {error}: cannot raise the read-ahead, so sequential reads are slower",
             path.display()
         );
     }
@@ -561,7 +560,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_reads_ahead_for_half_of_the_threads() {
+    fn read_ahead_is_for_half_of_the_threads() {
         let mib = [1, 2, 3, 4, 7, 8, 256].map(|threads| read_ahead(threads) >> 20);
         assert_eq!(mib, [1, 1, 1, 2, 3, 4, 4]);
     }

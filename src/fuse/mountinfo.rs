@@ -1,4 +1,4 @@
-//! The kernel's table of mounts, `/proc/self/mountinfo`.
+//! The kernel's mount table, `/proc/self/mountinfo`.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,31 +8,30 @@ use std::path::{Path, PathBuf};
 /// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Unique among what is mounted now.
+    /// Unique among current mounts.
     pub id: u64,
-    /// Major and minor number of the device, as in `st_dev` of all that is in it.
+    /// Major and minor device number, as in `st_dev` of its files.
     pub device: (u32, u32),
-    /// Where it is mounted.
+    /// The mount point.
     pub mount_point: PathBuf,
     /// Its type, such as `ext4` or `fuse.tiledbfs`.
     pub fs_type: String,
-    /// What is mounted, as the file system calls it.
+    /// The source, as the file system calls it.
     pub source: OsString,
 }
 
-/// All mounts that this process sees, those that cover others after them.
+/// All mounts that this process sees; a mount comes after those that it covers.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
 }
 
-/// What is mounted at exactly `path`, the uppermost if several are. `path` must be absolute and free of
-/// symbolic links.
+/// The uppermost mount at exactly `path`, which must be canonical.
 pub fn mounted_at(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.mount_point == path))
 }
 
-/// The mount that `path` lies in, by its name alone: the file system is not asked. `path` must be absolute
-/// and free of symbolic links.
+/// The mount that contains `path`, which must be canonical. Compares only names, and does not access the file
+/// system.
 pub fn mounted_above(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?
         .into_iter()
@@ -40,7 +39,7 @@ pub fn mounted_above(path: &Path) -> io::Result<Option<MountEntry>> {
         .max_by_key(|mount| mount.mount_point.as_os_str().len()))
 }
 
-/// Parses the table, leaving out lines that are not understood.
+/// Parses the table; skips malformed lines.
 fn parse(table: &[u8]) -> Vec<MountEntry> {
     table
         .split(|byte| *byte == b'\n')
@@ -48,8 +47,8 @@ fn parse(table: &[u8]) -> Vec<MountEntry> {
         .collect()
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: the fields before the
-/// dash vary in number.
+/// Parses a line like `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`. The
+/// number of fields before the dash varies.
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = number(fields.next()?)?;
@@ -76,7 +75,7 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Undoes the kernel's `\040` for a space and the like.
+/// Decodes octal escapes, such as `\040` for a space.
 fn unescape(field: &[u8]) -> OsString {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -99,7 +98,7 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(out)
 }
 
-/// A path as one line of text: for messages.
+/// A path for messages, with `?` for newlines.
 pub fn printable(path: &OsStr) -> String {
     String::from_utf8_lossy(path.as_bytes()).replace('\n', "?")
 }
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_table() {
+    fn the_table_is_parsed() {
         let table = b"36 35 98:0 / / rw,noatime master:1 shared:2 - ext3 /dev/root rw\n\
             40 36 0:52 / /mnt/a\\040b\\134c ro,nosuid - fuse.tiledbfs /data/my\\040array ro,user_id=0\n\
             nonsense\n41 36 0:53 / /x rw\n";
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_table() {
+    fn mounts_are_found_by_path() {
         assert!(mounted_at(Path::new("/")).unwrap().is_some());
         assert!(mounted_at(Path::new("/no such mount")).unwrap().is_none());
         let proc = mounted_above(Path::new("/proc/1/status")).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! The kernel's requests, each worked out inside [`FileSystem::guard`] and answered outside it, so that it is
-//! answered whatever happens.
+//! Replies to the kernel's requests. Each is carried out inside [`FileSystem::guard`], and replied to outside
+//! of it, so that a panic cannot prevent the reply.
 
 use super::attributes::{absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
@@ -20,11 +20,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Reads that the kernel may have under way ahead of the readers.
+/// Concurrent background requests of the kernel, such as read-ahead.
 const MAX_BACKGROUND: u16 = 64;
 
-/// Above this much, a thread's scratch memory is given back after the request.
-const SCRATCH_KEPT: usize = 2 * MAX_REQUEST as usize;
+/// Larger scratch memory is freed after the request.
+const MAX_KEPT_SCRATCH: usize = 2 * MAX_REQUEST as usize;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -118,13 +118,13 @@ impl Filesystem for FileSystem {
             }
             Err(errno) => reply.error(errno),
         }
-        if scratch.capacity() <= SCRATCH_KEPT {
+        if scratch.capacity() <= MAX_KEPT_SCRATCH {
             SCRATCH.set(scratch);
         }
     }
 
     fn flush(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: LockOwner, reply: ReplyEmpty) {
-        // The kernel then asks no more.
+        // After ENOSYS, the kernel does not ask again.
         reply.error(self.refuse("flush", ino, Errno::ENOSYS));
     }
 
@@ -205,7 +205,7 @@ impl Filesystem for FileSystem {
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        // Full, like any read-only disk; its size is not known without reading everything.
+        // Zero blocks: nothing is free, and the total size is not known without reading everything.
         match self.guard("statfs", ino, || Ok(())) {
             Ok(()) => reply.statfs(0, 0, 0, 0, 0, 4096, MAX_NAME, 4096),
             Err(errno) => reply.error(errno),
@@ -231,8 +231,8 @@ impl Filesystem for FileSystem {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self.guard("getxattr", ino, || {
-            // `ls -l` has the kernel ask for access lists and labels. It asks no more once it hears that
-            // there are none here.
+            // `ls -l` asks for access control lists and security labels. After EOPNOTSUPP, the kernel does
+            // not ask again.
             if !name.as_bytes().starts_with(b"user.") {
                 return Err(Errno::EOPNOTSUPP);
             }
@@ -285,12 +285,12 @@ impl Filesystem for FileSystem {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        // The kernel then takes every file for ready, as files are.
+        // After ENOSYS, the kernel treats files as always ready.
         reply.error(self.refuse("poll", ino, Errno::ENOSYS));
     }
 
-    // From here on, requests that would change something. The kernel refuses most of them itself, because the
-    // mount is read-only.
+    // Requests that would change something. The kernel refuses most of them itself, because the mount is
+    // read-only.
 
     fn setattr(
         &self,
@@ -398,7 +398,7 @@ impl Filesystem for FileSystem {
     }
 }
 
-/// Answers with a value, or with its length where that is asked for.
+/// Replies with a value, or with its length if `size` is 0.
 fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
     match value {
         Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
@@ -409,7 +409,7 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
 }
 
 impl FileSystem {
-    /// Negotiates the kernel's settings. Returns whether files open for direct I/O can be mapped.
+    /// Negotiates settings with the kernel. Returns whether files open for direct I/O can be mapped.
     fn do_init(&self, config: &mut KernelConfig) -> bool {
         let wanted = InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_ASYNC_DIO
@@ -425,7 +425,7 @@ impl FileSystem {
                 .set_congestion_threshold(MAX_BACKGROUND / 4 * 3)
                 .err()
                 .map(|_| "congestion_threshold"),
-            // Nothing is written, but the size of all requests follows from it.
+            // Limits reads as well.
             config.set_max_write(MAX_REQUEST).err().map(|_| "max_write"),
         ];
         for refused in settings.into_iter().flatten() {
