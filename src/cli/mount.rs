@@ -100,7 +100,7 @@ pub(super) struct MountArgs {
     #[arg(long, hide = true)]
     pub(super) sloppy: bool,
     /// This is the background process; stdout is a socket to the process that started it.
-    #[arg(long = daemon::FLAG, hide = true)]
+    #[arg(long = daemon::BACKGROUND_FLAG, hide = true)]
     in_background: bool,
     /// The parsed `options`.
     #[arg(skip)]

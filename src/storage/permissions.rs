@@ -1,7 +1,7 @@
 //! Permissions of local files: mode bits and POSIX access control lists of the file and of all directories
 //! above it.
 
-use super::TRUSTED;
+use super::RECHECK_AFTER;
 use super::audience::{Audience, Classes, Want};
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
@@ -92,7 +92,7 @@ impl PermissionCache {
         {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((checked, found)) = known.get(path)
-                && checked.elapsed() < TRUSTED
+                && checked.elapsed() < RECHECK_AFTER
             {
                 return found.clone();
             }
@@ -151,7 +151,7 @@ impl PermissionCache {
         let mut private = self.private.lock().unwrap_or_else(PoisonError::into_inner);
         match private.get(&device) {
             // Device numbers are reused.
-            Some((checked, private)) if checked.elapsed() < TRUSTED => *private,
+            Some((checked, private)) if checked.elapsed() < RECHECK_AFTER => *private,
             _ => {
                 let (checked, answer) = (Instant::now(), is_private(device));
                 private.insert(device, (checked, answer));
@@ -329,7 +329,7 @@ mod tests {
         let open = || permissions.audience(&file, Want::Read).has_others(u32::MAX, 0);
         assert!(open());
         chmod(&file, 0o600);
-        std::thread::sleep(TRUSTED);
+        std::thread::sleep(RECHECK_AFTER);
         assert!(!open());
     }
 

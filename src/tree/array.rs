@@ -1,4 +1,4 @@
-//! The directory of an array, down to its fragments.
+//! The directory of an array, its schemas, enumerations, labels and fragments.
 
 use super::at::{self, AtDirectory};
 use super::context::{Ancestors, Context};
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An array's directory: as it is, or in `at/` as it was.
+/// The directory of an array, now or (in `at/`) at another time.
 #[derive(Clone)]
 pub struct ArrayDirectory {
     context: Arc<Context>,
@@ -46,7 +46,7 @@ impl ArrayDirectory {
         }
     }
 
-    /// The directory of the array as it was in a range of time.
+    /// The directory of the array in a range of time.
     pub fn at(&self, times: TimeRange) -> ArrayDirectory {
         let mut past = self.clone();
         past.moment.times = Some(times);
@@ -58,7 +58,7 @@ impl ArrayDirectory {
         &self.moment.array
     }
 
-    /// A document of the array at its time; `state` as of [`Document::node`].
+    /// A document of the array at its time. `state` is as in [`Document::node`].
     fn document(
         &self,
         name: &'static str,
@@ -79,7 +79,7 @@ impl ArrayDirectory {
             move || state(&of_state).map(|state| hash(&(of_state.times, state))),
             move || {
                 content(&moment).or_else(|_| {
-                    // The listing may be a moment older than the files that it names.
+                    // The listing may be out of date, and name files that are gone.
                     moment.array.look_again();
                     content(&moment)
                 })
@@ -87,7 +87,7 @@ impl ArrayDirectory {
         )
     }
 
-    /// What `data` shows.
+    /// What `data/` shows.
     fn data(&self) -> Shown {
         Shown {
             moment: self.moment.clone(),
@@ -98,14 +98,14 @@ impl ArrayDirectory {
         }
     }
 
-    /// Whether `data` is listed: not if the array is huge and little of it is stored.
+    /// Whether `data/` is listed: not if the array is huge and mostly empty.
     fn lists_data(&self) -> bool {
         let view = self.data().view();
         !view.and_then(|view| view.is_mostly_empty()).unwrap_or(false)
     }
 
-    /// What is in it: [`CHILDREN`], in `at/` [`PAST`], or of an array that is too old to be read the first of
-    /// these, which says so.
+    /// The entries: [`CHILDREN`], or in `at/` [`PAST_CHILDREN`]. An array of the predecessor format has only
+    /// the first of these, which reports the error.
     fn children(&self) -> &'static [(&'static str, NodeType)] {
         let legacy = |listing: &ArrayListing| {
             listing
@@ -117,12 +117,12 @@ impl ArrayDirectory {
             && self.array().schemas.are_of_predecessor();
         match (of_predecessor, &CHILDREN) {
             (true, [schema, ..]) => std::slice::from_ref(schema),
-            (false, _) if self.moment.times.is_some() => &PAST,
+            (false, _) if self.moment.times.is_some() => &PAST_CHILDREN,
             (false, all) => all,
         }
     }
 
-    /// What `name`, one of [`CHILDREN`], is.
+    /// The node of `name`, one of [`CHILDREN`].
     fn child(&self, name: &'static str) -> Node {
         let (mtime, moment) = (self.mtime(), self.moment.clone());
         match name {
@@ -168,11 +168,11 @@ impl ArrayDirectory {
     }
 }
 
-/// The directory of all that ever was.
+/// The directory of past states.
 pub const AT: &str = "at";
 
-/// What is in a directory of `at/`.
-static PAST: [(&str, NodeType); 5] = [
+/// The entries of a directory in `at/`.
+static PAST_CHILDREN: [(&str, NodeType); 5] = [
     ("schema.json", NodeType::File),
     ("metadata.json", NodeType::File),
     ("fragments.json", NodeType::File),
@@ -180,7 +180,7 @@ static PAST: [(&str, NodeType); 5] = [
     ("data", NodeType::Directory),
 ];
 
-/// What is in the directory of an array.
+/// The entries of the directory of an array.
 static CHILDREN: [(&str, NodeType); 10] = [
     ("schema.json", NodeType::File),
     ("metadata.json", NodeType::File),
@@ -197,7 +197,8 @@ static CHILDREN: [(&str, NodeType); 10] = [
 impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let known = self.children().iter().find(|(known, _)| *known == name);
-        // A directory of all past states is not listed, so that nothing walks through it by accident.
+        // `at/` is not listed unless asked for, so that programs that walk the tree do not visit every past
+        // state.
         if name == AT && self.moment.times.is_none() && self.array().engine.at().is_none() {
             let array = Arc::new(self.clone());
             return Ok(Some(Node::Directory(Arc::new(AtDirectory { array }))));
@@ -232,7 +233,7 @@ impl Directory for ArrayDirectory {
     }
 }
 
-/// Names the state of all that an array's directories hold.
+/// The state from which the array's documents are derived.
 fn state(moment: &Moment) -> Option<u64> {
     moment.array.state(&*moment.snapshot().ok()?)
 }
@@ -246,7 +247,7 @@ fn schema_of(array: &Array, name: &str) -> Result<DocumentContent> {
     Ok(DocumentContent::text(render(&value)))
 }
 
-/// `schemas/`: every schema ever written.
+/// `schemas/`: all schemas of the array.
 struct SchemaFiles(Moment);
 
 impl Names for SchemaFiles {
@@ -263,7 +264,7 @@ impl Names for SchemaFiles {
 
     fn node(&self, listing: &Arc<ArrayListing>, index: usize) -> Result<Option<Node>> {
         Ok(listing.schemas.get(index).map(|file| {
-            // An array of an old version that is deleted and created again has another schema under the same
+            // In old versions, an array that is deleted and created again has a new schema with the same
             // name.
             let freshness = if file.name == LEGACY_SCHEMA {
                 Freshness::Listing
@@ -296,7 +297,7 @@ impl Names for SchemaFiles {
     }
 }
 
-/// `enumerations/`: those that the schema in force names.
+/// `enumerations/`: the enumerations of the current schema.
 struct Enumerations(Moment);
 
 impl Names for Enumerations {
@@ -319,7 +320,7 @@ impl Names for Enumerations {
         };
         let mtime = self.0.schema_file()?.mtime;
         let (of_state, array, file) = (self.0.array.clone(), self.0.array.clone(), reference.file.clone());
-        // If the name leads nowhere there is no such path, and making the node reports it.
+        // If the file name is invalid, opening the document reports it.
         let path = array.enumeration_path(&file).unwrap_or_default();
         let document = Document {
             engine: array.engine.clone(),
@@ -353,7 +354,7 @@ impl Names for Enumerations {
     }
 }
 
-/// `labels/`: the arrays of the dimension labels that lie inside the source.
+/// `labels/`: the arrays of the dimension labels inside the array's directory.
 struct Labels {
     context: Arc<Context>,
     moment: Moment,
@@ -382,7 +383,7 @@ impl Names for Labels {
         let uri = String::from_utf8_lossy(&label.uri);
         let inside = label.relative && !uri.split('/').any(|part| part == "..") && !uri.starts_with('/');
         if !inside {
-            log::info!("{path}: label {name} is not shown: its URI {uri} lies outside of the array");
+            log::info!("{path}: label {name} is not shown: its URI {uri} is outside of the array");
             return Ok(None);
         }
         let at = array.path.join(Path::new(&*uri));
@@ -413,16 +414,16 @@ impl Names for Labels {
     }
 }
 
-/// `fragments/`: every fragment directory.
+/// `fragments/`: all fragments.
 struct FragmentsDirectory {
     moment: Moment,
 }
 
-/// The name in `fragments/` of the link to the newest fragment that readers see.
+/// The link in `fragments/` to the newest visible fragment.
 const LATEST: &str = "latest";
 
 impl FragmentsDirectory {
-    /// The link to the last visible fragment in reading order; None if there is none.
+    /// The link to the newest visible fragment; None if there is none.
     fn latest(&self) -> Result<Option<Node>> {
         let snapshot = self.moment.snapshot()?;
         let link = |entry: &FragmentEntry| {
@@ -532,8 +533,8 @@ fn fragment_entry(
             out.non_empty_domain = domain.map(|rect| json::value::rect(&outline.schema.dimensions, rect));
         }
         Err(e) => {
-            // An encrypted array without its key still has unencrypted footers, and the key will not come
-            // later.
+            // Without the key, the unencrypted part of the footer is still shown. This is not a transient
+            // error.
             let locked = matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey);
             errors.fetch_or(!locked, Ordering::Relaxed);
             if locked && let Ok(Some((front, _))) = entry.fragment.clear_footer() {
@@ -551,7 +552,7 @@ fn fragment_entry(
     out
 }
 
-/// Bytes of all files of a fragment: as its metadata has it, and the metadata itself.
+/// Bytes of all files of a fragment, including its metadata.
 fn size(outline: &Outline) -> Result<u64> {
     outline
         .size

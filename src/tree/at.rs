@@ -1,4 +1,4 @@
-//! `at/`: an array as it was at a time, or in a range of time.
+//! `at/`: an array at past times, or in ranges of time.
 
 use super::array::{AT, ArrayDirectory};
 use super::moment::Moment;
@@ -10,9 +10,9 @@ use crate::error::Result;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-/// `at/`: any time can be looked up; the times at which something was written are listed.
+/// `at/`: any time can be looked up; the times of writes are listed.
 pub struct AtDirectory {
-    /// The directory of the array as it is now; [`ArrayDirectory::at`] makes those of other times.
+    /// The directory of the array now.
     pub array: Arc<ArrayDirectory>,
 }
 
@@ -54,7 +54,7 @@ impl Directory for AtDirectory {
     }
 }
 
-/// The modification time of the directory of a time range.
+/// The modification time of the directory for `times`: their end, or `newest` if it is open.
 pub fn mtime(times: TimeRange, newest: u64) -> u64 {
     match times.end {
         u64::MAX => newest,

@@ -1,5 +1,4 @@
-//! `columns/`: the fields of a fragment as files of bytes, with and without NumPy headers, whole and tile by
-//! tile.
+//! `columns/` of a fragment: its fields as files, with and without NumPy headers, whole and by tile.
 
 use super::directory::{NamedDirectory, Names, fixed_listing};
 use super::json::Json;
@@ -72,7 +71,7 @@ fn stored(info: &FragmentInfo) -> impl Iterator<Item = &Field> {
     info.fields.iter().filter(|field| info.stores(field))
 }
 
-/// The files of each content: without and with a NumPy header, and those in `tiles`.
+/// The files of a content: without and with a NumPy header, and the suffix in `tiles/`.
 pub fn file_names(content: Content) -> [&'static str; 3] {
     match content {
         Content::Data => ["data.bin", "data.npy", ".data.bin"],
@@ -138,8 +137,7 @@ impl Directory for ColumnDirectory {
         Origin::FragmentMetadata(self.fragment.clone())
     }
 
-    /// The attributes of the column: type and shape of its values, and the names of all its
-    /// files.
+    /// Type and shape of the values, and the paths of all files of the field.
     fn attributes(&self) -> Result<ExtendedAttributes> {
         let cells = vec![self.column.info().geometry.cell_num];
         Ok(attributes(
@@ -154,7 +152,7 @@ impl Directory for ColumnDirectory {
 /// The directory of the tiles of a field.
 const TILES: &str = "tiles";
 
-/// What is told of a column, or of one content of it.
+/// The extended attributes of one content of a column, stored in `files`.
 fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<PathBuf>) -> ExtendedAttributes {
     let field = column.field();
     let (datatype, cell_val_num) = match content {
@@ -178,7 +176,7 @@ fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<Pat
     ]
 }
 
-/// Values, offsets or validity of a field: of all tiles or of one, plain or behind a NumPy header.
+/// Values, offsets or validity of a field, of all tiles or one, optionally after a NumPy header.
 struct ColumnFile {
     column: Column,
     content: Content,
@@ -188,15 +186,15 @@ struct ColumnFile {
 }
 
 impl ColumnFile {
-    /// NumPy's type of `len` bytes of values, and their shape.
+    /// The NumPy type and shape of `len` bytes of values.
     fn data_type(&self, len: u64) -> (String, Vec<u64>) {
         let field = self.column.field();
         match (self.content, field.role) {
-            // Zipped coordinates are not stored cell by cell.
+            // Zipped coordinates are stored by dimension within a tile, not by cell.
             (Content::Data, Role::Coordinates) => npy::data_type(field.datatype, CellValNum::Fixed(1), len),
             (Content::Data, _) => npy::data_type(field.datatype, field.cell_val_num, len),
             (Content::Offsets, _) => ("<u8".to_owned(), vec![len / 8]),
-            // Not all are 0 or 1 in every array.
+            // Not `|b1`, because values other than 0 and 1 occur.
             (Content::Validity, _) => ("|u1".to_owned(), vec![len]),
         }
     }
@@ -246,8 +244,7 @@ impl File for ColumnFile {
     }
 }
 
-/// `tiles/`: `<n>.data.bin` and its like. Names are computed, so that a million tiles cost nothing until they
-/// are used.
+/// `tiles/`: files like `<n>.data.bin`. Names are computed on demand, so that a million tiles take no memory.
 struct TilesDirectory {
     column: Column,
     contents: Vec<Content>,

@@ -15,15 +15,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The most bytes of a condition, unfiltered: those of 100,000 numbers that are to be deleted.
+/// The longest condition in bytes, unfiltered: enough to delete 100,000 values.
 const MAX_CONDITION: u64 = 2 << 20;
 
-/// The document, made entry by entry on all cores. A file that cannot be decoded is in it with the reason.
+/// The document, rendered in parallel. A file that cannot be decoded is shown with the reason.
 pub fn commits_json(array: &Array) -> Result<DocumentContent> {
     let errors: Arc<AtomicBool> = Arc::default();
     let listing = array.listing()?;
-    // Constants of conditions are shown in the types of the current schema's fields; without a schema, as
-    // bytes.
+    // Constants in conditions have the types of the latest schema's fields; without a schema, they are shown
+    // as bytes.
     let schema = array.latest_schema().ok();
     errors.store(schema.is_none(), Ordering::Relaxed);
     let text = render_objects(&listing.commits, |commit| {
@@ -93,7 +93,7 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
     }
 }
 
-/// The condition in the delete or update file `name`, or its copy, at `offset`.
+/// The condition of the delete or update commit `name`, stored at `offset` of `blob`.
 fn condition(array: &Array, blob: &dyn Blob, offset: u64, name: &[u8]) -> Result<StoredCondition> {
     let (_, body) = read_generic_tile_within(blob, offset, array.key.as_ref(), MAX_CONDITION)?;
     deletes::parse(name, &body).map_err(|e| e.in_part("condition").at(offset).in_file(blob.display()))

@@ -1,8 +1,8 @@
-//! `consolidated_metadata.json`: every consolidated fragment metadata file of an array, decoded and compared
-//! with the fragments' own footers.
+//! `consolidated_metadata.json`: all consolidated fragment metadata files of an array, compared with the
+//! fragments' own footers.
 //!
-//! Such a file saves readers from opening each fragment. In a local source nothing else uses it, so a wrong
-//! one does no harm; it is shown as it is.
+//! Such a file saves readers from opening each fragment. For local sources it is only shown, so wrong content
+//! does no harm.
 
 use super::document::DocumentContent;
 use super::json::Json;
@@ -31,7 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The document. A file that cannot be decoded is in it with the reason.
+/// The document. A file that cannot be decoded is shown with the reason.
 pub fn consolidated_metadata(array: &Arc<Array>) -> Result<DocumentContent> {
     let listing = array.listing()?;
     let errors: Arc<AtomicBool> = Arc::default();
@@ -53,8 +53,8 @@ pub fn consolidated_metadata(array: &Arc<Array>) -> Result<DocumentContent> {
     Ok(content.with_errors(errors))
 }
 
-/// The names of the fragments whose footers the files at `paths` repeat. A file that cannot be read is
-/// skipped, with a line in the log, and noted in `errors`.
+/// The names of the fragments whose footers are in the files at `paths`. A file that cannot be read is logged
+/// and skipped, and sets `errors`.
 pub fn repeated_names<'a>(
     array: &Array,
     paths: impl Iterator<Item = &'a Path>,
@@ -75,7 +75,7 @@ pub fn repeated_names<'a>(
     names
 }
 
-/// The unfiltered body of a file, and its index.
+/// The unfiltered body of a file, and its footers.
 fn read(array: &Array, path: &Path) -> Result<(GenericFile, Vec<ConsolidatedFooter>)> {
     let body = GenericFile::open(&array.engine, path, array.key.as_ref(), true)?;
     let footers = parse_consolidated_metadata(&body)
@@ -84,13 +84,13 @@ fn read(array: &Array, path: &Path) -> Result<(GenericFile, Vec<ConsolidatedFoot
     Ok((body, footers))
 }
 
-/// The files in one state of the array.
+/// The footers in all files, in one state of the array.
 struct Footers {
     array: Arc<Array>,
     listing: Arc<ArrayListing>,
-    /// Those that can be read.
+    /// None for files that cannot be read.
     files: Vec<Option<(GenericFile, Vec<ConsolidatedFooter>)>>,
-    /// Whether a footer to compare with could not be read.
+    /// Set if a fragment's own footer could not be read.
     errors: Arc<AtomicBool>,
 }
 
@@ -117,7 +117,7 @@ impl FooterSource for Footers {
     }
 }
 
-/// A file: what is said of it, and what is in it.
+/// The description of a file, and its content if it can be read.
 #[allow(clippy::type_complexity)]
 fn file(
     array: &Array,
@@ -146,7 +146,7 @@ fn file(
     (file, content)
 }
 
-/// One footer, whose bytes are `bytes`.
+/// Compares the footer `bytes` of `entry` with the fragment's own.
 fn repeated(
     array: &Array,
     listing: &ArrayListing,
@@ -160,13 +160,13 @@ fn repeated(
     let own = own_footer(listing, &entry.name);
     let parsed = match &own {
         Ok((info, _)) => parse(bytes, &info.schema, position),
-        // The fragment may be gone; its schema is not.
+        // The fragment may be gone, but its schema still exists.
         Err(_) => schema_of(array, bytes).and_then(|schema| parse(bytes, &schema, position)),
     };
     let (matches, difference) = match (&own, &parsed) {
         (Ok((_, own)), _) if own == bytes => (Some(true), None),
         (Ok((info, own)), Ok(here)) => {
-            // As if it were at the same place, since their own offsets are in different files.
+            // At the same position, because the footers' own positions are in different files.
             let shown = parse(own, &info.schema, position).ok();
             let text = shown.and_then(|own| difference(here, &own)).or_else(|| {
                 let at = own.iter().zip(bytes).take_while(|(a, b)| a == b).count();
@@ -194,7 +194,7 @@ fn repeated(
     }
 }
 
-/// A fragment with the bytes of its own footer.
+/// A fragment, and the bytes of its own footer.
 fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>, Vec<u8>)> {
     let entry = std::str::from_utf8(directory_name(name))
         .ok()
@@ -209,7 +209,7 @@ fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>,
     Ok((info, bytes))
 }
 
-/// The schema that a footer names; below version 10, the only one there was.
+/// The schema that a footer names; before format version 10, the array's only schema.
 fn schema_of(array: &Array, footer: &[u8]) -> Result<Arc<Schema>> {
     let name = Footer::peek(&mut crate::cursor::Cursor::new(footer))?.schema_name;
     match name {
@@ -222,7 +222,7 @@ fn schema_of(array: &Array, footer: &[u8]) -> Result<Arc<Schema>> {
     }
 }
 
-/// A footer as it is shown if it lies at `position`.
+/// The JSON of a footer at `position`.
 fn parse(bytes: &[u8], schema: &Schema, position: FooterPosition) -> Result<Json> {
     let footer = Footer::parse(&mut Cursor::with_base(bytes, position.offset), schema, true)?;
     let geometry = match (footer.dense, &footer.non_empty_domain) {

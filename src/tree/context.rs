@@ -1,4 +1,4 @@
-//! What the nodes of a tree share, and how a directory of the source becomes a node.
+//! State that all nodes of a tree share, and the nodes of the source's directories.
 
 use super::array::ArrayDirectory;
 use super::group::group;
@@ -21,33 +21,33 @@ use std::sync::{Arc, Mutex, Weak};
 pub struct Context {
     /// The source.
     pub engine: Arc<Engine>,
-    /// Arrays and groups in use, so that each is opened once.
+    /// Arrays and groups in use, so that each is opened only once.
     arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
     groups: Mutex<HashMap<PathBuf, Weak<OpenGroup>>>,
-    /// Views that somebody holds.
+    /// Views in use.
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
     pub show_at: bool,
-    /// Which exports there are.
+    /// Options of exports.
     pub exports: export::Options,
 }
 
-/// The directories from the root of the tree down to a node, so that groups that contain themselves, and
-/// links to directories above, do not make an endless tree.
+/// The directories from the root of the tree to a node, so that cycles of groups or symbolic links do not
+/// make an endless tree.
 #[derive(Clone, Default)]
 pub struct Ancestors {
-    /// The directories, as the storage identifies them.
+    /// The storage's identities of the directories.
     identities: Arc<Vec<u64>>,
-    /// How often the way left the directories' own nesting.
+    /// How many steps did not lead to a subdirectory.
     jumps: usize,
 }
 
-/// How often a path may do that. Groups whose members are groups elsewhere, and symbolic links between
-/// directories, can reach one directory by an unlimited number of paths; nested directories cannot.
+/// The limit of such steps. Through group members elsewhere and symbolic links, the number of paths to one
+/// directory can grow exponentially.
 const MAX_JUMPS: usize = 3;
 
 impl Ancestors {
-    /// The same with one more; None when it is among them already.
+    /// Adds a directory; None if it is already among them.
     fn with(&self, identity: u64) -> Option<Ancestors> {
         if self.identities.contains(&identity) {
             return None;
@@ -60,8 +60,7 @@ impl Ancestors {
         })
     }
 
-    /// The same for a member that is not in the group's own directory, or is there for the second time; None
-    /// after too many of these.
+    /// Counts a step to a directory elsewhere, or to a duplicate member; None after [`MAX_JUMPS`].
     pub fn jump(&self) -> Option<Ancestors> {
         (self.jumps < MAX_JUMPS).then(|| Ancestors {
             identities: self.identities.clone(),
@@ -71,7 +70,7 @@ impl Ancestors {
 }
 
 impl Context {
-    /// The context of a tree over `engine`; the others as its fields.
+    /// The context of a tree over `engine`, with the fields of these names.
     pub fn new(engine: Arc<Engine>, show_at: bool, exports: export::Options) -> Self {
         Context {
             engine,
@@ -83,22 +82,22 @@ impl Context {
         }
     }
 
-    /// The array at `path`, opened once for all who hold it.
+    /// The array at `path`, shared while in use.
     pub fn array(&self, path: &Path) -> Arc<Array> {
         shared(&self.arrays, path, || {
             Array::new(self.engine.clone(), path.to_path_buf())
         })
     }
 
-    /// The group at `path`, opened once for all who hold it.
+    /// The group at `path`, shared while in use.
     fn group(&self, path: &Path) -> Arc<OpenGroup> {
         shared(&self.groups, path, || {
             OpenGroup::new(self.engine.clone(), path.to_path_buf())
         })
     }
 
-    /// The node for the directory at `path` of the source, a child of the last one of `above`; None where it
-    /// is one of these, or a symbolic link behind too many others.
+    /// The node of the source directory at `path`, a child of the last of `above`; None if it is one of
+    /// `above`, or a symbolic link after too many jumps.
     pub fn child(self: &Arc<Self>, path: &Path, above: &Ancestors) -> Result<Option<Node>> {
         if !self.engine.storage.is_link(path) {
             return self.object(path, above);
@@ -109,7 +108,8 @@ impl Context {
         }
     }
 
-    /// The node for the directory at `path` of the source; None where it is one of `above`.
+    /// The node of the source directory at `path`; None if it is one of `above`, or an array that was written
+    /// later than the time shown.
     pub fn object(self: &Arc<Self>, path: &Path, above: &Ancestors) -> Result<Option<Node>> {
         let metadata = self.engine.storage.metadata(path)?;
         let Some(above) = above.with(metadata.identity) else {
@@ -138,7 +138,7 @@ impl Context {
 }
 
 impl Context {
-    /// Whether the tree shows a time before anything was written to the array at `path`.
+    /// Whether everything in the array at `path` is later than the time shown.
     fn is_later(&self, path: &Path) -> Result<bool> {
         let Some(at) = self.engine.at() else {
             return Ok(false);
@@ -148,7 +148,7 @@ impl Context {
     }
 }
 
-/// What `all` has for `path`, if it is still in use, or else what `make` makes.
+/// The value in `all` for `path`, if it is still in use, else the result of `make`.
 fn shared<T>(all: &Mutex<HashMap<PathBuf, Weak<T>>>, path: &Path, make: impl FnOnce() -> T) -> Arc<T> {
     let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(known) = all.get(path).and_then(Weak::upgrade) {
@@ -162,8 +162,8 @@ fn shared<T>(all: &Mutex<HashMap<PathBuf, Weak<T>>>, path: &Path, make: impl FnO
     made
 }
 
-/// A plain directory: the arrays, groups and directories in it. What kind a child is is decided when it is
-/// looked up, so that listing many costs one `readdir`.
+/// A plain directory of arrays, groups and directories. Children are classified when they are looked up, so
+/// that a listing costs one `readdir`.
 struct PlainDirectory {
     context: Arc<Context>,
     path: PathBuf,
@@ -217,7 +217,7 @@ impl Directory for PlainDirectory {
 }
 
 impl PlainDirectory {
-    /// Whether the child `name`, a symbolic link, leads to a directory that is not above.
+    /// Whether the child `name`, a symbolic link, is shown: not if it leads to an ancestor.
     fn is_below(&self, name: &OsStr) -> bool {
         matches!(self.lookup(name), Ok(Some(_)))
     }

@@ -1,4 +1,4 @@
-//! Directories in which a lookup makes only the node that it names.
+//! Directories in which a lookup creates only the requested node.
 
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A directory of few names that never change, and are known without a look at anything.
+/// A directory with a fixed set of names.
 pub struct FixedDirectory<F> {
     names: Vec<(&'static str, NodeType)>,
     node: F,
@@ -16,7 +16,7 @@ pub struct FixedDirectory<F> {
 }
 
 impl<F: Fn(&'static str) -> Node + Send + Sync + 'static> FixedDirectory<F> {
-    /// A directory of `names`; `node` makes what one of them stands for.
+    /// A directory of `names`; `node` creates the node of a name.
     pub fn node(mtime: u64, origin: Origin, names: Vec<(&'static str, NodeType)>, node: F) -> Node {
         Node::Directory(Arc::new(FixedDirectory {
             names,
@@ -56,28 +56,28 @@ impl<F: Fn(&'static str) -> Node + Send + Sync> Directory for FixedDirectory<F> 
     }
 }
 
-/// What a [`NamedDirectory`] shows: names derived from something that was read, and the node of each.
+/// The content of a [`NamedDirectory`]: names that are derived from data, and their nodes.
 pub trait Names: Send + Sync + 'static {
-    /// What the names follow from.
+    /// The data from which the names are derived.
     type From: Send + Sync;
 
-    /// What was read, in its present state: the same `Arc` as long as nothing has changed.
+    /// The current data: the same `Arc` while nothing has changed.
     fn from(&self) -> Result<Arc<Self::From>>;
 
-    /// All names; no two are the same.
+    /// All names, without duplicates.
     fn names(&self, from: &Self::From) -> Vec<OsString>;
 
-    /// The node of name `index`; None where there is nothing to show.
+    /// The node of name `index`; None if it is not shown.
     fn node(&self, from: &Arc<Self::From>, index: usize) -> Result<Option<Node>>;
 
-    /// The kind of name `index`. None if the node has to be made to know that, or to know whether it exists.
+    /// The type of name `index`. None if only the node tells the type, or whether it is shown.
     fn kind(&self, index: usize) -> Option<NodeType>;
 
-    /// What the directory comes from.
+    /// The origin of the directory, which decides who may see it.
     fn origin(&self) -> Origin;
 }
 
-/// A directory of any number of names, which are made once for each state of what they are derived from.
+/// A directory of any number of names, which are computed once per state of the data.
 pub struct NamedDirectory<N: Names> {
     inner: N,
     mtime: u64,
@@ -85,10 +85,10 @@ pub struct NamedDirectory<N: Names> {
     known: Mutex<Option<Known<N::From>>>,
 }
 
-/// The place of each name, and what they follow from.
+/// The index of each name, and the data from which the names are derived.
 struct Known<T> {
     from: Weak<T>,
-    places: Arc<HashMap<OsString, usize>>,
+    indexes: Arc<HashMap<OsString, usize>>,
 }
 
 impl<N: Names> NamedDirectory<N> {
@@ -102,27 +102,27 @@ impl<N: Names> NamedDirectory<N> {
         }))
     }
 
-    fn places(&self, from: &Arc<N::From>) -> Arc<HashMap<OsString, usize>> {
+    fn indexes(&self, from: &Arc<N::From>) -> Arc<HashMap<OsString, usize>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*known
             && known.from.as_ptr() == Arc::as_ptr(from)
         {
-            return known.places.clone();
+            return known.indexes.clone();
         }
         let names = self.inner.names(from).into_iter().enumerate();
-        let places: Arc<HashMap<_, _>> = Arc::new(names.map(|(index, name)| (name, index)).collect());
+        let indexes: Arc<HashMap<_, _>> = Arc::new(names.map(|(index, name)| (name, index)).collect());
         *known = Some(Known {
             from: Arc::downgrade(from),
-            places: places.clone(),
+            indexes: indexes.clone(),
         });
-        places
+        indexes
     }
 }
 
 impl<N: Names> Directory for NamedDirectory<N> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let from = self.inner.from()?;
-        match self.places(&from).get(name) {
+        match self.indexes(&from).get(name) {
             Some(index) => self.inner.node(&from, *index),
             None => Ok(None),
         }
@@ -154,8 +154,7 @@ impl<N: Names> Directory for NamedDirectory<N> {
     }
 }
 
-/// A directory that exists but could not be read: everything in it gives `error`, until it is looked up
-/// again.
+/// A directory that could not be read: every access fails with `error`, until it is looked up again.
 pub fn unreadable(error: Error) -> Node {
     Node::Directory(Arc::new(Unreadable(error)))
 }
@@ -185,7 +184,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A thousand directories, and how often their names were put together and a node made.
+    /// A thousand directories, with counts of how often names and nodes were created.
     #[derive(Default)]
     struct Thousand {
         state: Mutex<Arc<u64>>,
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_makes_one_node_and_names_are_put_together_once_a_state() {
+    fn a_lookup_creates_one_node_and_names_are_created_once_per_state() {
         let thousand = Arc::new(Thousand::default());
         let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         let Node::Directory(directory) = NamedDirectory::node(0, Freshness::Listing, thousand.clone()) else {

@@ -1,8 +1,8 @@
 //! Files with generated content: JSON and the files of `.tiledbfs`.
 //!
-//! Content that is small, or derived from what may change at any time, is generated at once and held while it
-//! is open. Content that may be large is [`Segments`], each generated when it is read. Lengths are remembered
-//! in the engine, by document and state.
+//! Content that is small, or derived from mutable data, is rendered at once and kept while the file is open.
+//! Large content consists of [`Segments`], rendered when they are read. Lengths are memoised in the engine,
+//! by document and state.
 
 use super::node::{File, Freshness, Node, OpenFile, Stat};
 use super::permissions::Origin;
@@ -15,21 +15,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a document holds.
+/// The content of a document.
 pub struct DocumentContent {
     form: Form,
     errors: Arc<AtomicBool>,
 }
 
 enum Form {
-    /// All of it.
+    /// The complete text.
     Text(Arc<Vec<u8>>),
-    /// How to make each part of it, which is kept in the cache.
+    /// Rendered by segment, through the cache.
     Segments(Segments),
 }
 
 impl DocumentContent {
-    /// This text.
+    /// Content with this text.
     pub fn text(text: Vec<u8>) -> DocumentContent {
         DocumentContent {
             form: Form::Text(Arc::new(text)),
@@ -37,7 +37,7 @@ impl DocumentContent {
         }
     }
 
-    /// What `segments` have: as text where there is only one of them.
+    /// Content of `segments`; a single segment is rendered at once.
     pub fn of(segments: Segments) -> Result<DocumentContent> {
         match segments.count() {
             1 => segments.render().map(DocumentContent::text),
@@ -48,34 +48,33 @@ impl DocumentContent {
         }
     }
 
-    /// The same; once all of it was generated, `errors` says whether it shows errors, which may pass although
-    /// the state stays the same.
+    /// Content that may show errors, which set `errors` while it is rendered. Such content is not memoised,
+    /// because errors may disappear without a new state.
     #[must_use]
     pub fn with_errors(self, errors: Arc<AtomicBool>) -> DocumentContent {
         DocumentContent { errors, ..self }
     }
 }
 
-/// What a document is, but for its content.
+/// The attributes of a document.
 pub struct Document {
-    /// Where what is remembered of it is kept.
+    /// Keeps its length and text.
     pub engine: Arc<Engine>,
-    /// What it is of: a directory of the source, or a file.
+    /// The directory or file of the source that it describes.
     pub of: PathBuf,
-    /// Its name.
+    /// Its file name.
     pub name: &'static str,
     /// Modification time in milliseconds since the Unix epoch.
     pub mtime: u64,
-    /// How long length and content stay true.
+    /// How long length and content are valid.
     pub freshness: Freshness,
-    /// What it comes from.
+    /// Its origin, which decides who may see it.
     pub origin: Origin,
 }
 
 impl Document {
-    /// A file node with the content that `render` returns. `state` cheaply returns a number for the state of
-    /// what the content is derived from: equal numbers mean equal content. If it returns None, nothing is
-    /// remembered.
+    /// A file node with the content that `render` returns. `state` cheaply identifies the state of the
+    /// underlying data: equal numbers mean equal content. If it returns None, nothing is memoised.
     pub fn node<S, R>(self, state: S, render: R) -> Node
     where
         S: Fn() -> Option<u64> + Send + Sync + 'static,
@@ -89,7 +88,7 @@ impl Document {
     }
 }
 
-/// The state of content derived from one file that is never written to: the file's identity.
+/// The state of content that is derived from one immutable file; None if it cannot be accessed.
 pub fn state_of_file(engine: &Engine, path: &Path) -> Option<u64> {
     let metadata = engine.storage.metadata(path).ok()?;
     Some(hash(&metadata.version))
@@ -102,7 +101,7 @@ struct Made<S, R> {
 }
 
 impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
-    /// The number of the document in a state or, told apart by `what`, of its text in a version.
+    /// The cache key of an item `what` of the document in a state.
     fn number(&self, what: &str, state: u64) -> u64 {
         let document = &self.document;
         document
@@ -110,15 +109,15 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
             .number(&(&document.of, document.name, what, state))
     }
 
-    /// What was measured of the present state, if that is known.
+    /// The memoised lengths in the current state.
     fn known(&self) -> Option<Arc<Lengths>> {
         self.document
             .engine
             .recall(self.number("lengths", (self.state)()?))
     }
 
-    /// Generates and measures it, unless `known` is the length in the present state. The length is
-    /// remembered, and text is kept for the next open, which usually follows.
+    /// Renders the content, and measures it unless `known` fits. Memoises the lengths, and keeps text for the
+    /// open that usually follows.
     fn make(&self, known: Option<Arc<Lengths>>) -> Result<(Form, Arc<Lengths>)> {
         let engine = &self.document.engine;
         let state = (self.state)();
@@ -133,7 +132,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
                 known.map_or_else(|| segments.measure().map(Arc::new), Ok)?
             }
         };
-        // If something has changed meanwhile, the state of the content is unknown.
+        // If the state has changed meanwhile, that of the content is unknown.
         if let Some(state) = state
             && !errors.load(Ordering::Relaxed)
             && (self.state)() == Some(state)
@@ -148,12 +147,12 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
         Ok((form, lengths))
     }
 
-    /// Whether it changes all the time and has no states.
+    /// Whether it changes continuously and has no states.
     fn is_stateless(&self) -> bool {
         self.document.freshness == Freshness::Live && (self.state)().is_none()
     }
 
-    /// The text in the state `version`, if it is still in the cache.
+    /// The text of the state `version`, if it is still in the cache.
     fn text(&self, version: u64) -> Option<Arc<Vec<u8>>> {
         self.document.engine.text(self.number("text", version))
     }

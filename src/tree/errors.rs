@@ -1,4 +1,4 @@
-//! The most recent errors, shown in `.tiledbfs/errors.jsonl`.
+//! The errors in `.tiledbfs/errors.jsonl`.
 
 use super::json::object;
 use crate::array::time::now;
@@ -6,14 +6,14 @@ use crate::error::Error;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Causes kept.
-const KEPT: usize = 1000;
+/// Limit of causes.
+const MAX_CAUSES: usize = 1000;
 
-/// A cause is logged once in this time, in milliseconds.
-const SILENCE: u64 = 1000;
+/// Each cause is logged at most once in this many milliseconds.
+const LOG_INTERVAL: u64 = 1000;
 
-/// A bounded list of errors, one line of JSON for each cause: a missing file that makes thousands of others
-/// fail takes one line.
+/// The most recent causes of errors, one line of JSON each: a missing file that makes thousands of reads fail
+/// takes one line.
 #[derive(Debug, Default)]
 pub struct ErrorLog {
     state: Mutex<State>,
@@ -22,32 +22,31 @@ pub struct ErrorLog {
 #[derive(Debug, Default)]
 struct State {
     causes: HashMap<String, Cause>,
-    /// How often any was seen.
+    /// Number of errors so far.
     seen: u64,
 }
 
-/// One cause.
+/// A cause of errors.
 #[derive(Debug)]
 struct Cause {
     error: Error,
-    /// The virtual file that met it first.
+    /// The first virtual file that it affected.
     path: String,
-    /// When it was seen first and last, in milliseconds since the Unix epoch, and how often.
+    /// Times of the first and last occurrence in milliseconds since the Unix epoch, and their number.
     first: u64,
     last: u64,
     count: u64,
-    /// [`State::seen`] when it was seen last.
+    /// [`State::seen`] at the last occurrence.
     order: u64,
-    /// When it was logged last.
+    /// Time of the last log message.
     logged: u64,
 }
 
 impl ErrorLog {
-    /// Notes that `error` was met while serving the virtual file `path` (relative to the root of the tree),
-    /// and logs it.
+    /// Records and logs an error for the virtual file `path`, which is relative to the root of the tree.
     pub fn record(&self, path: &str, error: &Error) {
         let now = now();
-        // What names no file of the source is about the virtual one.
+        // An error without a file of the source is about the virtual file.
         let key = match error.file() {
             Some(_) => format!("{:?} {error}", error.kind()),
             None => format!("{:?} {error} {path}", error.kind()),
@@ -57,7 +56,7 @@ impl ErrorLog {
         let order = state.seen;
         let mut silent = false;
         if let Some(cause) = state.causes.get_mut(&key) {
-            silent = now.saturating_sub(cause.logged) < SILENCE;
+            silent = now.saturating_sub(cause.logged) < LOG_INTERVAL;
             if !silent {
                 cause.logged = now;
             }
@@ -65,8 +64,8 @@ impl ErrorLog {
             cause.count = cause.count.saturating_add(1);
             cause.order = order;
         } else {
-            if state.causes.len() >= KEPT {
-                state.forget_one();
+            if state.causes.len() >= MAX_CAUSES {
+                state.evict_one();
             }
             let cause = Cause {
                 error: error.clone(),
@@ -88,7 +87,7 @@ impl ErrorLog {
         log::log!(level, "{path}: {error}");
     }
 
-    /// All lines, the most recent cause last, and a number that changes whenever they do.
+    /// All lines, the most recent cause last, and a number that changes with them.
     pub fn snapshot(&self) -> (Vec<u8>, u64) {
         let state = self.state();
         let mut causes: Vec<&Cause> = state.causes.values().collect();
@@ -117,9 +116,9 @@ impl ErrorLog {
 }
 
 impl State {
-    /// Makes room: forgets the oldest cause of the file that has most, so that one damaged file does not
-    /// displace the others.
-    fn forget_one(&mut self) {
+    /// Removes the oldest cause of the file with the most causes, so that one damaged file does not displace
+    /// the others.
+    fn evict_one(&mut self) {
         let mut of_file: HashMap<Option<&str>, u64> = HashMap::new();
         for cause in self.causes.values() {
             *of_file.entry(cause.error.file()).or_default() += 1;
@@ -147,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_one_line_and_counted() {
+    fn each_cause_is_one_counted_line() {
         let log = ErrorLog::default();
         let missing = Error::corrupt("the file is missing").in_file("a/a0.tdb");
         log.record("other", &Error::corrupt("x").in_file("b"));
         for tile in 0..5000 {
             log.record(&format!("a/tiles/{tile}.data.bin"), &missing);
         }
-        // Without a file of the source it is about the virtual one.
+        // Without a file of the source, the virtual file is part of the cause.
         log.record("c", &Error::corrupt("y"));
         log.record("d", &Error::corrupt("y"));
         let lines = lines(&log);
@@ -165,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn many_causes_in_one_file_do_not_drive_out_the_others() {
+    fn many_causes_in_one_file_do_not_displace_others() {
         let log = ErrorLog::default();
         log.record("x", &Error::corrupt("x").in_file("b"));
         for offset in 0..5000 {
             log.record("a", &Error::corrupt("y").at(offset).in_file("a0.tdb"));
         }
         let lines = lines(&log);
-        assert_eq!((lines.len(), &lines[0]["file"]), (KEPT, &json!("b")));
-        assert_eq!(lines[KEPT - 1]["offset"], 4999);
+        assert_eq!((lines.len(), &lines[0]["file"]), (MAX_CAUSES, &json!("b")));
+        assert_eq!(lines[MAX_CAUSES - 1]["offset"], 4999);
     }
 }

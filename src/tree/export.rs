@@ -1,4 +1,4 @@
-//! The exports of a view that are files, and which exports are listed: see [`crate::export`].
+//! Exports of a view, as files and directories of the tree; see [`crate::export`].
 
 use super::node::{File, Freshness, Node, NodeType, OpenFile, ReadBytes, Stat, clamp};
 use super::permissions::Origin;
@@ -11,8 +11,8 @@ use crate::layout::{FileLayout, Stream};
 use crate::view::View;
 use std::sync::Arc;
 
-/// The export of the view `shown` called `name`; None if there is none. If it is unknown whether there is
-/// one, it exists, and fails.
+/// The export `name` of the view `shown`; None if it does not exist. If that cannot be determined, returns a
+/// node, whose accesses fail.
 pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let of = shown.clone();
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
@@ -37,7 +37,7 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     Ok(Some(node))
 }
 
-/// The names of the exports of `view` that are listed.
+/// The listed exports of `view`.
 pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
     if shown.exports.hide {
         return Vec::new();
@@ -55,31 +55,31 @@ pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
         (zarr::NAME, NodeType::Directory, zarr::is_listed(view)),
         (tiff::DIRECTORY, NodeType::Directory, images),
     ];
-    // What fails is there, and says so when it is looked at.
+    // Exports that cannot be determined are listed; accessing them reports the error.
     let listed = files
         .chain(directories)
         .filter(|(.., listed)| *listed.as_ref().unwrap_or(&true));
     listed.map(|(name, kind, _)| (name, kind)).collect()
 }
 
-/// What a file is of a view.
+/// The part of a view that a file exports.
 pub enum Made {
-    /// All of it.
+    /// The whole view.
     File(Format),
-    /// The image of the field of this index.
+    /// The image of the field with this index.
     Image(usize),
-    /// The chunk of these numbers of an array of its Zarr.
+    /// The chunk with these grid coordinates of an array in the Zarr group.
     Chunk(String, Vec<u64>),
 }
 
-/// A file that is made of a view.
+/// A file that exports a view.
 pub struct ExportFile {
     shown: Shown,
     made: Made,
 }
 
 impl ExportFile {
-    /// That of the view `shown`.
+    /// The file `made` of the view `shown`.
     pub fn node(shown: &Shown, made: Made) -> Node {
         let shown = shown.clone();
         Node::File(Arc::new(ExportFile { shown, made }))
@@ -146,7 +146,7 @@ impl File for ExportFile {
     }
 }
 
-/// The bytes of an export, whose errors name the array.
+/// A stream of an export, whose errors name the array.
 struct ExportStream {
     stream: Box<dyn Stream>,
     shown: Shown,

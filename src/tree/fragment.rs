@@ -32,7 +32,7 @@ pub fn fragment(fragment: Arc<Fragment>) -> Node {
     FixedDirectory::node(mtime, origin, names, move |name| child(&fragment, name))
 }
 
-/// What `name` in the directory of a fragment is.
+/// The node of `name` in the directory of a fragment.
 fn child(fragment: &Arc<Fragment>, name: &'static str) -> Node {
     let large = |content: fn(&Arc<FragmentInfo>) -> Result<Segments>| {
         document(fragment, name, move |fragment| {
@@ -61,7 +61,7 @@ fn child(fragment: &Arc<Fragment>, name: &'static str) -> Node {
     }
 }
 
-/// A document made of a fragment's metadata file.
+/// A document that is derived from a fragment's metadata file.
 fn document(
     fragment: &Arc<Fragment>,
     name: &'static str,
@@ -95,7 +95,7 @@ fn footer_or_front(fragment: &Fragment) -> Result<Json> {
     }
 }
 
-/// What the metadata says but for its lists.
+/// The metadata without its lists, as JSON.
 pub fn footer(info: &FragmentInfo) -> Json {
     let geometry = &info.geometry;
     match &info.metadata {
@@ -121,7 +121,7 @@ fn tiles(info: &Arc<FragmentInfo>) -> Result<Segments> {
     json::tiles::tiles_segments(stored_fields(&info.schema, &info.slots), lists)
 }
 
-/// The lists of a fragment, whose metadata file is held.
+/// The lists of a fragment, whose metadata file stays open.
 struct Lists {
     info: Arc<FragmentInfo>,
     blob: Arc<dyn Blob>,

@@ -33,7 +33,7 @@ struct GroupDirectory {
     mtime: u64,
 }
 
-/// What is in the directory of a group besides its members.
+/// The entries of a group's directory besides its members.
 const DOCUMENTS: [&str; 2] = ["group.json", "metadata.json"];
 
 impl Names for GroupDirectory {
@@ -43,7 +43,7 @@ impl Names for GroupDirectory {
         self.group.members()
     }
 
-    /// The documents, then the members: their names depend on all registered ones, whether they exist or not.
+    /// The documents, then all members, whether they exist or not, so that names do not depend on that.
     fn names(&self, members: &Members) -> Vec<OsString> {
         let members = members.places.iter().map(|place| names::encode(&place.name));
         let all = DOCUMENTS.into_iter().map(str::to_owned).chain(members);
@@ -63,7 +63,7 @@ impl Names for GroupDirectory {
         (index < DOCUMENTS.len()).then_some(NodeType::File)
     }
 
-    /// Which members there are is what the details say.
+    /// The members are those in `__group`.
     fn origin(&self) -> Origin {
         Origin::Group(self.group.clone(), GROUP_DIRECTORY)
     }
@@ -105,7 +105,7 @@ impl GroupDirectory {
         )
     }
 
-    /// The member at place `index`; None where nothing of it is shown.
+    /// The node of member `index`; None if it is not shown.
     fn member(&self, members: &Members, index: usize) -> Option<Node> {
         let place = members.places.get(index)?;
         let engine = &self.context.engine;
@@ -113,14 +113,14 @@ impl GroupDirectory {
             return None;
         }
         let (path, at) = (self.group.path().display(), place.at.display());
-        // Without these, every directory has one place in the tree.
+        // Only members elsewhere can give a directory several paths in the tree.
         let in_place = place.in_place && !engine.storage.is_link(&place.at);
         let above = if in_place {
             self.above.clone()
         } else {
             self.above.jump().or_else(|| {
                 log::warn!(
-                    "{path}: {at} is not shown: it is reached through too many groups that lie elsewhere"
+                    "{path}: {at} is not shown: it is reached through too many members outside of their groups"
                 );
                 None
             })?

@@ -10,11 +10,11 @@ use crate::format::body::Body;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How many large files are held open, so that deleting them does not affect readers. Beyond that, files are
-/// opened when they are read.
-const HELD: usize = 256;
+/// Large files to keep open, so that deleting them does not affect readers. More are opened when they are
+/// read.
+const MAX_OPEN_FILES: usize = 256;
 
-/// The document of the metadata in the files at `paths`, oldest first.
+/// The document of the metadata in the files at `paths`, oldest first. Fails if one cannot be decoded.
 pub fn metadata(
     engine: &Arc<Engine>,
     paths: &[PathBuf],
@@ -24,7 +24,7 @@ pub fn metadata(
     let mut bodies: Vec<Box<dyn Body>> = Vec::with_capacity(paths.len());
     let mut large = 0;
     for path in paths {
-        let file = GenericFile::open(engine, path, key, large < HELD)?;
+        let file = GenericFile::open(engine, path, key, large < MAX_OPEN_FILES)?;
         if let GenericFile::Large(_) = file {
             large += 1;
         }

@@ -1,4 +1,4 @@
-//! The virtual tree: nodes, names, exact sizes. FUSE and the command line are two thin layers over it.
+//! The virtual tree: nodes, names, exact sizes. FUSE and the command line are thin layers over it.
 
 mod array;
 mod at;

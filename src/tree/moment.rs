@@ -19,22 +19,22 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// What a reader sees.
+    /// The fragments and files that a reader sees.
     pub fn snapshot(&self) -> Result<Arc<Snapshot>> {
         self.array.snapshot(self.times)
     }
 
-    /// The file of the schema in force.
+    /// The file of the current schema.
     pub fn schema_file(&self) -> Result<SchemaFile> {
         self.array.schema_file(&*self.snapshot()?)
     }
 
-    /// The schema in force.
+    /// The current schema.
     pub fn schema(&self) -> Result<Arc<Schema>> {
         self.array.schema(&*self.snapshot()?)
     }
 
-    /// The paths of the metadata files in force, oldest first.
+    /// The paths of the visible metadata files, oldest first.
     pub fn metadata_paths(&self) -> Result<Vec<PathBuf>> {
         let snapshot = self.snapshot()?;
         Ok(snapshot.metadata().map(|file| file.path.clone()).collect())

@@ -1,4 +1,4 @@
-//! The kinds of node, and the small traits that everything shown implements.
+//! The kinds of nodes, and the traits that they implement.
 
 use super::permissions::{Origin, Permissions};
 pub use crate::array::ReadBytes;
@@ -21,16 +21,16 @@ pub enum Node {
     Link(Arc<Link>),
 }
 
-/// A symbolic link to another name in the directory that it is in. It is never listed, so that everything is
-/// met once.
+/// A symbolic link to another name in the same directory. Links are never listed, so that programs that walk
+/// the tree meet each node once.
 pub struct Link {
-    /// That name.
+    /// The target name.
     pub target: OsString,
     /// Modification time in milliseconds since the Unix epoch.
     pub mtime: u64,
 }
 
-/// Which kind a node is, without the node.
+/// The type of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum NodeType {
@@ -39,33 +39,32 @@ pub enum NodeType {
     Link,
 }
 
-/// How long what is known of a node stays true.
+/// How long the attributes and content of a node are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// For ever: it belongs to a committed fragment or a schema.
+    /// Forever: the node belongs to a committed fragment or a schema.
     Immutable,
-    /// Until somebody writes to the array: listings and what is derived from them. Must be checked again
-    /// within a second.
+    /// Until the next write: listings and what is derived from them. Must be checked again within a second.
     Listing,
-    /// It changes by itself (`.tiledbfs`): must be read again every time.
+    /// Never: changes continuously (`.tiledbfs`), and must be read every time.
     Live,
 }
 
-/// Extended attributes: name and value, which is UTF-8.
+/// Extended attributes: names and UTF-8 values.
 pub type ExtendedAttributes = Vec<(&'static str, String)>;
 
-/// A directory. Cheap to make: it does its work when asked.
+/// A directory. Cheap to create; does its work in these methods.
 pub trait Directory: Send + Sync {
-    /// The node called `name`; None when there is none.
+    /// The node `name`; None if it does not exist.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>>;
 
-    /// A snapshot of the names, `.` and `..` not among them.
+    /// A snapshot of the entries, without `.` and `..`.
     fn list(&self) -> Result<Arc<dyn Listing>>;
 
     /// Modification time in milliseconds since the Unix epoch.
     fn mtime(&self) -> u64;
 
-    /// How long names and listing stay true.
+    /// How long names and listing are valid.
     fn freshness(&self) -> Freshness;
 
     /// The longest name that can be looked up, in bytes.
@@ -73,27 +72,27 @@ pub trait Directory: Send + Sync {
         255
     }
 
-    /// Its extended attributes, as [`File::attributes`].
+    /// Extended attributes, as in [`File::attributes`].
     fn attributes(&self) -> Result<ExtendedAttributes> {
         Ok(ExtendedAttributes::new())
     }
 
-    /// What it comes from. Asked for only where others than the user who mounts it may enter the mount.
+    /// The origin, which decides who may see it. Called only for mounts that other users may enter.
     fn origin(&self) -> Origin {
         Origin::Private
     }
 }
 
-/// The names in a directory at one moment, in an order that does not change.
+/// A snapshot of a directory's entries, in a fixed order.
 pub trait Listing: Send + Sync {
-    /// How many.
+    /// The number of entries.
     fn len(&self) -> u64;
 
     /// The entry at `index`, None from [`Listing::len`] on.
     fn get(&self, index: u64) -> Option<(Cow<'_, OsStr>, NodeType)>;
 }
 
-/// One name of a listing that is held in memory.
+/// An entry of a listing in memory.
 pub type Entry = (OsString, NodeType);
 
 impl Listing for Vec<Entry> {
@@ -107,9 +106,9 @@ impl Listing for Vec<Entry> {
     }
 }
 
-/// A regular file. Cheap to make: it does its work when asked.
+/// A regular file. Cheap to create; does its work in these methods.
 pub trait File: Send + Sync {
-    /// Its length and state, found without decoding a data tile.
+    /// Length and state. Decodes no data tile if the length follows from metadata.
     fn stat(&self) -> Result<Stat>;
 
     /// Modification time in milliseconds since the Unix epoch.
@@ -118,59 +117,59 @@ pub trait File: Send + Sync {
     /// How long length and content stay true.
     fn freshness(&self) -> Freshness;
 
-    /// Its extended attributes: what is known of it besides its content, by names that begin with `user.`.
+    /// Extended attributes, with names that begin with `user.`.
     fn attributes(&self) -> Result<ExtendedAttributes> {
         Ok(ExtendedAttributes::new())
     }
 
-    /// What it comes from, as [`Directory::origin`].
+    /// The origin, as in [`Directory::origin`].
     fn origin(&self) -> Origin {
         Origin::Private
     }
 
-    /// Opens it. What is read through the result is one consistent state, whatever happens to the source.
+    /// Opens the file in one state: reads are consistent or fail, whatever happens to the source.
     fn open(&self) -> Result<Arc<dyn OpenFile>>;
 
-    /// The same in the state `version`, if that can still be had; else in the present one.
+    /// Opens the state `version` if it is still available, else the current one.
     fn open_version(&self, version: u64) -> Result<Arc<dyn OpenFile>> {
         let _ = version;
         self.open()
     }
 
-    /// Its bytes as a stream, for readers of the whole file who need not know its length; None if finding the
-    /// length takes little work.
+    /// The bytes as a stream, for reading the whole file without its length; None if the length takes little
+    /// work.
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
         Ok(None)
     }
 
-    /// Its exact length in bytes.
+    /// Exact length in bytes.
     fn len(&self) -> Result<u64> {
         Ok(self.stat()?.len)
     }
 }
 
-/// What is known of a file without opening it.
+/// Length and state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Its exact length in bytes.
+    /// Exact length in bytes.
     pub len: u64,
-    /// Differs between two states of a file that changes; equal numbers mean equal bytes. 0 if states are not
+    /// Identifies the state of a mutable file; equal numbers mean equal bytes. 0 if states are not
     /// distinguished.
     pub version: u64,
 }
 
 /// An open file: a seekable sequence of bytes.
 pub trait OpenFile: Send + Sync {
-    /// Its exact length in bytes.
+    /// Exact length in bytes.
     fn len(&self) -> u64;
 
-    /// Differs between two states of one file, as [`Stat::version`].
+    /// Identifies the state, as [`Stat::version`].
     fn version(&self) -> u64 {
         0
     }
 
-    /// The bytes from `offset` on: exactly `size` of them, or those up to the end of the file. `scratch` is
-    /// memory that the answer may be put together in; what it held is lost.
+    /// Exactly `size` bytes from `offset` on, or those up to the end of the file. The result may be in
+    /// `scratch`, which is overwritten.
     fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>>;
 }
 
@@ -188,13 +187,13 @@ impl OpenFile for FileLayout {
     }
 }
 
-/// The part of a file of `len` bytes that a read of `size` bytes at `offset` covers.
+/// The range that a read of `size` bytes at `offset` covers in a file of `len` bytes.
 pub fn clamp(len: u64, offset: u64, size: usize) -> Range<u64> {
     let start = offset.min(len);
     start..start.saturating_add(size as u64).min(len)
 }
 
-/// The node called `name` in `directory`; where that is a symbolic link, what it leads to.
+/// The node `name` in `directory`, or the target if it is a symbolic link; None if it does not exist.
 pub fn follow(directory: &dyn Directory, name: &OsStr) -> Result<Option<Node>> {
     match directory.lookup(name)? {
         Some(Node::Link(link)) => directory.lookup(&link.target),
@@ -203,7 +202,7 @@ pub fn follow(directory: &dyn Directory, name: &OsStr) -> Result<Option<Node>> {
 }
 
 impl Node {
-    /// Which kind it is.
+    /// The type of the node.
     pub fn node_type(&self) -> NodeType {
         match self {
             Node::Directory(_) => NodeType::Directory,
@@ -212,8 +211,8 @@ impl Node {
         }
     }
 
-    /// Who may see it, besides the user who mounts it, by what `storage`, the source, says now. No mode can
-    /// keep a link from being read.
+    /// Who may see the node besides the mounting user, by the current permissions in the source `storage`.
+    /// Links are public, because no mode protects them.
     pub fn permissions(&self, storage: &dyn Storage) -> Permissions {
         let origin = match self {
             Node::Directory(directory) => directory.origin(),
@@ -223,7 +222,7 @@ impl Node {
         origin.permissions(storage)
     }
 
-    /// Its attributes, as [`File::attributes`].
+    /// Extended attributes, as in [`File::attributes`].
     pub fn attributes(&self) -> Result<ExtendedAttributes> {
         match self {
             Node::Directory(directory) => directory.attributes(),
@@ -232,8 +231,7 @@ impl Node {
         }
     }
 
-    /// Walks down `path` (components separated by `/`), following links; None where a component does not
-    /// exist.
+    /// The node at `path` (components separated by `/`), following links; None if it does not exist.
     #[cfg(any(test, feature = "internals"))]
     pub fn find(&self, path: &str) -> Result<Option<Node>> {
         let mut node = self.clone();
@@ -249,7 +247,7 @@ impl Node {
         Ok(Some(node))
     }
 
-    /// The whole content of a file.
+    /// The whole content of a file. Fails for directories and links.
     pub fn read_all(&self) -> Result<Vec<u8>> {
         let Node::File(file) = self else {
             return Err(Error::new(ErrorKind::InvalidInput, "is a directory"));

@@ -1,19 +1,18 @@
-//! NumPy headers: the bytes before the values in a `.npy` file, format version 1.0.
+//! Headers of `.npy` files, format version 1.0.
 //!
-//! A header is what `numpy.lib.format` writes for the same values, to the byte, which includes the spare
-//! space that it leaves for the first dimension to grow. It is a multiple of 64 bytes long, so that the
-//! values behind it can be mapped.
+//! A header has the same bytes as that of `numpy.lib.format`, including the spare space for the first
+//! dimension to grow. Its length is a multiple of 64, so that the values after it are aligned for mapping.
 
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 
-/// Digits of the first dimension that a header has room for.
+/// A header has room for this many digits of the first dimension.
 const GROWTH_DIGITS: usize = 21;
 
-/// NumPy's largest size of an element in bytes.
+/// NumPy's largest element in bytes.
 const MAX_ITEM: u64 = i32::MAX as u64;
 
-/// NumPy's name for the type of a single value: text of one byte a character is `|S1`, of four `<U1`; of two,
-/// for which NumPy has no type, `<u2`.
+/// The NumPy type of a single value. Text is `|S1` for characters of one byte, and `<U1` for four. NumPy has
+/// no type for two-byte characters, which are `<u2`.
 pub fn element_descr(datatype: Datatype) -> &'static str {
     use Datatype::*;
     match datatype {
@@ -55,11 +54,11 @@ pub fn element_descr(datatype: Datatype) -> &'static str {
     }
 }
 
-/// NumPy's name for the type of values that take `data_len` bytes, and their shape: one dimension over the
-/// cells, or two if a cell holds several values that NumPy cannot combine into one text; for var-sized cells
-/// one dimension over all values. A length that is not a multiple of a cell gives plain bytes (`|u1`).
+/// The NumPy type and shape of values in `data_len` bytes. Fixed-size cells have shape `(cells,)`, or
+/// `(cells, values)` if a cell has several values that are not text. Var-sized cells have shape `(values,)`.
+/// If the length is not a multiple of the cell size, the values are bytes (`|u1`).
 ///
-/// Zipped coordinates are cells of one value here: pass `CellValNum::Fixed(1)`.
+/// For zipped coordinates, pass `CellValNum::Fixed(1)`.
 pub fn data_type(datatype: Datatype, cell_val_num: CellValNum, data_len: u64) -> (String, Vec<u64>) {
     let size = datatype.size() as u64;
     let values = match cell_val_num {
@@ -79,7 +78,7 @@ pub fn data_type(datatype: Datatype, cell_val_num: CellValNum, data_len: u64) ->
     }
 }
 
-/// A header for C-ordered values of NumPy type `descr` (plain ASCII without quotes) and the given shape.
+/// The header for values of NumPy type `descr` (ASCII without quotes) in C order with this shape.
 pub fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     let numbers: Vec<String> = shape.iter().map(u64::to_string).collect();
     // A tuple of one is written `(n,)`.
@@ -112,7 +111,7 @@ mod tests {
         header(&descr, &shape)
     }
 
-    /// The dictionary of a header whose frame has been checked.
+    /// The dictionary of a header. Checks magic, length and padding.
     fn dict(header: &[u8]) -> &str {
         assert_eq!(header[..8], *b"\x93NUMPY\x01\x00");
         assert_eq!(header.len() % 64, 0);
@@ -132,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_what_numpy_writes() {
+    fn headers_equal_those_of_numpy() {
         // numpy.save of numpy.zeros(10, "<i4") with numpy 2.4.
         let mut expected =
             b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'fortran_order': False, 'shape': (10,), }".to_vec();
         expected.resize(127, b' ');
         expected.push(b'\n');
         assert_eq!(data_header(Datatype::Int32, CellValNum::Fixed(1), 40), expected);
-        // Of numpy.zeros((2, 3), "<M8[ms]").
+        // numpy.save of numpy.zeros((2, 3), "<M8[ms]").
         let mut expected =
             b"\x93NUMPY\x01\x00v\x00{'descr': '<M8[ms]', 'fortran_order': False, 'shape': (2, 3), }".to_vec();
         expected.resize(127, b' ');
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_several_characters_is_one_element_and_other_values_are_a_second_dimension() {
+    fn several_characters_are_one_element_and_several_values_a_second_dimension() {
         let line = |descr: &str, shape: &str| {
             format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}")
         };
@@ -178,7 +177,7 @@ mod tests {
         assert_eq!(data(Datatype::StringUcs2, 2, 24), line("<u2", "(6, 2)"));
         assert_eq!(data(Datatype::Int16, 3, 24), line("<i2", "(4, 3)"));
         assert_eq!(data(Datatype::GeomWkb, 3, 24), line("|u1", "(8, 3)"));
-        // Longer than any NumPy element can be.
+        // Longer than NumPy's largest element.
         assert_eq!(data(Datatype::Char, 1 << 31, 0), line("|S1", "(0, 2147483648)"));
         assert_eq!(
             data(Datatype::StringUcs4, 1 << 29, 0),
@@ -195,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_does_not_fit_gives_bytes() {
+    fn a_partial_cell_gives_bytes() {
         assert!(data(Datatype::Int32, 1, 7).contains("'|u1', 'fortran_order': False, 'shape': (7,)"));
         assert!(data(Datatype::Int16, 2, 6).contains("'|u1', 'fortran_order': False, 'shape': (6,)"));
     }
 
     #[test]
-    fn every_datatype_has_a_type_of_its_size() {
+    fn numpy_types_have_the_size_of_the_datatype() {
         for &datatype in Datatype::ALL {
             let descr = element_descr(datatype);
             let size: usize = descr[2..3].parse().unwrap();

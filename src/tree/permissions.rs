@@ -1,6 +1,6 @@
-//! Who may see a node of the tree: only users who could read the source files that it is made from.
+//! Permissions of nodes: only users who can read the source files of a node may see it.
 //!
-//! A node names its [`Origin`]. This module alone turns origins into source paths, and paths into users.
+//! A node has an [`Origin`]. Only this module maps origins to source paths, and paths to users.
 
 use super::moment::Moment;
 use crate::array::Array;
@@ -20,14 +20,14 @@ use std::sync::Arc;
 /// The users that may access a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
-    /// Who may read the file, or access what is in the directory.
+    /// Who may read the file, or traverse the directory.
     pub open: Audience,
-    /// Who of them may also list the directory.
+    /// Who of these may also list the directory.
     pub list: Audience,
 }
 
 impl Permissions {
-    /// Everybody may do everything.
+    /// Everybody may open and list the node.
     fn everybody() -> Self {
         Permissions {
             open: Audience::everybody(),
@@ -35,7 +35,7 @@ impl Permissions {
         }
     }
 
-    /// Only the user who mounted may access the node.
+    /// Only the mounting user may open the node.
     pub fn nobody() -> Self {
         Permissions {
             open: Audience::nobody(),
@@ -44,14 +44,14 @@ impl Permissions {
     }
 }
 
-/// What a node is made from.
+/// The sources of a node.
 #[derive(Clone)]
 pub enum Origin {
     /// Nothing that is protected.
     Public,
-    /// Something that only the user who mounted may see, or that is unknown.
+    /// Only the mounting user may see the node.
     Private,
-    /// A directory of the source and the names in it.
+    /// A directory of the source and its entries.
     Directory(PathBuf),
     /// All files in the named subdirectory of a group.
     Group(Arc<OpenGroup>, &'static str),
@@ -59,15 +59,15 @@ pub enum Origin {
     Array(Arc<Array>),
     /// The node of this name in the directory of an array.
     InArray(Moment, &'static str),
-    /// The schema in this file.
+    /// The schema file with this name.
     Schema(Arc<Array>, String),
-    /// The enumeration in this file.
+    /// The enumeration file with this name.
     Enumeration(Moment, Vec<u8>),
     /// The cells that a reader of the array sees.
     Cells(Moment),
-    /// As `Cells`, and the values of enumerations.
+    /// Like `Cells`, with the values of enumerations.
     LabelledCells(Moment),
-    /// As `LabelledCells`, and the array's metadata.
+    /// Like `LabelledCells`, with the array's metadata.
     DescribedCells(Moment),
     /// The directory of a fragment.
     Fragment(Arc<Fragment>),
@@ -78,8 +78,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Who may see a node of this origin, by the present permissions in `storage`, the source. If they cannot
-    /// be read, only the user who mounted may.
+    /// Who may see a node of this origin, by the current permissions in the source `storage`. If these cannot
+    /// be determined, only the mounting user.
     pub fn permissions(&self, storage: &dyn Storage) -> Permissions {
         let sources = Sources {
             storage,
@@ -124,8 +124,8 @@ impl Origin {
     }
 }
 
-/// Collects the source files of a node. Each method adds some, and restricts the permissions to users who may
-/// read them.
+/// Collects the sources of a node. Each method adds some, and restricts the permissions to users who may read
+/// them.
 struct Sources<'a> {
     storage: &'a dyn Storage,
     permissions: Permissions,
@@ -153,32 +153,31 @@ impl Sources<'_> {
         paths.into_iter().fold(self, |sources, path| sources.read(&path))
     }
 
-    /// Adds the names and the content of all files in the directory at `path`.
+    /// Adds the directory at `path`: its entries and the content of its files.
     fn directory(self, engine: &Engine, path: &Path) -> Result<Self> {
         let entries = list_or_empty(engine, path)?.into_iter();
         let files = entries.filter(|entry| entry.entry_type == EntryType::File);
         Ok(self.names(path).files(files.map(|entry| path.join(entry.name))))
     }
 
-    /// Adds the right to search the directory at `path`.
+    /// Adds traversing the directory at `path`.
     fn search(self, path: &Path) -> Self {
         self.open(path, Want::Search)
     }
 
-    /// Adds the names in the directory at `path`.
+    /// Adds the entries of the directory at `path`.
     fn names(self, path: &Path) -> Self {
         self.open(path, Want::List)
     }
 
-    /// Adds the names in the directory at `path` for listing the node only.
+    /// Adds the entries of the directory at `path`, only for listing the node.
     fn listing(mut self, path: &Path) -> Self {
         let audience = self.storage.audience(path, Want::List);
         self.permissions.list.and(&audience);
         self
     }
 
-    /// Adds the file that `key` is in, if there is one: what was decrypted may be seen only by users who may
-    /// read the key.
+    /// Adds the key file, if there is one: only users who can read the key may see decrypted data.
     fn key(self, key: Option<&EncryptionKey>) -> Self {
         match key.and_then(EncryptionKey::file) {
             Some(file) => self.read(file),
@@ -205,7 +204,7 @@ impl Sources<'_> {
             "metadata.json" => sources.metadata(moment)?,
             "schemas" => names_in(sources, SCHEMA_DIRECTORY),
             "fragments" => names_in(sources, "__fragments"),
-            // The directory's entries are the times in the names of fragments, commits, schemas and metadata.
+            // The entries are the timestamps in the names of fragments, commits, schemas and metadata.
             "at" => {
                 let directories = [SCHEMA_DIRECTORY, "__meta"].map(|name| array.path.join(name));
                 let sources = sources.array_listing(array, false)?;
@@ -219,7 +218,7 @@ impl Sources<'_> {
         })
     }
 
-    /// Adds the schema in force.
+    /// Adds the current schema.
     fn schema(self, moment: &Moment) -> Result<Self> {
         let file = moment.schema_file()?;
         let path = moment.array.schemas.path(&file.name);
@@ -229,8 +228,8 @@ impl Sources<'_> {
         })
     }
 
-    /// Adds what an array's listing is made from: the names of fragments and commits, and the commit files
-    /// with content; with `all_commits`, empty ones too.
+    /// Adds the sources of an array's listing: names of fragments and commits, and commit files with content,
+    /// or with `all_commits` all of them.
     fn array_listing(self, array: &Array, all_commits: bool) -> Result<Self> {
         let directories = ["", "__fragments", "__commits", "__fragment_meta"];
         let sources = directories
@@ -238,8 +237,8 @@ impl Sources<'_> {
             .fold(self, |sources, name| sources.names(&array.path.join(name)));
         let listing = array.listing()?;
         let commits = listing.commits.iter().filter(|commit| {
-            let says_something = !matches!(commit.kind, CommitKind::Ok | CommitKind::Write);
-            all_commits || says_something
+            let has_content = !matches!(commit.kind, CommitKind::Ok | CommitKind::Write);
+            all_commits || has_content
         });
         Ok(sources.files(commits.map(CommitFile::path)))
     }
@@ -264,7 +263,7 @@ impl Sources<'_> {
         })
     }
 
-    /// Adds the enumerations of the schema in force.
+    /// Adds the enumerations of the current schema.
     fn labels(self, moment: &Moment) -> Result<Self> {
         let schema = moment.schema()?;
         let mut enumerations = schema.enumerations.iter();
@@ -284,7 +283,7 @@ impl Sources<'_> {
         let sources = self.key(fragment.key()).read(&fragment.metadata_path());
         match fragment.look() {
             Ok(info) => Ok(sources.read(&fragment.schema_path(&info))),
-            // Without the key, only the part of the footer that is not encrypted is shown.
+            // Without the key, only the unencrypted part of the footer is shown.
             Err(error) if matches!(error.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey) => Ok(sources),
             Err(error) => Err(error),
         }

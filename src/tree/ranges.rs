@@ -1,4 +1,4 @@
-//! Parts of a domain as users write them: the names of directories in `subarray/`.
+//! Parses subarrays: the names of directories in `subarray/`.
 
 use super::times::{DAY, SECOND, Span};
 use crate::calendar::date_from_days;
@@ -10,11 +10,11 @@ use crate::names;
 use crate::view::DimRange;
 use std::cmp::Ordering;
 
-/// The part of an array's domain that a name in `subarray/` stands for: a range a dimension, in the schema's
-/// order. None for all of it.
+/// Parses a name in `subarray/`. Returns one range per dimension, in the schema's order; None for the whole
+/// domain. The error is the reason why there is no such directory.
 ///
-/// A bound that is left out is open, and so is one of a sparse array that leaves nothing out: what selects
-/// the same is equal, however it is written. The error is the reason why there is no such directory.
+/// Missing bounds are open. In sparse arrays, bounds that exclude nothing become open as well, so that equal
+/// selections have equal results.
 pub fn parse(name: &[u8], schema: &Schema) -> Result<Option<Vec<DimRange>>, String> {
     let mut ranges = Vec::new();
     for ((i, dimension), text) in schema.dimensions.iter().enumerate().zip(texts(name, schema)?) {
@@ -31,7 +31,7 @@ pub fn parse(name: &[u8], schema: &Schema) -> Result<Option<Vec<DimRange>>, Stri
     Ok(if all { None } else { Some(ranges) })
 }
 
-/// The text of each dimension's range, still encoded; None for dimensions that are not named.
+/// The text of each dimension's range, still encoded; empty for dimensions that are not named.
 fn texts<'a>(name: &'a [u8], schema: &Schema) -> Result<Vec<&'a [u8]>, String> {
     let parts = name.split(|&b| b == b',');
     let wanted = schema.dimensions.len();
@@ -62,7 +62,8 @@ fn texts<'a>(name: &'a [u8], schema: &Schema) -> Result<Vec<&'a [u8]>, String> {
     Ok(texts.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// The dimension with this encoded name: its own, or that of its directory in `columns/`.
+/// The dimension with this encoded name: its own, or that of its directory in `columns/`; None if there is
+/// none.
 fn index_of(name: &[u8], schema: &Schema) -> Result<Option<usize>, String> {
     let own = decode(name)?;
     if let Some(index) = schema.dimension_index(&own).filter(|_| !own.is_empty()) {
@@ -72,14 +73,14 @@ fn index_of(name: &[u8], schema: &Schema) -> Result<Option<usize>, String> {
     Ok(dimensions.position(|(i, d)| names::dimension(&d.name, i).as_bytes() == name))
 }
 
-/// Which end of a range a bound is.
+/// An end of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Lower,
     Upper,
 }
 
-/// The range that a text gives, in `allowed` and not the wrong way round.
+/// Parses a range. Fails unless it is within `allowed` and not empty.
 fn range(text: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> Result<DimRange, String> {
     let (from, to) = split(text, b"..").unwrap_or((text, text));
     let bound = |text: &[u8], end| match text {
@@ -102,7 +103,8 @@ fn range(text: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> Result<
     }
 }
 
-/// The stored bytes of one bound. The error says what is wrong with it.
+/// Parses a bound into its stored bytes (little-endian). The error completes a sentence that begins with the
+/// text.
 fn bound(text: &[u8], end: End, dimension: &Dimension, allowed: Option<&Range>) -> Result<Vec<u8>, String> {
     let datatype = dimension.datatype;
     let bytes = match datatype.kind() {
@@ -128,7 +130,7 @@ fn above(dimension: &Dimension, a: &[u8], b: &[u8]) -> bool {
     compare(dimension.datatype, dimension.cell_val_num, a, b) == Some(Ordering::Greater)
 }
 
-/// A number that is not NaN. Negative zero becomes zero, which is the same bound.
+/// Parses a number; None for NaN. Negative zero becomes zero, which is the same bound.
 fn float(text: &[u8], datatype: Datatype) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     match datatype.size() {
@@ -143,7 +145,7 @@ fn float(text: &[u8], datatype: Datatype) -> Option<Vec<u8>> {
     }
 }
 
-/// An integer, or of dates what ISO 8601 writes; None also for one that does not fit the type. The missing
+/// Parses an integer, or for datetimes also an ISO 8601 date. None if it does not fit the datatype. Missing
 /// parts of a date are chosen within `allowed`, if possible.
 fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
@@ -165,7 +167,7 @@ fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -
     (number(datatype, &bytes) == bound).then_some(bytes)
 }
 
-/// The number that is stored as `bytes`.
+/// The number in `bytes`, which are little-endian and signed unless the datatype is unsigned.
 fn number(datatype: Datatype, bytes: &[u8]) -> i128 {
     let negative = datatype.kind() != Kind::Unsigned && bytes.last().is_some_and(|&b| b >= 0x80);
     let mut wide = if negative { [0xFF; 16] } else { [0; 16] };
@@ -175,14 +177,13 @@ fn number(datatype: Datatype, bytes: &[u8]) -> i128 {
     i128::from_le_bytes(wide)
 }
 
-/// The first coordinate of a datetime dimension that is not before `span`, and the last that is not after it.
-/// None for other types.
+/// The first and last coordinate of a datetime dimension within `span`. None for other datatypes.
 fn in_units(span: Span, datatype: Datatype) -> Option<(i128, i128)> {
     Some((floor(span.first - 1, datatype)? + 1, floor(span.last, datatype)?))
 }
 
-/// The last coordinate of a datetime dimension that is not after an instant, which is in attoseconds since
-/// the Unix epoch.
+/// The last coordinate of a datetime dimension that is not after `instant`, in attoseconds since the Unix
+/// epoch.
 fn floor(instant: i128, datatype: Datatype) -> Option<i128> {
     let unit = match datatype {
         Datatype::DatetimeYear | Datatype::DatetimeMonth => {
@@ -211,7 +212,7 @@ fn floor(instant: i128, datatype: Datatype) -> Option<i128> {
     Some(instant.div_euclid(unit))
 }
 
-/// A range of a sparse array without the bounds that leave nothing out.
+/// Opens the bounds of a range that exclude nothing.
 fn opened(range: DimRange, dimension: &Dimension, allowed: Option<&Range>) -> DimRange {
     let Some(allowed) = allowed else { return range };
     DimRange {
@@ -220,7 +221,7 @@ fn opened(range: DimRange, dimension: &Dimension, allowed: Option<&Range>) -> Di
     }
 }
 
-/// What is before and after the first `separator`; None where there is none.
+/// Splits at the first `separator`; None if there is none.
 fn split<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = text
         .windows(separator.len())
@@ -228,7 +229,7 @@ fn split<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     Some((text.get(..at)?, text.get(at + separator.len()..)?))
 }
 
-/// The bytes that a percent-encoded text stands for.
+/// Decodes percent-encoding.
 fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.iter();

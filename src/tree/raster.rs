@@ -1,4 +1,4 @@
-//! `raster/`: attributes of a dense view as images.
+//! `raster/`: attributes of a dense view as TIFF images.
 
 use super::export::{ExportFile, Made};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
@@ -19,7 +19,7 @@ impl Directory for RasterDirectory {
         let Some(&(_, field)) = images.iter().find(|(image, _)| **image == *name) else {
             return Ok(None);
         };
-        // Where it cannot be told whether there is one, it is there, and fails.
+        // If it cannot be determined whether the image exists, it does, and accesses fail.
         if matches!(tiff::absent(&view, field), Ok(Some(_))) {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Opening a source, and the root of its tree with `.tiledbfs`.
+//! Opens a source as a tree, and adds `.tiledbfs` to its root.
 
 use super::context::{Ancestors, Context};
 use super::directory::FixedDirectory;
@@ -25,26 +25,26 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How a source is opened.
+/// Options for opening a source.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Bound of the decoded-chunk cache, in bytes.
+    /// Bound of the cache of decoded data, in bytes.
     pub cache_size: u64,
-    /// Keys of encrypted arrays. A key counts for the array at its path (relative to the source, empty for
-    /// the source itself) and for all below; where several do, the longest path wins.
+    /// Keys of encrypted arrays. A key is for the arrays at and below its path, which is relative to the
+    /// source and empty for the source itself. The longest path wins.
     pub keys: Vec<(PathBuf, EncryptionKey)>,
-    /// Whether symbolic links that lead out of the source are followed.
+    /// Whether to follow symbolic links that lead out of the source.
     pub follow_symlinks: bool,
-    /// The time as of which everything is shown, in milliseconds since the Unix epoch; None: now.
+    /// Shows everything as of this time, in milliseconds since the Unix epoch; None means now.
     pub at: Option<u64>,
     /// Whether directories of arrays list `at`.
     pub show_at: bool,
-    /// Which exports there are.
+    /// Options of exports.
     pub exports: export::Options,
 }
 
 impl Options {
-    /// The same without a limit for exports, for reading one from its first byte to its last.
+    /// Removes the size limits of exports, which do not apply to sequential reads.
     #[must_use]
     pub fn without_bounds(mut self) -> Options {
         self.exports.csv_values = u64::MAX;
@@ -52,20 +52,20 @@ impl Options {
     }
 }
 
-/// An opened source, ready to be looked at.
+/// An opened source.
 pub struct Tree {
-    /// The directory that a mount shows.
+    /// The root directory.
     pub root: Node,
     /// The most recent errors.
     pub errors: Arc<ErrorLog>,
-    /// The counters.
+    /// Counters.
     pub stats: Arc<Stats>,
-    /// What the tree is made of; below [`OWN_DIRECTORY`] it is not.
+    /// The source of the tree, except of [`OWN_DIRECTORY`].
     pub storage: Arc<dyn Storage>,
 }
 
 impl Tree {
-    /// A tree of nodes that come from no source.
+    /// A tree of nodes without a source.
     #[cfg(any(test, feature = "internals"))]
     pub fn of_nodes(root: Node) -> Tree {
         Tree {
@@ -76,9 +76,9 @@ impl Tree {
         }
     }
 
-    /// Opens an array, a group or a plain directory. Reads no more than it needs to tell which: `NotFound`
-    /// when there is nothing, `InvalidInput` for a file, `UnsupportedVersion` for a single array of a version
-    /// that is too new. For a directory without any array see [`Tree::is_bare`].
+    /// Opens an array, a group or a plain directory, and reads only what is needed to classify it. Fails with
+    /// `NotFound` if it does not exist, `InvalidInput` for a file, and `UnsupportedVersion` for an array of a
+    /// version that is too new. For directories without arrays see [`Tree::is_bare`].
     pub fn open(source: &Path, options: &Options) -> Result<Tree> {
         let place = |e: Error| e.in_file(source.display());
         let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
@@ -93,7 +93,7 @@ impl Tree {
         Self::over(Arc::new(storage), options, stats).map_err(place)
     }
 
-    /// The same over any storage, which has to handle `options.follow_symlinks` itself.
+    /// Like [`Tree::open`] for any storage, which handles `options.follow_symlinks` itself.
     pub fn over(storage: Arc<dyn Storage>, options: &Options, stats: Arc<Stats>) -> Result<Tree> {
         let engine = Engine::new(
             storage.clone(),
@@ -104,7 +104,7 @@ impl Tree {
         let engine = Arc::new(engine.fixed_at(options.at));
         let context = Arc::new(Context::new(engine.clone(), options.show_at, options.exports));
         let top = Path::new("");
-        // Kept until its node exists, so that its directories are read once.
+        // Kept until its node exists, so that its directories are read only once.
         let array = context.array(top);
         match classify(&engine, top)? {
             ObjectKind::Array => match array.latest_schema() {
@@ -146,17 +146,17 @@ impl Tree {
         })
     }
 
-    /// Whether there is no array and no group in the source, at any depth; None if a short search does not
-    /// find out.
+    /// Whether the source contains no array and no group, at any depth; None if a short search does not find
+    /// out.
     pub fn is_bare(&self) -> Option<bool> {
         let Node::Directory(root) = self.root.clone() else {
             return Some(false);
         };
-        // In a thread of its own: listing one directory may take longer than the search may.
+        // In a thread of its own, because listing one directory may take longer than the search may.
         let (sender, answer) = channel();
-        let until = Instant::now() + LOOK.0;
+        let until = Instant::now() + SEARCH_TIME;
         thread::spawn(move || sender.send(is_bare(root, until)));
-        answer.recv_timeout(LOOK.0).ok().flatten()
+        answer.recv_timeout(SEARCH_TIME).ok().flatten()
     }
 }
 
@@ -187,7 +187,7 @@ fn warn_of_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
         for path in paths {
             let found = match context.object(&path, &Ancestors::default()) {
                 Ok(Some(Node::Directory(directory))) => {
-                    is_bare(directory, Instant::now() + LOOK.0) != Some(true)
+                    is_bare(directory, Instant::now() + SEARCH_TIME) != Some(true)
                 }
                 Ok(_) => false,
                 Err(e) => e.kind() != ErrorKind::NotFound,
@@ -199,23 +199,24 @@ fn warn_of_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
     });
 }
 
-/// How long [`Tree::is_bare`] looks, and into how many directories.
-const LOOK: (Duration, usize) = (Duration::from_millis(300), 10_000);
+/// Limits of the search for arrays and groups: time, and number of directories.
+const SEARCH_TIME: Duration = Duration::from_millis(300);
+const MAX_SEARCHED: usize = 10_000;
 
-/// Whether neither `root` nor a directory below it is an array or a group; None if `until` or [`LOOK`] was
-/// reached first. Directories near the root are searched first.
+/// Whether neither `root` nor a directory below it is an array or a group; None if `until` or
+/// [`MAX_SEARCHED`] was reached first. Searches breadth-first.
 fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
     let mut waiting = VecDeque::from([root]);
     let mut seen = 1;
     while let Some(directory) = waiting.pop_front() {
-        // What cannot be listed holds nothing that could be shown.
+        // A directory that cannot be listed shows nothing.
         let Ok(listing) = directory.list() else { continue };
         for (name, kind) in (0..listing.len()).filter_map(|i| listing.get(i)) {
-            // Plain directories show no files.
+            // Only arrays and groups show files.
             if kind == NodeType::File {
                 return Some(false);
             }
-            if seen > LOOK.1 || Instant::now() > until {
+            if seen > MAX_SEARCHED || Instant::now() > until {
                 return None;
             }
             let own = seen == 1 && *name == *OWN_DIRECTORY;
@@ -228,19 +229,19 @@ fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
     Some(true)
 }
 
-/// The name of the directory about the mount itself.
+/// The name of the directory with information about the mount.
 pub const OWN_DIRECTORY: &str = ".tiledbfs";
 
-/// The source's directory, and [`OWN_DIRECTORY`] beside its entries.
+/// The source's root directory with [`OWN_DIRECTORY`].
 struct RootDirectory {
     inner: Arc<dyn Directory>,
     own: Node,
-    /// None where the source is one of this machine.
+    /// None for a local source.
     changed: Option<Arc<Changed>>,
 }
 
-/// When a remote source was changed, as far as that is known. The kernel asks the root for it on every access
-/// to [`OWN_DIRECTORY`], and so does unmounting: a store that does not answer must not block these.
+/// The modification time of a remote source. The kernel asks for it on every access to [`OWN_DIRECTORY`] and
+/// for unmounting, which a store that does not answer must not block.
 struct Changed {
     state: Mutex<ChangedState>,
     over: Condvar,
@@ -248,12 +249,12 @@ struct Changed {
 
 struct ChangedState {
     mtime: u64,
-    /// Since when a thread finds it out.
+    /// Since when a thread has been asking for it.
     looking: Option<Instant>,
 }
 
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long to wait for a current modification time.
+const MTIME_WAIT: Duration = Duration::from_millis(500);
 
 impl Changed {
     fn new(mtime: u64) -> Changed {
@@ -268,7 +269,7 @@ impl Changed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time of `directory`, or what it was when that was known last.
+    /// The modification time of `directory`, or the last known one.
     fn mtime(self: &Arc<Self>, directory: &Arc<dyn Directory>) -> u64 {
         let mut state = self.state();
         let since = *state.looking.get_or_insert_with(|| {
@@ -277,7 +278,7 @@ impl Changed {
                 let mtime = catch_unwind(AssertUnwindSafe(|| directory.mtime())).unwrap_or(0);
                 let mut state = changed.state();
                 state.looking = None;
-                // 0 is what cannot be told.
+                // 0 means unknown.
                 if mtime != 0 {
                     state.mtime = mtime;
                 }
@@ -286,7 +287,7 @@ impl Changed {
             });
             Instant::now()
         });
-        let left = PATIENCE.saturating_sub(since.elapsed());
+        let left = MTIME_WAIT.saturating_sub(since.elapsed());
         let looking = |state: &mut ChangedState| state.looking == Some(since);
         let waited = self.over.wait_timeout_while(state, left, looking);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -329,8 +330,8 @@ impl Directory for RootDirectory {
     }
 }
 
-/// `.tiledbfs/`. Errors contain names and values, and counters show what is read, so these are only for the
-/// user who mounted it.
+/// `.tiledbfs/`. Errors contain names and values, and counters reveal accesses, so these are only for the
+/// mounting user.
 fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::time::now();
     let names = ["version", "stats.json", "errors.jsonl", "work.json"].map(|name| (name, NodeType::File));
@@ -374,8 +375,8 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     })
 }
 
-/// Long-running work as JSON: an array of `path`, `what`, `done`, `of`, and `since`, in milliseconds since
-/// the Unix epoch.
+/// Long-running work as a JSON array of objects with `path`, `what`, `done`, `of`, and `since` (milliseconds
+/// since the Unix epoch).
 fn work_json(work: &Work) -> Vec<u8> {
     json::render_objects(&work.long(), |job| {
         object!({
@@ -388,15 +389,15 @@ fn work_json(work: &Work) -> Vec<u8> {
     })
 }
 
-/// The counters as JSON, padded to a fixed length, so that the size from `stat` still holds when the file is
-/// read a moment later.
+/// The counters as JSON, padded to a fixed length, so that the length from `stat` is still right for the next
+/// read.
 fn stats_json(stats: &Stats) -> Vec<u8> {
-    const LENGTH: usize = 2048;
+    const PADDED_LENGTH: usize = 2048;
     let counters = stats.snapshot().into_iter();
     let mut out = json::render(&counters.map(|(name, value)| (name, value.into())).collect());
-    if out.len() < LENGTH {
+    if out.len() < PADDED_LENGTH {
         out.pop();
-        out.resize(LENGTH - 1, b' ');
+        out.resize(PADDED_LENGTH - 1, b' ');
         out.push(b'\n');
     }
     out

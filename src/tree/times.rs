@@ -1,4 +1,4 @@
-//! Times as users write them: the names of directories in `at/`, and dates in those in `subarray/`.
+//! Parses times: the names of directories in `at/`, and dates in the names of `subarray/`.
 
 use crate::array::time::TimeRange;
 use crate::calendar::{date_from_days, days_from_date};
@@ -12,17 +12,16 @@ pub(super) const DAY: i128 = 86_400 * SECOND;
 /// Attoseconds of a millisecond.
 const MILLISECOND: i128 = SECOND / 1000;
 
-/// The longest year that is read has this many digits, so that all fits in 128 bits.
+/// The most digits of a year, so that attoseconds fit into 128 bits.
 const YEAR_DIGITS: usize = 9;
 
-/// The range of time that a name in `at/` stands for: one time for everything up to it, or `T1..T2`, either
-/// end of which may be left out. A missing start is 0, a missing end `u64::MAX`, which as in TileDB means the
-/// moment of reading.
+/// Parses a name in `at/`: one time for everything up to it, or a range `T1..T2`, where either end may be
+/// missing. A missing start is 0; a missing end is `u64::MAX`, which means now, as in TileDB. The error is
+/// the reason why there is no such directory.
 ///
-/// A time is milliseconds since the Unix epoch, or the beginning of a time of RFC 3339, in UTC where no
-/// offset says otherwise. Missing parts are as small as possible in a start, as large as possible in an end
-/// or a lone time. A time before 1970 becomes its first millisecond. The error is the reason why there is no
-/// such directory.
+/// A time is milliseconds since the Unix epoch, or a full or truncated RFC 3339 time, in UTC unless it has an
+/// offset. Missing parts are as small as possible in a start, and as large as possible in an end or a single
+/// time. Times before 1970 become 0.
 pub fn parse(name: &str) -> Result<TimeRange, String> {
     match name.split_once("..") {
         None => Ok(TimeRange::until(end(name)?)),
@@ -40,8 +39,8 @@ pub fn parse(name: &str) -> Result<TimeRange, String> {
     }
 }
 
-/// An instant in milliseconds since the Unix epoch as a name in `at/`: `2025-02-04T00:00:00.000Z`, or beyond
-/// the year 9999 the milliseconds.
+/// The name in `at/` of an instant in milliseconds since the Unix epoch: like `2025-02-04T00:00:00.000Z`, or
+/// a number after the year 9999.
 pub fn name(instant: u64) -> String {
     let (days, of_day) = (instant / 86_400_000, instant % 86_400_000);
     let (year, month, day) = date_from_days(days as i64);
@@ -53,12 +52,12 @@ pub fn name(instant: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }
 
-/// The first millisecond that is not before a time.
+/// The first millisecond that is not before the time.
 fn start(text: &str) -> Result<u64, String> {
     milliseconds(text, |span| -(-span.first).div_euclid(MILLISECOND))
 }
 
-/// The last millisecond that is not after a time.
+/// The last millisecond that is not after the time.
 fn end(text: &str) -> Result<u64, String> {
     milliseconds(text, |span| span.last.div_euclid(MILLISECOND))
 }
@@ -69,7 +68,7 @@ fn milliseconds(text: &str, round: impl Fn(Span) -> i128) -> Result<u64, String>
             .parse()
             .map_err(|_| format!("{text} milliseconds are more than 2^64"));
     }
-    // RFC 3339 has years of four digits.
+    // In RFC 3339, years have four digits.
     let span = match text.as_bytes().get(4) {
         Some(b'-') => Span::parse(text),
         _ => None,
@@ -78,20 +77,19 @@ fn milliseconds(text: &str, round: impl Fn(Span) -> i128) -> Result<u64, String>
     Ok(u64::try_from(round(span).max(0)).unwrap_or(u64::MAX))
 }
 
-/// All instants that the text of a time may mean: the first and the last, in attoseconds since the Unix
-/// epoch.
+/// The first and last instant that a truncated time may mean, in attoseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
-    /// With every missing part as small as it can be.
+    /// With the smallest possible missing parts.
     pub first: i128,
-    /// With every missing part as large as it can be.
+    /// With the largest possible missing parts.
     pub last: i128,
 }
 
 impl Span {
-    /// Reads `YYYY-MM[-DD[Thh[:mm[:ss[.fraction]]][offset]]]`, with or without colons, `T` and `Z` in either
-    /// case or `T` a space, as RFC 3339 allows. Years may have a sign and more digits. None for anything
-    /// else, and for dates and times that do not exist.
+    /// Parses `YYYY-MM[-DD[Thh[:mm[:ss[.fraction]]][offset]]]`, with or without colons. As in RFC 3339, `T`
+    /// and `Z` may be lower-case, and `T` may be a space. Years may have a sign and more digits. None for
+    /// anything else, and for dates and times that do not exist.
     pub(super) fn parse(text: &str) -> Option<Span> {
         let mut rest = Text(text);
         let year = rest.year()?;
@@ -112,7 +110,7 @@ impl Span {
         rest.one_of("Tt ")?;
         let time = rest.time_of_day()?;
         let first = midnight + time.first - rest.offset()?;
-        // The 61st second of a minute is a leap second, which is the last one of a day.
+        // The 61st second of a minute is a leap second, which exists only at the end of a day.
         let possible = !time.leap || first.rem_euclid(DAY) < SECOND;
         (possible && rest.0.is_empty()).then(|| Span::of(first, first + time.open))
     }
@@ -124,26 +122,26 @@ impl Span {
 
 /// A time of day, in attoseconds.
 struct TimeOfDay {
-    /// Since midnight, missing parts zero.
+    /// Since midnight, with missing parts as zero.
     first: i128,
-    /// How much missing parts may add.
+    /// The most that missing parts can add.
     open: i128,
     /// Whether it is in the 61st second of a minute.
     leap: bool,
 }
 
-/// What is still to be read of a time.
+/// The rest of a time to parse.
 struct Text<'a>(&'a str);
 
 impl Text<'_> {
-    /// Takes the next character, which is to be one of `set`.
+    /// Takes the next character if it is in `set`.
     fn one_of(&mut self, set: &str) -> Option<char> {
         let c = self.0.chars().next().filter(|&c| set.contains(c))?;
         self.0 = self.0.get(c.len_utf8()..)?;
         Some(c)
     }
 
-    /// Takes digits, at least `least` and at most `most` of them. Returns their value and their count.
+    /// Takes `least` to `most` digits. Returns their value and their count.
     fn digits(&mut self, least: usize, most: usize) -> Option<(i128, usize)> {
         let count = self.0.bytes().take_while(u8::is_ascii_digit).count();
         let taken = count.min(most);
@@ -152,13 +150,13 @@ impl Text<'_> {
         (taken >= least).then_some((digits.parse().ok()?, taken))
     }
 
-    /// Takes two digits that are at most `most`.
+    /// Takes a two-digit number up to `most`.
     fn two(&mut self, most: i128) -> Option<i128> {
         let (number, _) = self.digits(2, 2)?;
         (number <= most).then_some(number)
     }
 
-    /// Takes a year: four digits, or more, or with a sign.
+    /// Takes a year: an optional sign, and at least four digits.
     fn year(&mut self) -> Option<i64> {
         let sign = self.one_of("+-");
         let (year, _) = self.digits(4, YEAR_DIGITS)?;
@@ -197,7 +195,7 @@ impl Text<'_> {
         Some(time)
     }
 
-    /// Takes the offset from UTC, none at all being none, in attoseconds.
+    /// Takes the offset from UTC in attoseconds; 0 if there is none.
     fn offset(&mut self) -> Option<i128> {
         let sign = match self.one_of("Zz+-") {
             None | Some('Z' | 'z') => return Some(0),
@@ -217,7 +215,7 @@ mod tests {
     const SECOND_OF_FEBRUARY: u64 = 1_738_454_400_000;
 
     #[test]
-    fn a_lone_time_is_as_late_as_its_missing_parts_allow() {
+    fn a_single_time_is_as_late_as_its_missing_parts_allow() {
         let day = SECOND_OF_FEBRUARY;
         for (name, end) in [
             ("2025-02", day + 27 * 86_400_000 - 1),
@@ -261,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_take_their_ends_in() {
+    fn ranges_include_their_ends() {
         let range = |start, end| Ok(TimeRange { start, end });
         let day = SECOND_OF_FEBRUARY;
         assert_eq!(
@@ -271,16 +269,16 @@ mod tests {
         assert_eq!(parse("2025-02-02.."), range(day, u64::MAX));
         assert_eq!(parse("..2025-02-01"), range(0, day - 1));
         assert_eq!(parse("7..9"), range(7, 9));
-        // No millisecond lies in it, but it is a range.
+        // An empty range is still a range.
         assert_eq!(parse("9..7"), range(9, 7));
-        // A stamp of whole milliseconds is not before the first and not after the last.
+        // Fractions of milliseconds round inwards.
         let parts = "2025-02-02T00:00:00.0000001..2025-02-02T00:00:00.0019999";
         assert_eq!(parse(parts), range(day + 1, day + 1));
         assert_eq!(parse("1969-12..1970-01-01T00:00:00"), range(0, 999));
     }
 
     #[test]
-    fn what_is_no_time_has_a_reason() {
+    fn invalid_times_are_refused() {
         for name in [
             "",
             "..",
@@ -332,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_instants_are_read_as_those_instants() {
+    fn names_of_instants_parse_as_these_instants() {
         assert_eq!(name(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(name(1_738_627_200_000), "2025-02-04T00:00:00.000Z");
         assert_eq!(name(253_402_300_799_999), "9999-12-31T23:59:59.999Z");
@@ -357,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_may_have_years_of_more_digits() {
+    fn years_may_have_more_digits_in_dates() {
         let days = |text: &str| Span::parse(text).map(|span| (span.first / DAY, (span.last + 1) / DAY));
         assert_eq!(days("-0001-12"), Some((-719_559, -719_528)));
         assert_eq!(days("10000-01-01"), Some((2_932_897, 2_932_898)));

@@ -1,4 +1,4 @@
-//! `data/`, and `subarray/` in it: an array as TileDB reads it.
+//! `data/` and its `subarray/`: an array as TileDB reads it.
 
 use super::column::file_names;
 use super::directory::fixed_listing;
@@ -26,12 +26,12 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The views in use, by array and state, so that what is found out about one is found out once.
+/// The views in use, by array and state, so that each is opened and measured only once.
 #[derive(Default)]
 pub struct Views(Mutex<HashMap<(PathBuf, u64), Weak<View>>>);
 
 impl Views {
-    /// The one that is held of those that show the same as `view`.
+    /// The view in use that is equal to `view`, else `view` itself.
     fn shared(&self, view: View) -> Arc<View> {
         let key = (view.array().path.clone(), view.state());
         let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,23 +47,23 @@ impl Views {
     }
 }
 
-/// What is shown: an array at a time, or a part of it.
+/// An array at a time, or a part of it.
 #[derive(Clone)]
 pub struct Shown {
     /// The array and the range of time.
     pub moment: Moment,
-    /// The part of the domain; None for all of it.
+    /// The part of the domain; None for the whole domain.
     pub subarray: Option<Vec<DimRange>>,
-    /// The views that somebody holds.
+    /// The views in use.
     pub views: Arc<Views>,
-    /// The last view, held as long as a node that shows it is.
+    /// The last view, kept in use by the nodes that show it.
     pub latest: Arc<Mutex<Option<Arc<View>>>>,
-    /// Which exports there are.
+    /// Options of exports.
     pub exports: export::Options,
 }
 
 impl Shown {
-    /// The view, as it is now.
+    /// The current view.
     pub fn view(&self) -> Result<Arc<View>> {
         let view = || {
             View::new(
@@ -73,7 +73,7 @@ impl Shown {
             )
         };
         let view = view().or_else(|error| {
-            // The listing may be a moment older than the files that it names.
+            // The listing may be out of date, and name files that are gone.
             self.moment.array.look_again();
             match error.kind() {
                 ErrorKind::NotFound | ErrorKind::Missing => view(),
@@ -88,24 +88,24 @@ impl Shown {
         Ok(view)
     }
 
-    /// Names the array in an error that is of no file.
+    /// Adds the array to an error without a file.
     pub fn placed<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| place(error, &self.display()))
     }
 
-    /// The array's directory, for errors that are of no file.
+    /// The array's directory, for errors without a file.
     pub fn display(&self) -> String {
         let array = &self.moment.array;
         array.engine.storage.display(&array.path)
     }
 
-    /// The directory of it.
+    /// The directory node.
     pub fn directory(self) -> Node {
         Node::Directory(Arc::new(ViewDirectory(self)))
     }
 
-    /// When it was last written to, in milliseconds: the newest of its commits' stamps and of the change
-    /// times of the directories that they are in, so that back-dated writes and vacuums count too.
+    /// Modification time in milliseconds since the Unix epoch: the newest of the timestamps of commits and
+    /// the change times of their directories, so that back-dated writes and vacuums count as well.
     pub fn mtime(&self) -> u64 {
         self.moment
             .snapshot()
@@ -131,7 +131,7 @@ impl Directory for ViewDirectory {
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        // An array that cannot be read at all shows that here.
+        // Listing an array that cannot be read fails.
         let view = self.0.view()?;
         let mut names = vec![("view.json", NodeType::File), ("columns", NodeType::Directory)];
         names.extend(listed(&self.0, &view));
@@ -151,7 +151,7 @@ impl Directory for ViewDirectory {
     }
 }
 
-/// `view.json`: what is shown. Its length follows from names and the schema alone.
+/// `view.json`: a description of the view. Depends only on names and the schema.
 fn document(shown: Shown) -> Node {
     let document = Document {
         engine: shown.moment.array.engine.clone(),
@@ -167,7 +167,7 @@ fn document(shown: Shown) -> Node {
     )
 }
 
-/// `subarray/`, which lists nothing: every part of the domain has a directory here.
+/// `subarray/`: every part of the domain can be looked up; nothing is listed.
 struct SubarrayDirectory(Shown);
 
 impl Directory for SubarrayDirectory {
@@ -197,7 +197,7 @@ impl Directory for SubarrayDirectory {
         Ok(Arc::new(Vec::<Entry>::new()))
     }
 
-    /// As long as the kernel lets names be.
+    /// The kernel's limit.
     fn longest_name(&self) -> usize {
         1024
     }
@@ -255,8 +255,9 @@ impl Directory for ColumnsDirectory {
 /// The files of one field.
 struct ColumnDirectory {
     shown: Shown,
-    /// Its index among the fields, and its name: another schema may have another there.
+    /// Index of the field.
     index: usize,
+    /// Name of the field, because another schema may have another field at this index.
     name: Vec<u8>,
 }
 
@@ -276,7 +277,7 @@ impl ColumnDirectory {
     }
 }
 
-/// What is told of the cells of field `index`.
+/// The extended attributes of field `index`.
 fn attributes(view: &View, index: usize) -> Result<ExtendedAttributes> {
     let Some(field) = view.fields().get(index) else {
         return Ok(ExtendedAttributes::new());
@@ -337,13 +338,13 @@ impl Directory for ColumnDirectory {
         Origin::Cells(self.shown.moment.clone())
     }
 
-    /// Type, shape and values a cell of what it holds, and the fragments that it is made of.
+    /// Datatype, shape and number of values per cell, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
         attributes(&*self.shown.view()?, self.index)
     }
 }
 
-/// Values, offsets or validity of a field, plain or behind a NumPy header.
+/// Values, offsets or validity of a field, optionally after a NumPy header.
 struct ColumnFile {
     shown: Shown,
     index: usize,
@@ -352,7 +353,7 @@ struct ColumnFile {
 }
 
 impl ColumnFile {
-    /// The header, the cells, and how many bytes of them there are.
+    /// The header, the cells, and their length in bytes.
     fn parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
         self.try_parts(view).map_err(|e| place(e, &self.shown.display()))
     }
@@ -372,7 +373,7 @@ impl ColumnFile {
                 let (descr, cells) = npy::data_type(field.datatype, field.cell_val_num, len);
                 match field.cell_val_num {
                     CellValNum::Var => (descr, cells),
-                    // An axis for each of the view, and one for several values a cell.
+                    // The axes of the view, and one more if cells have several values.
                     CellValNum::Fixed(_) => (
                         descr,
                         shape.into_iter().chain(cells.into_iter().skip(1)).collect(),
@@ -431,16 +432,16 @@ impl File for ColumnFile {
     }
 }
 
-/// One content of the cells of a field as a part of a file.
+/// One content of a field's cells as a part of a file.
 struct CellBytes {
     cells: Arc<dyn Cells>,
     content: Content,
     len: u64,
-    /// The array, for errors that are of no file.
+    /// The array, for errors without a file.
     place: String,
 }
 
-/// Names the array in an error that is of no file.
+/// Adds the array to an error without a file.
 pub fn place(error: Error, array: &str) -> Error {
     error.at(0).in_file(array)
 }

@@ -1,5 +1,5 @@
-//! `array.zarr/`: a dense view as a Zarr group. The names of chunks are computed from the grid of chunks, one
-//! directory a dimension.
+//! `array.zarr/`: a dense view as a Zarr group. Chunks have one level of directories per dimension, with
+//! computed names.
 
 use super::document::{Document, DocumentContent};
 use super::export::{ExportFile, Made};
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-/// The documents of the group and of its arrays.
+/// The metadata documents of the group and its arrays.
 const DOCUMENT: &str = "zarr.json";
 
 /// The directory of an array's chunks.
@@ -61,12 +61,12 @@ impl Directory for ZarrGroupDirectory {
     }
 }
 
-/// The group that is shown now.
+/// The current group.
 fn group(shown: &Shown) -> Result<ZarrGroup> {
     shown.placed(ZarrGroup::of(shown.view()?))
 }
 
-/// The `zarr.json` that `text` makes; `of` is the array that it is of, or empty.
+/// The `zarr.json` with the text `text`, of the array `of`, or of the group if that is empty.
 fn document<F>(shown: &Shown, of: &str, text: F) -> Node
 where
     F: Fn(&ZarrGroup) -> Result<Vec<u8>> + Send + Sync + 'static,
@@ -98,7 +98,7 @@ struct ZarrArrayDirectory {
 }
 
 impl ZarrArrayDirectory {
-    /// How many chunks there are along each axis.
+    /// The number of chunks along each axis.
     fn counts(&self) -> Result<Vec<u64>> {
         let group = group(&self.shown)?;
         let counts = group.array(&self.name).map(|array| array.counts());
@@ -142,7 +142,7 @@ impl Directory for ZarrArrayDirectory {
     }
 }
 
-/// The chunks of an array of which the first numbers are given.
+/// The chunks of an array with these leading grid coordinates.
 struct ChunksDirectory {
     array: ZarrArrayDirectory,
     numbers: Vec<u64>,
@@ -192,7 +192,7 @@ impl Directory for ChunksDirectory {
     }
 }
 
-/// The numbers from 0 on as names.
+/// The names `0` to `count - 1`.
 struct Numbers {
     count: u64,
     kind: NodeType,

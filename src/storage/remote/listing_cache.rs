@@ -29,7 +29,7 @@ const CONCURRENT_PARTS: usize = 8;
 const REFRESH_WAIT: Duration = Duration::from_secs(1);
 
 /// How long after its expiry a listing may still be used while the store is slow.
-const GRACE: Duration = Duration::from_secs(8);
+const MAX_STALENESS: Duration = Duration::from_secs(8);
 
 /// Above this many entries (some 200 bytes each), all listings but the newest are dropped.
 const MAX_ENTRIES: usize = 1 << 20;
@@ -123,7 +123,7 @@ impl ListingCache {
                     Known::Here(directory) => return Ok(Some(directory)),
                     Known::Absent => return Ok(None),
                     Known::Unknown(listed, depth) => {
-                        let old = match self.known(&state, path, asked, GRACE) {
+                        let old = match self.known(&state, path, asked, MAX_STALENESS) {
                             Known::Here(directory) => Some(Some(directory)),
                             Known::Absent => Some(None),
                             Known::Unknown(..) => None,

@@ -40,24 +40,24 @@ fn texts_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> DimRange {
 fn parse(name: &[u8], schema: &Schema) -> Result<Vec<DimRange>, String> {
     let all = vec![DimRange::default(); schema.dimensions.len()];
     super::parse(name, schema).map(|ranges| match ranges {
-        Some(ranges) if ranges == all => panic!("all of it, and not None"),
+        Some(ranges) if ranges == all => panic!("the whole domain should be None"),
         ranges => ranges.unwrap_or(all),
     })
 }
 
-/// An array of one dimension.
+/// The schema of an array with one dimension.
 fn line(sparse: bool, datatype: Datatype, lo: i128, hi: i128) -> Schema {
     let mut schema = schema(22, sparse, &[field("x", datatype)], &[]);
     schema.dimensions[0].domain = Some(range(datatype, lo, hi));
     schema
 }
 
-/// What `name` selects in a dense array of one dimension.
+/// The range that `name` selects in a dense array with one dimension.
 fn dense(datatype: Datatype, domain: (i128, i128), name: &str) -> Result<DimRange, String> {
     parse(name.as_bytes(), &line(false, datatype, domain.0, domain.1)).map(|ranges| ranges[0].clone())
 }
 
-/// The least and the greatest number of a type.
+/// The smallest and largest number of a datatype.
 fn limits(datatype: Datatype) -> (i128, i128) {
     let bits = 8 * datatype.size() as u32;
     match datatype.kind() {
@@ -66,7 +66,7 @@ fn limits(datatype: Datatype) -> (i128, i128) {
     }
 }
 
-/// Random numbers that are the same in every run.
+/// Reproducible random numbers.
 struct Random(u64);
 
 impl Random {
@@ -86,7 +86,7 @@ impl Random {
 }
 
 #[test]
-fn integers_of_every_type_to_their_limits() {
+fn integers_are_parsed_up_to_their_limits() {
     for datatype in integers() {
         let (least, most) = limits(datatype);
         let parse = |name: &str| dense(datatype, (least, most), name);
@@ -115,7 +115,7 @@ fn integers_of_every_type_to_their_limits() {
 }
 
 #[test]
-fn numbers_are_what_they_were_printed_from() {
+fn printed_numbers_parse_to_the_same_range() {
     let mut random = Random(1);
     for datatype in integers() {
         let (least, most) = limits(datatype);
@@ -133,7 +133,7 @@ fn numbers_are_what_they_were_printed_from() {
 }
 
 #[test]
-fn floats_as_anybody_writes_them() {
+fn floats_may_have_any_notation() {
     let mut array = schema(
         22,
         true,
@@ -162,7 +162,7 @@ fn floats_as_anybody_writes_them() {
     assert_eq!(first("5....75"), Err("x: \"..75\" is not a number".to_string()));
     assert_eq!(first(".5...75"), Ok(texts_between(Some(&x(0.5)), Some(&x(0.75)))));
     assert_eq!(first("-0.0..0"), first("0..0.0"), "both zeros are one bound");
-    // Ends of the domain leave nothing out.
+    // Bounds at the ends of the domain exclude nothing.
     assert_eq!(first("-10..1e300"), Ok(texts_between(None, None)));
     for wrong in [
         "nan",
@@ -199,7 +199,7 @@ fn floats_as_anybody_writes_them() {
 }
 
 #[test]
-fn strings_are_any_bytes() {
+fn string_bounds_are_any_bytes() {
     let array = schema(22, true, &[STRING], &[]);
     let read = |text: &[u8]| parse(text, &array).map(|ranges| ranges[0].clone());
     assert_eq!(read(b"a..zz"), Ok(texts_between(Some(b"a"), Some(b"zz"))));
@@ -230,7 +230,7 @@ fn strings_are_any_bytes() {
 }
 
 #[test]
-fn dates_of_every_unit() {
+fn dates_are_parsed_in_every_unit() {
     use Datatype::*;
     for (datatype, text, lo, hi) in [
         (DatetimeYear, "2025-01", 55, 55),
@@ -297,7 +297,7 @@ fn dates_of_every_unit() {
 }
 
 #[test]
-fn dates_that_there_are_not() {
+fn invalid_dates_are_refused() {
     use Datatype::*;
     let everything = (i64::MIN.into(), i64::MAX.into());
     for (datatype, text) in [
@@ -321,7 +321,7 @@ fn dates_that_there_are_not() {
             datatype.name()
         );
     }
-    // The year alone is the stored integer.
+    // A number alone is the stored integer, not a year.
     assert_eq!(
         dense(DatetimeDay, everything, "2025"),
         Ok(between(DatetimeDay, 2025, 2025))
@@ -329,7 +329,7 @@ fn dates_that_there_are_not() {
 }
 
 #[test]
-fn what_a_date_leaves_open_stays_in_the_domain() {
+fn missing_parts_of_dates_stay_in_the_domain() {
     // 2025-02-03 to 2025-03-10.
     let parse = |text: &str| dense(Datatype::DatetimeDay, (20_122, 20_157), text);
     let days = |lo, hi| Ok(between(Datatype::DatetimeDay, lo, hi));
@@ -350,7 +350,7 @@ fn what_a_date_leaves_open_stays_in_the_domain() {
     }
 }
 
-/// When a coordinate of a datetime dimension is, in attoseconds since the Unix epoch.
+/// The instant of a datetime coordinate in attoseconds since the Unix epoch.
 fn instant(datatype: Datatype, coordinate: i128) -> i128 {
     let month = |months: i128| {
         let year = i64::try_from(1970 + months.div_euclid(12)).unwrap();
@@ -431,7 +431,7 @@ fn dates_select_the_coordinates_between_them() {
 }
 
 #[test]
-fn bounds_of_a_dense_view_that_are_left_out_are_open() {
+fn missing_bounds_are_open_in_dense_arrays() {
     let array = line(false, Datatype::Int32, 1, 100);
     let seen = |text: &str| parse(text.as_bytes(), &array).map(|ranges| ranges[0].clone());
     let bound = |number| bytes(Datatype::Int32, number);
@@ -440,13 +440,13 @@ fn bounds_of_a_dense_view_that_are_left_out_are_open() {
     }
     assert_eq!(seen("..30"), Ok(texts_between(None, Some(&bound(30)))));
     assert_eq!(seen("30.."), Ok(texts_between(Some(&bound(30)), None)));
-    // More than what fragments cover: cells that nobody wrote.
+    // Explicit bounds include cells that were never written.
     assert_eq!(seen("1..100"), Ok(between(Datatype::Int32, 1, 100)));
     assert!(seen("101..").is_err() && seen("..0").is_err());
 }
 
 #[test]
-fn bounds_of_a_sparse_view_that_leave_nothing_out_are_open() {
+fn bounds_that_exclude_nothing_are_open_in_sparse_arrays() {
     let mut array = line(true, Datatype::Int32, 1, 100);
     let seen = |array: &Schema, text: &str| parse(text.as_bytes(), array).map(|ranges| ranges[0].clone());
     let bound = |number| bytes(Datatype::Int32, number);
@@ -462,7 +462,7 @@ fn bounds_of_a_sparse_view_that_leave_nothing_out_are_open() {
 }
 
 #[test]
-fn by_position_or_by_name() {
+fn dimensions_are_given_by_position_or_name() {
     let mut array = schema(
         22,
         true,
@@ -513,12 +513,12 @@ fn by_position_or_by_name() {
     ] {
         assert!(seen(wrong).is_err(), "{wrong}");
     }
-    // In text a second = is one.
+    // A second = belongs to the value.
     assert_eq!(seen("a%2Cb%3D%25=x=y"), seen(",x%3Dy,"));
 }
 
 #[test]
-fn anonymous_dimensions_have_names() {
+fn anonymous_dimensions_have_computed_names() {
     let fields = [
         field("", Datatype::Int32),
         field("", Datatype::Int32),
@@ -527,7 +527,7 @@ fn anonymous_dimensions_have_names() {
     let array = schema(4, true, &fields, &[]);
     let seen = |text: &str| parse(text.as_bytes(), &array);
     assert_eq!(seen("__dim_1=5"), seen(",5,"));
-    // A dimension that is called so is meant before one that is shown so.
+    // A dimension's own name takes precedence over a computed one.
     assert_eq!(seen("__dim_0=5"), seen(",,5"));
     assert!(seen("__dim_2=5").is_err() && seen("=5").is_err());
     let long = schema(
@@ -544,7 +544,7 @@ fn anonymous_dimensions_have_names() {
     assert_eq!(parse(format!("{LONG}=5").as_bytes(), &long), parse(b"5", &long));
 }
 
-/// A name that is cut in `columns/`.
+/// A name that is truncated in `columns/`.
 const LONG: &str = concat!(
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
@@ -552,7 +552,7 @@ const LONG: &str = concat!(
 );
 
 #[test]
-fn a_type_without_an_order_has_no_ranges() {
+fn datatypes_without_an_order_have_no_ranges() {
     let array = schema(
         22,
         true,
