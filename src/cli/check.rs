@@ -77,8 +77,7 @@ struct Output {
     broken: Mutex<Option<io::Error>>,
 }
 
-/// Runs `tiledbfs check`; exit code 0 without problems, 1 with any, 2 if it could not run or could not check
-/// everything.
+/// Runs `tiledbfs check`. Exit code: 0 without problems, 1 with problems, 2 if not everything was checked.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     logging::to_stderr();
     let could_not = |failure: Failure| Failure { code: 2, ..failure };

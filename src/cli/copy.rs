@@ -328,8 +328,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies a stream and returns its length in bytes. Extrapolates the length of the bar from the stream's
-    /// progress.
+    /// Copies a stream and returns its length in bytes. Extrapolates the length of the bar from its progress.
     fn pour(
         &self,
         mut stream: Box<dyn Stream>,

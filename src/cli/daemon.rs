@@ -1,5 +1,4 @@
-//! Background mounts: a second process of the same program serves the mount, and the first one waits until
-//! the tree answers.
+//! Background mounts: a second process of this program serves the mount; the first waits until it answers.
 //!
 //! The second process is started, not forked, because the first may have threads by then. They talk over a
 //! socket that is the second one's stdout:
@@ -25,8 +24,7 @@ use std::process::{Child, Command, Stdio};
 /// The hidden option that marks the background process.
 pub(super) const BACKGROUND_FLAG: &str = "in-background";
 
-/// Starts the background process with the command line `arguments`, and waits until its mount on `mountpoint`
-/// answers.
+/// Starts the background process with `arguments`, and waits until its mount on `mountpoint` answers.
 pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::new(format!("cannot go into the background: {error}"));
     close_descriptors_on_exec().map_err(cannot)?;
@@ -60,8 +58,7 @@ pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Fa
     Err(Failure::new(failure))
 }
 
-/// Sets close-on-exec on inherited descriptors: else locks and pipes of the caller would stay open until the
-/// unmount.
+/// Sets close-on-exec on inherited descriptors: else the caller's locks and pipes would stay open.
 fn close_descriptors_on_exec() -> io::Result<()> {
     let names = fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
     for name in names.collect::<io::Result<Vec<OsString>>>()? {

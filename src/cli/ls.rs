@@ -53,8 +53,7 @@ pub(super) struct LsArgs {
     source_args: TreeArgs,
 }
 
-/// Runs `tiledbfs ls`. If something cannot be listed, the rest still is. Lists files before directories, as
-/// ls(1) does.
+/// Runs `tiledbfs ls`. If something cannot be listed, the rest still is. Files come before directories.
 pub(super) fn run(args: &LsArgs) -> Result<(), Failure> {
     logging::to_stderr();
     let mut lister = Lister {

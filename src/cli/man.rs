@@ -78,8 +78,7 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     Ok((man.get_filename(), text))
 }
 
-/// Renders the text after the options. An unindented line that ends in a colon is a heading; indented lines
-/// are verbatim.
+/// Renders the text after the options. Unindented lines that end in `:` are headings, indented ones verbatim.
 fn sections(roff: &mut Roff, text: &str) {
     let mut kept = false;
     let mut keep = |roff: &mut Roff, now: bool| {

@@ -109,8 +109,7 @@ struct SourceArgs {
 struct TreeArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Show everything as it was at TIME: milliseconds since 1970, or a full or partial time in UTC like
-    /// `2025-02-04T12:30`
+    /// Show everything as of TIME: milliseconds since 1970, or a full or partial time like `2025-02-04T12:30`
     #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
     at: Option<u64>,
 }
@@ -236,8 +235,7 @@ fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
 }
 
 /// Makes all threads share one heap, because some threads fill the cache and others empty it. With a heap per
-/// thread, reads of 256 MiB were no faster and took 15 to 30 % more memory. Large allocations go back to the
-/// system.
+/// thread, reads of 256 MiB were no faster and took 15 to 30 % more memory.
 fn configure_allocator() {
     #[cfg(target_env = "gnu")]
     for (setting, value) in [

@@ -76,8 +76,7 @@ pub(super) struct MountArgs {
     /// List `at`, the directory of past states, in the directory of each array
     #[arg(long)]
     show_at: bool,
-    /// Limit of a `table.csv`, in values (rows times columns): finding its length takes writing all of it
-    /// once
+    /// Limit of a `table.csv`, in rows times columns: finding its length takes writing all of it once
     #[arg(long, value_name = "N", default_value_t = export::Options::default().csv_values)]
     csv_values: u64,
     /// Leave exports (`table.csv` and other files made of columns) out of listings, for copying whole trees
@@ -452,8 +451,7 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Fails if one path contains the other: a mount inside its source would show itself, one above would hide
-/// it.
+/// Fails if one path contains the other: a mount inside its source shows itself, one above hides it.
 fn check_nesting(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let (s, m) = (show_path(source), show_path(mountpoint));
     if source == mountpoint {

@@ -77,8 +77,7 @@ pub fn split_lists(lists: &[OsString]) -> Vec<OsString> {
         .collect()
 }
 
-/// Removes the long options of `command` from `options`, and returns them as arguments. Fails if a value is
-/// missing.
+/// Moves the long options of `command` from `options` to the returned arguments. Fails if a value is missing.
 pub fn take_long_options(options: &mut Vec<OsString>, command: &Command) -> Result<Vec<OsString>, Failure> {
     let mut arguments = Vec::new();
     let mut rest = Vec::new();
@@ -120,8 +119,7 @@ fn split_value(option: &OsStr) -> (String, Option<&OsStr>) {
     (name, value.map(OsStr::from_bytes))
 }
 
-/// Parses the `options` that are not long options. Later ones win. Unknown ones are an error, or if `sloppy`
-/// a warning.
+/// Parses the other `options`. Later ones win. Unknown ones are an error, or if `sloppy` a warning.
 pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFlags, Failure> {
     let mut flags = MountFlags::default();
     let mut read_write = false;

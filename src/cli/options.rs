@@ -45,8 +45,7 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads the key files of all `--key-file`. Sorted by descending depth of path, because the first match
-/// counts.
+/// Reads the files of all `--key-file`, sorted by descending depth of path, because the first match counts.
 pub fn read_keys(arguments: &[OsString]) -> Result<Vec<(PathBuf, EncryptionKey)>, Failure> {
     let mut keys = Vec::new();
     for argument in arguments {
@@ -68,8 +67,7 @@ pub fn read_keys(arguments: &[OsString]) -> Result<Vec<(PathBuf, EncryptionKey)>
     Ok(keys)
 }
 
-/// Reads one key: 32 raw bytes or 64 hexadecimal digits, optionally followed by a newline. Errors never show
-/// the content.
+/// Reads a key: 32 raw bytes or 64 hexadecimal digits, and an optional newline. Errors never show it.
 fn read_key(path: &Path) -> Result<EncryptionKey, Failure> {
     let mut bytes = Vec::new();
     // One byte more than the longest valid file.

@@ -53,8 +53,7 @@ pub fn progress_bar() -> ProgressBar {
     ProgressBar::new(0).with_style(style.progress_chars("#>-"))
 }
 
-/// The failures of several independent steps. All but the last are shown at once; the last is the program's
-/// result.
+/// Failures of independent steps. All but the last are shown at once; the last is the program's result.
 #[derive(Default)]
 pub struct Failures {
     last: Option<Failure>,

@@ -212,8 +212,8 @@ fn open_remote(url: &str, options: &OpenOptions) -> Result<Tree, Failure> {
 }
 
 /// Opens the longest prefix of `url` below which there are keys. Returns its tree, the prefix, and the rest
-/// as names in the tree. Fails if a rest is left that is not a pattern and the prefix is neither array nor
-/// group.
+/// as names in the tree. Fails if the prefix is neither array nor group, unless the rest is empty or begins
+/// with a pattern.
 #[cfg(feature = "remote")]
 pub(super) fn open_within(
     url: &str,

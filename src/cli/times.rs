@@ -6,8 +6,7 @@ use crate::calendar::date_from_days;
 const SECOND: i128 = 1_000_000_000;
 const DAY: i128 = 86_400 * SECOND;
 
-/// Formats milliseconds since the Unix epoch as `2023-11-14 22:13:20` in UTC; as a number after the year
-/// 9999.
+/// Formats milliseconds since the Unix epoch as `2023-11-14 22:13:20` (UTC); after 9999 as a number.
 pub fn time(milliseconds: u64) -> String {
     let seconds = i128::from(milliseconds / 1000);
     date_and_time(seconds * SECOND).map_or(milliseconds.to_string(), |(date, time)| format!("{date} {time}"))

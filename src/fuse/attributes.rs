@@ -86,8 +86,7 @@ impl Mode {
     }
 }
 
-/// How long the kernel may cache permissions that follow those of the source, so that changes are seen within
-/// one second.
+/// How long the kernel may cache permissions of the source, so that changes are seen within one second.
 pub(super) const MODE_TTL: Duration = Duration::from_millis(300);
 
 /// The owner of all nodes.
@@ -133,8 +132,7 @@ impl Attributes {
             uid: owner.uid,
             gid: self.mode.gid,
             rdev: 0,
-            // The buffer size of stdio. Small, so that reading a few bytes decodes one chunk; the kernel
-            // reads ahead anyway.
+            // The buffer size of stdio. Small, so that reading a few bytes decodes only one chunk.
             blksize: 4096,
             flags: 0,
         }

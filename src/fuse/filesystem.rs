@@ -26,8 +26,7 @@ pub(super) const MAX_NAME: u32 = 255;
 /// Inode numbers are not reused for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
 
-/// For tests: called with the name of each operation before it runs, inside the guard, to count requests and
-/// inject panics.
+/// For tests: called inside the guard before each operation, to count requests and inject panics.
 pub type Probe = Arc<dyn Fn(&'static str) + Send + Sync>;
 
 /// A [`Tree`] as a read-only FUSE file system; every change fails with EROFS.
@@ -118,8 +117,7 @@ impl FileSystem {
         self.inodes.get(number.0).ok_or(Errno::ESTALE)
     }
 
-    /// The node of an inode. ESTALE if its path does not exist any more: the kernel then looks the path up
-    /// again.
+    /// The node of an inode. ESTALE, after which the kernel looks again, if its path does not exist any more.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Node, Errno> {
         match self.inodes.node(inode) {
             Ok(Some(node)) => Ok(node),
@@ -129,8 +127,7 @@ impl FileSystem {
         }
     }
 
-    /// Fails with EIO while the source is gone, except below `.tiledbfs`. `top` is the first component of the
-    /// path.
+    /// EIO while the source is gone, except below `.tiledbfs`. `top` is the first component of the path.
     fn check_source(&self, top: Option<&OsStr>, path: impl FnOnce() -> String) -> Result<(), Errno> {
         if top.is_some_and(|top| top == OWN_DIRECTORY) {
             return Ok(());
@@ -263,8 +260,7 @@ impl FileSystem {
                 let node = self.node(&inode)?;
                 let open = handle.and_then(|handle| self.handles.get(handle.0));
                 match (&node, open.as_deref()) {
-                    // The kernel asks before it reads past the end that it knows: reply with the length of
-                    // the open file.
+                    // Asked before a read past the known end: reply with the length of the open file.
                     (Node::File(file), Some(Handle::File(handle))) => Attributes {
                         kind: NodeType::File,
                         size: handle.open.len(),
@@ -283,8 +279,7 @@ impl FileSystem {
         Ok((attributes.ttl, attributes.to_fuse(inode.number, self.owner)))
     }
 
-    /// The mode of one state of a file. If the path is gone, the file may still be open, and nobody else may
-    /// read it.
+    /// The mode of one state of a file. If its path is gone, nobody but those who have it open may read it.
     fn mode_of_state(&self, inode: &Arc<Inode>) -> Mode {
         let permissions = || match self.inodes.node(inode) {
             Ok(Some(node)) => node.permissions(&*self.storage),
@@ -339,8 +334,7 @@ impl FileSystem {
         };
         let open = open.map_err(|error| self.reporter.inside(&inode.path(), &error))?;
         let (paged, flags) = match known {
-            // The file has changed since the lookup. ESTALE makes the kernel look it up again and find the
-            // new inode.
+            // The file has changed. ESTALE makes the kernel look it up again and find the new inode.
             Some(version) if version != open.version() => return Err(Errno::ESTALE),
             Some(_) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             None if file.freshness() == Freshness::Listing => return Err(Errno::ESTALE),
@@ -352,13 +346,11 @@ impl FileSystem {
         Ok((FuseHandle(handle), flags))
     }
 
-    /// Whether a file that was just opened at `state` (version, length) uses the page cache, and the flags of
-    /// the reply.
+    /// Whether a file opened at `state` (version, length) uses the page cache, and the flags of the reply.
     fn caching(&self, inode: &Inode, file: &dyn File, state: (u64, u64)) -> (bool, FopenFlags) {
         let freshness = file.freshness();
         inode.pages(|pages| {
-            // A file that was never opened has no pages. Dropping them anyway would drop those of a
-            // concurrent opener.
+            // At the first open there are no pages to drop, but maybe those of a concurrent opener.
             let same = pages.state.is_none_or(|known| known == state);
             // All open handles share the pages. A handle to another state bypasses them.
             let other_state = freshness != Freshness::Live && pages.users > 0 && !same;
@@ -490,8 +482,7 @@ impl FileSystem {
     }
 }
 
-/// How long the kernel may cache which inode a name has. The inode of a state is valid only while the file is
-/// in that state.
+/// How long the kernel may cache which inode a name has. A state's inode is valid only during that state.
 fn of_name(node: &Node, state: Option<State>) -> Duration {
     match (node, state) {
         (Node::File(file), Some(_)) => ttl(file.freshness()),

@@ -36,8 +36,7 @@ impl Reporter {
         match error.errno() {
             errno if error.kind() == ErrorKind::Abandoned => Errno::from_i32(errno),
             libc::ENOENT | libc::ENOTDIR | libc::EINVAL | libc::EINTR | libc::EAGAIN => Errno::EIO,
-            // The source's connection is broken. Passed on, these would mean that the daemon of this mount
-            // has died.
+            // The source's connection broke. Passed on, these would mean that this daemon has died.
             libc::ENOTCONN | libc::ECONNABORTED => Errno::EIO,
             // The range that the kernel accepts.
             errno @ 1..=511 => Errno::from_i32(errno),
@@ -52,8 +51,7 @@ impl Reporter {
         path: impl Fn() -> String,
         operation: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // Unwind safe: all shared state is behind locks that recover from poisoning, and changes to it are
-        // atomic.
+        // Unwind safe: shared state is behind locks that recover from poisoning, and changes are atomic.
         catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
             let error = Error::new(
                 ErrorKind::Internal,

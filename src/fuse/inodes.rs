@@ -170,8 +170,7 @@ type Slots = HashMap<u64, Slot>;
 /// All inodes that the kernel knows.
 pub(super) struct Inodes {
     slots: RwLock<Slots>,
-    /// For mutable files, the number of the state that was looked up last, by the number of the path, if they
-    /// differ.
+    /// For mutable files, the number of the last state looked up, by the number of the path, if they differ.
     newest: Mutex<HashMap<u64, u64>>,
     /// Inodes that keep their nodes, in eviction order. The kernel may have forgotten some meanwhile.
     held: Mutex<VecDeque<Weak<Inode>>>,
@@ -201,8 +200,7 @@ impl Inodes {
         slots.get(&number).map(|slot| slot.inode.clone())
     }
 
-    /// The number that `name` in `parent` has or would get; for a mutable file, that of the last state looked
-    /// up.
+    /// The number that `name` in `parent` has or would get; of a mutable file, that of its last state.
     pub(super) fn number_of(&self, parent: &Inode, name: &OsStr) -> u64 {
         let hash = hash(parent.hash, name);
         if let Some(newest) = lock(&self.newest).get(&spread(hash)) {
@@ -255,8 +253,7 @@ impl Inodes {
         inode
     }
 
-    /// The node of `inode`, looked up again by its path if it was not kept. None if the path does not exist
-    /// any more.
+    /// The node of `inode`, looked up again if it was not kept. None if its path does not exist any more.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Option<Node>> {
         let mut way = Vec::new();
         let mut at = inode;
@@ -361,8 +358,7 @@ fn spread(hash: u64) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The number of `name` in `parent`, for the state `version` of a mutable file: a hash, or the next free
-/// number.
+/// The number of `name` in `parent`, in the state `version` of a mutable file: a hash, or the next free one.
 fn number(slots: &Slots, parent: &Inode, name: &OsStr, version: Option<u64>, hash: u64) -> u64 {
     let is_it = |slot: &Slot| slot.inode.is(parent, name) && slot.inode.version() == version;
     let mut number = spread(hash);

@@ -108,8 +108,7 @@ impl Ended {
         self.0.1.notify_all();
     }
 
-    /// Waits until the session has ended: unmounted, by any process, with all files closed. Fails if an error
-    /// ended it.
+    /// Waits until the session has ended: unmounted, and all files closed. Fails if an error ended it.
     pub fn wait(&self) -> Result<()> {
         let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -219,8 +218,8 @@ impl Mounted {
 
 impl Mounted {
     /// Unmounts before the process ends. Waits a little for open files to be closed, then aborts the
-    /// connection, so that pending requests fail even if the source hangs. Without root, only the end of the
-    /// process does that.
+    /// connection, so that pending requests fail even if the source hangs. Without root, only the process's
+    /// end does that.
     pub fn end(&mut self) -> Result<()> {
         let end = Instant::now().checked_add(CLOSE_TIMEOUT);
         let path = self.entry.mount_point.clone();
@@ -248,8 +247,7 @@ impl Mounted {
         if !table.contains(&self.entry) {
             return Ok(false);
         }
-        // While connected, no other mount has this device number. Afterwards, an equal entry may be another
-        // mount, which is alive.
+        // While connected, no other mount has this device number. Later, one may have an equal entry.
         if !self.is_connected() && !is_dead(path) {
             return Ok(false);
         }
@@ -293,8 +291,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether the daemon of the FUSE file system at `mountpoint` has died. False if it does not answer within a
-/// second.
+/// Whether the daemon of the FUSE mount at `mountpoint` has died. False if it does not answer in a second.
 pub fn is_dead(mountpoint: &Path) -> bool {
     let Ok(path) = CString::new(mountpoint.as_os_str().as_bytes()) else {
         return false;
@@ -543,8 +540,7 @@ fn read_ahead(threads: usize) -> usize {
     MAX_REQUEST as usize * (threads / 2).clamp(1, MAX_READ_AHEAD_REQUESTS)
 }
 
-/// Sets the kernel's read-ahead for the file system on `device`. Needs root; without it, sequential reads are
-/// slower.
+/// Sets the kernel's read-ahead for the file system on `device`, which needs root.
 fn raise_read_ahead((major, minor): (u32, u32), bytes: usize) {
     let path: PathBuf = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb").into();
     if let Err(error) = fs::write(&path, (bytes >> 10).to_string()) {

@@ -30,8 +30,7 @@ pub fn mounted_at(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.mount_point == path))
 }
 
-/// The mount that contains `path`, which must be canonical. Compares only names, and does not access the file
-/// system.
+/// The mount that contains `path`, which must be canonical. Does not access the file system.
 pub fn mounted_above(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?
         .into_iter()

@@ -231,8 +231,7 @@ impl Filesystem for FileSystem {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self.guard("getxattr", ino, || {
-            // `ls -l` asks for access control lists and security labels. After EOPNOTSUPP, the kernel does
-            // not ask again.
+            // `ls -l` asks for access control lists and labels. EOPNOTSUPP stops the kernel from asking.
             if !name.as_bytes().starts_with(b"user.") {
                 return Err(Errno::EOPNOTSUPP);
             }
@@ -289,8 +288,7 @@ impl Filesystem for FileSystem {
         reply.error(self.refuse("poll", ino, Errno::ENOSYS));
     }
 
-    // Requests that would change something. The kernel refuses most of them itself, because the mount is
-    // read-only.
+    // Requests for changes. The kernel refuses most of them itself, because the mount is read-only.
 
     fn setattr(
         &self,

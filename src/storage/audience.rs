@@ -86,8 +86,7 @@ impl Audience {
         self.limits.first().map(|classes| classes.gid)
     }
 
-    /// Whether every member of group `gid` has access, whatever other groups they are in. Ignores user
-    /// `owner`.
+    /// Whether every member of group `gid` except `owner` has access, whatever other groups they are in.
     pub fn has_group(&self, gid: u32, owner: u32) -> bool {
         let passes = |c: &Classes| {
             let as_member = c.group && (c.gid == gid || c.others);
@@ -96,8 +95,7 @@ impl Audience {
         !self.nobody && self.limits.iter().all(passes)
     }
 
-    /// Whether every user outside of group `gid` has access, whatever groups they are in. Ignores user
-    /// `owner`.
+    /// Whether every user outside of group `gid` except `owner` has access, whatever groups they are in.
     pub fn has_others(&self, gid: u32, owner: u32) -> bool {
         let passes = |c: &Classes| {
             let as_other = c.others && (c.gid == gid || c.group);
@@ -123,8 +121,7 @@ mod tests {
 
     #[test]
     fn shown_modes_grant_nothing_that_the_sources_deny() {
-        // Every pair of sources with two owners, two groups and all combinations of read bits, for every
-        // user.
+        // All pairs of sources with two owners, two groups and all combinations of read bits, for all users.
         const MOUNTER: u32 = 1;
         let users: [(u32, &[u32]); 10] = [
             (2, &[]),

@@ -45,8 +45,7 @@ impl LocalStorage {
         })
     }
 
-    /// The absolute path. Unless links are followed, resolves it, and fails with `NotFound` if it leads out
-    /// of the tree.
+    /// The absolute path. Unless links are followed, resolves it; `NotFound` if it leads out of the tree.
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
         let full = join(&self.root, path);
         if self.follow_symlinks {

@@ -23,8 +23,7 @@ const SCHEMES: [&str; 11] = [
 ];
 
 impl Location {
-    /// Parses an argument. As in TileDB, `file://` is followed by a path that is not percent-encoded. Fails
-    /// with `InvalidInput`.
+    /// Parses an argument; `InvalidInput` if it is wrong. As in TileDB, `file://` paths are taken literally.
     pub fn parse(argument: &OsStr) -> Result<Location> {
         let bytes = argument.as_bytes();
         if let Some(path) = bytes.strip_prefix(b"file://") {

@@ -62,8 +62,7 @@ pub struct Metadata {
     pub version: (u64, u64, u64),
 }
 
-/// Listings and attributes older than this are checked again. A remote storage may answer the check from its
-/// own cache.
+/// Listings and attributes older than this are checked again. Remote storages have a cache of their own.
 pub const RECHECK_AFTER: Duration = Duration::from_millis(100);
 
 /// A local directory that was modified less than this before it was listed may have changed again with the
@@ -131,9 +130,8 @@ pub trait Storage: Send + Sync {
         let _ = directories;
     }
 
-    /// A hint: `directory` will be listed soon. `names` returns most of the names in it, in byte order; a
-    /// listing of several requests is split at them, and the requests run concurrently. Fails only if `names`
-    /// does.
+    /// A hint: `directory` will be listed soon. `names` returns most of the names in it, in byte order; long
+    /// listings are split at them into concurrent requests. Fails only if `names` does.
     fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
         let (_, _) = (directory, names);
         Ok(())
@@ -152,8 +150,8 @@ pub trait Storage: Send + Sync {
 
 /// Operations that only local files have.
 pub trait LocalFiles: Send + Sync {
-    /// Fails while the root is missing, or is not the directory that was opened. Until then, "not found"
-    /// answers of other calls mean nothing.
+    /// Fails while the root is missing, or is not the directory that was opened. While it does, "not found"
+    /// from other calls means nothing.
     fn check_root(&self) -> Result<()>;
 
     /// Whether the last component of `path` is a symbolic link.
@@ -172,8 +170,7 @@ pub trait Blob: Send + Sync {
     /// Length in bytes when it was opened.
     fn len(&self) -> u64;
 
-    /// Fills `out` with the bytes from `offset` on. `Truncated` if the file ends before, `Corrupt` if it has
-    /// changed.
+    /// Fills `out` from `offset` on. `Truncated` if the file ends before, `Corrupt` if it has changed.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
 
     /// A hint: these bytes will be read soon.
@@ -189,13 +186,12 @@ pub trait Blob: Send + Sync {
         (0, 0, 0)
     }
 
-    /// Whether the file has not changed since it was opened, as far as that is known.
+    /// Whether the file is unchanged since it was opened, as far as is known.
     fn is_unchanged(&self) -> bool {
         true
     }
 
-    /// The `size` bytes from `offset` on. `Truncated` if the file ends before; checked before memory is
-    /// allocated.
+    /// The `size` bytes at `offset`. `Truncated` if the file ends before; checked before memory is allocated.
     fn read(&self, offset: u64, size: u64) -> Result<Vec<u8>> {
         let end = offset.checked_add(size).filter(|&end| end <= self.len());
         let Some(length) = end.and(usize::try_from(size).ok()) else {

@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// At most this many files are kept open, and at most this fraction (1/4) of the process's descriptor limit.
+/// At most this many files are kept open, and at most a quarter of the process's descriptor limit.
 const MAX_OPEN_FILES: usize = 256;
-const LIMIT_FRACTION: u64 = 4;
+const LIMIT_DIVISOR: u64 = 4;
 
-/// Retries of a call that found no free descriptor, and the pause between them: other threads may be about to
-/// close files.
+/// Retries, with a pause, of calls that found no descriptor: other threads may be about to close files.
 const DESCRIPTOR_RETRIES: usize = 10;
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
@@ -31,7 +30,7 @@ impl OpenFileCache {
     /// Keeps files of `inner` open, as many as the process's descriptor limit allows.
     pub fn new(inner: Arc<dyn Storage>, stats: Arc<Stats>) -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
-        let most = usize::try_from(limit / LIMIT_FRACTION)
+        let most = usize::try_from(limit / LIMIT_DIVISOR)
             .unwrap_or(MAX_OPEN_FILES)
             .clamp(1, MAX_OPEN_FILES);
         OpenFileCache {
@@ -43,8 +42,7 @@ impl OpenFileCache {
         }
     }
 
-    /// Opens a file that never changes once it exists, or returns it if it is still open. If it did change,
-    /// it is opened again.
+    /// Opens a file that never changes once it exists, or returns the open one if it is unchanged.
     pub fn open_cached(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         let known = self.files().get(path).cloned();
         if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {

@@ -1,5 +1,4 @@
-//! Permissions of local files: mode bits and POSIX access control lists of the file and of all directories
-//! above it.
+//! Permissions of local files: mode bits and POSIX access control lists, of all directories above as well.
 
 use super::RECHECK_AFTER;
 use super::audience::{Audience, Classes, Want};
@@ -240,8 +239,7 @@ impl AccessList {
     }
 }
 
-/// The access control list of `path`, which must not be a link. None if it cannot be read, `Some(None)` if
-/// there is none.
+/// The access control list of `path`, which is not a link. None if unreadable, `Some(None)` if there is none.
 fn access_list(path: &Path) -> Option<Option<AccessList>> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut value = [0_u8; 4096];
@@ -349,8 +347,7 @@ mod tests {
             let known = list.unwrap().apply(4, &mut classes);
             (known, classes.owner, classes.group, classes.others)
         };
-        // user::rw-, user:7:r--, group::---, mask::r--, other::r--: the mode is 0644, but the group may not
-        // read.
+        // user::rw-, user:7:r--, group::---, mask::r--, other::r--: mode 0644, but the group may not read.
         let entries = [(1, 6), (2, 4), (4, 0), (0x10, 4), (0x20, 4)];
         assert_eq!(applied(list(&entries), 0o644), (true, true, false, true));
         // A named user without permissions.

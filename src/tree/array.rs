@@ -197,8 +197,7 @@ static CHILDREN: [(&str, NodeType); 10] = [
 impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let known = self.children().iter().find(|(known, _)| *known == name);
-        // `at/` is not listed unless asked for, so that programs that walk the tree do not visit every past
-        // state.
+        // `at/` is not listed by default, so that programs that walk the tree do not visit every past state.
         if name == AT && self.moment.times.is_none() && self.array().engine.at().is_none() {
             let array = Arc::new(self.clone());
             return Ok(Some(Node::Directory(Arc::new(AtDirectory { array }))));
@@ -264,8 +263,7 @@ impl Names for SchemaFiles {
 
     fn node(&self, listing: &Arc<ArrayListing>, index: usize) -> Result<Option<Node>> {
         Ok(listing.schemas.get(index).map(|file| {
-            // In old versions, an array that is deleted and created again has a new schema with the same
-            // name.
+            // In old versions, an array that is created again has a new schema with the same name.
             let freshness = if file.name == LEGACY_SCHEMA {
                 Freshness::Listing
             } else {
@@ -533,8 +531,7 @@ fn fragment_entry(
             out.non_empty_domain = domain.map(|rect| json::value::rect(&outline.schema.dimensions, rect));
         }
         Err(e) => {
-            // Without the key, the unencrypted part of the footer is still shown. This is not a transient
-            // error.
+            // Without the key, the unencrypted part of the footer is shown. Not a transient error.
             let locked = matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey);
             errors.fetch_or(!locked, Ordering::Relaxed);
             if locked && let Ok(Some((front, _))) = entry.fragment.clear_footer() {

@@ -22,8 +22,7 @@ const MAX_CONDITION: u64 = 2 << 20;
 pub fn commits_json(array: &Array) -> Result<DocumentContent> {
     let errors: Arc<AtomicBool> = Arc::default();
     let listing = array.listing()?;
-    // Constants in conditions have the types of the latest schema's fields; without a schema, they are shown
-    // as bytes.
+    // Constants in conditions have the types of the latest schema's fields; without a schema, they are bytes.
     let schema = array.latest_schema().ok();
     errors.store(schema.is_none(), Ordering::Relaxed);
     let text = render_objects(&listing.commits, |commit| {

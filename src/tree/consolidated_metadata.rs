@@ -1,8 +1,7 @@
 //! `consolidated_metadata.json`: all consolidated fragment metadata files of an array, compared with the
 //! fragments' own footers.
 //!
-//! Such a file saves readers from opening each fragment. For local sources it is only shown, so wrong content
-//! does no harm.
+//! Such a file saves readers from opening each fragment. For local sources it is only shown.
 
 use super::document::DocumentContent;
 use super::json::Json;

@@ -32,8 +32,7 @@ pub struct Context {
     pub exports: export::Options,
 }
 
-/// The directories from the root of the tree to a node, so that cycles of groups or symbolic links do not
-/// make an endless tree.
+/// The directories from the root to a node, so that cycles of groups or links do not make an endless tree.
 #[derive(Clone, Default)]
 pub struct Ancestors {
     /// The storage's identities of the directories.

@@ -1,8 +1,7 @@
 //! Files with generated content: JSON and the files of `.tiledbfs`.
 //!
 //! Content that is small, or derived from mutable data, is rendered at once and kept while the file is open.
-//! Large content consists of [`Segments`], rendered when they are read. Lengths are memoised in the engine,
-//! by document and state.
+//! Large content is [`Segments`], rendered when read. The engine memoises lengths by document and state.
 
 use super::node::{File, Freshness, Node, OpenFile, Stat};
 use super::permissions::Origin;

@@ -12,8 +12,7 @@ const MAX_CAUSES: usize = 1000;
 /// Each cause is logged at most once in this many milliseconds.
 const LOG_INTERVAL: u64 = 1000;
 
-/// The most recent causes of errors, one line of JSON each: a missing file that makes thousands of reads fail
-/// takes one line.
+/// The most recent causes of errors, one line of JSON each, however many reads a cause makes fail.
 #[derive(Debug, Default)]
 pub struct ErrorLog {
     state: Mutex<State>,
@@ -116,8 +115,7 @@ impl ErrorLog {
 }
 
 impl State {
-    /// Removes the oldest cause of the file with the most causes, so that one damaged file does not displace
-    /// the others.
+    /// Removes the oldest cause of the file with the most, so that one damaged file does not displace others.
     fn evict_one(&mut self) {
         let mut of_file: HashMap<Option<&str>, u64> = HashMap::new();
         for cause in self.causes.values() {

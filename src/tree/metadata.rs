@@ -10,8 +10,7 @@ use crate::format::body::Body;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Large files to keep open, so that deleting them does not affect readers. More are opened when they are
-/// read.
+/// Large files to keep open, so that deleting them does not affect readers. More are opened when read.
 const MAX_OPEN_FILES: usize = 256;
 
 /// The document of the metadata in the files at `paths`, oldest first. Fails if one cannot be decoded.

@@ -136,8 +136,7 @@ pub trait File: Send + Sync {
         self.open()
     }
 
-    /// The bytes as a stream, for reading the whole file without its length; None if the length takes little
-    /// work.
+    /// The bytes as a stream, for reading the whole file without its length; None if the length is cheap.
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
         Ok(None)
     }
@@ -153,8 +152,7 @@ pub trait File: Send + Sync {
 pub struct Stat {
     /// Exact length in bytes.
     pub len: u64,
-    /// Identifies the state of a mutable file; equal numbers mean equal bytes. 0 if states are not
-    /// distinguished.
+    /// Identifies the state of a mutable file; equal numbers mean equal bytes. 0 without states.
     pub version: u64,
 }
 

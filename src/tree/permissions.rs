@@ -124,8 +124,7 @@ impl Origin {
     }
 }
 
-/// Collects the sources of a node. Each method adds some, and restricts the permissions to users who may read
-/// them.
+/// Collects the sources of a node. Each method adds some, and removes users who may not read them.
 struct Sources<'a> {
     storage: &'a dyn Storage,
     permissions: Permissions,

@@ -62,8 +62,7 @@ fn texts<'a>(name: &'a [u8], schema: &Schema) -> Result<Vec<&'a [u8]>, String> {
     Ok(texts.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// The dimension with this encoded name: its own, or that of its directory in `columns/`; None if there is
-/// none.
+/// The dimension with this encoded name, its own or that of its directory in `columns/`; None if missing.
 fn index_of(name: &[u8], schema: &Schema) -> Result<Option<usize>, String> {
     let own = decode(name)?;
     if let Some(index) = schema.dimension_index(&own).filter(|_| !own.is_empty()) {
@@ -103,8 +102,7 @@ fn range(text: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> Result<
     }
 }
 
-/// Parses a bound into its stored bytes (little-endian). The error completes a sentence that begins with the
-/// text.
+/// Parses a bound into its stored bytes (little-endian). The error is a predicate about the text.
 fn bound(text: &[u8], end: End, dimension: &Dimension, allowed: Option<&Range>) -> Result<Vec<u8>, String> {
     let datatype = dimension.datatype;
     let bytes = match datatype.kind() {
@@ -182,8 +180,7 @@ fn in_units(span: Span, datatype: Datatype) -> Option<(i128, i128)> {
     Some((floor(span.first - 1, datatype)? + 1, floor(span.last, datatype)?))
 }
 
-/// The last coordinate of a datetime dimension that is not after `instant`, in attoseconds since the Unix
-/// epoch.
+/// The last coordinate of a datetime dimension not after `instant`, in attoseconds since the Unix epoch.
 fn floor(instant: i128, datatype: Datatype) -> Option<i128> {
     let unit = match datatype {
         Datatype::DatetimeYear | Datatype::DatetimeMonth => {

@@ -146,8 +146,7 @@ impl Tree {
         })
     }
 
-    /// Whether the source contains no array and no group, at any depth; None if a short search does not find
-    /// out.
+    /// Whether the source has no array or group, at any depth; None if a short search does not find out.
     pub fn is_bare(&self) -> Option<bool> {
         let Node::Directory(root) = self.root.clone() else {
             return Some(false);
@@ -330,8 +329,7 @@ impl Directory for RootDirectory {
     }
 }
 
-/// `.tiledbfs/`. Errors contain names and values, and counters reveal accesses, so these are only for the
-/// mounting user.
+/// `.tiledbfs/`. Errors show names and values, counters show accesses: only the mounting user may see them.
 fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     let mounted = crate::array::time::now();
     let names = ["version", "stats.json", "errors.jsonl", "work.json"].map(|name| (name, NodeType::File));
@@ -375,8 +373,7 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
     })
 }
 
-/// Long-running work as a JSON array of objects with `path`, `what`, `done`, `of`, and `since` (milliseconds
-/// since the Unix epoch).
+/// Long-running work as JSON objects of `path`, `what`, `done`, `of`, `since` (ms since the Unix epoch).
 fn work_json(work: &Work) -> Vec<u8> {
     json::render_objects(&work.long(), |job| {
         object!({
@@ -389,8 +386,7 @@ fn work_json(work: &Work) -> Vec<u8> {
     })
 }
 
-/// The counters as JSON, padded to a fixed length, so that the length from `stat` is still right for the next
-/// read.
+/// The counters as JSON, padded to a fixed length, so that the length from `stat` holds for the next read.
 fn stats_json(stats: &Stats) -> Vec<u8> {
     const PADDED_LENGTH: usize = 2048;
     let counters = stats.snapshot().into_iter();

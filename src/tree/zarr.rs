@@ -1,5 +1,4 @@
-//! `array.zarr/`: a dense view as a Zarr group. Chunks have one level of directories per dimension, with
-//! computed names.
+//! `array.zarr/`: a dense view as a Zarr group. Chunks have computed names, one directory per dimension.
 
 use super::document::{Document, DocumentContent};
 use super::export::{ExportFile, Made};

@@ -138,8 +138,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The merged values, by lower-case key, of all sections for which `wanted` returns true; None if there are
-/// none.
+/// The merged values, by lower-case key, of all sections for which `wanted` is true; None if there are none.
 fn values(text: &str, wanted: impl Fn(&str) -> bool) -> Option<HashMap<String, String>> {
     let mut found: Option<HashMap<String, String>> = None;
     let mut inside = false;

@@ -88,8 +88,7 @@ pub(super) struct RemoteFile {
     url: String,
     listed: Arc<File>,
     changed: AtomicBool,
-    /// ETag and time (milliseconds since the Unix epoch) of the first response, if the listing has no strong
-    /// ETag.
+    /// ETag and time (ms since the Unix epoch) of the first response, if the listing has no strong ETag.
     seen: Mutex<Option<(Option<String>, i64)>>,
     pieces: Mutex<Pieces>,
 }

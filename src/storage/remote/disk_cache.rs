@@ -5,8 +5,7 @@
 //! of key and bytes, then the bytes.
 //!
 //! Parts are written under a temporary name and renamed, so a killed process leaves no partial file under a
-//! part's name. There is no fsync: the checksum detects parts damaged by a power cut, and these are fetched
-//! again.
+//! part's name. There is no fsync: parts damaged by a power cut fail their checksum and are fetched again.
 //!
 //! A part's modification time is its last use. If a new part does not fit, the least recently used ones are
 //! removed until an eighth of the cache is free. The sum of all lengths is in a file that is locked while it
@@ -209,8 +208,8 @@ impl DiskCache {
         file.write_all(format!("{total:020} {boot}\n").as_bytes())
     }
 
-    /// Removes the least recently used parts until at most `goal` bytes are left. Returns the bytes left. The
-    /// caller holds the lock.
+    /// Removes the least recently used parts until at most `goal` bytes are left. The caller holds the lock.
+    /// Returns the bytes left.
     fn evict_to(&self, goal: u64) -> io::Result<u64> {
         let now = SystemTime::now();
         let (mut parts, mut total) = (Vec::new(), 0_u64);

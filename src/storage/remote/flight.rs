@@ -1,5 +1,4 @@
-//! Single flight for requests: all threads that want a result wait for the same task. Each may give up
-//! waiting.
+//! Single flight for requests: all threads that want a result wait for one task. Each may give up waiting.
 
 use crate::error::Result;
 use crate::requester::{abandoned, wait_on};

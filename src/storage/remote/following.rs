@@ -1,7 +1,6 @@
 //! Sources whose groups have members outside of the source, in other prefixes or buckets.
 //!
-//! Paths in such a member begin with [`OUTSIDE`] and a number that stands for its URL. Members are opened at
-//! their first use.
+//! Paths in such a member begin with [`OUTSIDE`] and its number. Members are opened at their first use.
 
 use crate::error::{Error, Result};
 use crate::requester::on_another_thread;
@@ -57,8 +56,7 @@ impl FollowingStorage {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the member that `path` is in, the member, and the path in it; None for a path in the
-    /// source.
+    /// The member of `path`, as (number, member, path in it); None if it is in the source itself.
     fn member<'a>(&self, path: &'a Path) -> Option<(usize, Arc<Member>, &'a Path)> {
         let rest = path.strip_prefix(OUTSIDE).ok()?;
         let number = rest.components().next()?.as_os_str();

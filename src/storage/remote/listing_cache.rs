@@ -1,9 +1,8 @@
 //! Cached listings of an object store.
 //!
 //! A prefix whose keys fit into one page (1000 keys) is listed flat: one request gives everything below it,
-//! with lengths, times and ETags. Of a larger prefix, only the entries are listed, and subdirectories when
-//! they are asked for. The exception is a directory with few keys per entry, which is listed flat to its end
-//! for the lengths.
+//! with lengths, times and ETags. Larger prefixes are listed directory by directory, when asked for, except
+//! directories with few keys per entry, which are listed flat to their end.
 
 use super::Pages;
 use super::directories::{
@@ -21,8 +20,7 @@ use std::time::{Duration, Instant};
 /// Directories with at most this many keys per entry are listed flat even over several pages.
 const MAX_FLAT_KEYS_PER_NAME: usize = 8;
 
-/// Parts of a directory that are listed concurrently: in some stores a page takes as long as many small
-/// reads.
+/// Parts of a directory that are listed concurrently: in some stores a page is as slow as many small reads.
 const CONCURRENT_PARTS: usize = 8;
 
 /// How long a caller waits for a new listing before it uses an expired one.
@@ -381,8 +379,7 @@ fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     [end.path.clone()].into_iter().chain(ends).collect()
 }
 
-/// Whether to list a directory with this first page flat to its end, and the subdirectories that the page
-/// contains completely.
+/// Whether to list a directory with this first page flat, and the subdirectories that are complete in it.
 fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
     let mut trees: BTreeMap<&str, Tree> = BTreeMap::new();
     let mut names = 0_usize;

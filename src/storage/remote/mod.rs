@@ -204,8 +204,7 @@ impl Pages {
         join(self.prefix.as_ref(), path).trim_end_matches('/').to_owned()
     }
 
-    /// A page of all objects below the directory `path`, in byte order. None if the store has no flat
-    /// listings.
+    /// A page of all objects below `path`, in byte order. None if the store has no flat listings.
     async fn flat(&self, path: &str, next: Option<String>) -> Result<Option<Page>> {
         match &self.pages {
             Some(pages) => self.page(&**pages, path, next, None, false).await.map(Some),
@@ -241,7 +240,7 @@ impl Pages {
         if let Some(pages) = &self.pages {
             return self.page(&**pages, path, next, None, true).await;
         }
-        let _permit = self.most.acquire().await;
+        let _permit = self.permits.acquire().await;
         let key = Key::parse(self.key(path)).map_err(|e| convert(e.into()))?;
         match self.objects.list_with_delimiter(Some(&key)).await {
             Ok(listed) => Ok(self.shown(listed, None)),
@@ -266,7 +265,7 @@ impl Pages {
         mut after: Option<String>,
         names: bool,
     ) -> Result<Page> {
-        let _permit = self.most.acquire().await;
+        let _permit = self.permits.acquire().await;
         let key = self.key(path);
         let prefix = (!key.is_empty()).then(|| format!("{key}/"));
         let mut keys = None;

@@ -138,8 +138,7 @@ impl Pool {
         let mut state = lock(&self.state);
         if let Some(kept) = state.kept.get_mut(&key) {
             kept.read |= read;
-            // The content of a large piece is in the cache, decoded. A small piece holds bytes that nobody
-            // has asked for yet.
+            // The cache has the decoded content of large pieces. Small ones hold bytes not asked for yet.
             if kept.read && kept.bytes > SMALL_PIECE {
                 state.kept.demote(&key);
             }

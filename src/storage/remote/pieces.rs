@@ -92,8 +92,7 @@ impl Pieces {
         gaps
     }
 
-    /// Notes a read of `range`. Returns the offset up to which to fetch, with a read-ahead window of at most
-    /// `most` bytes.
+    /// Notes a read of `range`. Returns the offset up to which to fetch, at most `most` bytes ahead.
     pub(super) fn advance(&mut self, range: &Range<u64>, most: u64) -> u64 {
         let goes_on = |sequence: &Sequence| match sequence.window {
             0 => (sequence.next..=sequence.next.saturating_add(MAX_FIRST_GAP)).contains(&range.start),

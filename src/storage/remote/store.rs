@@ -50,8 +50,7 @@ const REGION_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout for credentials from another service.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Opens the store of `url`, which [`crate::storage::location::Location`] has parsed. Reads no objects or
-/// listings.
+/// Opens the store of a parsed [`Remote`](crate::storage::location::Location) `url`. Reads no objects.
 pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Store> {
     let open_until = Instant::now() + OPEN_TIMEOUT;
     install_tls_provider();
@@ -338,8 +337,7 @@ impl Opening<'_> {
         Ok(Opened::by_pages(store, prefix, unsigned))
     }
 
-    /// Fetches credentials from the service in the setting `name`, for a clear error now; the store caches
-    /// them.
+    /// Fetches credentials from the service in the setting `name`, to fail early; the store caches them.
     fn ask<C>(&self, name: &str, provider: &dyn CredentialProvider<Credential = C>) -> Result<()> {
         let asked = async { timeout(CREDENTIALS_TIMEOUT, provider.get_credential()).await };
         let cause = match runtime()?.block_on(asked) {
