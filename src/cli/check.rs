@@ -18,10 +18,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub(super) const HELP: &str = "\
-Decodes every tile of every committed fragment. Checks checksums, sizes, offsets,
-the R-tree, the order and bounds of coordinates, minima, maxima, sums and null
-counts where the format version makes them reliable, commits against fragments,
-and all references within an array.
+Decodes every tile of every committed fragment. Checks checksums, sizes,
+offsets, the R-tree, the order and bounds of coordinates, minima, maxima, sums
+and null counts where the format version makes them reliable, commits against
+fragments, and all references within an array.
 
 Output: one line per finding on stdout, in no order, as
 `PATH: PART at byte N: CAUSE`. `note: ` in front means unusual but harmless,
