@@ -107,14 +107,10 @@ fn plain(error: &str) -> String {
 
 fn document(view: &View, facts: &Facts) -> Json {
     let (snapshot, schema) = (view.snapshot(), view.schema());
-    let time = |time: u64, open: u64| match time == open {
-        true => Json::Null,
-        false => time.into(),
-    };
     let asked = view.times();
     let times = [
-        asked.map_or(Json::Null, |times| time(times.start, 0)),
-        asked.map_or(Json::Null, |times| time(times.end, u64::MAX)),
+        asked.map(|times| times.start).filter(|&start| start > 0),
+        asked.map(|times| times.end).filter(|&end| end < u64::MAX),
     ];
     let order = match (view.is_dense(), schema.cell_order) {
         (true, _) => "row-major",
