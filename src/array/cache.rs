@@ -351,8 +351,8 @@ impl ChunkCache {
         let most = self.capacity.max(MIN_ASSUMED_CAPACITY) / 2;
         if bytes > SMALL_RESERVATION && state.held_bytes.saturating_add(bytes) > most {
             return Err(Error::limit(format!(
-                "opening {bytes} bytes of text would take the open documents above {most} bytes, half of the \
-                 cache"
+                "opening a document of {bytes} bytes would make open documents larger than {most} bytes, half of \
+                 the cache"
             )));
         }
         state.held_bytes = state.held_bytes.saturating_add(bytes);

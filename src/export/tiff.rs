@@ -150,7 +150,7 @@ fn describe(
         Kind::Text | Kind::Bytes => return reason("the attribute is not numeric"),
     };
     if dimensions == 3 && values > 1 {
-        return reason("several values a cell are shown in 2 dimensions only");
+        return reason("several values per cell are shown in 2 dimensions only");
     }
     let shape = shape()?;
     let (planar, samples, height, width) = match *shape.as_slice() {

@@ -64,7 +64,7 @@ pub(super) fn undo(
         if !matches!(bits, 8 | 16 | 32 | 64) {
             return Err(metadata.corrupt(
                 "window bits",
-                format!("found {bits} bits a value; expected 8, 16, 32 or 64"),
+                format!("found {bits} bits per value; expected 8, 16, 32 or 64"),
             ));
         }
         let bytes = usize::from(bits / 8);

@@ -45,7 +45,7 @@ pub(super) fn undo(
         let length = rows * row;
         if !row.is_multiple_of(depth) || length == 0 {
             return Err(Error::corrupt(format!(
-                "{rows} rows of {row} bytes are not an image of {depth} bytes a pixel"
+                "{rows} rows of {row} bytes are not an image of {depth} bytes per pixel"
             )));
         }
         if (out.len() as u64).saturating_add(length as u64) > limit {

@@ -48,7 +48,7 @@ pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> R
     let array = view.array();
     let mut enumerations = view.schema().enumerations.iter();
     let Some(enumeration) = enumerations.find(|enumeration| enumeration.name == *name) else {
-        let message = "an attribute has an enumeration that the schema does not have";
+        let message = "the schema lacks the enumeration of an attribute";
         let file = array.engine.storage.display(&array.path);
         return Err(Error::corrupt(message).at(0).in_file(file));
     };
@@ -129,7 +129,7 @@ pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
             }
             match memory > MAX_MEMORY {
                 true => Err(Error::limit(format!(
-                    "the metadata take more than the {MAX_MEMORY} bytes allowed"
+                    "the metadata takes more than the {MAX_MEMORY} bytes of memory allowed"
                 ))),
                 false => Ok(()),
             }
