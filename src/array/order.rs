@@ -31,7 +31,7 @@ pub struct GlobalOrder {
     axes: Vec<Axis>,
     curve: Option<Curve>,
     /// The parts of a key, most significant first.
-    parts: Vec<Part>,
+    parts: Vec<KeyPart>,
     words: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ enum Tiles {
 }
 
 /// A part of a key.
-struct Part {
+struct KeyPart {
     what: What,
     /// Number of bits; 0 for a string.
     bits: u32,
@@ -138,10 +138,10 @@ impl GlobalOrder {
         let place = curve.iter().map(|_| What::Place);
         let tiles = (0..count).map(|i| What::Tile(along(schema.tile_order, i)));
         let cells = (0..count).map(|i| What::Coordinate(along(schema.cell_order, i)));
-        let mut parts: Vec<Part> = place
+        let mut parts: Vec<KeyPart> = place
             .chain(tiles)
             .chain(cells)
-            .map(|what| Part {
+            .map(|what| KeyPart {
                 what,
                 bits: match what {
                     What::Place => curve.as_ref().map_or(0, Curve::position_bits),
@@ -364,7 +364,7 @@ impl Block {
     }
 }
 
-impl Part {
+impl KeyPart {
     fn is_text(&self, axes: &[Axis]) -> bool {
         matches!(self.what, What::Coordinate(i) if axes.get(i).is_some_and(|axis| axis.size.is_none()))
     }

@@ -7,7 +7,7 @@
 //! Example: with a key of 32 zeros and an initialisation vector of 12 zeros, empty data has the tag `53 0f 8a
 //! fb c7 45 36 b9 a9 63 b4 f1 c4 cb 73 8b`.
 
-use super::framing::{Limits, Part, TABLE_BOUND};
+use super::framing::{EncodedPart, Limits, TABLE_BOUND};
 use crate::error::{Error, ErrorKind, Result};
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
@@ -27,7 +27,7 @@ impl Cipher {
     }
 
     /// Appends the plaintext of `part`. `WrongKey` if the tag does not match: another key, or damaged data.
-    pub(super) fn decrypt(&self, part: &Part<'_>, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn decrypt(&self, part: &EncodedPart<'_>, out: &mut Vec<u8>) -> Result<()> {
         if part.stored.len() != part.original {
             return Err(Error::corrupt(format!(
                 "the encrypted part has {} bytes, its plaintext {}; they must be equal",
@@ -77,7 +77,7 @@ mod tests {
 
     fn run(key: u8, stored: &[u8], extra: &[u8], original: usize) -> Result<Vec<u8>> {
         let mut out = b"before".to_vec();
-        let part = Part {
+        let part = EncodedPart {
             original,
             stored,
             extra,

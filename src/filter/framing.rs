@@ -21,7 +21,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
 /// One entry of the table.
-pub(super) struct Part<'a> {
+pub(super) struct EncodedPart<'a> {
     /// Its decoded length, already checked against the limits.
     pub original: usize,
     /// The stored bytes.
@@ -48,7 +48,7 @@ pub(super) fn undo<'a>(
     limits: Limits,
     metadata_out: &mut Vec<u8>,
     data_out: &mut Vec<u8>,
-    mut decode: impl FnMut(Part<'a>, &mut Vec<u8>) -> Result<()>,
+    mut decode: impl FnMut(EncodedPart<'a>, &mut Vec<u8>) -> Result<()>,
 ) -> Result<()> {
     let mut table = Cursor::new(metadata);
     let metadata_parts = table.u32("number of metadata parts")?;
@@ -81,7 +81,7 @@ pub(super) fn undo<'a>(
         }
         if original != 0 || !stored.is_empty() {
             decode(
-                Part {
+                EncodedPart {
                     original,
                     stored,
                     extra,
@@ -154,7 +154,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { metadata: 8, data: 8 };
 
-    fn copy(part: Part<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn copy(part: EncodedPart<'_>, out: &mut Vec<u8>) -> Result<()> {
         out.extend_from_slice(part.stored);
         Ok(())
     }

@@ -16,7 +16,7 @@ mod tiles;
 
 pub use reading::{Value, ViewBuilder};
 
-pub use tiles::{Origin, Tiles};
+pub use tiles::{CellOrigin, Tiles};
 
 use crate::array::Array;
 use crate::array::cells::Cells;

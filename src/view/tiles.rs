@@ -19,7 +19,7 @@ pub struct Tiles {
 
 /// The tiles that some cells of a view are stored in.
 #[derive(Clone, Default)]
-pub struct Origin {
+pub struct CellOrigin {
     /// The tiles, each once. Newer fragments may hide all cells of some.
     pub parts: Vec<Tiles>,
     /// Whether some cells may be in none of the tiles, and so have the fill value.
@@ -30,7 +30,7 @@ impl View {
     /// The origin of each of `runs`, which are ranges of cells; None if metadata does not tell. Where
     /// fragments must be merged, but were not merged to count the cells, the origin has all their tiles. The
     /// result depends only on the view's state.
-    pub(crate) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
+    pub(crate) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<CellOrigin>>> {
         match &self.merge {
             Merge::Dense(dense) => dense.origins(runs),
             Merge::Sparse(sparse) => sparse.origins(runs),

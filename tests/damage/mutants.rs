@@ -6,7 +6,7 @@
 
 use crate::common::daemon::Daemon;
 use crate::mutate::checking::{names, problems, uncommitted};
-use crate::mutate::places::{KEYS, Pipelines, Place, is_told};
+use crate::mutate::places::{KEYS, Pipelines, Structure, is_told};
 use crate::mutate::{Files, Kind, Mutation, Random, files, mutate};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
@@ -55,7 +55,7 @@ struct Mutant {
     mutation: Mutation,
     place: String,
     /// The damaged part.
-    hit: Place,
+    hit: Structure,
 }
 
 struct Array {
@@ -474,7 +474,7 @@ fn damage_stays_where_it_is() {
 /// The outcomes of all mutants.
 #[derive(Default)]
 struct Report {
-    outcomes: BTreeMap<(Kind, Place, &'static str, &'static str), u64>,
+    outcomes: BTreeMap<(Kind, Structure, &'static str, &'static str), u64>,
     wrong: Vec<String>,
     /// The peak memory of a daemon, in MiB.
     peak: u64,

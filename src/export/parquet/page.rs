@@ -176,25 +176,25 @@ fn validity(column: &Column, rows: Range<u64>) -> Result<Option<Vec<u8>>> {
 
 /// The counts before a block of entries; the last one is that of the whole page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Place {
+struct Counts {
     entries: u64,
     /// Values that are not null; for text, their bytes and lengths.
     values: u64,
 }
 
 /// A part of a data page.
-enum Part {
+enum PagePart {
     Bytes(Vec<u8>),
     Repetition(u64),
     Definition(u64),
     Values(u64),
 }
 
-impl Part {
+impl PagePart {
     fn len(&self) -> u64 {
         match self {
-            Part::Bytes(bytes) => bytes.len() as u64,
-            Part::Repetition(len) | Part::Definition(len) | Part::Values(len) => *len,
+            PagePart::Bytes(bytes) => bytes.len() as u64,
+            PagePart::Repetition(len) | PagePart::Definition(len) | PagePart::Values(len) => *len,
         }
     }
 }
@@ -226,22 +226,22 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<PagePart> {
         let (leaf, entries) = (self.leaf, self.amount.entries);
         let body = self.amount.body_len(leaf);
-        let mut parts = vec![Part::Bytes(data_header(leaf, entries, body))];
+        let mut parts = vec![PagePart::Bytes(data_header(leaf, entries, body))];
         let eights = entries.div_ceil(8);
-        let packed = |bits: u64, part: fn(u64) -> Part, parts: &mut Vec<Part>| {
+        let packed = |bits: u64, part: fn(u64) -> PagePart, parts: &mut Vec<PagePart>| {
             let mut run = Vec::new();
             varint(eights << 1 | 1, &mut run);
             let len = eights.saturating_mul(bits);
             let all = len.saturating_add(run.len() as u64);
             let mut bytes = (all as u32).to_le_bytes().to_vec();
             bytes.append(&mut run);
-            parts.extend([Part::Bytes(bytes), part(len)]);
+            parts.extend([PagePart::Bytes(bytes), part(len)]);
         };
         if leaf.shape != Shape::One {
-            packed(1, Part::Repetition, &mut parts);
+            packed(1, PagePart::Repetition, &mut parts);
         }
         match leaf.definition_bits() {
             0 => {}
@@ -251,34 +251,34 @@ impl Page<'_> {
                 run.push(1);
                 let mut bytes = (run.len() as u32).to_le_bytes().to_vec();
                 bytes.append(&mut run);
-                parts.push(Part::Bytes(bytes));
+                parts.push(PagePart::Bytes(bytes));
             }
-            bits => packed(bits, Part::Definition, &mut parts),
+            bits => packed(bits, PagePart::Definition, &mut parts),
         }
         let mut values = self.amount.values_len(leaf);
         if let Encoding::Index { width, .. } = leaf.encoding {
             let mut bytes = vec![width];
             varint(eights << 1 | 1, &mut bytes);
             values = values.saturating_sub(bytes.len() as u64);
-            parts.push(Part::Bytes(bytes));
+            parts.push(PagePart::Bytes(bytes));
         }
-        parts.push(Part::Values(values));
+        parts.push(PagePart::Values(values));
         parts
     }
 
-    fn read_part(&self, part: &Part, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn read_part(&self, part: &PagePart, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let before = out.len();
         let wanted = range.end.saturating_sub(range.start);
         match part {
-            Part::Bytes(bytes) => {
+            PagePart::Bytes(bytes) => {
                 let bytes = bytes.get(range.start as usize..range.end as usize);
                 out.extend_from_slice(bytes.unwrap_or_default());
             }
-            Part::Repetition(_) => self.levels(range, 1, Level::Repetition, out)?,
-            Part::Definition(_) => {
+            PagePart::Repetition(_) => self.levels(range, 1, Level::Repetition, out)?,
+            PagePart::Definition(_) => {
                 self.levels(range, self.leaf.definition_bits(), Level::Definition, out)?;
             }
-            Part::Values(_) => {
+            PagePart::Values(_) => {
                 match self.leaf.bits() {
                     Some(bits) => self.numbers(range, bits, out)?,
                     None => self.texts(range, out)?,
@@ -498,27 +498,27 @@ impl Page<'_> {
     }
 
     /// The counts before each block and those of the whole page.
-    fn index(&self) -> Result<Arc<Vec<Place>>> {
+    fn index(&self) -> Result<Arc<Vec<Counts>>> {
         let rows = self.rows.end.saturating_sub(self.rows.start);
-        let estimate = rows.max(self.amount.entries) / INDEX_STEP * size_of::<Place>() as u64;
+        let estimate = rows.max(self.amount.entries) / INDEX_STEP * size_of::<Counts>() as u64;
         self.engine.cache.derive(self.key, estimate, Keep::Staying, || {
             let strips = self.leaf.encoding == Encoding::Bytes { strip: true };
-            let mut places = vec![Place::default()];
-            let mut place = Place::default();
+            let mut index = vec![Counts::default()];
+            let mut counts = Counts::default();
             for block in self.blocks(0) {
                 let (entries, values) = self.count(block)?;
-                place.entries = place.entries.saturating_add(entries);
-                place.values = place.values.saturating_add(values);
-                places.push(place);
+                counts.entries = counts.entries.saturating_add(entries);
+                counts.values = counts.values.saturating_add(values);
+                index.push(counts);
             }
             // The planned length may come from metadata of tiles that disagrees with the data.
             let all = self.amount.values_len(self.leaf);
             let exact = self.leaf.required() && !strips;
-            if self.leaf.bits().is_none() && (place.values > all || exact && place.values < all) {
-                let message = format!("found {} bytes of text, expected {all}", place.values);
+            if self.leaf.bits().is_none() && (counts.values > all || exact && counts.values < all) {
+                let message = format!("found {} bytes of text, expected {all}", counts.values);
                 return Err(Error::corrupt(message).at(0));
             }
-            Ok(places)
+            Ok(index)
         })
     }
 

@@ -9,7 +9,7 @@ use crate::array::field::Field;
 use crate::error::{Error, Result};
 use crate::export::table::{Column, Table};
 use crate::parallel;
-use crate::view::{Origin, View};
+use crate::view::{CellOrigin, View};
 use std::ops::Range;
 
 /// The most rows of a row group.
@@ -310,7 +310,7 @@ impl Plan {
 
     /// The amount of text in each row group, from the metadata of tiles. None if row groups are not whole
     /// tiles.
-    fn of_tiles(&self, column: &Column, origins: &[Option<Origin>]) -> Result<Option<Vec<Amount>>> {
+    fn of_tiles(&self, column: &Column, origins: &[Option<CellOrigin>]) -> Result<Option<Vec<Amount>>> {
         let mut amounts = Vec::new();
         for (number, origin) in (0..self.groups()).zip(origins) {
             let Some(origin) = origin.as_ref().filter(|origin| !origin.unwritten) else {

@@ -20,7 +20,7 @@ use crate::export::table::{Column, Table};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
-use crate::view::{Origin, Role, ViewField};
+use crate::view::{CellOrigin, Role, ViewField};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -319,7 +319,7 @@ impl All {
         let part_of = |group: usize, part: usize| origins.get(group)?.as_ref()?.parts.get(part);
         for (fragment, uses) in fragments.values() {
             let info = fragment.look()?;
-            let mut boxes = Boxes::default();
+            let mut boxes = TileBounds::default();
             for &i in &wanted {
                 let (Some(leaf), Some(column), Some(groups)) =
                     (leaves.get(i), table.columns().get(i), all.get_mut(i))
@@ -346,7 +346,7 @@ impl All {
             for (known, origin) in groups.iter_mut().zip(&origins) {
                 match origin {
                     None => known.unknown = true,
-                    Some(Origin { unwritten: true, .. }) => add_fill(table, column, leaf, known),
+                    Some(CellOrigin { unwritten: true, .. }) => add_fill(table, column, leaf, known),
                     Some(_) => {}
                 }
             }
@@ -427,12 +427,12 @@ fn add_fill(table: &Table, column: &Column, leaf: &Leaf, known: &mut Known) {
 
 /// The bounds of all tiles along each dimension of a fragment, read once for all dimensions.
 #[derive(Default)]
-struct Boxes(Option<Vec<Vec<Ends>>>);
+struct TileBounds(Option<Vec<Vec<Ends>>>);
 
 /// The least and the greatest coordinate of a tile, as stored.
 type Ends = (Vec<u8>, Vec<u8>);
 
-impl Boxes {
+impl TileBounds {
     /// What the fragment says of a column's field.
     fn said(&mut self, info: &FragmentInfo, column: &Column, leaf: &Leaf) -> Result<Said> {
         let Some(field) = stored(info, &column.stored) else {

@@ -59,7 +59,7 @@ enum Shape {
 /// The start of a value: its layer (None for the fill value), and its byte offset among all values of the
 /// fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ValueStart {
     layer: Option<usize>,
     start: u64,
 }
@@ -254,9 +254,9 @@ impl DenseRuns {
     }
 
     /// The start of the value of each of the var-sized `cells`, and its length in bytes.
-    fn places(&self, cells: &Range<u64>) -> Result<(Vec<Place>, Vec<u64>)> {
+    fn places(&self, cells: &Range<u64>) -> Result<(Vec<ValueStart>, Vec<u64>)> {
         let count = cells.end.saturating_sub(cells.start) as usize;
-        let none = Place {
+        let none = ValueStart {
             layer: None,
             start: 0,
         };
@@ -272,7 +272,7 @@ impl DenseRuns {
                     .take(run.count as usize);
                 for (i, (place, length)) in places.enumerate() {
                     let (start, own) = cell(i);
-                    *place = Place { layer, start };
+                    *place = ValueStart { layer, start };
                     *length = own;
                 }
             };
@@ -303,7 +303,7 @@ impl DenseRuns {
     }
 
     /// Appends the range `bytes` of the value that begins at `place`.
-    fn bytes(&self, place: Place, bytes: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
+    fn bytes(&self, place: ValueStart, bytes: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
         let Some(layer) = place.layer else {
             let fill = self
                 .attribute
@@ -344,7 +344,7 @@ impl Runs for DenseRuns {
         let (places, lengths) = self.places(&cells)?;
         // Values that are contiguous both in a fragment and in the view become one run. Runs are read in the
         // order in which they are stored.
-        let mut runs: Vec<(Place, u64, Range<u64>)> = Vec::new();
+        let mut runs: Vec<(ValueStart, u64, Range<u64>)> = Vec::new();
         let mut total = 0u64;
         for (place, length) in places.into_iter().zip(lengths) {
             let start = total;
@@ -428,11 +428,11 @@ impl Runs for DenseRuns {
                     plan.runs(|run| {
                         let start = run.source.saturating_mul(size);
                         found = Some(match source {
-                            None => Place {
+                            None => ValueStart {
                                 layer: None,
                                 start: 0,
                             },
-                            Some((layer, _)) => Place {
+                            Some((layer, _)) => ValueStart {
                                 layer: Some(layer),
                                 start,
                             },

@@ -6,7 +6,7 @@ use super::stack::Slot;
 use crate::error::Result;
 use crate::format::enums::Layout as Order;
 use crate::format::schema::Schema;
-use crate::view::{Origin, Tiles};
+use crate::view::{CellOrigin, Tiles};
 use std::ops::Range;
 
 /// With more runs of tiles, the origin is unknown.
@@ -14,7 +14,7 @@ const MAX_TILE_RUNS: usize = 1 << 20;
 
 impl Dense {
     /// The origin of each of `runs`: see [`View::origins`](crate::view::View::origins).
-    pub(in crate::view) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
+    pub(in crate::view) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<CellOrigin>>> {
         let stack = self.stack()?;
         // Whether a fragment has all attributes, and so hides older ones completely.
         let mut hides = vec![true; stack.overlay.layers().len()];
@@ -28,9 +28,9 @@ impl Dense {
             let Some((area, exact)) = self.area(run.clone())? else {
                 return Ok(None);
             };
-            let mut origin = Origin {
+            let mut origin = CellOrigin {
                 unwritten: true,
-                ..Origin::default()
+                ..CellOrigin::default()
             };
             for number in stack.overlay.touching(&area) {
                 let (Some(layer), Some((fragment, schema))) =

@@ -28,7 +28,7 @@ pub(super) enum Held {
 
 /// A box of cells of one tile, and the layer that has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct LayerPart {
     /// The layer; None for the fill value.
     pub(super) layer: Option<usize>,
     /// The cells.
@@ -39,7 +39,7 @@ pub(super) struct Part {
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     /// Boxes that do not overlap and together are all cells wanted.
-    pub(super) boxes: Vec<Part>,
+    pub(super) boxes: Vec<LayerPart>,
     /// The dense layers that `boxes` may refer to, newest first.
     pub(super) whole: Vec<usize>,
     /// The sparse layers that may set some of the cells, oldest first, each with the number of layers of
@@ -179,13 +179,13 @@ impl Overlay {
 
     /// Splits `area` into boxes of one layer each, or of none. All of `layers` touch `area`; the newest is
     /// first.
-    fn resolve(&self, area: Area, layers: &[usize], out: &mut Vec<Part>) {
+    fn resolve(&self, area: Area, layers: &[usize], out: &mut Vec<LayerPart>) {
         let newest = layers.first().copied();
         let whole = newest
             .and_then(|layer| self.area(layer))
             .is_none_or(|newest| newest.contains(&area));
         if whole {
-            return out.push(Part { layer: newest, area });
+            return out.push(LayerPart { layer: newest, area });
         }
         if layers.len() > MAX_BOX_LAYERS
             && let Some(halves) = halves(&area)
@@ -213,7 +213,7 @@ impl Overlay {
                     None => after.push(area),
                     Some(covered) => {
                         area.without(&covered, &mut after);
-                        out.push(Part {
+                        out.push(LayerPart {
                             layer: Some(layer),
                             area: covered,
                         });
@@ -222,7 +222,7 @@ impl Overlay {
             }
             left = after;
         }
-        out.extend(left.into_iter().map(|area| Part { layer: None, area }));
+        out.extend(left.into_iter().map(|area| LayerPart { layer: None, area }));
     }
 }
 
@@ -440,7 +440,7 @@ mod tests {
             dense: true,
         });
         let parts = Overlay::new(layers).parts(&tile, &tile, |_| Held::Values);
-        let all = Part {
+        let all = LayerPart {
             layer: Some(10_000),
             area: tile,
         };

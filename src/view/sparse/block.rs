@@ -70,7 +70,7 @@ pub(super) struct Writer {
 }
 
 /// Consecutive cells of the view, and where they are.
-pub(super) enum Part {
+pub(super) enum ViewPart {
     /// Candidates of a fragment, by rank.
     Stored(Arc<Input>, Range<u64>),
     /// Cells of a block.
@@ -458,21 +458,21 @@ fn none(cell: u64) -> Error {
     Error::new(ErrorKind::Internal, format!("cell {cell} is in no run"))
 }
 
-impl Part {
+impl ViewPart {
     /// How many cells it has.
     pub(super) fn count(&self) -> u64 {
         match self {
-            Part::Stored(_, cells) => cells.end.saturating_sub(cells.start),
-            Part::Merged(slice) => slice.count,
+            ViewPart::Stored(_, cells) => cells.end.saturating_sub(cells.start),
+            ViewPart::Merged(slice) => slice.count,
         }
     }
 
     /// The first and the last input that may have cells in it.
     pub(super) fn inputs(&self) -> Option<(usize, usize)> {
         match self {
-            Part::Stored(input, _) => Some((input.index, input.index)),
+            ViewPart::Stored(input, _) => Some((input.index, input.index)),
             // Members are in reading order.
-            Part::Merged(Slice { members, .. }) => members
+            ViewPart::Merged(Slice { members, .. }) => members
                 .first()
                 .zip(members.last())
                 .map(|(first, last)| (first.input.index, last.input.index)),
@@ -483,7 +483,7 @@ impl Part {
     /// about how many pieces they are in order.
     pub(super) fn outline(&self, mut take: impl FnMut(Piece)) -> Result<u64> {
         let mut count = 0;
-        if let Part::Merged(slice) = self {
+        if let ViewPart::Merged(slice) = self {
             let taken = slice.ranks().map(|(first, end)| end.saturating_sub(first));
             let taken = taken.fold(0u64, u64::saturating_add);
             if taken <= 2 * slice.count {
@@ -515,7 +515,7 @@ impl Part {
     /// Hands the pieces that it is made of to `take`, in order.
     pub(super) fn pieces(&self, mut take: impl FnMut(Piece)) -> Result<()> {
         match self {
-            Part::Stored(input, ranks) => {
+            ViewPart::Stored(input, ranks) => {
                 for cells in input.cells(ranks.clone()) {
                     take(Piece {
                         input: input.index,
@@ -525,7 +525,7 @@ impl Part {
                 }
                 Ok(())
             }
-            Part::Merged(slice) => slice.pieces(&mut take),
+            ViewPart::Merged(slice) => slice.pieces(&mut take),
         }
     }
 }

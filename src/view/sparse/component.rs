@@ -1,7 +1,7 @@
 //! Fragments whose cells interleave in the global order, and the checkpoints at which their merge can be
 //! resumed.
 
-use super::block::{Block, Checkpoint, Part, Slice, Writer, changed};
+use super::block::{Block, Checkpoint, Slice, ViewPart, Writer, changed};
 use super::input::{Input, Ranked};
 use super::member::{Member, Rules, Sorted};
 use super::merge::{Merge, Stop, Unsorted};
@@ -143,11 +143,11 @@ impl<K: SortKey + 'static> Component<K> {
     }
 
     /// Where the first of `cells` are stored: as many as one block has.
-    pub(super) fn part(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<Part> {
+    pub(super) fn part(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<ViewPart> {
         if let ([input], Some(_)) = (self.inputs.as_slice(), self.known)
             && self.is_in_order(rules, input)?
         {
-            return Ok(Part::Stored(input.clone(), cells));
+            return Ok(ViewPart::Stored(input.clone(), cells));
         }
         let plan = self.plan(engine, rules)?;
         let checkpoints = &plan.outline.checkpoints;
@@ -163,7 +163,7 @@ impl<K: SortKey + 'static> Component<K> {
         let load = || plan.merge(rules, from, to);
         let block = engine.cache.derive(key, memory, Keep::Staying, load)?;
         let part = cells.start - from.cell..cells.end.min(to.cell) - from.cell;
-        Ok(Part::Merged(Slice::new(plan.ranked.clone(), block, part)?))
+        Ok(ViewPart::Merged(Slice::new(plan.ranked.clone(), block, part)?))
     }
 
     /// Whether the cells of a single fragment are stored in global order. The first call looks.

@@ -2,7 +2,7 @@
 
 use super::super::column::Runs;
 use super::super::{Role, ViewField};
-use super::block::{Part, Piece};
+use super::block::{Piece, ViewPart};
 use super::{Merged, Share, find_field};
 use crate::array::cells::{Cells, FragmentCells};
 use crate::array::column::Content;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// What a fragment stores of the field.
-enum Stored {
+enum StoredField {
     /// Nothing. Its cells have the fill value.
     Nothing,
     /// The cells of the field.
@@ -31,12 +31,12 @@ pub(super) struct Gather {
     fill: Vec<u8>,
     fill_valid: bool,
     /// What each input stores of the field, once that is known.
-    stored: Vec<OnceLock<Stored>>,
+    stored: Vec<OnceLock<StoredField>>,
 }
 
 /// Where the cells of one read are stored.
 struct Places {
-    parts: Vec<Part>,
+    parts: Vec<ViewPart>,
     /// Number of pieces in `parts`.
     pieces: u64,
     /// What is read: ascending cells of the first input, then of the next, and so on.
@@ -98,8 +98,8 @@ type Known<'g, const N: usize> = (u64, &'g [[u8; N]]);
 
 impl Places {
     /// Finds the segments that hold the cells of `parts`.
-    fn new(parts: Vec<Part>) -> Result<Places> {
-        let inputs = || parts.iter().filter_map(Part::inputs);
+    fn new(parts: Vec<ViewPart>) -> Result<Places> {
+        let inputs = || parts.iter().filter_map(ViewPart::inputs);
         let first_input = inputs().map(|(first, _)| first).min().unwrap_or(0);
         let end = inputs().map(|(_, last)| last + 1).max().unwrap_or(0);
         let mut pieces = 0;
@@ -242,11 +242,11 @@ impl Gather {
         let stored = cell.get_or_init(|| {
             let info = &source.info;
             let Some(found) = find_field(info, &self.field).filter(|found| info.stores(found)) else {
-                return Stored::Nothing;
+                return StoredField::Nothing;
             };
             let wanted = &self.field;
             if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
-                return Stored::Nothing;
+                return StoredField::Nothing;
             }
             let same = found.datatype == wanted.datatype
                 && found.cell_val_num == wanted.cell_val_num
@@ -258,9 +258,9 @@ impl Gather {
                     let var = found.cell_val_num.is_var() && share.has_room(info, Some(8));
                     let cells = FragmentCells::new(info.clone(), found.clone());
                     let stays = Some(Content::Offsets).filter(|_| var);
-                    Stored::Cells(cells.holding(share.hold).staying(stays))
+                    StoredField::Cells(cells.holding(share.hold).staying(stays))
                 }
-                false => Stored::Changed(
+                false => StoredField::Changed(
                     info.place(
                         Error::corrupt(format!(
                             "the fragment's field `{}` has another type than in the view's schema",
@@ -272,9 +272,9 @@ impl Gather {
             }
         });
         match stored {
-            Stored::Nothing => Ok(None),
-            Stored::Cells(cells) => Ok(Some(cells)),
-            Stored::Changed(error) => Err(error.clone()),
+            StoredField::Nothing => Ok(None),
+            StoredField::Cells(cells) => Ok(Some(cells)),
+            StoredField::Changed(error) => Err(error.clone()),
         }
     }
 
@@ -383,12 +383,12 @@ fn copy<const N: usize>(
             // If the cells that the slice takes of each fragment are contiguous, the order of the fragments
             // is enough.
             let runs = match part {
-                Part::Merged(slice) => slice
+                ViewPart::Merged(slice) => slice
                     .runs()
                     .map(|run| run.and_then(|(input, cells)| find(input, cells)))
                     .collect::<Option<Vec<_>>>()
                     .map(|runs| (slice, runs)),
-                Part::Stored(..) => None,
+                ViewPart::Stored(..) => None,
             };
             let Some((slice, mut runs)) = runs else {
                 let mut all = true;

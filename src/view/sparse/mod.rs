@@ -27,7 +27,7 @@ mod values;
 
 use super::column::RunCells;
 use super::outlines::outlines;
-use super::{DimRange, Origin, Role, Tiles, ViewField};
+use super::{CellOrigin, DimRange, Role, Tiles, ViewField};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::deletes::in_force as deletes_in_force;
@@ -43,7 +43,7 @@ use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
 use crate::parallel;
 use crate::single_flight::{Memo, SingleFlight};
-use block::Part;
+use block::ViewPart;
 use component::Component;
 use deletes::Deletes;
 use gather::Gather;
@@ -102,7 +102,7 @@ trait Merged: Send + Sync {
     fn count(&self) -> Result<u64>;
 
     /// Where `cells` are stored, in the view's order.
-    fn parts(&self, cells: Range<u64>) -> Result<Vec<Part>>;
+    fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>>;
 
     /// The fragments in reading order, oldest first.
     fn inputs(&self) -> &[Arc<Input>];
@@ -209,10 +209,10 @@ impl Sparse {
     }
 
     /// The tiles that each of `runs` is from, see [`View::origins`](super::View::origins).
-    pub(super) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<Origin>>> {
+    pub(super) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<CellOrigin>>> {
         let (cells, fragments) = (self.cells()?, self.snapshot.fragment_list());
         let origins = runs.iter().map(|run| {
-            let mut origin = Origin::default();
+            let mut origin = CellOrigin::default();
             for (input, cells, whole) in cells.sources(run.clone())? {
                 let Some(fragment) = fragments.get(input.index) else {
                     continue;
@@ -377,7 +377,7 @@ impl<K: SortKey + 'static> Merged for Components<K> {
         self.start(self.components.len())
     }
 
-    fn parts(&self, cells: Range<u64>) -> Result<Vec<Part>> {
+    fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>> {
         self.count()?;
         let starts = lock(&self.starts).clone();
         let first = starts
@@ -490,10 +490,10 @@ fn overlap(members: &[Arc<Input>]) -> bool {
 
 /// The field of a fragment that is `field` of the view.
 fn find_field<'a>(info: &'a FragmentInfo, field: &ViewField) -> Option<&'a crate::array::field::Field> {
-    use crate::array::field::Role as Stored;
+    use crate::array::field::Role as FieldRole;
     info.fields.iter().find(|stored| match (field.role, stored.role) {
-        (Role::Dimension(i), Stored::Dimension(j) | Stored::ZippedDimension(j)) => i == j,
-        (Role::Attribute(_), Stored::Attribute(_)) => stored.name == field.name,
+        (Role::Dimension(i), FieldRole::Dimension(j) | FieldRole::ZippedDimension(j)) => i == j,
+        (Role::Attribute(_), FieldRole::Attribute(_)) => stored.name == field.name,
         _ => false,
     })
 }

@@ -16,7 +16,7 @@ pub const KEYS: [&[u8; 32]; 2] = [
 
 /// The structure that a changed byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum Structure {
     /// A chunk under a checksum or an authentication tag: MD5, SHA-256, Adler-32, CRC-32, GCM.
     Checked,
     /// A compressed chunk without a checksum.
@@ -49,23 +49,23 @@ fn checks(pipeline: &Pipeline, encrypted: bool) -> bool {
         })
 }
 
-fn place_of_chunk(pipeline: &Pipeline, encrypted: bool) -> Place {
+fn place_of_chunk(pipeline: &Pipeline, encrypted: bool) -> Structure {
     if checks(pipeline, encrypted) {
-        Place::Checked
+        Structure::Checked
     } else if pipeline
         .filters
         .iter()
         .any(|f| matches!(f, Filter::Compression { .. }))
     {
-        Place::Compressed
+        Structure::Compressed
     } else {
-        Place::Plain
+        Structure::Plain
     }
 }
 
 /// The filters of the chunks of data files, by prefix of the file's name, for arrays with one schema.
 pub struct Pipelines {
-    files: Vec<(String, Place)>,
+    files: Vec<(String, Structure)>,
     /// Whether the array is encrypted.
     pub encrypted: bool,
 }
@@ -128,9 +128,9 @@ impl Pipelines {
         found
     }
 
-    fn of_file(&self, name: &str) -> Place {
+    fn of_file(&self, name: &str) -> Structure {
         let found = self.files.iter().find(|(file, _)| file == name);
-        found.map_or(Place::Plain, |(_, place)| *place)
+        found.map_or(Structure::Plain, |(_, place)| *place)
     }
 }
 
@@ -140,7 +140,7 @@ fn is_values(path: &Path) -> bool {
 }
 
 /// The parts of a file: the end of each, and its kind.
-fn parts(path: &Path, bytes: &[u8], pipelines: &Pipelines) -> Vec<(usize, Place)> {
+fn parts(path: &Path, bytes: &[u8], pipelines: &Pipelines) -> Vec<(usize, Structure)> {
     let mut parts = Vec::new();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if is_values(path) {
@@ -152,21 +152,21 @@ fn parts(path: &Path, bytes: &[u8], pipelines: &Pipelines) -> Vec<(usize, Place)
             };
             at = end;
         }
-        parts.push((bytes.len(), Place::ChunkHeader));
+        parts.push((bytes.len(), Structure::ChunkHeader));
         return parts;
     }
     let blob = MemoryBlob::new(bytes, "file");
     let mut at = 0;
     while let Ok(tile) = GenericTile::read_header(&blob, at as u64, None) {
         let (start, end) = (tile.data_start as usize, tile.data_end as usize);
-        parts.push((start, Place::TileHeader));
+        parts.push((start, Structure::TileHeader));
         let place = place_of_chunk(tile.codec.pipeline(), false);
         chunks(bytes, start, end, place, &mut parts);
         at = end;
     }
     let rest = match name == "__fragment_metadata.tdb" {
-        true => Place::Footer,
-        false => Place::Text,
+        true => Structure::Footer,
+        false => Structure::Text,
     };
     parts.push((bytes.len(), rest));
     parts
@@ -177,8 +177,8 @@ fn chunks(
     bytes: &[u8],
     start: usize,
     end: usize,
-    place: Place,
-    parts: &mut Vec<(usize, Place)>,
+    place: Structure,
+    parts: &mut Vec<(usize, Structure)>,
 ) -> Option<usize> {
     let count = u64::from_le_bytes(*bytes.get(start..)?.first_chunk()?);
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
@@ -188,28 +188,28 @@ fn chunks(
         if next > end {
             return None;
         }
-        parts.push((at + 12, Place::ChunkHeader));
+        parts.push((at + 12, Structure::ChunkHeader));
         parts.push((next, place));
         at = next;
     }
-    parts.push((at, Place::ChunkHeader));
+    parts.push((at, Structure::ChunkHeader));
     Some(at)
 }
 
 /// The part of a file that a mutation changed; the file was `intact`.
-pub fn place(mutation: &Mutation, intact: &[u8], pipelines: &Pipelines) -> Place {
+pub fn place(mutation: &Mutation, intact: &[u8], pipelines: &Pipelines) -> Structure {
     let Some(now) = mutation.bytes.as_deref() else {
-        return Place::Whole;
+        return Structure::Whole;
     };
     if mutation.kind == Kind::Swap {
-        return Place::Whole;
+        return Structure::Whole;
     }
     let parts = parts(&mutation.file, intact, pipelines);
     let at = |offset: usize| {
         parts
             .iter()
             .find(|(end, _)| offset.min(intact.len().saturating_sub(1)) < *end)
-            .map_or(Place::Text, |(_, place)| *place)
+            .map_or(Structure::Text, |(_, place)| *place)
     };
     let first = at(mutation.offset);
     let last = (0..intact.len().min(now.len()))
@@ -224,10 +224,10 @@ pub fn place(mutation: &Mutation, intact: &[u8], pipelines: &Pipelines) -> Place
 
 /// Whether the format detects a mutation, by a checksum or the length of a file, so that the changed part may
 /// fail to read but never read as something else.
-pub fn is_told(mutation: &Mutation, place: Place) -> bool {
+pub fn is_told(mutation: &Mutation, place: Structure) -> bool {
     match mutation.kind {
-        Kind::BitFlip | Kind::Count => place == Place::Checked,
-        Kind::Truncate | Kind::Append => place != Place::Text,
+        Kind::BitFlip | Kind::Count => place == Structure::Checked,
+        Kind::Truncate | Kind::Append => place != Structure::Text,
         Kind::Swap | Kind::Missing => false,
     }
 }
