@@ -379,7 +379,6 @@ impl OpenColumn {
         Ok(())
     }
 
-    /// Tile `number` of var-sized cells.
     fn tile_of(&self, number: u64) -> Result<Tile> {
         Ok(Tile {
             number,

@@ -347,7 +347,6 @@ fn each_text(cells: &CellSlice<'_>, size: Option<usize>, holds: &mut [bool], tes
     }
 }
 
-/// The type of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Type {
     datatype: Datatype,

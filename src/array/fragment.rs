@@ -112,7 +112,6 @@ impl Fragment {
         }
     }
 
-    /// Shared state.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

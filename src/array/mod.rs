@@ -70,11 +70,9 @@ use time::{TimeRange, now};
 
 /// An array.
 pub struct Array {
-    /// Shared state.
     pub(crate) engine: Arc<Engine>,
     /// The directory, relative to the source.
     pub(crate) path: PathBuf,
-    /// The schemas.
     pub(crate) schemas: Arc<Schemas>,
     /// The key, if one was given.
     pub(crate) key: Option<EncryptionKey>,

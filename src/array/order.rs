@@ -55,7 +55,6 @@ pub trait SortKey: Ord + Clone + Send + Sync + Sized {
 /// A key as bytes, which fits every array. Bytes compare as the cells do.
 pub type ByteKey = Box<[u8]>;
 
-/// One dimension.
 struct Axis {
     datatype: Datatype,
     /// The size of a coordinate in bytes; None for strings.
@@ -78,7 +77,6 @@ enum Tiles {
     Float64 { lo: f64, extent: f64, last: u64 },
 }
 
-/// A part of a key.
 struct KeyPart {
     what: What,
     /// Number of bits; 0 for a string.

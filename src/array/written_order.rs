@@ -19,7 +19,6 @@ pub(crate) struct WrittenOrder {
     tied: bool,
 }
 
-/// One dimension.
 struct Along {
     dimension: Dimension,
     /// Lower bound of the domain and tile extent, if there are tiles along the dimension.

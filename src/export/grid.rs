@@ -48,7 +48,6 @@ pub enum Value {
 }
 
 impl Value {
-    /// Its length in bytes.
     fn len(&self) -> usize {
         match self {
             Value::Text(text) => text.len(),

@@ -16,7 +16,6 @@ use super::framing::{Limits, TABLE_BOUND, split};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
-/// The filter's options.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Options {
     pub scale: f64,

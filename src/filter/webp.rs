@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::format::enums::WebpFormat;
 use image_webp::WebPDecoder;
 
-/// The filter's options.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Options {
     pub format: WebpFormat,

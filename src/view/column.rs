@@ -21,7 +21,6 @@ use std::sync::{Arc, OnceLock};
 /// Reads runs of cells of one field of a view, in the view's order. Ranges must be within the number of
 /// cells.
 pub(super) trait Runs: Send + Sync {
-    /// The number of cells.
     fn count(&self) -> u64;
 
     /// Appends the values of fixed-size cells.
@@ -74,7 +73,6 @@ pub(super) struct RunCells<R> {
 /// last entry is the number of all cells and bytes.
 struct Blocks(Arc<Vec<u8>>);
 
-/// One block of var-sized cells.
 struct Block {
     cells: Range<u64>,
     /// The offset of its first byte among all values.

@@ -163,7 +163,6 @@ impl View {
         })
     }
 
-    /// The array.
     pub(crate) fn array(&self) -> &Arc<Array> {
         &self.array
     }

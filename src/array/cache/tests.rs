@@ -140,12 +140,12 @@ fn what_is_too_large_waits_for_readers_of_another() {
         second.join().unwrap();
     });
 
-    // It does not wait for itself.
+    // A loader does not wait for its own entry.
     let held = get(3);
     get(4);
     drop(held);
 
-    // Nor does it remember those that nobody holds.
+    // Entries that nobody holds are forgotten.
     for tile in 5..50 {
         cache
             .derive(key(tile), 0, Keep::Staying, || Ok(item(5000)))

@@ -423,7 +423,7 @@ fn characters_have_a_sign_and_texts_have_none() {
         kept(&lt_b("s"), "s", &[b"a", b"\xE9", b"", b"b\0"], None),
         [true, false, true, false]
     );
-    // As libtiledb has it: a longer constant counts by its first byte, an empty one is a zero byte.
+    // Like libtiledb: a longer constant counts by its first byte, an empty one is a zero byte.
     assert_eq!(
         kept(&value(Eq, "c", b"ab"), "c", &[b"a", b"b"], None),
         [true, false]

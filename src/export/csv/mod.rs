@@ -222,7 +222,6 @@ impl Source for Body {
     }
 }
 
-/// Writes rows.
 struct Writer {
     table: Table,
     forms: Vec<Form>,

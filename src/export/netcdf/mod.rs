@@ -239,7 +239,6 @@ fn objects(grid: &Grid, version: &str, dimensions: &[(&str, u64)], places: &Plac
     out
 }
 
-/// The root group.
 fn root(grid: &Grid, version: &str, links: Vec<(&str, &u64)>) -> Messages {
     const CONVENTIONS: &str = "Conventions";
     let mut messages = Messages::default();

@@ -73,10 +73,8 @@ pub(super) enum Encoding {
     Label(Vec<Option<u64>>),
 }
 
-/// A leaf column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Leaf {
-    /// Its name.
     pub name: String,
     pub physical: Physical,
     pub logical: Logical,

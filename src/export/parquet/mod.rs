@@ -127,10 +127,8 @@ struct File {
     footer_key: CacheKey,
 }
 
-/// The row groups.
 struct Groups(Arc<File>);
 
-/// The footer.
 struct Footer(Arc<File>);
 
 impl Source for Groups {

@@ -199,7 +199,6 @@ impl PagePart {
     }
 }
 
-/// A data page.
 pub(super) struct Page<'a> {
     pub leaf: &'a Leaf,
     pub column: &'a Column,

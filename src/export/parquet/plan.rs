@@ -50,7 +50,6 @@ pub(super) struct Plan {
     pub footer: u64,
 }
 
-/// A column chunk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chunk {
     /// Index of its leaf.
@@ -66,7 +65,6 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// Its bytes.
     pub(super) fn len(&self) -> u64 {
         self.page.saturating_add(self.dictionary.unwrap_or(0))
     }
@@ -339,7 +337,6 @@ impl Plan {
         Ok(Some(amounts))
     }
 
-    /// The number of row groups.
     pub(super) fn groups(&self) -> u64 {
         self.rows.div_ceil(self.group.max(1))
     }

@@ -2,7 +2,6 @@ use super::*;
 use crate::storage::MemoryStorage;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Cells in memory.
 struct Plain {
     cells: Vec<Vec<u8>>,
     /// Number of lengths read.

@@ -9,11 +9,9 @@ use std::ops::Range;
 
 /// Consecutive coordinates, once each. They are computed: dense fragments store none.
 pub(super) struct AxisCells {
-    /// The dimension.
     pub(super) axis: Axis,
     /// Index of the first coordinate in the domain.
     pub(super) first: u64,
-    /// Number of coordinates.
     pub(super) count: u64,
 }
 

@@ -31,7 +31,6 @@ pub(super) enum Held {
 pub(super) struct LayerPart {
     /// The layer; None for the fill value.
     pub(super) layer: Option<usize>,
-    /// The cells.
     pub(super) area: Area,
 }
 

@@ -10,7 +10,6 @@ use crate::format::range;
 use crate::format::schema::{Dimension, Schema};
 use std::ops::Range;
 
-/// One dimension.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     datatype: Datatype,
@@ -87,7 +86,6 @@ impl Space {
         self.axes.iter().map(grid).eq(other.axes.iter().map(grid))
     }
 
-    /// The whole domain.
     pub(super) fn domain(&self) -> Area {
         Area(self.axes.iter().map(|axis| (0, axis.last)).collect())
     }

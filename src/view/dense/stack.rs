@@ -16,7 +16,6 @@ pub(super) struct Stack {
     pub(super) overlay: Overlay,
     /// The fragment of each layer, with its schema.
     pub(super) fragments: Vec<(Arc<Fragment>, Arc<Schema>)>,
-    /// The array.
     pub(super) array: Arc<Array>,
 }
 

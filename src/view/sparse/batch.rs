@@ -84,7 +84,6 @@ impl Turn {
         Turn(member | flag)
     }
 
-    /// The number of the member.
     pub(super) fn member(self) -> u32 {
         self.0 & !Self::SAME_PLACE
     }

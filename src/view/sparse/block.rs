@@ -1,8 +1,8 @@
-//! Blocks: the results of a merge, in four bytes for each run of cells of one member.
+//! Blocks: the results of a merge, four bytes for each run of cells of one member.
 //!
-//! The candidates of a member come in the order of their ranks. So a block only tells which member's turn it
-//! is, and how many of its candidates are taken, or are skipped because the view leaves them out. The ranks
-//! at which it begins are known, and it is read from there, or from one of its checkpoints.
+//! The candidates of a member come in the order of their ranks. So a block is a sequence of steps: a member,
+//! and how many of its candidates are taken, or skipped because the view leaves them out. Reads start at the
+//! ranks of the block's start or of one of its checkpoints.
 
 use super::batch::{Taker, Turn};
 use super::input::{Input, Ranked};
@@ -11,12 +11,12 @@ use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The least number of steps between two checkpoints of a block, and the least number for each member: a
-/// checkpoint holds a rank for each.
+/// The least number of steps between two checkpoints of a block, in all and per member: a checkpoint holds a
+/// rank for each member.
 const MIN_STRIDE: usize = if cfg!(test) { 4 } else { 2048 };
 const MIN_STRIDE_PER_MEMBER: usize = if cfg!(test) { 1 } else { 64 };
 
-/// Consecutive cells of a fragment that follow each other in the view too.
+/// Consecutive cells of a fragment that are consecutive in the view, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     /// The number of the fragment, in reading order.
@@ -27,49 +27,49 @@ pub(super) struct Piece {
     pub count: u64,
 }
 
-/// Consecutive cells of the view, as a merge found them.
+/// Consecutive cells of the view, in the order of a merge.
 pub(super) struct Block {
     steps: Steps,
-    /// Before every so many steps, the first one among them.
+    /// The position before every `stride` steps, from the first on.
     checkpoints: Vec<Checkpoint>,
-    /// How many steps lie between two checkpoints.
+    /// Steps between two checkpoints.
     stride: usize,
     end: Checkpoint,
 }
 
-/// Steps, in pieces of the size of most chunks. Chunks and blocks take each other's place in the cache, and
-/// memory that one has left must fit the other: with blocks in one piece of a MiB, a mount with a full cache
-/// of 256 MiB took half as much memory again.
+/// Steps, in pieces of the size of most chunks. Chunks and blocks replace each other in the cache, so the
+/// memory of one must fit the other: with blocks in one piece of a MiB, a mount with a full cache of 256 MiB
+/// took half as much memory again.
 ///
-/// A step is, from the lowest bit on, the number of a member, whether its candidates are skipped, and how
+/// A step has, from the lowest bit on: the number of a member, whether its candidates are skipped, and how
 /// many candidates there are.
 struct Steps {
     pieces: Vec<Vec<u32>>,
-    /// How many bits the number of a member takes.
+    /// Bits of a member's number.
     bits: u32,
 }
 
 /// A position at which a merge can be resumed, or from which a block can be read.
 #[derive(Clone)]
 pub(super) struct Checkpoint {
-    /// The number of cells before it: of the component, or of the block.
+    /// The number of cells before it in the component, or in the block.
     pub cell: u64,
     /// The rank of the next candidate of each member.
     pub ranks: Box<[u64]>,
 }
 
-/// Makes a block of what a merge takes.
+/// Makes a block from the cells that a merge takes.
 pub(super) struct Writer {
     block: Block,
     /// The most candidates of a step.
     most: u32,
-    /// How many steps are left before the next checkpoint.
+    /// Steps left before the next checkpoint.
     left: usize,
-    /// The member of the step that is being made, and how many candidates it has so far.
+    /// The member of the unfinished step, and the number of its candidates so far.
     open: (u32, u32),
 }
 
-/// Consecutive cells of the view, and where they are.
+/// Consecutive cells of the view, and the place that they are stored in.
 pub(super) enum ViewPart {
     /// Candidates of a fragment, by rank.
     Stored(Arc<Input>, Range<u64>),
@@ -81,15 +81,14 @@ pub(super) enum ViewPart {
 pub(super) struct Slice {
     members: Arc<[Ranked]>,
     block: Arc<Block>,
-    /// How many cells it has.
     count: u64,
     start: Position,
     end: Position,
 }
 
-/// A position in a block, right behind a cell.
+/// A position in a block, between two cells.
 struct Position {
-    /// The number of the next step, and how many of its candidates come before the position.
+    /// The index of the next step, and how many of its candidates are before the position.
     step: usize,
     before: u64,
     /// The rank of the next candidate of each member.
@@ -98,7 +97,6 @@ struct Position {
 
 /// The next candidate of a member.
 struct Cursor {
-    /// Its rank.
     rank: u64,
     /// Its cell in the fragment. Undefined if `rank` has reached `end`.
     cell: u64,
@@ -142,19 +140,19 @@ impl Steps {
                 piece.push(step);
                 self.pieces.push(piece);
             }
-            // The first grows as it needs: most blocks of few members have few runs.
+            // Grows on demand: most blocks of few members have few runs.
             None => self.pieces.push(vec![step]),
         }
     }
 
-    /// The steps from number `first` on.
+    /// The steps from index `first` on.
     fn pieces_from(&self, first: usize) -> impl Iterator<Item = &[u32]> + '_ {
         let mut pieces = self.pieces.iter().skip(first / Self::PIECE);
         let rest = pieces.next().and_then(|piece| piece.get(first % Self::PIECE..));
         rest.into_iter().chain(pieces.map(Vec::as_slice))
     }
 
-    /// The steps from number `first` on: the member, whether its candidates are skipped, and how many.
+    /// The steps from index `first` on: the member, whether its candidates are skipped, and their number.
     fn from(&self, first: usize) -> impl Iterator<Item = (usize, bool, u64)> + '_ {
         let bits = self.bits;
         let members = !(u32::MAX << bits);
@@ -166,7 +164,7 @@ impl Steps {
 }
 
 impl Writer {
-    /// A writer for a merge that is at `ranks`. `LimitExceeded` if a step cannot tell so many members apart.
+    /// A writer for a merge at `ranks`. `LimitExceeded` if a step has no room for the number of a member.
     pub(super) fn new(ranks: &[u64]) -> Result<Writer> {
         let steps = Steps::new(ranks.len());
         let most = steps.most();
@@ -229,7 +227,6 @@ impl Writer {
         Ok(())
     }
 
-    /// The block.
     pub(super) fn end(mut self) -> Block {
         self.close();
         self.block
@@ -285,17 +282,16 @@ impl cache::Entry for Block {
 }
 
 impl Block {
-    /// About how many bytes a block of `cells` cells takes.
+    /// Approximate bytes of a block of `cells` cells.
     pub(super) fn estimate(cells: u64) -> u64 {
         cells.saturating_mul(size_of::<u32>() as u64)
     }
 
-    /// How many cells it has.
     pub(super) fn count(&self) -> u64 {
         self.end.cell
     }
 
-    /// The position before cell `cell`; None behind the end.
+    /// The position before cell `cell`; None after the end.
     fn position(&self, cell: u64) -> Option<Position> {
         if cell == self.end.cell {
             return Some(Position {
@@ -339,7 +335,6 @@ impl Slice {
         })
     }
 
-    /// How many cells it has.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -350,12 +345,12 @@ impl Slice {
         self.start.ranks.iter().copied().zip(ends)
     }
 
-    /// Fills `out` with its cells, given the cells of each member, skipped ones included. None if these are
+    /// Fills `out` with the cells, given the cells of each member, skipped ones included. None if these are
     /// too few.
     pub(super) fn interleave<T: Copy>(&self, runs: &mut [&[T]], mut out: &mut [T]) -> Option<()> {
         let steps = &self.block.steps;
         let members = !(u32::MAX << steps.bits);
-        // A step of one candidate that is taken, as most are.
+        // A step of one taken candidate, the most frequent one.
         let single = 2 << steps.bits;
         let mut before = self.start.before;
         for piece in steps.pieces_from(self.start.step) {
@@ -403,7 +398,7 @@ impl Slice {
         })
     }
 
-    /// Hands the pieces that it is made of to `take`, in order.
+    /// Hands the pieces of the slice to `take`, in order.
     fn pieces(&self, take: &mut impl FnMut(Piece)) -> Result<()> {
         let cursor = |&rank: &u64| Cursor {
             rank,
@@ -446,7 +441,7 @@ impl Slice {
     }
 }
 
-/// The error for fragments that are no longer what was merged.
+/// The error for fragments that have changed since they were merged.
 pub(super) fn changed() -> Error {
     Error::new(
         ErrorKind::Io(libc::ESTALE),
@@ -459,7 +454,6 @@ fn none(cell: u64) -> Error {
 }
 
 impl ViewPart {
-    /// How many cells it has.
     pub(super) fn count(&self) -> u64 {
         match self {
             ViewPart::Stored(_, cells) => cells.end.saturating_sub(cells.start),
@@ -479,8 +473,8 @@ impl ViewPart {
         }
     }
 
-    /// Hands its cells to `take` in few pieces, in any order and with some other cells among them. Returns
-    /// about how many pieces they are in order.
+    /// Hands the cells to `take` in few pieces, in any order and with other cells between them. Returns the
+    /// approximate number of pieces in order.
     pub(super) fn outline(&self, mut take: impl FnMut(Piece)) -> Result<u64> {
         let mut count = 0;
         if let ViewPart::Merged(slice) = self {
@@ -500,7 +494,7 @@ impl ViewPart {
                         rank = rank.saturating_add(run);
                     }
                 }
-                // Its share of the block's steps.
+                // The slice's share of the block's steps.
                 let steps = slice.block.steps.count();
                 return Ok(steps * slice.count / slice.block.count().max(1));
             }
@@ -512,7 +506,7 @@ impl ViewPart {
         Ok(count)
     }
 
-    /// Hands the pieces that it is made of to `take`, in order.
+    /// Hands the pieces to `take`, in order.
     pub(super) fn pieces(&self, mut take: impl FnMut(Piece)) -> Result<()> {
         match self {
             ViewPart::Stored(input, ranks) => {

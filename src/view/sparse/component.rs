@@ -20,14 +20,14 @@ use std::sync::Arc;
 /// The least number of cells of the view between two checkpoints.
 const MIN_BLOCK: u64 = if cfg!(test) { 8 } else { 1 << 16 };
 
-/// The least number for each member: a checkpoint holds a rank for each. With this, checkpoints take at most
-/// one 64th of the bytes that the coordinates of the cells between them take.
+/// The same per member: a checkpoint holds a rank for each. It limits checkpoints to one 64th of the bytes of
+/// the coordinates between them.
 const MIN_BLOCK_PER_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
 
 /// A merge of fewer candidates is not worth several threads.
 const MIN_PARALLEL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
 
-/// All that it takes to find a component's cells.
+/// Everything needed to find a component's cells.
 struct Plan<K> {
     members: Vec<Member<K>>,
     ranked: Arc<[Ranked]>,
@@ -36,7 +36,7 @@ struct Plan<K> {
     blocks: u64,
 }
 
-/// The result of one complete merge. It is kept in the cache.
+/// The result of one complete merge, an entry of the cache.
 struct Outline {
     /// Ascending; the last one is the end of the merge.
     checkpoints: Vec<Checkpoint>,
@@ -65,7 +65,7 @@ impl Entry for Outline {
 pub(super) struct Component<K> {
     /// The fragments in reading order, oldest first.
     pub inputs: Vec<Arc<Input>>,
-    /// The number of cells, if footers tell.
+    /// The number of cells, if footers determine it.
     known: Option<u64>,
     plan: Memo<Arc<Plan<K>>>,
     /// The cache's number for its outline.
@@ -74,8 +74,8 @@ pub(super) struct Component<K> {
 }
 
 impl<K: SortKey + 'static> Component<K> {
-    /// The component of `inputs`. `known` is the number of cells if footers tell; `object` is the cache's
-    /// number for its outline.
+    /// The component of `inputs`. `known` is the number of cells if footers determine it; `object` is the
+    /// cache's number for the outline.
     pub(super) fn new(inputs: Vec<Arc<Input>>, known: Option<u64>, object: u64) -> Self {
         Component {
             inputs,
@@ -86,7 +86,7 @@ impl<K: SortKey + 'static> Component<K> {
         }
     }
 
-    /// The number of cells of the view in it.
+    /// The number of its cells in the view.
     pub(super) fn count(&self, engine: &Engine, rules: &Rules) -> Result<u64> {
         match self.known {
             Some(known) => Ok(known),
@@ -104,8 +104,8 @@ impl<K: SortKey + 'static> Component<K> {
         self.known.is_some()
     }
 
-    /// For each member, ranks that contain the candidates of `cells`, and maybe others. Decodes nothing but
-    /// what counting the cells needs, or finding out whether a single fragment is in order.
+    /// For each member, ranks that contain the candidates of `cells`, and maybe others. Decodes only what
+    /// counting the cells takes, or checking the order of a single fragment.
     pub(super) fn ranks(
         &self,
         engine: &Engine,
@@ -142,7 +142,7 @@ impl<K: SortKey + 'static> Component<K> {
         Ok(ranks.collect())
     }
 
-    /// Where the first of `cells` are stored: as many as one block has.
+    /// Where the first of `cells` are stored; at most the cells of one block.
     pub(super) fn part(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<ViewPart> {
         if let ([input], Some(_)) = (self.inputs.as_slice(), self.known)
             && self.is_in_order(rules, input)?
@@ -166,7 +166,7 @@ impl<K: SortKey + 'static> Component<K> {
         Ok(ViewPart::Merged(Slice::new(plan.ranked.clone(), block, part)?))
     }
 
-    /// Whether the cells of a single fragment are stored in global order. The first call looks.
+    /// Whether the cells of a single fragment are stored in global order. The first call checks.
     fn is_in_order(&self, rules: &Rules, input: &Input) -> Result<bool> {
         self.in_order.get_or_make(|| look_at_order::<K>(rules, input))
     }
@@ -197,8 +197,7 @@ impl<K: SortKey + 'static> Component<K> {
         }))
     }
 
-    /// The cache's number for its blocks. It depends on which members are sorted, as the meaning of ranks
-    /// does.
+    /// The cache's number for its blocks. It depends on the members that are sorted, because ranks do.
     fn blocks(&self, engine: &Engine, unsorted: &[usize]) -> u64 {
         let mut unsorted = unsorted.to_vec();
         unsorted.sort_unstable();
@@ -213,8 +212,8 @@ impl<K: SortKey + 'static> Component<K> {
         members.collect()
     }
 
-    /// Merges everything once. If a fragment turns out not to be in global order, its cells are sorted and
-    /// the merge begins again.
+    /// Merges everything once. If a fragment turns out not to be in global order, sorts its cells and starts
+    /// again.
     fn outline(&self, engine: &Engine, rules: &Rules, candidates: u64) -> Result<Outline> {
         let mut members = self.members();
         let mut unsorted = Vec::new();
@@ -388,10 +387,10 @@ fn checkpoints<K: SortKey>(
     Ok(all)
 }
 
-/// Keys that split the candidates into about `parts` equal parts, and the ranks at which each key splits the
-/// members. Candidates with the same key stay together.
+/// Keys that split the candidates into about `parts` equal parts, and for each key its rank in each member.
+/// Candidates with the same key stay together.
 fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(Vec<K>, Vec<Vec<u64>>)> {
-    /// Keys that are sampled for each part.
+    /// Sampled keys per part.
     const SAMPLES: u64 = 16;
     let total: u64 = members.iter().fold(0u64, |sum, m| sum.saturating_add(m.count()));
     let step = (total / (parts * SAMPLES)).max(1);
@@ -431,8 +430,8 @@ fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Resul
     Ok((keys, ranks))
 }
 
-/// Merges a part, which has the candidates from rank `from` to rank `to` of each member and keys `between`
-/// two. Returns its checkpoints, counted from the beginning of the part; the last one is at its end.
+/// Merges a part: the candidates from rank `from` to rank `to` of each member, with keys `between` two.
+/// Returns its checkpoints, counted from the start of the part; the last one is at its end.
 fn part<K: SortKey>(
     rules: &Rules,
     members: &[Member<K>],
@@ -473,7 +472,7 @@ fn part<K: SortKey>(
     Ok(checkpoints)
 }
 
-/// The next block of a merge, see [`Merge::take`].
+/// The next block of a merge: see [`Merge::take`].
 fn next_block<K: SortKey>(
     merge: &mut Merge<K>,
     most: u64,

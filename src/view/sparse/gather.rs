@@ -1,4 +1,4 @@
-//! The values of one field of a sparse view, gathered from the fragments that its cells lie in.
+//! The values of one field of a sparse view, gathered from its fragments.
 
 use super::super::column::Runs;
 use super::super::{Role, ViewField};
@@ -11,11 +11,11 @@ use crate::format::schema::Schema;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// What a fragment stores of the field.
+/// A fragment's cells of the field.
 enum StoredField {
-    /// Nothing. Its cells have the fill value.
+    /// None: the fragment lacks the field, so its cells have the fill value.
     Nothing,
-    /// The cells of the field.
+    /// Cells of the field.
     Cells(FragmentCells),
     /// A field of another type than in the view's schema.
     Changed(Error),
@@ -27,19 +27,19 @@ pub(super) struct Gather {
     /// Number of cells in the view.
     count: u64,
     field: ViewField,
-    /// The fill value; `fill_valid` tells whether it is valid, that is not null.
+    /// The fill value, and whether it is valid, that is not null.
     fill: Vec<u8>,
     fill_valid: bool,
-    /// What each input stores of the field, once that is known.
+    /// The field of each input, once known.
     stored: Vec<OnceLock<StoredField>>,
 }
 
-/// Where the cells of one read are stored.
+/// The cells of one read, and where they are stored.
 struct Places {
     parts: Vec<ViewPart>,
     /// Number of pieces in `parts`.
     pieces: u64,
-    /// What is read: ascending cells of the first input, then of the next, and so on.
+    /// The cells to read: ascending cells of the first input, then of the next, and so on.
     segments: Vec<Segment>,
     /// The first input that `parts` may have cells of.
     first_input: usize,
@@ -47,7 +47,7 @@ struct Places {
     first_segment: Vec<usize>,
 }
 
-/// Cells of one fragment that are read at once.
+/// Cells of one fragment, read in one step.
 struct Segment {
     input: usize,
     cells: Range<u64>,
@@ -58,7 +58,7 @@ struct Segment {
 /// If runs have at least this many cells on average, each run is read by itself.
 const MIN_LONG_RUN: u64 = 64;
 
-/// A segment may have at most this many cells for each cell that is wanted.
+/// The most cells of a segment for each cell wanted.
 const MAX_WASTE: u64 = 8;
 
 impl Segment {
@@ -79,7 +79,7 @@ impl Segment {
         self.wanted = self.wanted.saturating_add(wanted);
     }
 
-    /// Whether it is better to read both as one segment.
+    /// Whether to read both as one segment.
     fn joins(&self, next: &Segment) -> bool {
         let mut both = Segment::none(self.input);
         both.take(&self.cells, self.wanted);
@@ -87,17 +87,17 @@ impl Segment {
         !both.wastes()
     }
 
-    /// Whether it has too many cells that are not wanted.
+    /// Whether it has too many cells besides those wanted.
     fn wastes(&self) -> bool {
         self.cells.end.saturating_sub(self.cells.start) > self.wanted.saturating_mul(MAX_WASTE)
     }
 }
 
-/// The number of a segment's first cell in its fragment, and the cells that were read.
+/// The number of a segment's first cell in its fragment, and the cells read.
 type Known<'g, const N: usize> = (u64, &'g [[u8; N]]);
 
 impl Places {
-    /// Finds the segments that hold the cells of `parts`.
+    /// The segments that have the cells of `parts`.
     fn new(parts: Vec<ViewPart>) -> Result<Places> {
         let inputs = || parts.iter().filter_map(ViewPart::inputs);
         let first_input = inputs().map(|(first, _)| first).min().unwrap_or(0);
@@ -111,7 +111,7 @@ impl Places {
                 }
             })?;
         }
-        // Inputs whose wanted cells are far apart are read in several segments.
+        // Inputs whose wanted cells are far apart get several segments.
         let mut scattered: Vec<Segment> = Vec::new();
         if whole.iter().any(Segment::wastes) {
             for part in &parts {
@@ -124,7 +124,7 @@ impl Places {
                     }
                 })?;
             }
-            // The pieces of a fragment whose cells had to be sorted are in no order.
+            // The pieces of a fragment whose cells had to be sorted are in any order.
             scattered.sort_unstable_by_key(|segment| (segment.input, segment.cells.start));
         }
         let mut scattered = scattered.into_iter().peekable();
@@ -171,8 +171,8 @@ impl Places {
         Some((number, piece.first.checked_sub(start)? as usize))
     }
 
-    /// For each input from `first_input` on, the cells that were read of its segment. None if an input has
-    /// several segments or does not store the field.
+    /// For each input from `first_input` on, the cells read of its segment. None if an input has several
+    /// segments or lacks the field.
     fn single<'g, const N: usize>(&self, got: &'g [Option<Vec<u8>>]) -> Option<Vec<Known<'g, N>>> {
         let of = |bounds: &[usize]| match *bounds {
             [first, end] if first == end => Some((0, &[][..])),
@@ -186,7 +186,7 @@ impl Places {
     }
 
     /// Calls `take` for each piece with its number of cells, the index of its first cell in the segment, and
-    /// what was read of the segment.
+    /// the cells read of the segment.
     fn each<T>(
         &self,
         got: &[Option<T>],

@@ -1,5 +1,5 @@
-//! A fragment as the input of a merge: which of its cells are candidates, when each was written, and which
-//! are deleted.
+//! A fragment as the input of a merge: which cells are candidates, when each was written, and which are
+//! deleted.
 
 use super::Share;
 use super::deletes::Deletes;
@@ -20,21 +20,21 @@ use std::sync::Arc;
 
 /// A fragment that takes part in a sparse view.
 ///
-/// Its *candidates* are the cells of all tiles that may hold cells of the view. The number of a candidate
-/// among them, from 0 on, is its *rank*.
+/// Its *candidates* are the cells of all tiles that may hold cells of the view. The index of a candidate
+/// among them is its *rank*.
 pub(super) struct Input {
-    /// Its index among the fragments in reading order, oldest first.
+    /// The index among the fragments in reading order, oldest first.
     pub index: usize,
     /// The fragment.
     pub info: Arc<FragmentInfo>,
-    /// Its coordinates, one field for each dimension.
+    /// The coordinates, one field per dimension.
     pub dimensions: Vec<FragmentCells>,
     /// The timestamp of each cell, if the fragment stores them.
     timestamps: Option<FragmentCells>,
-    /// Whether some cells may have been written outside of the view's time range.
+    /// Whether some cells may have been written outside the view's time range.
     cut: bool,
     deletes: Deletes,
-    /// The ranges that the view's cells lie in.
+    /// The ranges of the view's cells.
     ranges: Arc<Ranges>,
     candidates: Vec<Candidates>,
     count: u64,
@@ -50,7 +50,7 @@ struct Candidates {
     rank: u64,
     /// The cells' numbers in the fragment.
     cells: Range<u64>,
-    /// Whether all cells lie inside the ranges, so that they need not be compared.
+    /// Whether all cells are inside the ranges, so that no cell needs a check.
     inside: bool,
 }
 
@@ -85,8 +85,7 @@ pub(super) struct Window<K> {
 pub(super) const DELETED: u32 = 1 << 31;
 
 impl Ranked {
-    /// The cells of the ranks from `rank` on, as far as they are consecutive in the fragment. None if there
-    /// is no such rank.
+    /// The cells from rank `rank` on that are consecutive in the fragment. None if there is no such rank.
     pub(super) fn cells(&self, rank: u64) -> Option<Range<u64>> {
         match &self.sorted {
             Some(cells) => cells.get(rank as usize).map(|&cell| cell..cell.saturating_add(1)),
@@ -107,7 +106,7 @@ impl<K> Window<K> {
         }
     }
 
-    /// Whether it has keys alone: ranks are consecutive, and there are neither timestamps nor marks.
+    /// Whether it has only keys: ranks are consecutive, and there are no timestamps or marks.
     pub(super) fn is_plain(&self) -> bool {
         self.ranks.is_empty() && self.times.is_empty() && self.marks.is_empty()
     }
@@ -181,7 +180,6 @@ impl Input {
         })
     }
 
-    /// The number of candidates.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -304,7 +302,7 @@ impl Input {
         Ok(())
     }
 
-    /// The key of the candidate of rank `rank`; None if there is no such candidate.
+    /// The key of the candidate with rank `rank`; None if there is no such candidate.
     pub(super) fn key<K: SortKey>(&self, order: &GlobalOrder, rank: u64) -> Result<Option<K>> {
         let Some(cells) = self.cells(rank..rank.saturating_add(1)).next() else {
             return Ok(None);
@@ -345,8 +343,8 @@ fn retain<T>(items: &mut Vec<T>, stay: &[bool]) {
     items.retain(|_| stay.next().copied().unwrap_or(true));
 }
 
-/// Whether the non-empty domain has strings with bytes from 0x80 on. If coordinates have such bytes, the
-/// domain has, too: compared as signed bytes they are least, and as unsigned bytes greatest.
+/// Whether the non-empty domain has strings with bytes of 0x80 or more. If any coordinate has such bytes, the
+/// domain has, too: they are least as signed bytes and greatest as unsigned bytes.
 fn has_signed_strings(info: &FragmentInfo) -> bool {
     let domain = info.non_empty_domain().into_iter().flatten();
     let mut strings = info.schema.dimensions.iter().zip(domain);

@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// by default. Tests have small fragments and use small windows.
 pub(super) const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 32..10_000 };
 
-/// What is the same for all merges of a view.
+/// The settings that all merges of a view share.
 pub(super) struct Rules {
     /// The order of keys.
     pub order: GlobalOrder,
-    /// The range of time that is read.
+    /// The range of time of the reader.
     pub times: TimeRange,
     /// Whether the array allows duplicates. If not, only the newest cell at a place stays.
     pub duplicates: bool,
@@ -25,7 +25,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// When candidate `i` of a window of `source` was written; 0 where the array allows duplicates.
+    /// The time at which candidate `i` of a window of `source` was written; 0 if the array allows duplicates.
     pub(super) fn time<K>(&self, source: &Member<K>, window: &Window<K>, i: usize) -> u64 {
         match window.times.get(i) {
             _ if self.duplicates => 0,
@@ -140,7 +140,6 @@ pub(super) struct Member<K> {
 }
 
 impl<K: SortKey> Member<K> {
-    /// The number of candidates.
     pub(super) fn count(&self) -> u64 {
         match &self.sorted {
             Some(sorted) => sorted.window.end,
@@ -176,7 +175,7 @@ impl<K: SortKey> Member<K> {
         Ok(low)
     }
 
-    /// The key of a rank.
+    /// The key at a rank.
     pub(super) fn key(&self, rules: &Rules, rank: u64) -> Result<Option<K>> {
         match &self.sorted {
             Some(sorted) => Ok(sorted.window.keys.get(rank as usize).cloned()),

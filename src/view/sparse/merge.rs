@@ -44,14 +44,14 @@ struct Cursor<K> {
 
 /// A merge of the candidates of several fragments, from one rank of each to another.
 ///
-/// It goes from batch to batch. A batch is all candidates that have been read, up to the end of what has been
-/// read of any member, and is sorted at once. That is faster than comparing the next candidates of all
-/// members again and again, since sorting does not branch on keys.
+/// A merge takes one batch after the other: all candidates that have been read, up to the first end of what
+/// has been read of a member. A batch is sorted as a whole. That is faster than a heap of the members' next
+/// candidates, since sorting does not branch on keys.
 pub(super) struct Merge<'a, K> {
     rules: &'a Rules,
     members: &'a [Member<K>],
-    /// The range of keys that candidates must lie in, where it is known. The lower bound is inclusive, the
-    /// upper one exclusive.
+    /// The range of keys that candidates must be in, if known. The lower bound is inclusive, the upper one
+    /// exclusive.
     between: [Option<&'a K>; 2],
     cursors: Vec<Cursor<K>>,
     /// The members in the order in which their cells at one place come, if these have one time.
@@ -65,10 +65,10 @@ pub(super) struct Merge<'a, K> {
     ranks: Vec<u64>,
     /// The most candidates in a window.
     window: u64,
-    /// The marks of the cells seen at the present place, each with the member that has the newest such cell:
-    /// cells that differ in the sign of a zero are different cells.
+    /// The marks of the cells seen at the current place, each with the member of the newest such cell: cells
+    /// that differ in the sign of a zero are different cells.
     seen: Vec<(u32, u32)>,
-    /// Whether several members have a cell at the present place.
+    /// Whether several members have a cell at the current place.
     shared: bool,
 }
 
@@ -302,7 +302,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
                 cursor.windows.pop_front();
             }
         }
-        // The candidates behind the batch may be at the place of its last one.
+        // The candidates after the batch may be at the place of its last one.
         for member in 0..self.cursors.len() {
             self.read_ahead(member, 1)?;
         }
@@ -323,7 +323,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         })
     }
 
-    /// Whether a candidate of `member` at the present place is the newest there with its `mark`.
+    /// Whether a candidate of `member` at the current place is the newest there with its `mark`.
     fn is_newest(&mut self, member: u32, mark: u32) -> bool {
         if self.rules.duplicates {
             return true;
@@ -333,8 +333,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
                 self.seen.push((mark, member));
                 true
             }
-            // A fragment may hold a place several times if its writer was told not to look for duplicates.
-            // Readers return all of them.
+            // A fragment may have a place several times if its writer did not check for duplicates. Readers
+            // return all of them.
             Some(&(_, newest)) => {
                 let source = self.members.get(member as usize);
                 newest == member

@@ -9,8 +9,8 @@
 //! | [`gather`] | runs of cells | the values of a field |
 //!
 //! A component is a set of fragments whose intervals in the global order overlap. A fragment that overlaps no
-//! other is a component of its own and need not be merged. If moreover no cell is deleted or lies
-//! outside of the view, its footer gives the number of cells.
+//! other is a component of its own and is not merged. If also no cell is deleted or outside the view, its
+//! footer gives the number of cells.
 
 mod batch;
 mod block;
@@ -80,7 +80,7 @@ impl Share {
     }
 }
 
-/// A sparse view: the fragments of a sparse array, merged when that is needed.
+/// A sparse view: the fragments of a sparse array, merged on demand.
 pub(super) struct Sparse {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
@@ -88,7 +88,7 @@ pub(super) struct Sparse {
     subarray: Option<Vec<DimRange>>,
     state: u64,
     cells: Memo<Arc<dyn Merged>>,
-    /// The number of cells by the footers alone; None inside if footers do not tell.
+    /// The number of cells from the footers; None inside if they do not determine it.
     told: OnceLock<Option<u64>>,
 }
 
@@ -96,9 +96,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The merged cells of a view, whatever the type of the sort keys.
+/// The merged cells of a view, independent of the type of the sort keys.
 trait Merged: Send + Sync {
-    /// The number of cells.
     fn count(&self) -> Result<u64>;
 
     /// Where `cells` are stored, in the view's order.
@@ -133,7 +132,7 @@ impl Sparse {
         }
     }
 
-    /// The number of cells. Merges the fragments if footers do not tell.
+    /// The number of cells. Merges the fragments if footers do not determine it.
     pub(super) fn count(&self) -> Result<u64> {
         let merged = self.cells.get();
         match (merged, self.told.get()) {
@@ -148,8 +147,8 @@ impl Sparse {
         }
     }
 
-    /// The number of cells by the outlines of the fragments, without opening them. None if a cell may be left
-    /// out, or hidden by another with the same coordinates.
+    /// The number of cells from the outlines of the fragments, without opening them. None if a cell may be
+    /// left out, or hidden by another with the same coordinates.
     fn count_of_outlines(&self) -> Result<Option<u64>> {
         /// With no more fragments than this, it is cheaper to open them.
         const MAX_OPENED: usize = if cfg!(test) { 1 } else { 64 };
@@ -208,7 +207,7 @@ impl Sparse {
         )))
     }
 
-    /// The tiles that each of `runs` is from, see [`View::origins`](super::View::origins).
+    /// The origin of each of `runs`: see [`View::origins`](super::View::origins).
     pub(super) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<CellOrigin>>> {
         let (cells, fragments) = (self.cells()?, self.snapshot.fragment_list());
         let origins = runs.iter().map(|run| {
@@ -298,7 +297,7 @@ struct Components<K> {
     rules: Rules,
     inputs: Vec<Arc<Input>>,
     components: Vec<Component<K>>,
-    /// The number of cells before each component, as far as it is known; the last entry is that of all.
+    /// The number of cells before each component, as far as it is known; the last entry counts all.
     starts: Mutex<Vec<u64>>,
     counting: SingleFlight,
 }
@@ -437,14 +436,14 @@ impl<K: SortKey + 'static> Merged for Components<K> {
     }
 }
 
-/// The least and the greatest key that a fragment may have; None if its non-empty domain does not tell.
+/// The least and the greatest possible key in a fragment; None if its non-empty domain does not bound them.
 fn interval<K: SortKey>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> {
     let domain = info.non_empty_domain().filter(|_| info.has_sound_boxes())?;
     order.interval(domain)
 }
 
-/// The number of cells of a component, if footers tell: the sum of those of its fragments. None if some may
-/// be left out or have the same coordinates.
+/// The number of cells of a component, the sum of those of its fragments, if footers determine it. None if
+/// some cells may be left out or have the same coordinates.
 fn known_count(rules: &Rules, members: &[Arc<Input>]) -> Option<u64> {
     let whole = members.iter().all(|input| input.is_whole());
     let once = rules.duplicates || members.iter().all(|input| !input.has_timestamps()) && !overlap(members);

@@ -19,7 +19,6 @@ const INT16: u8 = 7;
 const ASCII: u8 = 11;
 const HILBERT: u8 = 4;
 
-/// A coordinate.
 #[derive(Clone, Debug)]
 enum Coordinate {
     Int(i32),
@@ -201,7 +200,6 @@ fn hilbert(mut x: Vec<u64>, bits: u32) -> u64 {
     value
 }
 
-/// A schema.
 #[derive(Clone, Debug)]
 struct Design {
     dimensions: Vec<Dimension>,
