@@ -205,7 +205,7 @@ impl Copier<'_> {
                 }
                 // Copying reports the errors.
                 match node {
-                    // `pour` extrapolates the length of streams.
+                    // `copy_stream` extrapolates the length of streams.
                     Node::File(file) => match file.stream() {
                         Ok(Some(_)) => {}
                         _ => bar.inc_length(file.len().unwrap_or(0)),
@@ -260,7 +260,7 @@ impl Copier<'_> {
                     Ok(Some(Node::Directory(directory))) => create_directory(&target)
                         .map_err(|error| Stop::Failed(cannot_write(&target, error)))
                         .map(|_| waiting.push((directory, target, inner))),
-                    // Links are not listed; None has vanished meanwhile.
+                    // Links are not listed. A missing file has vanished meanwhile.
                     Ok(Some(Node::Link(_)) | None) => Ok(()),
                     Err(error) => Err(failed(&inner, error).into()),
                 };
@@ -312,8 +312,8 @@ impl Copier<'_> {
         let out = part_file(&part).map_err(write)?;
         self.bar.set_message(show_path(Path::new(path)));
         let filled = match (stream, open) {
-            (Some(stream), _) => self.pour(stream, &out, target, path),
-            (None, Some(open)) => self.fill(&*open, &out, target, path).map(|()| open.len()),
+            (Some(stream), _) => self.copy_stream(stream, &out, target, path),
+            (None, Some(open)) => self.copy_bytes(&*open, &out, target, path).map(|()| open.len()),
             (None, None) => Ok(0),
         };
         match filled {
@@ -329,7 +329,7 @@ impl Copier<'_> {
     }
 
     /// Copies a stream and returns its length in bytes. Extrapolates the length of the bar from its progress.
-    fn pour(
+    fn copy_stream(
         &self,
         mut stream: Box<dyn Stream>,
         mut out: &File,
@@ -359,7 +359,7 @@ impl Copier<'_> {
     }
 
     /// Copies all bytes with several threads.
-    fn fill(&self, open: &dyn OpenFile, out: &File, target: &Path, path: &OsStr) -> Result<(), Stop> {
+    fn copy_bytes(&self, open: &dyn OpenFile, out: &File, target: &Path, path: &OsStr) -> Result<(), Stop> {
         let len = open.len();
         let next = AtomicU64::new(0);
         // Of several failures, the first in the file is reported.
@@ -372,7 +372,7 @@ impl Copier<'_> {
                 if offset >= len || stop().is_some() {
                     return;
                 }
-                let copied = self.piece(open, out, target, path, offset, &mut scratch);
+                let copied = self.copy_piece(open, out, target, path, offset, &mut scratch);
                 if let Err(reason) = copied {
                     let mut stop = stop();
                     if stop.as_ref().is_none_or(|(first, _)| offset < *first) {
@@ -394,7 +394,7 @@ impl Copier<'_> {
         first.map_or(Ok(()), |(_, reason)| Err(reason))
     }
 
-    fn piece(
+    fn copy_piece(
         &self,
         open: &dyn OpenFile,
         out: &File,

@@ -33,7 +33,7 @@ pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Fa
     let mut input = BufReader::new(&ours);
     let message = receive(&mut input);
     let failure = match message.split_once(' ').unwrap_or((&message, "")) {
-        ("mounted", _) => match look(mountpoint).and_then(|()| (&ours).write_all(b"go\n")) {
+        ("mounted", _) => match list_root(mountpoint).and_then(|()| (&ours).write_all(b"go\n")) {
             Ok(()) if receive(&mut input) == "ready" => return Ok(()),
             Ok(()) => None,
             Err(error) => Some(format!(
@@ -104,7 +104,7 @@ fn receive(input: &mut impl BufRead) -> String {
 }
 
 /// Checks through the kernel that the root of the mount can be listed.
-fn look(mountpoint: &Path) -> io::Result<()> {
+fn list_root(mountpoint: &Path) -> io::Result<()> {
     fs::metadata(mountpoint)?;
     fs::read_dir(mountpoint)?.next().transpose()?;
     Ok(())

@@ -499,7 +499,7 @@ fn tree(
         path.to_owned(),
     )];
     while let Some((stem, indent, name, directory, path)) = waiting.pop() {
-        let (what, children) = match look(&*directory) {
+        let (what, children) = match summarize(&*directory) {
             Ok(found) => found,
             Err(error) => {
                 let what = error.to_string();
@@ -532,7 +532,7 @@ fn tree(
 type Children = Vec<(OsString, Arc<dyn Directory>)>;
 
 /// One line about a directory of the tree, and its children if it is a group or plain directory.
-fn look(directory: &dyn Directory) -> Result<(String, Children)> {
+fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
     let kind = kind(directory)?;
     if kind == Kind::Array {
         let mut line = one_line(&document(directory, "schema.json")?);

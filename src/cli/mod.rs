@@ -286,7 +286,7 @@ impl TreeArgs {
     }
 }
 
-/// A path for messages, with control characters escaped.
+/// A path as one line of text, for messages.
 fn show_path(path: &Path) -> String {
     mountinfo::printable(path.as_os_str())
 }

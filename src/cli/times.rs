@@ -2,7 +2,7 @@
 
 use crate::calendar::date_from_days;
 
-/// In nanoseconds.
+/// Nanoseconds per second and per day.
 const SECOND: i128 = 1_000_000_000;
 const DAY: i128 = 86_400 * SECOND;
 

@@ -117,7 +117,7 @@ impl FileSystem {
         self.inodes.get(number.0).ok_or(Errno::ESTALE)
     }
 
-    /// The node of an inode. ESTALE, after which the kernel looks again, if its path does not exist any more.
+    /// The node of an inode. ESTALE if its path is gone, so that the kernel looks it up again.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Node, Errno> {
         match self.inodes.node(inode) {
             Ok(Some(node)) => Ok(node),
@@ -232,7 +232,7 @@ impl FileSystem {
             Ok(Some(Node::Link(_))) if !self.all_may_list(&above) => Ok(Found::Absent { entry_ttl }),
             Ok(Some(node)) => {
                 let (attributes, state) = self.attributes(&node, || parent.path_of(name));
-                let entry_ttl = entry_ttl.min(of_name(&node, state));
+                let entry_ttl = entry_ttl.min(name_ttl(&node, state));
                 let inode = self.inodes.remember(&parent, name, state, node);
                 Ok(Found::Entry {
                     attributes: attributes.to_fuse(inode.number, self.owner),
@@ -279,7 +279,7 @@ impl FileSystem {
         Ok((attributes.ttl, attributes.to_fuse(inode.number, self.owner)))
     }
 
-    /// The mode of one state of a file. If its path is gone, nobody but those who have it open may read it.
+    /// The mode of one state of a file. If its path is gone, only the mounting user has access.
     fn mode_of_state(&self, inode: &Arc<Inode>) -> Mode {
         let permissions = || match self.inodes.node(inode) {
             Ok(Some(node)) => node.permissions(&*self.storage),
@@ -350,7 +350,7 @@ impl FileSystem {
     fn caching(&self, inode: &Inode, file: &dyn File, state: (u64, u64)) -> (bool, FopenFlags) {
         let freshness = file.freshness();
         inode.pages(|pages| {
-            // At the first open there are no pages to drop, but maybe those of a concurrent opener.
+            // At the first open the only pages are those of a concurrent opener, which must stay.
             let same = pages.state.is_none_or(|known| known == state);
             // All open handles share the pages. A handle to another state bypasses them.
             let other_state = freshness != Freshness::Live && pages.users > 0 && !same;
@@ -483,7 +483,7 @@ impl FileSystem {
 }
 
 /// How long the kernel may cache which inode a name has. A state's inode is valid only during that state.
-fn of_name(node: &Node, state: Option<State>) -> Duration {
+fn name_ttl(node: &Node, state: Option<State>) -> Duration {
     match (node, state) {
         (Node::File(file), Some(_)) => ttl(file.freshness()),
         _ => Duration::MAX,

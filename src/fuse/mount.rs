@@ -402,13 +402,13 @@ fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<O
 fn device_error(error: &io::Error) -> Error {
     let message = match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
-            "/dev/fuse is missing: load the kernel module with `modprobe fuse`, or start the container with --device /dev/fuse \
-             --cap-add SYS_ADMIN"
+            "/dev/fuse is missing: load the kernel module with `modprobe fuse`, or start the container with \
+             --device /dev/fuse --cap-add SYS_ADMIN"
                 .to_owned()
         }
         Some(libc::EACCES | libc::EPERM) => {
-            "no permission to open /dev/fuse: it should be readable and writable for all (mode 0666), and a container must be \
-             started with --device /dev/fuse"
+            "no permission to open /dev/fuse: it should be readable and writable for all (mode 0666), and a \
+             container must be started with --device /dev/fuse"
                 .to_owned()
         }
         _ => format!("cannot open /dev/fuse: {error}"),

@@ -53,7 +53,7 @@ impl PermissionCache {
         // The resolved path so far, and the remaining components in reverse order.
         let mut place = PathBuf::from("/");
         let mut rest = names(path);
-        let mut found = self.look(&place);
+        let mut found = self.lookup(&place);
         loop {
             match &found {
                 Found::Directory { search, list } => match rest.is_empty() {
@@ -83,11 +83,11 @@ impl PermissionCache {
                 }
                 Some(name) => place.push(name),
             }
-            found = self.look(&place);
+            found = self.lookup(&place);
         }
     }
 
-    fn look(&self, path: &Path) -> Found {
+    fn lookup(&self, path: &Path) -> Found {
         {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((checked, found)) = known.get(path)

@@ -6,7 +6,7 @@ use crate::error::Error;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Limit of causes.
+/// The most causes that are kept.
 const MAX_CAUSES: usize = 1000;
 
 /// Each cause is logged at most once in this many milliseconds.

@@ -113,7 +113,7 @@ impl Tree {
             },
             ObjectKind::Group | ObjectKind::Directory => {}
         }
-        warn_of_keys(&context, &options.keys);
+        warn_about_unused_keys(&context, &options.keys);
         let inner = context
             .object(top, &Ancestors::default())?
             .ok_or_else(|| match options.at {
@@ -125,11 +125,15 @@ impl Tree {
         let own = own_directory(&engine, errors.clone());
         let root = match inner {
             Node::Directory(inner) => {
-                let changed = engine.storage.is_remote().then(|| {
+                let remote_mtime = engine.storage.is_remote().then(|| {
                     let known = engine.storage.metadata(top);
-                    Arc::new(Changed::new(known.map_or(0, |known| known.mtime)))
+                    Arc::new(RemoteMtime::new(known.map_or(0, |known| known.mtime)))
                 });
-                Node::Directory(Arc::new(RootDirectory { inner, own, changed }))
+                Node::Directory(Arc::new(RootDirectory {
+                    inner,
+                    own,
+                    remote_mtime,
+                }))
             }
             _ => {
                 return Err(Error::new(
@@ -175,7 +179,7 @@ pub fn is_object_in(storage: Arc<dyn Storage>) -> bool {
 }
 
 /// Warns of keys for paths at or below which no array is found.
-fn warn_of_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
+fn warn_about_unused_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
     let paths = keys.iter().map(|(path, _)| path.clone());
     let paths: Vec<PathBuf> = paths.filter(|path| !path.as_os_str().is_empty()).collect();
     if paths.is_empty() {
@@ -236,17 +240,17 @@ struct RootDirectory {
     inner: Arc<dyn Directory>,
     own: Node,
     /// None for a local source.
-    changed: Option<Arc<Changed>>,
+    remote_mtime: Option<Arc<RemoteMtime>>,
 }
 
 /// The modification time of a remote source. The kernel asks for it on every access to [`OWN_DIRECTORY`] and
 /// for unmounting, which a store that does not answer must not block.
-struct Changed {
-    state: Mutex<ChangedState>,
+struct RemoteMtime {
+    state: Mutex<RemoteMtimeState>,
     over: Condvar,
 }
 
-struct ChangedState {
+struct RemoteMtimeState {
     mtime: u64,
     /// Since when a thread has been asking for it.
     looking: Option<Instant>,
@@ -255,16 +259,16 @@ struct ChangedState {
 /// How long to wait for a current modification time.
 const MTIME_WAIT: Duration = Duration::from_millis(500);
 
-impl Changed {
-    fn new(mtime: u64) -> Changed {
-        let state = ChangedState { mtime, looking: None };
-        Changed {
+impl RemoteMtime {
+    fn new(mtime: u64) -> RemoteMtime {
+        let state = RemoteMtimeState { mtime, looking: None };
+        RemoteMtime {
             state: Mutex::new(state),
             over: Condvar::new(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, ChangedState> {
+    fn state(&self) -> MutexGuard<'_, RemoteMtimeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -272,22 +276,22 @@ impl Changed {
     fn mtime(self: &Arc<Self>, directory: &Arc<dyn Directory>) -> u64 {
         let mut state = self.state();
         let since = *state.looking.get_or_insert_with(|| {
-            let (changed, directory) = (self.clone(), directory.clone());
+            let (remote_mtime, directory) = (self.clone(), directory.clone());
             thread::spawn(move || {
                 let mtime = catch_unwind(AssertUnwindSafe(|| directory.mtime())).unwrap_or(0);
-                let mut state = changed.state();
+                let mut state = remote_mtime.state();
                 state.looking = None;
                 // 0 means unknown.
                 if mtime != 0 {
                     state.mtime = mtime;
                 }
                 drop(state);
-                changed.over.notify_all();
+                remote_mtime.over.notify_all();
             });
             Instant::now()
         });
         let left = MTIME_WAIT.saturating_sub(since.elapsed());
-        let looking = |state: &mut ChangedState| state.looking == Some(since);
+        let looking = |state: &mut RemoteMtimeState| state.looking == Some(since);
         let waited = self.over.wait_timeout_while(state, left, looking);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.mtime
@@ -314,8 +318,8 @@ impl Directory for RootDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        match &self.changed {
-            Some(changed) => changed.mtime(&self.inner),
+        match &self.remote_mtime {
+            Some(remote_mtime) => remote_mtime.mtime(&self.inner),
             None => self.inner.mtime(),
         }
     }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// Concurrent requests for more than [`SMALL_PIECE`] * 4 bytes, and for fewer.
+/// Concurrent requests for more than 4 * [`SMALL_PIECE`] bytes, and for at most that.
 const MAX_LARGE_REQUESTS: usize = 16;
 const MAX_SMALL_REQUESTS: usize = 64;
 
@@ -94,7 +94,7 @@ pub(super) struct RemoteFile {
 }
 
 /// An ETag without its quotes, which some listings leave out.
-fn bare(etag: &str) -> &str {
+fn unquoted(etag: &str) -> &str {
     etag.trim_matches('"')
 }
 
@@ -197,7 +197,7 @@ impl RemoteFile {
                 file.land(part.start, &landing, result);
             });
             if now {
-                flight.ends_with_the_last(task.abort_handle());
+                flight.abort_when_abandoned(task.abort_handle());
             }
         }
         for (file, start) in victims {
@@ -266,7 +266,7 @@ impl RemoteFile {
         let answer = answer.map_err(convert)?;
         let meta = &answer.meta;
         let same = match (etag, meta.e_tag.as_deref()) {
-            (Some(listed), Some(found)) => bare(listed) == bare(found),
+            (Some(listed), Some(found)) => unquoted(listed) == unquoted(found),
             _ => {
                 let found = (meta.e_tag.clone(), meta.last_modified.timestamp_millis());
                 *lock(&self.seen).get_or_insert_with(|| found.clone()) == found

@@ -45,7 +45,7 @@ impl<T: Clone> Flight<T> {
     }
 
     /// Aborts `task` once all waiting threads have given up.
-    pub(super) fn ends_with_the_last(&self, task: AbortHandle) {
+    pub(super) fn abort_when_abandoned(&self, task: AbortHandle) {
         self.state().task = Some(task);
     }
 
@@ -128,7 +128,7 @@ mod tests {
             .unwrap();
         let flight: Flight<u8> = Flight::new();
         let task = runtime.spawn(async { tokio::time::sleep(Duration::from_secs(1000)).await });
-        flight.ends_with_the_last(task.abort_handle());
+        flight.abort_when_abandoned(task.abort_handle());
         // A requester that has ended needs no answer.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();

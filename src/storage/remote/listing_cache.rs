@@ -29,7 +29,7 @@ const REFRESH_WAIT: Duration = Duration::from_secs(1);
 /// How long after its expiry a listing may still be used while the store is slow.
 const MAX_STALENESS: Duration = Duration::from_secs(8);
 
-/// Above this many entries (some 200 bytes each), all listings but the newest are dropped.
+/// Above this many entries (some 200 bytes each), only the newest listing and its ancestors are kept.
 const MAX_ENTRIES: usize = 1 << 20;
 
 /// The cached listings of a store.
@@ -220,7 +220,7 @@ impl ListingCache {
             drop(state);
             done.finish(result);
         });
-        flight.ends_with_the_last(task.abort_handle());
+        flight.abort_when_abandoned(task.abort_handle());
         loading
     }
 }

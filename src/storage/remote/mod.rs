@@ -374,12 +374,12 @@ impl RemoteStorage {
             unsigned: store.unsigned,
             files: Mutex::default(),
         };
-        storage.first_look(store.open_until, &store.failures)?;
+        storage.list_root(store.open_until, &store.failures)?;
         Ok(Arc::new(storage))
     }
 
     /// Lists the root. Fails with `Io(EIO)` if that takes longer than `until`.
-    fn first_look(&self, until: Instant, failures: &Failures) -> Result<()> {
+    fn list_root(&self, until: Instant, failures: &Failures) -> Result<()> {
         let (sender, answer) = channel();
         let listings = self.listings.clone();
         thread::spawn(move || sender.send(listings.directory("").map(drop)));

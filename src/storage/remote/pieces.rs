@@ -18,8 +18,8 @@ pub(super) const MAX_WINDOW: u64 = 64 * MIB;
 /// Requests per window, and the bounds of their size. Several run concurrently, because one connection is
 /// slower than most networks.
 const REQUESTS_PER_WINDOW: u64 = 4;
-const MIN_REQUEST: u64 = MIB;
-const MAX_REQUEST: u64 = 8 * MIB;
+const MIN_REQUEST_SIZE: u64 = MIB;
+const MAX_REQUEST_SIZE: u64 = 8 * MIB;
 
 /// How far a sequential read may begin before or after the expected offset, because the requests of one
 /// reader arrive out of order.
@@ -58,7 +58,7 @@ struct Sequence {
 impl Sequence {
     /// Bytes of a read-ahead request.
     fn part(&self) -> u64 {
-        (self.window / REQUESTS_PER_WINDOW).clamp(MIN_REQUEST, MAX_REQUEST)
+        (self.window / REQUESTS_PER_WINDOW).clamp(MIN_REQUEST_SIZE, MAX_REQUEST_SIZE)
     }
 }
 
@@ -149,12 +149,12 @@ impl Pieces {
 
     /// Splits `gap` into requests. The bytes before `wanted`, which a reader waits for, get their own.
     pub(super) fn cut(&self, gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
-        let part = self.sequences.front().map_or(MIN_REQUEST, Sequence::part);
+        let part = self.sequences.front().map_or(MIN_REQUEST_SIZE, Sequence::part);
         let mut parts = Vec::new();
         let mut at = gap.start;
         while at < gap.end {
             let size = match at < wanted {
-                true => (wanted - at).clamp(MIN_REQUEST, MAX_REQUEST),
+                true => (wanted - at).clamp(MIN_REQUEST_SIZE, MAX_REQUEST_SIZE),
                 false => part,
             };
             // A short rest joins the last request.

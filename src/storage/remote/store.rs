@@ -314,10 +314,10 @@ impl Opening<'_> {
                             let probe = builder
                                 .clone()
                                 .with_region("us-east-1")
-                                .with_retry(once())
+                                .with_retry(no_retries())
                                 .build();
                             let probe = probe.map_err(|error| invalid(chain(&error)))?;
-                            !answers(&**probe.credentials())?
+                            !has_credentials(&**probe.credentials())?
                         });
                 }
             }
@@ -332,13 +332,17 @@ impl Opening<'_> {
             .with_http_connector(self.connector());
         let store = builder.build().map_err(|error| invalid(chain(&error)))?;
         if let Some(name) = elsewhere.filter(|_| !unsigned) {
-            self.ask(name, &**store.credentials())?;
+            self.fetch_credentials(name, &**store.credentials())?;
         }
         Ok(Opened::by_pages(store, prefix, unsigned))
     }
 
     /// Fetches credentials from the service in the setting `name`, to fail early; the store caches them.
-    fn ask<C>(&self, name: &str, provider: &dyn CredentialProvider<Credential = C>) -> Result<()> {
+    fn fetch_credentials<C>(
+        &self,
+        name: &str,
+        provider: &dyn CredentialProvider<Credential = C>,
+    ) -> Result<()> {
         let asked = async { timeout(CREDENTIALS_TIMEOUT, provider.get_credential()).await };
         let cause = match runtime()?.block_on(asked) {
             Ok(Ok(_)) => return Ok(()),
@@ -395,9 +399,9 @@ impl Opening<'_> {
             let given = keys.iter().any(|key| builder.get_config_value(key).is_some())
                 || of_user.is_some_and(|path| path.exists());
             if !given {
-                let probe = builder.clone().with_retry(once()).build();
+                let probe = builder.clone().with_retry(no_retries()).build();
                 let probe = probe.map_err(|error| invalid(chain(&error)))?;
-                unsigned = !answers(&**probe.credentials())?;
+                unsigned = !has_credentials(&**probe.credentials())?;
             }
         }
         let builder = builder
@@ -456,10 +460,10 @@ impl Opening<'_> {
             if !given {
                 let probe = builder
                     .clone()
-                    .with_retry(once())
+                    .with_retry(no_retries())
                     .build()
                     .map_err(explain_missing)?;
-                unsigned = !answers(&**probe.credentials())?;
+                unsigned = !has_credentials(&**probe.credentials())?;
             }
         }
         let builder = builder
@@ -514,7 +518,7 @@ fn with_bucket(endpoint: &str, bucket: &str) -> String {
 }
 
 /// No retries.
-fn once() -> RetryConfig {
+fn no_retries() -> RetryConfig {
     RetryConfig {
         max_retries: 0,
         retry_timeout: METADATA_TIMEOUT,
@@ -523,7 +527,7 @@ fn once() -> RetryConfig {
 }
 
 /// Whether instance metadata gives credentials within [`METADATA_TIMEOUT`].
-fn answers<C>(provider: &dyn CredentialProvider<Credential = C>) -> Result<bool> {
+fn has_credentials<C>(provider: &dyn CredentialProvider<Credential = C>) -> Result<bool> {
     let asked = runtime()?.block_on(async { timeout(METADATA_TIMEOUT, provider.get_credential()).await });
     match asked {
         Ok(Ok(_)) => Ok(true),
