@@ -140,7 +140,7 @@ impl Ended {
 
 /// Mounts `filesystem` on the directory `mountpoint` and serves it in the background.
 ///
-/// Errors say what to do: if `/dev/fuse` or `fusermount3` is missing, or permissions are.
+/// Errors say what to do about a missing `/dev/fuse`, `fusermount3` or permission.
 pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
     let mountpoint = fs::canonicalize(mountpoint)
         .map_err(|error| Error::io(&error).in_file(mountinfo::printable(mountpoint.as_os_str())))?;

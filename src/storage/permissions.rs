@@ -41,7 +41,7 @@ pub(super) struct PermissionCache {
 
 impl PermissionCache {
     /// The users who have the access `want` to the absolute path `path`, considering all directories above
-    /// it. Everybody may list a missing directory; nobody may read a missing file.
+    /// it. Missing directories keep nobody out; nobody may read a missing file.
     pub(super) fn audience(&self, path: &Path, want: Want) -> Audience {
         self.trace(path, want).unwrap_or_else(Audience::nobody)
     }

@@ -11,8 +11,8 @@ use crate::layout::{FileLayout, Stream};
 use crate::view::View;
 use std::sync::Arc;
 
-/// The export `name` of the view `shown`; None if it does not exist. If that cannot be determined, returns a
-/// node, whose accesses fail.
+/// The export `name` of the view `shown`; None if it does not exist. If that is unknown, returns a node whose
+/// accesses fail.
 pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let of = shown.clone();
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
@@ -55,7 +55,7 @@ pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
         (zarr::NAME, NodeType::Directory, zarr::is_listed(view)),
         (tiff::DIRECTORY, NodeType::Directory, images),
     ];
-    // Exports that cannot be determined are listed; accessing them reports the error.
+    // If it is unknown whether an export exists, it is listed; accessing it reports the error.
     let listed = files
         .chain(directories)
         .filter(|(.., listed)| *listed.as_ref().unwrap_or(&true));

@@ -114,7 +114,7 @@ pub trait File: Send + Sync {
     /// Modification time in milliseconds since the Unix epoch.
     fn mtime(&self) -> u64;
 
-    /// How long length and content stay true.
+    /// How long length and content are valid.
     fn freshness(&self) -> Freshness;
 
     /// Extended attributes, with names that begin with `user.`.

@@ -19,7 +19,7 @@ impl Directory for RasterDirectory {
         let Some(&(_, field)) = images.iter().find(|(image, _)| **image == *name) else {
             return Ok(None);
         };
-        // If it cannot be determined whether the image exists, it does, and accesses fail.
+        // If it is unknown whether the image exists, it is shown, and accesses fail.
         if matches!(tiff::absent(&view, field), Ok(Some(_))) {
             return Ok(None);
         }

@@ -66,7 +66,7 @@ impl<T: Clone> Flight<T> {
     }
 
     /// Waits for the result. `Abandoned` if this thread's requester was killed or has a signal to handle, or
-    /// if the task was aborted. Calls `given_up` if this was the last waiting thread.
+    /// if the task was aborted. Calls `given_up` if this was the last waiting thread and the task is aborted.
     pub(super) fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
         let mut state = self.state();
         state.waiting += 1;

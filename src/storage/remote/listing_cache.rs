@@ -156,7 +156,7 @@ impl ListingCache {
         )
     }
 
-    /// The entry at `path`, which must not be empty; None if it does not exist.
+    /// The entry at `path`, which is not the root; None if it does not exist.
     pub(super) fn child(&self, path: &str) -> Result<Option<Child>> {
         let (parent, name) = split(path);
         let directory = self.directory(parent)?;

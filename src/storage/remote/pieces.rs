@@ -147,7 +147,8 @@ impl Pieces {
         wanted
     }
 
-    /// Splits `gap` into requests. The bytes before `wanted`, which a reader waits for, get their own.
+    /// Splits `gap` into requests. The bytes before `wanted`, which a reader waits for, get requests of their
+    /// own.
     pub(super) fn cut(&self, gap: Range<u64>, wanted: u64) -> Vec<Range<u64>> {
         let part = self.sequences.front().map_or(MIN_REQUEST_SIZE, Sequence::part);
         let mut parts = Vec::new();
