@@ -1,7 +1,7 @@
 //! Checks the metadata of a fragment, section by section, and makes jobs for its fields.
 
 use super::queue::Job;
-use super::rtree::Boxes;
+use super::rtree::TileBoxes;
 use super::shared::Shared;
 use super::{Checker, Kind, Problem, coordinates, field};
 use crate::array::Array;
@@ -57,7 +57,7 @@ fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
         info: info.clone(),
     };
     match info.footer() {
-        None => shared.boxes = Boxes::of_legacy(checker, &info),
+        None => shared.boxes = TileBoxes::of_legacy(checker, &info),
         Some(footer) => {
             let sections = Sections {
                 checker,
@@ -216,14 +216,14 @@ impl Sections<'_> {
         }
     }
 
-    fn boxes(&self) -> Option<Boxes> {
+    fn boxes(&self) -> Option<TileBoxes> {
         let offset = self.footer.offsets.rtree;
         let (version, schema) = (self.footer.version, &self.info.schema);
         let (rtree, body) = self.section("R-tree", offset, |body| {
             let body = body.to_vec();
             crate::format::fragment::RTree::parse(&body, version, schema).map(|rtree| (rtree, body))
         })?;
-        Boxes::of_rtree(self.checker, self.info, rtree, body)
+        TileBoxes::of_rtree(self.checker, self.info, rtree, body)
     }
 
     fn statistics(&self) -> Option<Vec<FragmentStatistics>> {

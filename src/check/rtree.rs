@@ -4,21 +4,21 @@ use super::{Checker, Kind, Problem};
 use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::format::fragment::boxes::to_rect;
-use crate::format::fragment::{Boxes as StoredList, RTree, StoredBoxes};
+use crate::format::fragment::{Boxes, RTree, StoredBoxes};
 use crate::format::range::{Range as Interval, Rect, compare};
 use crate::format::schema::Schema;
 use std::cmp::Ordering;
 use std::ops::Range;
 
 /// The bounding box of each tile of a sparse fragment, as stored.
-pub(super) struct Boxes(StoredBoxes);
+pub(super) struct TileBoxes(StoredBoxes);
 
-impl Boxes {
+impl TileBoxes {
     /// The boxes of a fragment of version 1 or 2, which has no R-tree.
-    pub(super) fn of_legacy(checker: &Checker, info: &FragmentInfo) -> Option<Boxes> {
+    pub(super) fn of_legacy(checker: &Checker, info: &FragmentInfo) -> Option<TileBoxes> {
         let boxes = info.legacy_boxes().filter(|_| !info.dense)?;
         check_domain(checker, info, boxes);
-        Some(Boxes(boxes.clone()))
+        Some(TileBoxes(boxes.clone()))
     }
 
     /// Checks an R-tree, whose boxes lie in `body`, and returns its leaves. There must be a leaf for each
@@ -29,7 +29,7 @@ impl Boxes {
         info: &FragmentInfo,
         mut rtree: RTree,
         body: Vec<u8>,
-    ) -> Option<Boxes> {
+    ) -> Option<TileBoxes> {
         let problem = |message: String| {
             Problem::new(Kind::RTree, checker.show(&info.metadata_path()), message).in_part("R-tree")
         };
@@ -54,7 +54,7 @@ impl Boxes {
         let leaves = StoredBoxes { boxes: leaves?, body };
         // libtiledb before format version 9 wrote wrong boxes for strings.
         if info.writer.library_version < 9 && !info.schema.all_dimensions_fixed() {
-            return Some(Boxes(leaves));
+            return Some(TileBoxes(leaves));
         }
         let fanout = u64::from(rtree.fanout).max(1);
         let below = rtree.levels.iter().skip(1).chain([&leaves.boxes]);
@@ -79,7 +79,7 @@ impl Boxes {
             }
         }
         check_domain(checker, info, &leaves);
-        Some(Boxes(leaves))
+        Some(TileBoxes(leaves))
     }
 
     /// The bounding box of a tile.
@@ -121,7 +121,7 @@ fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) {
 
 /// The smallest box that contains the `boxes` in `range`, which lie in `body`; None for no boxes. Bounds that
 /// cannot be compared (NaN) are skipped.
-fn union(schema: &Schema, body: &[u8], boxes: &StoredList, range: Range<u64>) -> Result<Option<Rect>> {
+fn union(schema: &Schema, body: &[u8], boxes: &Boxes, range: Range<u64>) -> Result<Option<Rect>> {
     let mut union: Option<Rect> = None;
     boxes.visit(&body, range, |_, bounds| {
         let Some(all) = &mut union else {

@@ -1,6 +1,6 @@
 //! What the checks of the fields of one fragment share.
 
-use super::rtree::Boxes;
+use super::rtree::TileBoxes;
 use crate::array::Array;
 use crate::array::fragment_info::FragmentInfo;
 use crate::format::fragment::sections::FragmentStatistics;
@@ -13,7 +13,7 @@ pub(super) struct Shared {
     /// Its array, for enumerations.
     pub array: Arc<Array>,
     /// The bounding boxes of its tiles; None for a dense fragment, or if they cannot be read.
-    pub boxes: Option<Boxes>,
+    pub boxes: Option<TileBoxes>,
     /// Statistics of the whole fragment, by slot; None below version 12, or if they cannot be read.
     pub statistics: Option<Vec<FragmentStatistics>>,
     /// Number of processed conditions; None if they cannot be read.

@@ -53,7 +53,8 @@ impl Range {
         }
     }
 
-    /// Compares the bounds: see [`compare`]. None for a NaN.
+    /// Compares the bounds: integers and times as numbers, floats by IEEE 754, all else bytewise. None for a
+    /// NaN.
     pub fn order(&self, datatype: Datatype, cells: CellValNum) -> Option<Ordering> {
         compare(datatype, cells, &self.lo, &self.hi)
     }

@@ -53,11 +53,11 @@ impl World {
 type Content = Option<Arc<Vec<u8>>>;
 
 /// A path in the world.
-struct Place(Arc<World>, String);
+struct WorldPath(Arc<World>, String);
 
-impl Place {
+impl WorldPath {
     fn node(world: &Arc<World>, path: &str, kind: NodeType) -> Node {
-        let place = Arc::new(Place(world.clone(), path.to_owned()));
+        let place = Arc::new(WorldPath(world.clone(), path.to_owned()));
         match kind {
             NodeType::Directory => Node::Directory(place),
             _ => Node::File(place),
@@ -79,11 +79,14 @@ fn kind(name: &str) -> NodeType {
     }
 }
 
-impl Directory for Place {
+impl Directory for WorldPath {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let name = name.to_str().unwrap();
         let path = join(&self.1, name);
-        Ok(self.0.get(&path).map(|_| Place::node(&self.0, &path, kind(name))))
+        Ok(self
+            .0
+            .get(&path)
+            .map(|_| WorldPath::node(&self.0, &path, kind(name))))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -104,7 +107,7 @@ impl Directory for Place {
     }
 }
 
-impl File for Place {
+impl File for WorldPath {
     fn stat(&self) -> Result<Stat> {
         let bytes = self.bytes()?;
         Ok(Stat {
@@ -181,7 +184,7 @@ struct Kernel {
 impl Kernel {
     fn new(seed: u64, most_held: usize) -> Kernel {
         let world = Arc::new(World::default());
-        let tree = Tree::of_nodes(Place::node(&world, "", NodeType::Directory));
+        let tree = Tree::of_nodes(WorldPath::node(&world, "", NodeType::Directory));
         let mut filesystem = FileSystem::new(tree);
         filesystem.inodes.most_held = most_held;
         Kernel {

@@ -22,14 +22,14 @@ pub struct ValueList {
     cells: CellValNum,
     /// Byte range of the values in the body.
     data: Range<u64>,
-    place: Place,
+    positions: Positions,
     count: u64,
     /// Whether the array is on one line, by the rules of [`render`](super::render()).
     inline: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+enum Positions {
     /// Each value has this many bytes; the last may have fewer.
     Stride(u64),
     /// A list of u64 begins at this byte of the body. Its entries are the offsets of the values in `data`. A
@@ -48,7 +48,7 @@ impl ValueList {
             datatype,
             cells: CellValNum::Fixed(values),
             data,
-            place: Place::Stride(stride),
+            positions: Positions::Stride(stride),
             count: size.div_ceil(stride),
             inline: atoms || size < stride,
         })
@@ -67,7 +67,7 @@ impl ValueList {
             datatype,
             cells: CellValNum::Var,
             data,
-            place: Place::Starts(starts),
+            positions: Positions::Starts(starts),
             count,
             inline: true,
         };
@@ -107,9 +107,9 @@ impl ValueList {
     /// Passes the approximate lengths of the items to `cutter`.
     pub fn cut(&self, body: &dyn Body, cutter: &mut Cutter) -> Result<()> {
         let text = |bytes: u64| bytes.saturating_mul(2).saturating_add(8);
-        match self.place {
-            Place::Stride(stride) => cutter.items(self.count, text(stride)),
-            Place::Starts(_) => self.each_length(body, |length| {
+        match self.positions {
+            Positions::Stride(stride) => cutter.items(self.count, text(stride)),
+            Positions::Starts(_) => self.each_length(body, |length| {
                 cutter.items(1, text(check_value(length.unwrap_or(0))?))
             }),
         }
@@ -131,9 +131,9 @@ impl ValueList {
                 line(out, depth.saturating_add(1));
             }
         };
-        match self.place {
-            Place::Stride(stride) => self.write_fixed(body, stride, items.clone(), out, before)?,
-            Place::Starts(starts) => self.write_var(body, starts, items.clone(), out, before)?,
+        match self.positions {
+            Positions::Stride(stride) => self.write_fixed(body, stride, items.clone(), out, before)?,
+            Positions::Starts(starts) => self.write_var(body, starts, items.clone(), out, before)?,
         }
         if items.end >= self.count {
             if !self.inline && self.count > 0 {
@@ -208,7 +208,7 @@ impl ValueList {
 
     /// Calls `visit` with the length of each var-sized item; None if the item exceeds the data.
     fn each_length(&self, body: &dyn Body, mut visit: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
-        let Place::Starts(starts) = self.place else {
+        let Positions::Starts(starts) = self.positions else {
             return Ok(());
         };
         self.each(body, starts, 0..self.count, |_, part, _| {

@@ -24,7 +24,7 @@ const SMALL: u64 = 64 << 10;
 
 /// The type of a pair's value, and where the value lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct LocatedValue {
     datatype: Datatype,
     value_num: u32,
     /// Index of the file.
@@ -37,7 +37,7 @@ struct Place {
 /// replaces or deletes the value of its key. Values are not read, only located.
 #[derive(Debug, Default)]
 pub struct Pairs {
-    pairs: BTreeMap<Vec<u8>, Place>,
+    pairs: BTreeMap<Vec<u8>, LocatedValue>,
     files: u32,
     memory: u64,
 }
@@ -66,7 +66,7 @@ impl Pairs {
             Some((datatype, value_num, data)) => {
                 self.memory = self.memory.saturating_add(memory);
                 let file = self.files;
-                let place = Place {
+                let place = LocatedValue {
                     datatype,
                     value_num,
                     file,
@@ -89,7 +89,7 @@ impl Pairs {
 
     /// The document. `bodies` are those of the files, in the order in which they were replayed.
     pub fn document(self, bodies: Vec<Box<dyn Body>>) -> Result<Segments> {
-        let (keys, places): (Vec<Vec<u8>>, Vec<Place>) = self.pairs.into_iter().unzip();
+        let (keys, places): (Vec<Vec<u8>>, Vec<LocatedValue>) = self.pairs.into_iter().unzip();
         let keys: Vec<String> = keys
             .into_iter()
             .map(|key| String::from_utf8(key).unwrap_or_else(|e| names::key(e.as_bytes())))
@@ -121,7 +121,7 @@ enum Shown {
 }
 
 impl Shown {
-    fn find(place: &Place, body: Option<&dyn Body>, cutter: &mut Cutter) -> Result<Shown> {
+    fn find(place: &LocatedValue, body: Option<&dyn Body>, cutter: &mut Cutter) -> Result<Shown> {
         let size = place.data.end.saturating_sub(place.data.start);
         let kind = place.datatype.kind();
         let cells = match kind {
@@ -172,7 +172,7 @@ impl Shown {
 
 struct Pair {
     key: String,
-    place: Place,
+    place: LocatedValue,
     shown: Shown,
 }
 
