@@ -151,8 +151,8 @@ const MIN_PASSING_ENTRIES: u64 = 32;
 const PASSING_ENTRIES_PER_CPU: usize = 64;
 const PASSING_BYTES_PER_CPU: u64 = 4 << 20;
 
-/// After this fraction of the cache was evicted, free memory is returned to the system. Entries have many
-/// sizes: a full cache of chunks of 40 and 80 KB used a third more memory than it counted.
+/// Free memory is returned to the system whenever capacity / `TRIM_FRACTION` bytes were evicted. Entries have
+/// many sizes: a full cache of chunks of 40 and 80 KB used a third more memory than it counted.
 const TRIM_FRACTION: u64 = 16;
 
 /// Makes the allocator return all empty pages.

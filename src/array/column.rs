@@ -48,8 +48,7 @@ impl Column {
         }
     }
 
-    /// This column with files that stay open or, with `hold` false, do not: very many fragments read in turns
-    /// would have too many.
+    /// This column. If `hold` is false, no file stays open, so that very many fragments can be read in turns.
     #[must_use]
     pub fn holding(self, hold: bool) -> Self {
         Column { hold, ..self }

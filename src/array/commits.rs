@@ -200,8 +200,8 @@ fn is_of_array(name: &str) -> bool {
     matches!(name, LEGACY_SCHEMA | "__lock.tdb") || name.ends_with(".meta")
 }
 
-/// The vacuum file `name` at `path`. None, and a line in the log, if it cannot be read or its name is no
-/// valid one.
+/// The vacuum file `name` at `path`. None, and a line in the log, if it cannot be read or its name is
+/// invalid.
 pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Option<Vacuum> {
     let parsed = TimestampedName::parse(name.as_bytes()).ok()?;
     let bytes = read_text(engine, path).map_err(|e| log::warn!("{e}")).ok()?;

@@ -3,9 +3,9 @@
 //! A stored condition tells which cells are kept. It is evaluated on a bitmap of cells that starts as all
 //! ones. In mode AND, a comparison clears the bits of cells for which it does not hold; in mode OR, it sets
 //! those of cells for which it holds. No comparison holds for a null. An AND evaluates its children in mode
-//! AND: in mode AND on the bitmap itself, in mode OR on a new bitmap of ones, which is then or-ed to it. An
-//! OR evaluates its children in mode OR on a new bitmap of zeros, which is then and-ed to it. A comparison of
-//! a field that the fragment lacks clears the whole bitmap, whatever the mode.
+//! AND: on the bitmap itself if it is in mode AND, else on a new bitmap of ones, which is then or-ed to it.
+//! An OR evaluates its children in mode OR on a new bitmap of zeros, which is then and-ed to it. A comparison
+//! of a field that the fragment lacks clears the whole bitmap, whatever the mode.
 
 use super::cell_slice::CellSlice;
 use super::field::{Field, Role};

@@ -27,7 +27,7 @@ pub fn parse(name: &[u8], body: &[u8]) -> Result<StoredCondition> {
     }
 }
 
-/// Decodes the condition of a file. `LimitExceeded` if the cache does not allow to decode so much at once.
+/// Decodes the condition of a file. `LimitExceeded` if that takes more memory than the cache allows.
 fn read_condition(file: &DeleteFile, engine: &Engine, key: Option<&EncryptionKey>) -> Result<Condition> {
     let blob = engine.storage.open(&file.path).map_err(|e| match e.kind() {
         // The listing had the file.
@@ -52,7 +52,7 @@ pub struct Delete {
 }
 
 /// The deletes that apply to a reader of `times` in a sparse array with the schema `view`, oldest first.
-/// Fails if one cannot be decoded, or not be evaluated with that schema: see [`ViewCondition::new`].
+/// Fails if one cannot be decoded, or cannot be evaluated with that schema: see [`ViewCondition::new`].
 pub fn in_force(
     engine: &Engine,
     key: Option<&EncryptionKey>,

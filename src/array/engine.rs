@@ -120,8 +120,8 @@ impl Engine {
         self.files.open_cached(path)
     }
 
-    /// Decodes a whole generic tile at `offset`. `LimitExceeded` if the cache does not allow to decode so
-    /// much at once.
+    /// Decodes the whole generic tile at `offset`. `LimitExceeded` if that takes more memory than the cache
+    /// allows.
     pub fn generic_tile(
         &self,
         blob: &dyn Blob,

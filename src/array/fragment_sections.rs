@@ -156,8 +156,8 @@ impl FragmentInfo {
             .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))
     }
 
-    /// The decoded body of a section of the metadata; None if `offset` is None. `LimitExceeded` if the cache
-    /// does not allow to decode so much at once.
+    /// The decoded body of a section of the metadata; None if `offset` is None. `LimitExceeded` if that takes
+    /// more memory than the cache allows.
     pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
         let Some(offset) = offset else { return Ok(None) };
         let blob = self.engine.open_immutable(&self.metadata_path())?;

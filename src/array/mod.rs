@@ -144,8 +144,8 @@ impl Array {
         Some(hasher.finish())
     }
 
-    /// Lists the directory. Directories are listed one after the other: meanwhile a fragment may come or go,
-    /// and a file of the listing before may go. Then lists them once more.
+    /// Lists the directory, once more if it changed meanwhile: its subdirectories are listed one after the
+    /// other, so a fragment may come or go in between, and a file of the listing before may go.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         let listing = self.list_once(before)?;
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
@@ -281,8 +281,8 @@ impl Array {
         Ok(directory.join(name))
     }
 
-    /// The body of a file of one generic tile, with the file. `LimitExceeded` if the cache does not allow to
-    /// decode so much at once.
+    /// The body of a file of one generic tile, with the file. `LimitExceeded` if that takes more memory than
+    /// the cache allows.
     pub(crate) fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
         let blob = self.engine.storage.open(path)?;
         let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;

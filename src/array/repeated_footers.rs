@@ -43,7 +43,7 @@ struct Index {
 }
 
 impl RepeatedFooters {
-    /// Without files.
+    /// No footers until [`RepeatedFooters::set_files`].
     pub fn new(engine: Arc<Engine>, key: Option<EncryptionKey>) -> Self {
         RepeatedFooters {
             engine,

@@ -6,10 +6,11 @@
 //! | number of windows | u32 |
 //! | a window: offset, bits of a stored value, original length of the window | width bytes, u8, u32 |
 //!
-//! A window of 8 * width bits or more, or whose length is no multiple of the width, is stored unchanged, and
-//! its offset has no meaning. In any other window, values are extended (sign-extended if the type is signed),
-//! and the offset is added, wrapping at the width. The filter does nothing, and stores no metadata, for types
-//! other than integers of 2, 4 or 8 bytes; dates and times count as INT64 from format version 20.
+//! A window whose values have 8 * width bits or more, or whose length is no multiple of the width, is stored
+//! unchanged, and its offset has no meaning. In any other window, values are extended (sign-extended if the
+//! type is signed), and the offset is added, wrapping at the width. The filter does nothing, and stores no
+//! metadata, for types other than integers of 2, 4 or 8 bytes; dates and times count as INT64 from format
+//! version 20.
 //!
 //! Example: metadata `18 00 00 00 | 01 00 00 00 | e8 03 00 00 00 00 00 00 | 10 | 18 00 00 00` and data `00 00
 //! 01 00 2c 01` are the 64-bit values 1000, 1001 and 1300 in 16 bits each.

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | number of parts, length of each | u32, u32 each |
 //!
-//! A part whose length is no multiple of 8 * width is stored unchanged; the writer makes such a tail a part
-//! of its own. Any other part is a sequence of blocks of 8192 bytes, the last one shorter. The largest
-//! multiple of 8 elements of a block is transposed, the rest copied: row 8 j + k has bit k of byte j of each
-//! element, one bit per element, starting at the lowest bit of each byte.
+//! A part whose length is not a multiple of both 8 and the width is stored unchanged; the writer makes such a
+//! tail a part of its own. Any other part is a sequence of blocks of 8192 bytes, the last one shorter. The
+//! largest multiple of 8 elements of a block is transposed, the rest copied: row 8 j + k has bit k of byte j
+//! of each element, one bit per element, starting at the lowest bit of each byte.
 //!
 //! Example of INT32: in a part of 40 bytes, the values 1 to 8 are stored as `55 66 78 80` and 28 zeros (row 0
 //! has their lowest bits, `01010101` from left to right), and the two values after them unchanged.

@@ -7,7 +7,7 @@
 //!
 //! | data | type |
 //! |---|---|
-//! | repeated: place in the dictionary, from 0 | big-endian of the stored width |
+//! | repeated: index in the dictionary, from 0 | big-endian of the stored width |
 //!
 //! Example: the dictionary `02 61 61 | 01 62 | 00` and the indexes `00 00 01 02`, with widths of 1, are `aa`,
 //! `aa`, `b` and an empty string.

@@ -10,8 +10,8 @@
 //! | then for each other value: sign (1 is negative), magnitude | 1 and b bits, in u64 words |
 //!
 //! The words are little-endian. Their bits are used from the most significant down; values may straddle
-//! words, and the last word is padded with zeros. Each number d gives `d + 2 * v[i-1] - v[i-2]`, modulo 2^(8
-//! * width). Elements are those of [`delta`](super::delta).
+//! words, and the last word is padded with zeros. Modulo 2^(8 * width), each number d gives `d + 2 * v[i-1] -
+//! v[i-2]`. Elements are those of [`delta`](super::delta).
 //!
 //! Example: `08 | 06 00 00 00 00 00 00 00 | 0a 00 00 00 | 0c 00 00 00 | 00 c0 7a c9 c0 00 ..` is the INT32
 //! values 10, 12, 15, 15, 90, -7: 1, -3, 75 and -172 in 9 bits each.

@@ -4,8 +4,8 @@
 //! deflate block with fixed codes, and the checksum. The stream must end at the end of the part.
 //!
 //! Parts are decoded by libdeflate, the fastest library, which decodes whole buffers. If that does not give
-//! exactly the declared length, zlib decodes the part piece by piece: it has an error message, and allocates
-//! memory only for what it has produced.
+//! exactly the declared length, zlib decodes the part piece by piece: it reports what is wrong, and allocates
+//! memory only for bytes that it produces.
 
 use super::element::{extend_zeroed, first_room};
 use super::stream::{self, Stream};

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Null is an empty field, empty text is `""` ([`text`]). Rows have varying lengths, so the position of a row
-//! is known only after all rows before it have been written. All threads do that once for each state of the
-//! view. The position of every 1,024th row is remembered (fewer rows if they are long), and a read renders
-//! the rows from there on.
+//! is known only after all rows before it have been written. One pass on all threads, done once for each
+//! state of the view, notes the position of every 1,024th row, or of more rows if they are long. A read
+//! renders the rows from the nearest of these.
 
 pub mod text;
 
@@ -47,7 +47,7 @@ const MAX_READ: u64 = 4 << 20;
 /// The most bytes of values in flight when all rows are streamed.
 const MAX_IN_FLIGHT: u64 = 16 << 20;
 
-/// Why there is no `table.csv` of at most `most` values; None where there is one.
+/// Why there is no `table.csv` of at most `most` values; None if there is one.
 pub fn absent(view: &View, most: u64) -> Result<Option<String>> {
     let columns = (view.fields().len() as u64).max(1);
     if view.has_at_most(most / columns)? {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A page has *entries*: one for each value of a row or element of a LIST, and one for an empty or null LIST.
-//! Levels say which entries are null; only the others have values. An index of the number of values before
-//! every so many rows finds a value. It is made on demand and cached.
+//! Levels say which entries are null; only the others have values. To find a value, an index has the number
+//! of values before every so many rows. It is made on demand and cached.
 
 mod levels;
 mod text;

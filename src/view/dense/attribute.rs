@@ -216,7 +216,7 @@ impl DenseRuns {
         })
     }
 
-    /// Appends fixed-size values or validity bytes of `cells`. `fill` is the fill value's.
+    /// Appends fixed-size values or validity bytes of `cells`. `fill` is that of the fill value.
     fn copy(&self, cells: Range<u64>, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let size = fill.len();
         let wanted = cells.end.saturating_sub(cells.start).checked_mul(size as u64);
