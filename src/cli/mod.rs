@@ -235,7 +235,8 @@ fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
 }
 
 /// Makes all threads share one heap, because some threads fill the cache and others empty it. With a heap per
-/// thread, reads of 256 MiB were no faster and took 15 to 30 % more memory.
+/// thread, reads of 256 MiB were no faster and took 15 to 30 % more memory. Large allocations go back to the
+/// system.
 fn configure_allocator() {
     #[cfg(target_env = "gnu")]
     for (setting, value) in [
