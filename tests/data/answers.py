@@ -27,12 +27,12 @@ KEY = b"versions of TileDB, 32 bytes key"
 KEYED = ("v22/encrypted",)
 FOREIGN = ("README.txt", "notes", ".hidden", "*.tmp")
 WITHOUT = {"mixed/dense04": ("*.meta",), **{f"v{v}/uncommitted": FOREIGN for v in (10, 12, 22)}}
-"""What libtiledb 2.30 stumbles over in some arrays, which are read without it: foreign files, and the consolidated fragment metadata that it
+"""Things that libtiledb 2.30 cannot handle in some arrays, which are read without them: foreign files, and the consolidated fragment metadata that it
 wrote itself."""
 
 
 def schema(facts):
-    """`schema.json`, as far as the API tells it. It shows old schemas in today's terms; what differs for that reason is left out."""
+    """`schema.json`, as far as the API reports it. Old schemas appear in today's terms; what differs for that reason is left out."""
     version = facts["format_version"]
     out = {k: facts[k] for k in ("format_version", "array_type", "allows_duplicates", "cell_order", "capacity")}
     if facts["cell_order"] != "hilbert":
@@ -43,7 +43,7 @@ def schema(facts):
     out["dimensions"] = []
     for one in facts["dimensions"]:
         dimension = {k: shown(one[k]) for k in ("name", "datatype", "cell_val_num", "domain", "tile_extent")}
-        # For one without filters of its own, the API shows those of the coordinates.
+        # For a dimension without filters of its own, the API reports those of the coordinates.
         if one["filters"] != facts["coords_filters"]:
             dimension["filters"] = pipeline_json(one["filters"])
         out["dimensions"].append(dimension)
@@ -80,7 +80,7 @@ def enumeration(facts):
 
 
 def footer(fragment):
-    """`footer.json`, as far as the API tells it."""
+    """`footer.json`, as far as the API reports it."""
     facts = fragment.facts
     out = {k: shown(facts[k]) for k in ("format_version", "dense", "cell_num", "non_empty_domain")}
     out["tile_num"] = fragment.tile_num
@@ -142,7 +142,7 @@ def array(reader, path, relative, counts):
     for fragment in truth.fragments:
         below = f"fragments/{fragment.name}"
         documents[f"{below}/footer.json"] = footer(fragment)
-        # Up to version 8 consolidated metadata names absolute places, at which libtiledb does not find the fragments of an array that was moved.
+        # Up to version 8, consolidated metadata has absolute paths, at which libtiledb does not find the fragments of a moved array.
         told = [k for k in keys if k != "has_consolidated_metadata" or fragment.facts["format_version"] >= 9]
         one = {"visible": {k: shown(fragment.facts[k]) for k in told}, "leaves": shown(fragment.facts["mbrs"]), "deletes": fragment.deletes}
         one["unreadable"] = sorted(fragment.unreadable)
@@ -167,7 +167,7 @@ def single_cells(reader, path, fragment):
 
 
 def group(reader, path):
-    """The answers about one group. Of URIs only the end counts: the API resolves them."""
+    """The answers about one group. Only the last part of URIs is compared: the API resolves them."""
     facts = reader.facts.group(path)
     members = [{"name": m["name"], "type": m["type"].upper(), "last": m["uri"].rstrip("/").rsplit("/", 1)[-1]} for m in facts["members"]]
     members.sort(key=lambda m: (m["name"] or "", m["last"]))

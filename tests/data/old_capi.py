@@ -1,4 +1,4 @@
-"""The C API as libtiledb has had it since 1.5: what `capi.Lib` needs, done with what an old release offers."""
+"""The C API of libtiledb since 1.5: the functions that `capi.Lib` needs, made from those of an old release."""
 
 import ctypes as ct
 import sys
@@ -13,7 +13,7 @@ OPTIONAL = {
     "tiledb_array_schema_set_allows_dups", "tiledb_attribute_set_nullable",
     "tiledb_array_schema_evolution_set_timestamp_range",
 }
-"""Functions that set what is the default, or the only choice, where a release lacks them."""
+"""Functions that set a default, or the only choice, if a release lacks them."""
 
 
 class OldLib(Lib):
@@ -42,13 +42,13 @@ class OldLib(Lib):
         return config
 
     def call(self, name, *args):
-        """As the base does it; a function that the release lacks and can do without is passed over."""
+        """The base's call; skips a function that the release lacks and that is optional."""
         if name in OPTIONAL and not self.has(name):
             return
         super().call(name, *args)
 
     def open(self, uri, mode, timestamp=None, key=None, start=None):
-        """Opens an array at a time. Before 2.0 writing always takes the clock's."""
+        """Opens an array at a time. Before 2.0, writes always use the clock."""
         if timestamp is None or self.has("tiledb_array_set_open_timestamp_end"):
             return super().open(uri, mode, timestamp, key, start)
         array = self.get("tiledb_array_alloc", uri)
@@ -59,7 +59,7 @@ class OldLib(Lib):
         return array
 
     def schema(self, schema, timestamp=None):
-        """A schema, stamped where the release can."""
+        """A schema, stamped if the release can do that."""
         if not self.has("tiledb_array_schema_alloc_at_timestamp"):
             timestamp = None
         return super().schema(schema, timestamp)
@@ -89,7 +89,7 @@ class OldLib(Lib):
         self.call(function, query, name, *args)
 
     def consolidate(self, uri, mode="fragments", vacuum=False, key=None, **settings):
-        """Consolidates; before 2.0 that also removes what was consolidated."""
+        """Consolidates; before 2.0 that also removes the consolidated fragments."""
         if self.release >= (2, 0):
             settings = {"sm__mem__total_budget": 64 << 20} | settings
         self.use(key, sm__consolidation__mode=mode, **settings)

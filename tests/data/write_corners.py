@@ -32,7 +32,7 @@ def create(lib, name, schema):
 
 
 def one_more(lib):
-    """2.2 puts a tile of nothing behind the last one of nullable var-sized attributes that are written in global order."""
+    """libtiledb 2.2 writes an empty tile after the last one of nullable var-sized attributes in global order."""
     attrs = [Attr("s", "STRING_ASCII", VAR, True)]
     uri = create(lib, "one_more", Schema("dense", [Dim("x", "INT32", 0, 19, 4)], attrs))
     cells = Column.of_cells([b"cell %d" % i for i in range(8)], (np.arange(8) % 3 > 0).astype("u1"))
@@ -40,14 +40,14 @@ def one_more(lib):
 
 
 def twice(lib):
-    """Of nullable attributes of a fixed size it puts as many behind as there are."""
+    """For nullable fixed-size attributes it writes as many empty tiles as there are tiles."""
     uri = create(lib, "twice", Schema("dense", [Dim("x", "INT32", 0, 19, 4)], [Attr("n", "INT32", 1, True)]))
     cells = Column(np.arange(12, dtype="<i4"), validity=(np.arange(12) % 3 > 0).astype("u1"))
     lib.write(uri, {"n": cells}, "global-order", [np.array([4, 15], "<i4")], timestamp=10)
 
 
 def no_cells(lib):
-    """Before 2.0, writing nothing makes a fragment that has no files."""
+    """Before 2.0, a write without cells makes a fragment without files."""
     attrs = [Attr("a", "INT32"), Attr("s", "CHAR", VAR)]
     uri = create(lib, "no_cells", Schema("sparse", [Dim("x", "INT32", 0, 19, 4)], attrs))
     nothing = np.zeros(0, "<i4")
@@ -55,14 +55,14 @@ def no_cells(lib):
 
 
 def hilbert_line(lib):
-    """One dimension: the upper end of the domain lies in a bucket one above the largest."""
+    """One dimension: the upper end of the domain is in a bucket one above the largest."""
     uri = create(lib, "hilbert_line", Schema("sparse", [Dim("x", "UINT32", 0, 238, None)], [Attr("a", "UINT8")], "hilbert", capacity=3))
     x = np.array([238, 0, 237, 5, 119, 120, 238 // 4], "<u4")
     lib.write(uri, {"x": Column(x), "a": Column(np.arange(7, dtype="u1"))}, timestamp=10)
 
 
 def hilbert_far(lib):
-    """Coordinates that f64 cannot tell from each other."""
+    """Coordinates that are equal in f64."""
     lo = 2**63 - 4000
     dims = [Dim("x", "INT64", lo, lo + 3000, None), Dim("y", "UINT16", 0, 99, None)]
     uri = create(lib, "hilbert_far", Schema("sparse", dims, [Attr("a", "UINT8")], "hilbert", capacity=100))
@@ -72,7 +72,7 @@ def hilbert_far(lib):
 
 
 def scaled(lib):
-    """Filters that lose something: statistics, boxes and the order of cells are those of what was written."""
+    """Lossy filters: statistics, boxes and the order of cells are those of the original values."""
     lossy = Pipeline([("SCALE_FLOAT", {"byte_width": 1, "scale": 3.0, "offset": 0.0})])
     dims = [Dim("x", "FLOAT32", 0.0, 99.0, None, lossy), Dim("y", "INT32", 0, 99, None)]
     uri = create(lib, "scaled", Schema("sparse", dims, [Attr("f", "FLOAT64", pipeline=lossy), Attr("i", "INT64", 1, True, lossy)], capacity=4))
@@ -82,7 +82,7 @@ def scaled(lib):
 
 
 def null_texts(lib):
-    """A tile of nulls alone has bounds that are no text's; those of the fragment take them for values."""
+    """A tile of nulls alone has bounds that are no text; the fragment's bounds take them for values."""
     attrs = [Attr("c", "CHAR", 3, True), Attr("v", "STRING_ASCII", VAR, True)]
     uri = create(lib, "null_texts", Schema("sparse", [Dim("x", "INT32", 0, 99, 10)], attrs, capacity=2))
     valid = np.array([1, 1, 0, 0, 1, 0], "u1")
@@ -98,7 +98,7 @@ def null_padding(lib):
 
 
 def extended_late(lib):
-    """An index is written before the enumeration is extended by the value that it stands for."""
+    """An index is written before the enumeration gets the value for it."""
     enums = [Enum("colours", "STRING_ASCII", [b"red", b"green"])]
     schema = Schema("dense", [Dim("x", "INT32", 0, 3, 4)], [Attr("c", "UINT8", enumeration="colours")], enums=enums)
     uri = create(lib, "extended_late", schema)

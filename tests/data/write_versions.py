@@ -47,12 +47,12 @@ WORDS = [b"", b"tile", b"bb", b"a longer cell of text", b"z", b"bb", b"\x7f~"]
 
 
 def chain(n):
-    """One of a few pipelines."""
+    """One of several pipelines."""
     return Pipeline(CHAINS[n % len(CHAINS)])
 
 
 def texts(n, seed, nullable, empty=True):
-    """A var-sized column; `empty` false: without empty cells, which were not allowed at first."""
+    """A var-sized column; with `empty` false, without empty cells, which early versions did not allow."""
     words = WORDS if empty else WORDS[1:]
     cells = [words[(seed + 3 * i) % len(words)] for i in range(n)]
     return Column.of_cells(cells, (np.arange(n) % 4 != seed % 4).astype("u1") if nullable else None)
@@ -145,7 +145,7 @@ class Writer:
         self.lib.write(uri, cells, timestamp=20)
 
     def names(self):
-        """An attribute without a name, and names that need care in the names of files."""
+        """An attribute without a name, and names that are difficult as file names."""
         odd = ["", "q?m", "a:b", "per%cent", "sp ace", "less<more>", "bar|", "t"] if self.version != 4 else ["", "q?m", "t"]
         attrs = [Attr(n, "UINT8") for n in odd]
         uri = self.create("names", Schema("dense", [Dim("d 1", "INT32", 0, 3, 4)], attrs))
@@ -217,7 +217,7 @@ class Writer:
         self.lib.put_metadata(uri, [("k", "INT32", [1, 2])], timestamp=20, key=KEY)
 
     def ignored(self):
-        """Commits consolidated, then fragments consolidated and vacuumed: an ignore file. A delete condition inside the consolidated commits."""
+        """Commits consolidated, then fragments consolidated and vacuumed: an ignore file. A delete condition in the consolidated commits."""
         dims = [Dim("x", "INT64", 0, 99, 10), Dim("name", "STRING_ASCII")]
         uri = self.create("ignored", Schema("sparse", dims, [Attr("v", "STRING_ASCII", VAR, True)], capacity=4))
         for when in (10, 20):
@@ -228,7 +228,7 @@ class Writer:
         self.scatter(uri, 2, 40, True)
 
     def uncommitted(self):
-        """A fragment without its commit, and files that are none of TileDB's."""
+        """A fragment without its commit, and files that are not TileDB's."""
         uri = self.create("uncommitted", Schema("dense", [Dim("x", "INT32", 0, 3, 2)], [Attr("a", "INT32")]))
         for when in (10, 20):
             self.lib.write(uri, {"a": numbers(4, when, "<i4")}, ranges=[np.array([0, 3], "<i4")], timestamp=when)
@@ -258,7 +258,7 @@ class Writer:
         lib.put_metadata(top, [("about", "STRING_UTF8", b"a group"), ("n", "INT32", [1, 2, 3])], timestamp=50, kind="group")
 
     def old_group(self):
-        """A group of a time before members were registered."""
+        """A group from before members were registered."""
         top = str(self.root / "old_group")
         self.lib.create_group(top)
         self.lib.create_group(top + "/below")
@@ -298,7 +298,7 @@ def check_version(path, version):
 
 
 def rename(array):
-    """Replaces the clock's times in names by 10, 20, 30…; nothing in the files refers to them."""
+    """Replaces the clock's times in names by 10, 20, 30…; no file refers to them."""
     times = sorted({t for p in array.rglob("*") for t in re.findall(r"(?<=_)\d{13}(?=_|$)", p.name)})
     new = {t: str(10 * (i + 1)) for i, t in enumerate(times)}
     for path in sorted(array.rglob("*"), key=lambda p: -len(p.parts)):
@@ -307,7 +307,7 @@ def rename(array):
 
 
 def write_mixed():
-    """Arrays of old releases that libtiledb 2.30 goes on writing to."""
+    """Arrays of old releases that libtiledb 2.30 continues to write to."""
     lib = OldLib(library_path())
     root = WORK / "mixed"
     shutil.rmtree(root, ignore_errors=True)
@@ -375,7 +375,7 @@ def main():
     for old in TARGET.glob("*"):
         if old.name != "v01":
             shutil.rmtree(old) if old.is_dir() else old.unlink()
-    # Directories that are empty are not kept by Git; none of them is needed.
+    # Git does not store empty directories; none of them is needed.
     for path in sorted(WORK.rglob("*")):
         if path.is_file() and path.name != "__lock.tdb":
             to = TARGET / path.relative_to(WORK)

@@ -38,17 +38,17 @@ from view_files import Differs, ViewComparison, ViewField, ViewTruth, same
 
 BATCH = 40
 MOST_CELLS = 40_000
-"""Of a dense view that is compared."""
+"""The most cells of a dense view to compare."""
 BASE = 1_700_000_000_000
 UNEVALUABLE = r"QueryCondition\] Error: (Field doesn't exist|.*size mismatch)"
-"""What libtiledb says of a delete condition on a field that the schema lacks, or has with values of another size."""
+"""libtiledb's message about a delete condition on a field that the schema lacks, or has with values of another size."""
 
 
 # -- lives ------------------------------------------------------------------------------------------------------
 
 
 class ViewLife(Life):
-    """A life with more in it that views have to get right."""
+    """A life with more steps that are difficult for views."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -69,11 +69,11 @@ class ViewLife(Life):
         return when
 
     def remember(self):
-        """Notes which attributes there are from now on."""
+        """Notes the attributes from now on."""
         self.history.append((self.base + self.time, list(self.schema.attrs), self.schema.current_domain))
 
     def taken(self):
-        """Names that new attributes may not have: none comes back as something else."""
+        """Names that new attributes may not have: a name never returns with another type."""
         return super().taken() | set(self.style)
 
     def write(self):
@@ -90,7 +90,7 @@ class ViewLife(Life):
             self.schema.attrs, self.schema.current_domain = now.attrs, now.current_domain
 
     def evolve(self):
-        """Evolves, or takes a dropped attribute back: with another fill value, or var-sized instead of fixed."""
+        """Evolves the schema, or takes a dropped attribute back: with another fill value, or var-sized instead of fixed-size."""
         before = {a.name: a for a in self.schema.attrs}
         back = [name for name in self.gone if name not in before]
         if back and self.d.chance(0.6):
@@ -122,7 +122,7 @@ class ViewLife(Life):
             self.schema.attrs = [*self.schema.attrs, attr]
 
     def comparison(self, fields):
-        """A condition on one field; of membership now and then."""
+        """A condition on one field, sometimes one of membership."""
         name, op, value = super().comparison(fields)
         if self.d.chance(0.2):
             return self.d.choice(["in", "not_in"]), name, [value, *(super(ViewLife, self).comparison([f for f in fields if f[0] == name])[2] for _ in range(2))]
@@ -168,7 +168,7 @@ class ViewLib(PiecesLib):
         self.call("tiledb_query_set_subarray_t", query, subarray)
 
     def read_some(self, array, needed, wanted, layout, ranges, cells=1 << 16):
-        """Reads fields of an open array; of `wanted`, where all at once fail, those that can be read by themselves."""
+        """Reads fields of an open array. If all of `wanted` fail together, reads those that can be read alone."""
         try:
             return self.read(array, needed + wanted, layout, ranges, cells)
         except TileDBError:
@@ -184,7 +184,7 @@ class ViewLib(PiecesLib):
         return columns
 
     def covered(self, array, index, datatype):
-        """The non-empty domain of an open array along a dimension; None when nothing is visible."""
+        """The non-empty domain of an open array along a dimension; None if nothing is visible."""
         ends, empty = np.zeros(2, np_type(datatype)), np.zeros(1, "<i4")
         self.call("tiledb_array_get_non_empty_domain_from_index", array, index, ends, empty)
         return None if empty[0] else [end.item() for end in ends]
@@ -214,13 +214,13 @@ class Moment:
         self.lib.close(self.array)
 
     def fields(self):
-        """All fields as `Lib.read` takes them."""
+        """All fields, as arguments of `Lib.read`."""
         dims = [(d["name"], d["datatype"], VAR if d["cell_val_num"] == "var" else 1, False) for d in self.dims]
         attrs = [(a["name"], a["datatype"], VAR if a["cell_val_num"] == "var" else a["cell_val_num"], a["nullable"]) for a in self.attrs]
         return dims, attrs
 
     def dense_view(self, path, box):
-        """A box, or all that is covered; an empty box is a None among the ranges."""
+        """A box, or all that is covered; None among the ranges marks an empty box."""
         box = box or self.region or [None] * len(self.dims)
         shape = [0 if ends is None else ends[1] - ends[0] + 1 for ends in box]
         cells = int(np.prod(shape, dtype=object))
@@ -243,7 +243,7 @@ class Moment:
         return truth
 
     def sparse_view(self, path, picks):
-        """All cells, or those in the ranges; None among them leaves a dimension open."""
+        """All cells, or those in the ranges, where None leaves a dimension open."""
         dims, attrs = self.fields()
         ranges = None
         if picks:
@@ -263,7 +263,7 @@ class Moment:
 
 
 def _numbers(ends, datatype):
-    """[lo, hi] of a domain as numbers, or as byte strings; None when there is none."""
+    """[lo, hi] of a domain as numbers or byte strings; None if there is none."""
     if ends is None or datatype == "STRING_ASCII":
         return ends and [end.bytes for end in ends]
     return [np.frombuffer(end.bytes, np_type(datatype))[0].item() for end in ends]
@@ -284,7 +284,7 @@ def _cells(column):
 
 
 def _select(one, column, keep):
-    """The cells of a column at the places `keep`."""
+    """The cells of a column at the positions `keep`."""
     validity = None if column.validity is None else column.validity[keep]
     if one[2] != VAR:
         size = one[2] * np_type(one[1]).itemsize
@@ -328,7 +328,7 @@ def bound_text(d, dim, value):
 
 
 def subarray_text(d, dims, picks):
-    """The name of a subarray; `picks` has [lo, hi] a dimension, None where it is left open."""
+    """The name of a subarray; `picks` has [lo, hi] per dimension, with None for an open end."""
     texts = []
     for dim, (lo, hi) in zip(dims, picks):
         low, high = ("" if end is None else bound_text(d, dim, end) for end in (lo, hi))
@@ -342,7 +342,7 @@ def subarray_text(d, dims, picks):
 
 
 def between(d, lo, hi, near):
-    """A number between two, near one of some others more often than chance would have it."""
+    """A number between two, often near one of some others."""
     if isinstance(lo, float):
         inside = [x for x in near if lo <= x <= hi]
         return d.choice([lo, hi, *inside[:20]])
@@ -363,7 +363,7 @@ class ArrayHunt:
         self.comparison = ViewComparison(shown)
 
     def run(self):
-        """All of them."""
+        """Compares all views."""
         stamps = sorted({int(t) for at, folders, files in os.walk(self.uri) for n in folders + files for t in re.findall(rf"(?<=_){BASE // 10**9}\d{{9}}(?=_)", n)})
         for times in [(None, None), *(self.times(stamps) for _ in range(self.views))]:
             self.moment(list(times))
@@ -412,7 +412,7 @@ class ArrayHunt:
             self.failures.append(f"{label}: {error}")
 
     def documents(self, moment, prefix):
-        """Schema, metadata and enumerations of that time."""
+        """Compares schema, metadata and enumerations of that time."""
         report = Report(0)
         comparison = ArrayComparison(Path(self.shown, prefix), moment.documents, prefix, report)
         got = comparison.json("schema.json")
@@ -438,7 +438,7 @@ class ArrayHunt:
         self.comparison.compare(truth)
 
     def refused(self, path, error):
-        """Where a condition cannot be evaluated, columns must be errors. What else libtiledb fails in are faults of its own."""
+        """If a condition cannot be evaluated, columns must be errors. Other failures of libtiledb are its own faults."""
         self.unread += 1
         if not re.search(UNEVALUABLE, str(error)):
             return
@@ -453,14 +453,14 @@ class ArrayHunt:
 
     @staticmethod
     def closed(pick, bounds):
-        """The range that libtiledb is asked for: open bounds are those of the domain."""
+        """The range for libtiledb: open bounds become those of the domain."""
         if bounds is None or isinstance(bounds[0], bytes):
             return pick
         return [b if end is None else end for end, b in zip(pick, bounds)]
 
     @staticmethod
     def box(moment, picks):
-        """The box of a dense view: open bounds are those of its region. None for an axis on which nothing is left."""
+        """The box of a dense view: open bounds become those of its region. None for an axis without coordinates."""
         box = []
         for (lo, hi), region in zip(picks, moment.region or [None] * len(picks)):
             if region is None:
@@ -471,7 +471,7 @@ class ArrayHunt:
         return box
 
     def picks(self, moment):
-        """A range a dimension, bounds left out now and then."""
+        """A range per dimension, sometimes with open bounds."""
         d, out = self.d, []
         for i, (dim, bounds) in enumerate(zip(moment.dims, moment.bounds)):
             if dim["cell_val_num"] == "var":
@@ -490,7 +490,7 @@ class ArrayHunt:
         return out
 
     def near(self, moment, i, dim):
-        """Coordinates that there are."""
+        """Existing coordinates."""
         if moment.dense:
             return moment.region[i] if moment.region else []
         if not hasattr(moment, "coordinates"):

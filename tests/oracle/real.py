@@ -36,7 +36,7 @@ def width(datatype):
 
 
 def stored(datatype, value):
-    """A value of JSON as the hexadecimal digits of its bytes; None where JSON cannot tell them."""
+    """A value of JSON as the hexadecimal digits of its bytes; None if JSON cannot represent them."""
     if isinstance(value, dict):
         return value["hex"]
     if value is None:
@@ -64,7 +64,7 @@ def document(*path):
 
 
 def outcome(*path):
-    """The name of the errno with which a file cannot be read; empty where it can."""
+    """The name of the errno of a file that cannot be read; empty if it can."""
     try:
         content(*path)
     except OSError as e:
@@ -73,7 +73,7 @@ def outcome(*path):
 
 
 class Comparison:
-    """One mount against `expected.json`."""
+    """Compares one mount with `expected.json`."""
 
     def __init__(self, directory, digest):
         self.arrays, self.digest = directory / "arrays", digest
@@ -93,12 +93,12 @@ class Comparison:
             self.failed.append(f"{kind} {what}: {str(got)[:200]}, expected {str(want)[:200]}")
 
     def places(self, path):
-        """Where the mount shows an object of the source: as a member of groups, and in its directory."""
+        """The path in the mount of an object of the source: as a member of groups, and in its directory."""
         if path in ("", "."):
             return [""]
         out = [os.path.join(above, names.encode(name)) for group, name in self.members[path] for above in self.places(group)]
         parent, base = os.path.split(path)
-        # There another member may have its name.
+        # Another member may have its name there.
         taken = [name for other in self.members.values() for group, name in other if group == parent]
         if base not in taken:
             out += [os.path.join(above, base) for above in self.places(parent)]
@@ -152,7 +152,7 @@ class Comparison:
         self.equal("schemas", f"{what}: filters", (kinds, got["max_chunk_size"]), (wanted, want["max_chunk"]))
 
     def schema(self, path, got, want):
-        """The schema that readers use."""
+        """The schema in force."""
         facts = ["array_type", "allows_duplicates", "cell_order", "tile_order", "capacity", "format_version"]
         wanted = [want["kind"], bool(want["allows_dups"]), ORDER[want["cell_order"]], ORDER[want["tile_order"]], want["capacity"], want["version"]]
         self.equal("schemas", path, [got[fact] for fact in facts], wanted)
@@ -236,7 +236,7 @@ class Comparison:
         self.equal("columns", what, got, {key: field.get(key) for key in got})
 
     def spread(self, place, field, columns, schema, parts, size):
-        """The cells of a sparse fragment of a dense array at their places in its non-empty domain, fill values elsewhere."""
+        """The cells of a sparse fragment of a dense array at their positions in its non-empty domain, fill values elsewhere."""
         data, offsets, validity = parts
         domain = columns["geometry"]["ned"]
         place = os.path.dirname(place)
@@ -263,7 +263,7 @@ class Comparison:
         return b"".join(cells), ends.tobytes(), valid
 
     def check(self):
-        """Holds the findings of `tiledbfs check` against what libtiledb reads."""
+        """Compares the findings of `tiledbfs check` with what libtiledb reads."""
         done = subprocess.run([binary(), "check", "--quiet", "--json", str(self.arrays)], capture_output=True, text=True, timeout=1200)
         found = collections.defaultdict(set)
         for line in done.stdout.splitlines():
@@ -280,7 +280,7 @@ class Comparison:
 
 
 def main():
-    """Compares, and says how much."""
+    """Compares, and prints the numbers."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--path", default="")
@@ -297,7 +297,7 @@ def main():
     for kind, count in sorted(comparison.passed.items()):
         print(f"{kind:16} {count:6} equal")
     passed = sum(comparison.passed.values())
-    # Nothing compared is nothing proven.
+    # A run without comparisons proves nothing.
     print(f"{passed} passed, {len(comparison.failed) + (passed == 0)} failed")
     sys.exit(bool(comparison.failed) or passed == 0)
 

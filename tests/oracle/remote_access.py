@@ -1,4 +1,4 @@
-"""How object stores are reached: credentials in their order, options, who may read, other stores, and the cache on a disk.
+"""Access to object stores: the order of credentials, options, permissions, other stores, and the disk cache.
 
     python3 remote_access.py [--only NAME]
 
@@ -36,20 +36,20 @@ TESTS = []
 
 
 def test(function):
-    """Marks one."""
+    """Marks a test."""
     TESTS.append(function)
     return function
 
 
 def run(*arguments, env, code=0, **options):
-    """Runs the program: what it writes, standard output and the rest."""
+    """Runs the program: its stdout, and its other output."""
     done = subprocess.run([binary(), *map(str, arguments)], env=env, capture_output=True, timeout=120, stdin=subprocess.DEVNULL, **options)
     expect(done.returncode == code, f"{arguments}: exit code {done.returncode}: {done.stderr.decode()}")
     return done.stdout, done.stderr.decode()
 
 
 def tree(point):
-    """Every file below a mount, but for those about the mount itself: its length, and what is in it."""
+    """Every file below a mount, except those about the mount: its length and a digest."""
     found = {}
     for folder, folders, files in os.walk(point):
         folders[:] = sorted(name for name in folders if name != ".tiledbfs")
@@ -61,7 +61,7 @@ def tree(point):
 
 
 class Stage:
-    """What all tests use."""
+    """What all tests share."""
 
     def __init__(self, moto, folder):
         self.moto, self.folder = moto, Path(folder)
@@ -96,7 +96,7 @@ STS = """<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Cr
 
 @contextlib.contextmanager
 def metadata_service(key, delay=0.0):
-    """A service that gives a machine, a container or whoever has a token its credentials."""
+    """A service that gives credentials to a machine, a container, or the holder of a token."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -131,7 +131,7 @@ def metadata_service(key, delay=0.0):
 
 @test
 def the_order_of_credentials(stage):
-    """Options, keys in the environment, a profile, a container, the machine, none."""
+    """Credentials from options, the environment, a profile, a container, the machine, and none."""
     files = profile_files(stage)
     keys = {"AWS_ACCESS_KEY_ID": "of-environment", "AWS_SECRET_ACCESS_KEY": "hidden"}
     token = stage.folder / "token"
@@ -161,7 +161,7 @@ def the_order_of_credentials(stage):
 
 @test
 def a_web_identity(stage):
-    """A token in a file is given for credentials, over HTTPS alone; of a profile too, and before those of a container."""
+    """A token in a file is exchanged for credentials, only over HTTPS; also one of a profile, and with priority over those of a container."""
     certificate, context = own_certificate(stage.folder)
     token, config = stage.folder / "identity", stage.folder / "identity.config"
     token.write_text("hidden-token")
@@ -180,7 +180,7 @@ def a_web_identity(stage):
         del asked[:]
         expect(stage.keys_of(given | {"AWS_CONFIG_FILE": str(config)}) == {"of-role"}, "the profile's")
         expect(all("role%2Fb" in path for _, path, _ in asked) and asked, f"{asked}")
-        # What is wrong is said soon: no service, no token, a service that does not know the token.
+        # Failures are reported soon: no service, no token, a service that does not know the token.
         sts.fault(403, kind="any", times=float("inf"))
         for more in ({"AWS_ENDPOINT_URL_STS": "https://127.0.0.1:9"}, {"AWS_WEB_IDENTITY_TOKEN_FILE": "/nonexistent"}, {}):
             refused(stage, by_environment | more, "AWS_WEB_IDENTITY_TOKEN_FILE")
@@ -188,7 +188,7 @@ def a_web_identity(stage):
 
 @test
 def credentials_of_a_container(stage):
-    """Those that cannot be had are told of soon."""
+    """Unavailable credentials are reported soon."""
     token = stage.folder / "token"
     token.write_text("hidden")
     uri = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:9/container"}
@@ -197,7 +197,7 @@ def credentials_of_a_container(stage):
 
 
 def refused(stage, env, *words, source="s3://access/sample", options=()):
-    """A listing is refused within 10 s, in one line with some words."""
+    """A listing is refused within 10 s, in one line that contains the words."""
     given = clean_environment() | {"AWS_ENDPOINT_URL": f"http://{stage.moto.host}", "AWS_REGION": "us-east-1"} | env
     start = time.monotonic()
     env = {name: value for name, value in given.items() if value is not None}
@@ -210,7 +210,7 @@ def refused(stage, env, *words, source="s3://access/sample", options=()):
 
 @test
 def a_machine_without_credentials_is_asked_once(stage):
-    """For a second."""
+    """A service that is there for a second."""
     with metadata_service("never", delay=20) as (machine, asked):
         start = time.monotonic()
         got = stage.keys_of({"AWS_EC2_METADATA_SERVICE_ENDPOINT": machine, "AWS_EC2_METADATA_DISABLED": None}, source="s3://public/sample")
@@ -236,11 +236,11 @@ def regions(stage):
 
 @test
 def other_options(stage):
-    """Who pays, the host's name, a proxy, certificates."""
+    """Requester pays, host name, proxy, certificates."""
     keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hidden"}
     stage.keys_of(keys, "--requester-pays")
     expect(all(request.headers.get("x-amz-request-payer") == "requester" for request in stage.log), "nobody pays")
-    # Through a proxy, no name needs to be found: what is asked for names the bucket's host.
+    # Through a proxy, no name is resolved: the request names the bucket's host.
     with Proxy(stage.moto.host) as proxy:
         proxy.fault(404, kind="any", times=float("inf"))
         env = clean_environment() | keys | {"AWS_REGION": "us-east-1", "HTTP_PROXY": proxy.url, "http_proxy": proxy.url}
@@ -255,7 +255,7 @@ def other_options(stage):
 
 @test
 def certificates(stage):
-    """Those of a file are trusted, others are not."""
+    """Certificates from the file are trusted, others are not."""
     certificate, context = own_certificate(stage.folder)
     keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hidden"}
     options = {"proxy_options": {"tls": context}}
@@ -268,7 +268,7 @@ def certificates(stage):
 
 
 def own_certificate(folder, hosts=()):
-    """A certificate for 127.0.0.1 and other hosts that nobody else has signed: its file, and a context with it."""
+    """A self-signed certificate for 127.0.0.1 and other hosts: its file, and a context with it."""
     import ipaddress
 
     from cryptography import x509
@@ -292,7 +292,7 @@ def own_certificate(folder, hosts=()):
 
 @contextlib.contextmanager
 def tunnel(port):
-    """A proxy for HTTPS that leads to one port, whatever host is asked for: its URL, and the hosts."""
+    """An HTTPS proxy that connects to one port, whatever the requested host: its URL, and the requested hosts."""
     hosts = []
 
     class Handler(socketserver.StreamRequestHandler):
@@ -325,7 +325,7 @@ def tunnel(port):
 
 @test
 def hosts_of_stores(stage):
-    """`https://` URLs of Amazon and of R2 are S3, with their host and region; the region of a bucket is asked for; all through a proxy."""
+    """`https://` URLs of Amazon and of R2 are S3, with host and region; the region of a bucket is requested; all through a proxy."""
     region = "eu-west-1"
     hosts = ["s3.us-east-1.amazonaws.com", "*.amazonaws.com", "*.s3.amazonaws.com", f"*.s3.{region}.amazonaws.com", f"s3.{region}.amazonaws.com", "*.r2.cloudflarestorage.com"]
     certificate, context = own_certificate(stage.folder, hosts)
@@ -336,7 +336,7 @@ def hosts_of_stores(stage):
         for source, host, signed_for in (
             (f"https://access.s3.{region}.amazonaws.com/sample", f"access.s3.{region}.amazonaws.com:443", region),
             (f"https://s3.{region}.amazonaws.com/access/sample", f"s3.{region}.amazonaws.com:443", region),
-            # moto takes the first part of a host's name that it does not know for a bucket: nothing is there.
+            # moto takes the first part of an unknown host's name for a bucket, which does not exist.
             ("https://account.r2.cloudflarestorage.com/access/sample", "account.r2.cloudflarestorage.com:443", "auto"),
         ):
             del asked[:], proxy.log[:]
@@ -346,7 +346,7 @@ def hosts_of_stores(stage):
             expect(set(asked) == {host}, f"{source}: {asked}")
             regions = {request.headers["authorization"].split("/")[2] for request in proxy.log}
             expect(regions == {signed_for}, f"{source}: {regions}")
-        # The region is asked for once, by a request without credentials.
+        # The region is requested once, without credentials.
         del asked[:], proxy.log[:]
         got, _ = run("ls", "s3://access/sample", env=env)
         expect(got == wanted, f"{got}")
@@ -358,13 +358,13 @@ def hosts_of_stores(stage):
         proxy.clear()
         proxy.fault("late", kind="head", times=float("inf"))
         refused(stage, env | {"AWS_REGION": None, "AWS_ENDPOINT_URL": None}, "AWS_REGION")
-    # Nobody is at the proxy.
+    # Nothing listens at the proxy.
     refused(stage, keys | {"AWS_ENDPOINT_URL": None, "HTTPS_PROXY": "http://127.0.0.1:9"})
 
 
 @test
 def secrets_are_told_nobody(stage):
-    """Neither by the table of mounts, nor by arguments, logs, counters or errors; and a URL with one is refused."""
+    """Secrets are not in the table of mounts, arguments, logs, counters or errors; a URL with one is refused."""
     log = stage.folder / "log"
     env = stage.moto.env()
     with mounted("s3://access/sample", "-vv", "--log-file", log, env=env) as point:
@@ -389,20 +389,20 @@ def secrets_are_told_nobody(stage):
 
 @test
 def the_same_tree(stage):
-    """Names, lengths and contents of a mount are those of a mount of the files."""
+    """Names, lengths and contents in a mount are those in a mount of the files."""
     with mounted(SAMPLE) as local, mounted("s3://access/sample", env=stage.moto.env()) as remote:
         wanted, got = tree(local), tree(remote)
         expect(len(wanted) > 100, f"{len(wanted)} files")
         differ = [name for name in wanted.keys() | got.keys() if wanted.get(name) != got.get(name)]
         expect(not differ, f"{len(differ)} files differ: {sorted(differ)[:5]}")
-        # The times of fragments are in their names; those of other files are those of objects.
+        # The times of fragments are in their names; other files have the times of their objects.
         for name in (name for name in wanted if "/fragments/" in name):
             expect((local / name).stat().st_mtime == (remote / name).stat().st_mtime, f"the time of {name}")
 
 
 @test
 def the_same_times(stage):
-    """Where names say nothing, files and directories are as old as their objects: as those of a directory in which all is of one time."""
+    """Files and directories without a time in their names have the time of their objects; the reference is a directory with one time for all."""
     copy, seconds = stage.folder / "copy", 1_234_567_890
     shutil.copytree(SAMPLE, copy)
     for folder, _, files in os.walk(copy):
@@ -418,7 +418,7 @@ def the_same_times(stage):
 
 
 def times(point):
-    """When each file and directory below a mount was changed, in seconds, but for those about the mount itself."""
+    """The modification times of all files and directories below a mount, in seconds, except those about the mount."""
     found = {}
     for folder, folders, files in os.walk(point):
         folders[:] = sorted(name for name in folders if name != ".tiledbfs")
@@ -430,7 +430,7 @@ def times(point):
 
 @test
 def commands(stage):
-    """`ls`, `cat`, `cp`, `info` and `check` say of a URL what they say of a directory."""
+    """`ls`, `cat`, `cp`, `info` and `check` print the same for a URL as for a directory."""
     env = stage.moto.env()
     url, local = "s3://access/sample", str(SAMPLE)
     for arguments in (["ls", "@"], ["ls", "-R", "@"], ["ls", "@/weather/fragments"], ["ls", "@", "weather/fragments"], ["cat", "@/weather/schema.json"],
@@ -456,7 +456,7 @@ def commands(stage):
 
 @test
 def members_of_groups(stage):
-    """Those below the same prefix by their URIs; those elsewhere if they are followed, and round in a circle."""
+    """Members below the same prefix by their URIs; others if links are followed, also in a cycle."""
     import tiledb
 
     ctx = tiledb.Ctx(stage.moto.tiledb())
@@ -491,7 +491,7 @@ def members_of_groups(stage):
 
 @test
 def from_fstab(stage):
-    """As mount(8) calls it."""
+    """A mount as mount(8) calls it."""
     point = stage.folder / "fstab"
     point.mkdir()
     env = clean_environment()
@@ -509,7 +509,7 @@ def from_fstab(stage):
 
 @test
 def who_may_read(stage):
-    """With credentials nobody else, without everybody, and with a umask who is let."""
+    """With credentials nobody else has access; without credentials everybody, restricted by a umask."""
     if os.getuid():
         print("who_may_read: not as root, so others cannot be tried")
         return
@@ -537,7 +537,7 @@ def who_may_read(stage):
 
 @test
 def a_second_mount_reads_from_the_disk(stage):
-    """Nothing but one listing; what is damaged is fetched again, and told."""
+    """A second mount makes only one listing request; damaged files are fetched again, and reported."""
     folder, log = stage.folder / "parts", stage.folder / "parts.log"
     options = ["--disk-cache", folder, "--log-file", log]
 
@@ -560,14 +560,14 @@ def a_second_mount_reads_from_the_disk(stage):
     expect(again == first, "it is another tree after damage")
     expect(1 <= counts.get <= 3, f"{counts}")
     expect(log.read_text().count("is fetched again") == 3, log.read_text())
-    # Something else under the same names has other ETags.
+    # Other objects under the same names have other ETags.
     stage.moto.load("access", "sample2", SAMPLE)
     expect(read()[1].get == 0, "whole again")
 
 
 @test
 def mounts_share_parts_and_may_be_killed(stage):
-    """Two mounts write at once, one is killed; what is left is right, and bounded."""
+    """Two mounts write at the same time and one is killed; the rest is right and bounded."""
     folder = stage.folder / "shared"
     options = ["--disk-cache", folder, "--disk-cache-size", "200K"]
     env = stage.moto.env()
@@ -593,14 +593,14 @@ def mounts_share_parts_and_may_be_killed(stage):
 
 
 def walk_quietly(point):
-    """Reads what there is until the mount is gone."""
+    """Reads files until the mount is gone."""
     with contextlib.suppress(OSError):
         tree(point)
 
 
 @test
 def a_disk_that_is_not_there(stage):
-    """A directory that cannot be written to is told of at once."""
+    """A directory that is not writable is reported immediately."""
     env = stage.moto.env()
     _, message = run("ls", "s3://access/sample", "--disk-cache", "/proc/nothing", env=env, code=1)
     expect("/proc/nothing" in message, message)
@@ -611,7 +611,7 @@ def a_disk_that_is_not_there(stage):
 
 @test
 def google_cloud_storage(stage):
-    """`gs://`, on a public bucket of moto, whose listings and objects are as those of Google's XML interface."""
+    """`gs://`, on a public bucket of moto, whose listings and objects are those of Google's XML interface."""
     env = clean_environment() | {"GOOGLE_BASE_URL": f"http://{stage.moto.host}", "GOOGLE_SKIP_SIGNATURE": "true"}
     compare(stage, "gs://public/sample", env=env)
     run("ls", "gs://public/sample", "--anonymous", "--endpoint-url", f"http://{stage.moto.host}", env=clean_environment())
@@ -628,7 +628,7 @@ def compare(stage, url, *options, env):
 
 @test
 def azure(stage):
-    """`az://` on azurite, where it is installed: TILEDBFS_AZURITE names its program. TileDB itself writes an array there."""
+    """`az://` on azurite, if installed: TILEDBFS_AZURITE names its program. TileDB itself writes an array there."""
     program = os.environ.get("TILEDBFS_AZURITE")
     if not program:
         print("azure: not run: TILEDBFS_AZURITE is not set")
@@ -650,7 +650,7 @@ def azure(stage):
         expect(out == np.arange(1000).tobytes(), "the array is wrong")
         _, message = run("ls", "az://access/nothing", env=azurite.env(), code=1)
         expect("not found" in message, message)
-        # By the names that Azure has for the account, as for TileDB and Hadoop.
+        # By Azure's names for the account, which TileDB and Hadoop use, too.
         host = f"{azurite.ACCOUNT}.blob.core.windows.net"
         certificate, context = own_certificate(stage.folder, [host])
         with Proxy(azurite.host, tls=context) as proxy, tunnel(proxy.port) as (url, asked):
@@ -670,7 +670,7 @@ def azure(stage):
 
 @test
 def web_servers(stage):
-    """`http://`, by WebDAV, on rclone where it is installed."""
+    """`http://` by WebDAV on rclone, if installed."""
     if not shutil.which("rclone"):
         print("web_servers: not run: there is no rclone")
         return
@@ -686,7 +686,7 @@ def web_servers(stage):
 
 @test
 def a_web_server_that_does_not_list(stage):
-    """It is told that WebDAV is missing, whatever the server answers."""
+    """A server without WebDAV is reported as such, whatever it answers."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         status = 501

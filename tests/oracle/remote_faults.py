@@ -1,4 +1,4 @@
-"""What the network and the store may do wrong: each ends as docs/object-stores.md says, with nothing wrong and nothing lost.
+"""Faults of network and store: each ends as docs/object-stores.md says, without wrong or lost data.
 
     python3 remote_faults.py [--only NAME]
 
@@ -35,13 +35,13 @@ SCENARIOS = []
 
 
 def scenario(function):
-    """Marks one."""
+    """Marks a scenario."""
     SCENARIOS.append(function)
     return function
 
 
 def error_of(act, seconds=60):
-    """The errno that something fails with, within a time."""
+    """The errno of a call that must fail within a time."""
     start = time.monotonic()
     try:
         act()
@@ -53,7 +53,7 @@ def error_of(act, seconds=60):
 
 
 class Place:
-    """An array of two fragments on moto, below a prefix of its own, and what libtiledb reads of it."""
+    """An array of two fragments on moto, below a prefix of its own, and what libtiledb reads from it."""
 
     def __init__(self, moto, name, folder):
         self.moto, self.name, self.folder = moto, name, folder
@@ -68,7 +68,7 @@ class Place:
         return point / "fragments" / self.fragments[index] / COLUMN
 
     def right(self, point, index=0):
-        """A column is read, and all of it is right."""
+        """Reads a column; all of it must be right."""
         got = self.column(point, index).read_bytes()
         expect(got == self.values[index].tobytes(), f"the column of fragment {index} is wrong")
 
@@ -78,7 +78,7 @@ class Place:
 
     @contextlib.contextmanager
     def mounted(self, *options, faults=()):
-        """A mount of it through a proxy, with some faults from the start."""
+        """A mount of it through a proxy, with faults from the start."""
         with Proxy(self.moto.host) as proxy:
             for what, more in faults:
                 proxy.fault(what, **more)
@@ -102,7 +102,7 @@ def write_array(folder):
 
 
 def passes(name, *faults):
-    """A scenario in which everything is right in the end."""
+    """A scenario after which everything must be right."""
 
     def run(place):
         with place.mounted(faults=faults) as (point, proxy):
@@ -123,7 +123,7 @@ passes("a_listing_that_fails_once", (500, {"times": 1, "kind": "list"}), ("reset
 
 @scenario
 def a_body_cut_short(place):
-    """What is missing is asked for again."""
+    """The missing part is requested again."""
     with place.mounted() as (point, proxy):
         fault = proxy.fault("cut", path="a0.tdb", times=3, after=1000)
         place.right(point)
@@ -132,7 +132,7 @@ def a_body_cut_short(place):
 
 @scenario
 def a_body_that_stalls(place):
-    """After some seconds it is asked for again."""
+    """After some seconds it is requested again."""
     with place.mounted() as (point, proxy):
         proxy.fault("stall", path="a0.tdb", times=1, after=1000)
         place.right(point)
@@ -140,7 +140,7 @@ def a_body_that_stalls(place):
 
 @scenario
 def directory_markers(place):
-    """Keys of no bytes that end in a slash change nothing."""
+    """Empty keys that end in a slash change nothing."""
     with place.mounted() as (point, _):
         wanted = tree(point)
     for key in ("", "__fragments/", "__schema/", f"__fragments/{place.fragments[0]}/", "__meta/", "__commits/"):
@@ -152,7 +152,7 @@ def directory_markers(place):
 
 @scenario
 def odd_keys(place):
-    """Keys that TileDB does not write do not hide the rest."""
+    """Keys that TileDB does not write do not hide others."""
     for key in ("a//b", "./c", "x/../y", "sp ace", "per%20cent", "ünï/x", "plus+"):
         place.moto.put("faults", f"{place.name}/{key}", b"odd")
     with place.mounted() as (point, _):
@@ -172,7 +172,7 @@ def tree(point):
 
 
 def refused(name, what, word):
-    """A scenario in which one object may not be read."""
+    """A scenario in which one object is not readable."""
 
     def run(place):
         with place.mounted() as (point, proxy):
@@ -194,7 +194,7 @@ refused("expired_credentials", "expired", "credentials")
 
 @scenario
 def forbidden_in_the_middle(place):
-    """What was read before stays, and the rest is refused."""
+    """What was read before stays readable, and the rest is refused."""
     with place.mounted() as (point, proxy):
         read_at(place.column(point), 0, 8)
         proxy.fault(403, kind="any", path="a0.tdb", times=float("inf"))
@@ -203,7 +203,7 @@ def forbidden_in_the_middle(place):
 
 @scenario
 def unavailable_without_end(place):
-    """An error within a minute, and on again when the store is back. Nothing else waits."""
+    """An error within a minute; reads work again when the store does. Nothing else waits."""
     with place.mounted() as (point, proxy):
         schema_before = (point / "schema.json").read_bytes()
         read_at(place.column(point, 1), 0, 8)
@@ -227,7 +227,7 @@ def unavailable_without_end(place):
 
 @scenario
 def unmount_while_it_hangs(place):
-    """A mount whose store is silent goes away."""
+    """A mount whose store does not answer can be unmounted."""
     with place.mounted() as (point, proxy):
         proxy.fault("late", kind="any", path="a0.tdb", times=float("inf"))
         reader = subprocess.Popen(["cat", place.column(point)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -242,7 +242,7 @@ def unmount_while_it_hangs(place):
 
 @scenario
 def an_interrupted_read(place):
-    """A signal ends a read within a second, and its request."""
+    """A signal ends a read and its request within a second."""
     with place.mounted() as (point, proxy):
         proxy.fault("late", kind="any", path="a0.tdb", times=float("inf"))
         script = "import os, signal, sys, time\nsignal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(InterruptedError))\n" \
@@ -252,7 +252,7 @@ def an_interrupted_read(place):
         expect("interrupted" in done.stdout, done.stdout + done.stderr)
         took = float(done.stdout.split()[1])
         expect(took < 3.5, f"it took {took:.1f} s, two of them until the signal")
-        # What nobody waits for is dropped: the proxy sees the connection close.
+        # A request that nobody waits for is dropped: the proxy sees the connection close.
         killed = subprocess.Popen(["cat", place.column(point)], stdout=subprocess.DEVNULL)
         time.sleep(1)
         killed.send_signal(signal.SIGKILL)
@@ -263,7 +263,7 @@ def an_interrupted_read(place):
 
 
 def timed(act, seconds, what):
-    """What `act` gives, which must not take longer."""
+    """The result of `act`, which must not take longer."""
     start = time.monotonic()
     got = act()
     took = time.monotonic() - start
@@ -273,7 +273,7 @@ def timed(act, seconds, what):
 
 @scenario
 def a_listing_that_hangs(place):
-    """What is known is shown for a little longer; then who looks waits, and may give up; nothing else waits."""
+    """Cached listings are shown for a little longer; then readers wait, and may give up; nothing else waits."""
     with place.mounted("--refresh", "2") as (point, proxy):
         schema = (point / "schema.json").read_bytes()
         place.right(point)
@@ -288,7 +288,7 @@ def a_listing_that_hangs(place):
             timed(lambda: stats(point), 1, "stats.json")
         timed(lambda: place.right(point), 3, "a column that was read")
         expect(late.hits == 1, f"{late.hits} listings were asked for at once")
-        # Later than it may be: who looks waits.
+        # Older than allowed: readers wait.
         time.sleep(7)
         waiting = [subprocess.Popen(["ls", point / "fragments"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
         time.sleep(1)
@@ -312,7 +312,7 @@ def a_listing_that_hangs(place):
 
 @scenario
 def a_whole_object_for_a_range(place):
-    """An answer that is not what was asked for is an error, never other bytes."""
+    """A wrong answer is an error, never other bytes."""
     with place.mounted() as (point, proxy):
         read_at(place.column(point), 0, 8)
         proxy.fault("whole", path="a0.tdb", times=float("inf"))
@@ -324,7 +324,7 @@ def a_whole_object_for_a_range(place):
 
 @scenario
 def another_region(place):
-    """A redirect without a place is told of."""
+    """A redirect without a location is reported."""
     with place.mounted() as (point, proxy):
         proxy.fault("redirect", path="a0.tdb", times=float("inf"))
         expect(error_of(lambda: place.column(point).read_bytes()) == errno.EIO, "another error")
@@ -337,14 +337,14 @@ def another_region(place):
 
 @scenario
 def an_object_that_is_replaced(place):
-    """Who has it open gets an error, who opens it next the new bytes, and nobody a mix."""
+    """Open files give an error, new opens the new bytes, and nobody a mix."""
     with place.mounted() as (point, _):
         column = point / "fragments" / place.fragments[0] / PLAIN
         with open(column, "rb", buffering=0) as opened:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             first = os.pread(opened.fileno(), 4096, 0)
             expect(first == place.values[0].tobytes()[:4096], "wrong before it was replaced")
-            # Without filters, the bytes of the other fragment lie at the same places.
+            # Without filters, the bytes of the other fragment are at the same offsets.
             source = os.path.join(place.array, "__fragments", place.fragments[1], "a1.tdb")
             place.moto.put("faults", place.key(0, "a1.tdb"), Path(source).read_bytes())
             number = error_of(lambda: os.pread(opened.fileno(), 4096, 4 * (CELLS - 2048)), 10)
@@ -365,7 +365,7 @@ def an_object_that_is_replaced(place):
 
 @scenario
 def a_vacuum(place):
-    """Objects that vanish: an error for who has them open, and gone from the next listing."""
+    """Objects that vanish: an error for open files, and gone from the next listing."""
     with place.mounted("--refresh", "2") as (point, _):
         with open(place.column(point), "rb", buffering=0) as opened:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -381,7 +381,7 @@ def a_vacuum(place):
 
 
 def right_or_failed(path):
-    """What is in a file; None where reading it fails, as it may with EIO alone."""
+    """The content of a file; None if reading it fails, which may only be with EIO."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -391,7 +391,7 @@ def right_or_failed(path):
 
 @scenario
 def a_vacuum_under_a_view(place):
-    """A view is right before, while and after its fragments are consolidated and vacuumed, although listings hold for a minute."""
+    """A view is right before, while and after its fragments are consolidated and vacuumed, although listings are cached for a minute."""
     wanted = place.values[1].tobytes()
     with place.mounted() as (point, _):
         column = point / "data" / COLUMN
@@ -401,7 +401,7 @@ def a_vacuum_under_a_view(place):
         tiledb.vacuum(place.url, ctx=ctx)
         left = {key.split("/")[2] for key in place.moto.keys("faults", place.name + "/__fragments/")}
         expect(len(left) == 1 and not left & set(place.fragments), f"{left}")
-        # What has not been read yet is gone: an error for who has it open. Who opens it anew gets what took its place.
+        # Unread files are gone: an error for those open. New opens get the replacement.
         end = time.monotonic() + 5
         while right_or_failed(column) != wanted:
             expect(time.monotonic() < end, f"not seen: {errors(point)}")
@@ -411,7 +411,7 @@ def a_vacuum_under_a_view(place):
 
 @scenario
 def a_commit_before_its_files(place):
-    """It is not there yet; when its files are, it is; and when they never come, it is damage."""
+    """A commit without its fragment is not there yet; it is shown once its files are listed, and is damage if they never are."""
     name = place.fragments[1]
     files = [key for key in place.moto.keys("faults", place.name + "/__fragments/") if name in key]
     for key in files:
@@ -427,7 +427,7 @@ def a_commit_before_its_files(place):
         for key in files:
             place.moto.put("faults", key, Path(place.array, key.split("/", 1)[1]).read_bytes())
         end = time.monotonic() + 12
-        # Files that are put one after the other, behind their commit, may be listed in part.
+        # Files that are put after their commit, one by one, may be listed in part.
         while right_or_failed(column) != place.values[1].tobytes():
             expect(time.monotonic() < end, f"the fragment is not seen: {errors(point)}")
             time.sleep(0.2)
@@ -445,7 +445,7 @@ def a_commit_before_its_files(place):
 
 @scenario
 def a_fragment_written_meanwhile(place):
-    """It is seen when the listing's time is over."""
+    """It is seen when the cached listing has expired."""
     with place.mounted("--refresh", "2") as (point, _):
         os.listdir(point / "fragments")
         with tiledb.open(place.url, "w", ctx=tiledb.Ctx(place.moto.tiledb()), timestamp=9000) as array:
@@ -462,7 +462,7 @@ def a_fragment_written_meanwhile(place):
 
 
 def not_mounted(name, words, url="s3://faults/{name}", fault=None, env=None):
-    """A scenario in which mounting fails with a message that has these words, within 10 s."""
+    """A scenario in which mounting fails within 10 s with a message that contains these words."""
 
     def run(place):
         with Proxy(place.moto.host, signed_only=True) as proxy, tempfile.TemporaryDirectory() as point:

@@ -1,4 +1,4 @@
-"""How many requests and bytes each operation on an object store takes, in mounts through a proxy that counts.
+"""Requests and bytes of each operation on an object store, in mounts through a counting proxy.
 
     python3 remote_requests.py [--fragments 10000]
 
@@ -28,26 +28,26 @@ from stores import Moto
 MIB = 1 << 20
 TILES = 256
 CELLS = 1 << 16
-"""In a tile: 256 KiB of int32."""
+"""Values in a tile: 256 KiB of int32."""
 
 
 def schema(cells=TILES * CELLS, tile=CELLS):
-    """A line of int32."""
+    """The schema of a dense array of int32 in one dimension."""
     domain = tiledb.Domain(tiledb.Dim("x", domain=(0, cells - 1), tile=tile, dtype="i4"))
     attribute = tiledb.Attr("a", dtype="i4", filters=tiledb.FilterList([tiledb.ZstdFilter()]))
     return tiledb.ArraySchema(domain=domain, attrs=[attribute])
 
 
 def column():
-    """Values of which ZSTD leaves nearly all."""
+    """Values that ZSTD hardly compresses."""
     return np.random.default_rng(7).integers(0, 1 << 16, TILES * CELLS, dtype="i4")
 
 
 def write_many(folder, count):
-    """An array of `count` fragments of one cell, all copies of one, and the same with metadata and commits consolidated."""
+    """An array of `count` fragments of one cell, all copies of one; and the same with metadata and commits consolidated."""
     array = os.path.join(folder, "many")
     tiledb.Array.create(array, schema(100, 10))
-    # As many digits in each: libtiledb takes names for sorted.
+    # Numbers have equally many digits, because libtiledb expects sorted names.
     first = 1_700_000_000_000
     with tiledb.open(array, "w", timestamp=first) as opened:
         opened[3:4] = np.array([5], "i4")
@@ -70,7 +70,7 @@ ROWS = 4_000_000
 
 
 def write_table(path, ctx):
-    """A table of twenty columns; the bytes that its fragment takes."""
+    """A table of twenty columns, and the bytes of its fragment."""
     zstd = tiledb.FilterList([tiledb.ZstdFilter()])
     domain = tiledb.Domain(tiledb.Dim("row", domain=(0, ROWS - 1), tile=100_000, dtype="i8"))
     names = [f"c{number:02}" for number in range(COLUMNS)]
@@ -95,7 +95,7 @@ def write_group(folder):
 
 
 def read_at(path, offset, length):
-    """Some bytes of a file, and none before or behind, as far as the kernel lets."""
+    """Some bytes of a file, and as few others as the kernel allows."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
@@ -120,12 +120,12 @@ class Bench:
 
     @contextlib.contextmanager
     def opened(self, source, *options):
-        """A mount and what it counts."""
+        """A mount and its counters."""
         with Proxy(self.moto.host) as proxy, mounted(f"s3://bench/{source}", *options, env=self.moto.env(proxy.host)) as point:
             yield point, proxy
 
     def row(self, what, source, act, requests, size=None, options=()):
-        """Mounts, acts, and compares."""
+        """Mounts, acts, and compares the counters."""
         with self.opened(source, *options) as (point, proxy):
             act(point)
             counts = proxy.snapshot()
@@ -148,7 +148,7 @@ class Bench:
         self.row("group.json", "group", lambda p: (p / "group.json").read_bytes(), 5)
         self.row("every schema.json of a group", "group", lambda p: [(p / n / "schema.json").read_bytes() for n in "abcdefghijklmnopqrstuvwxyz"], 60)
         many = self.fragments
-        # However long moto takes, the listing holds.
+        # moto may be slow, but the listing stays cached.
         self.row(f"fragments.json of {many}", "many", lambda p: (p / "fragments.json").read_bytes(), pages + many + 8, options=["--refresh", "0"])
         self.row(f"fragments.json of {many}, consolidated", "consolidated", lambda p: (p / "fragments.json").read_bytes(), math.ceil(many * 2 / 1000) + 1 + 8)
         self.row(f"ls fragments of {many}, consolidated", "consolidated", lambda p: os.listdir(p / "fragments"), math.ceil(many * 2 / 1000) + 1 + 4)
@@ -160,13 +160,13 @@ class Bench:
         self.query(table)
 
     def query(self, stored):
-        """DuckDB on one of the columns of a table."""
+        """DuckDB reads one column of a table."""
         with self.opened("table") as (point, proxy):
             duckdb.sql(f"SELECT avg(c07) FROM '{point}/data/table.parquet'").fetchall()
             self.check("DuckDB, one column of twenty: bytes", proxy.snapshot().bytes, int(1.3 * stored / COLUMNS))
 
     def same(self, what, got, wanted):
-        """Right bytes."""
+        """The bytes must be right."""
         self.check(f"{what}: bytes that differ", int(got != wanted), 0)
 
     def random(self, file, values):
@@ -184,7 +184,7 @@ class Bench:
             self.check("8 bytes of another tile: bytes", more.bytes, 2 * MIB)
 
     def sequence(self, file, stored, values):
-        """A column from its first byte to its last, by one reader and by four at once."""
+        """A column from start to end, by one reader and by four at once."""
         wanted = values.tobytes()
         with self.opened("one") as (point, proxy):
             self.same("a column", (point / file).read_bytes(), wanted)
@@ -200,7 +200,7 @@ class Bench:
             self.check("four readers of a column: bytes", proxy.snapshot().bytes, int(1.1 * stored))
 
     def again(self):
-        """What was looked at is known."""
+        """What was read once is cached."""
         with self.opened("one") as (point, proxy):
             for _ in range(2):
                 before = proxy.snapshot()
@@ -209,7 +209,7 @@ class Bench:
             self.check(f"the same again ({len(names)} listings): requests", (proxy.snapshot() - before).requests, 0)
 
     def looks(self):
-        """Looks ask once a time, and nobody asks without a look."""
+        """Accesses make requests once in a while, and without accesses there are none."""
         with self.opened("one", "--refresh", "1") as (point, proxy):
             time.sleep(1.1)
             before = proxy.snapshot()
@@ -229,7 +229,7 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tiledbfs-requests-") as folder, Moto() as moto:
         values = column()
-        # By TileDB itself, to the store.
+        # TileDB itself writes to the store.
         moto.bucket("bench")
         ctx = tiledb.Ctx(moto.tiledb())
         tiledb.Array.create("s3://bench/one", schema(), ctx=ctx)

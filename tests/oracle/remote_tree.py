@@ -1,4 +1,4 @@
-"""The oracle tests with SOURCE in an object store: what they compare locally, they compare here with arrays on moto.
+"""The oracle tests with SOURCE in an object store: the local comparisons, with arrays on moto.
 
     python3 remote_tree.py [--share 1/10] [--matrix FOLDER] [--family FOLDER] [--views FOLDER]
 
@@ -24,31 +24,31 @@ from views import family_array, work
 
 
 def in_share(share, path):
-    """Whether an array is in the share (part, of how many)."""
+    """Whether an array belongs to the share (part, of how many)."""
     part, parts = share
     return int.from_bytes(hashlib.sha256(path.encode()).digest()[:8], "big") % parts == part - 1
 
 
 class RemoteOracle(Oracle):
-    """The oracle test with its arrays on moto. Groups are there with all that is in them."""
+    """The oracle test with its arrays on moto. Groups are uploaded with all their contents."""
 
     def __init__(self, args, moto):
         super().__init__(args)
         self.moto = moto
 
     def chosen(self, source, items):
-        """A share of the arrays that are in no group, and all groups."""
+        """A share of the arrays outside groups, and all groups."""
         groups = [path for kind, path, _, _ in items if kind == "group"]
         return [item for item in items
                 if item[0] == "group" or any(item[1].startswith(group + "/") for group in groups)
                 or in_share(self.args.share, os.path.relpath(item[1], source))]
 
     def mounted(self, source, items, options):
-        """A mount of those that are chosen, in a bucket."""
+        """A mount of the chosen arrays, in a bucket."""
         self.there = [path for _, path, _, _ in items]
         done = set()
         for path in sorted(self.there):
-            # What is in a group came with it.
+            # The contents of a group came with it.
             if not any(path.startswith(one + "/") for one in done):
                 self.moto.load("oracle", os.path.relpath(path, source), path)
                 done.add(path)
@@ -64,7 +64,7 @@ class RemoteOracle(Oracle):
 
 
 def compare_views(moto, family, share):
-    """Every view of a share of the arrays written for views: how many passed, and what failed."""
+    """All views of a share of the arrays written for views: how many passed, and the failures."""
     family = os.path.realpath(family)
     rows = json.loads(Path(family, "expected/manifest.json").read_text())["arrays"]
     arrays = [row["name"] for row in rows if in_share(share, row["name"])]

@@ -30,12 +30,12 @@ from truth import Reader, load_sidecar
 
 HERE = Path(__file__).resolve().parent
 REMOVED_MEMBERS = {"new-2.30/grp_deep/dropped"}
-"""Arrays in a group's directory that are no members any more, and so not shown."""
+"""Arrays in a group's directory that are no longer members, and so not shown."""
 FAMILY_KEY = b"0123456789abcdeF0123456789abcdeF"
 
 
 def walk(facts, source, shown="", inside=None):
-    """Everything that a mount of `source` shows: (kind, path of the source, path in the mount, what the API says of a group)."""
+    """Everything that a mount of `source` shows: (kind, path in the source, path in the mount, the API's members of a group)."""
     inside = inside or source
     if is_array(source):
         yield "array", source, shown, None
@@ -44,7 +44,7 @@ def walk(facts, source, shown="", inside=None):
         yield "group", source, shown, group
         for member in group["members"]:
             path = member["uri"].rstrip("/")
-            # Members that lie elsewhere are listed and not shown.
+            # Members elsewhere are listed but not shown.
             if path.startswith(source.rstrip("/") + "/") and os.path.isdir(path):
                 name = member["name"] or os.path.basename(path)
                 yield from walk(facts, path, os.path.join(shown, names.encode(name)), inside)
@@ -91,7 +91,7 @@ class Oracle:
                 self.failed += len(self.report.failures) != before
 
     def chosen(self, source, items):
-        """Which of the arrays and groups in `source` are compared."""
+        """The arrays and groups in `source` to compare."""
         del source
         return items
 
@@ -107,7 +107,7 @@ class Oracle:
     @staticmethod
     @contextlib.contextmanager
     def key_options(key):
-        """How the program is given the key of encrypted arrays."""
+        """The options that give the program the key of encrypted arrays."""
         with tempfile.TemporaryDirectory(prefix="tiledbfs-key-") as folder:
             path = Path(folder, "key")
             path.write_bytes(key or b"")
@@ -140,7 +140,7 @@ class Oracle:
             self.one("array", where, below, None, reader, key, family)
 
     def unreadable(self, folder, label):
-        """An array that libtiledb does not open either: reading its schema is an error."""
+        """An array that libtiledb cannot open, either: reading its schema is an error."""
         self.report.exceptions.append(f"{label}: {UNREADABLE_ARRAYS[label]}")
         try:
             (folder / "schema.json").read_bytes()
@@ -188,7 +188,7 @@ class Oracle:
         self.complete({r["path"] for r in rows} - REMOVED_MEMBERS)
 
     def complete(self, wanted):
-        """Every object that was written has been compared."""
+        """Checks that every written object has been compared."""
         for path in sorted(wanted - self.visited):
             if not self.args.only:
                 self.failed += not self.report.fail(f"{path}: not found in the mount's source, so not compared")

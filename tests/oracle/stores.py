@@ -24,31 +24,31 @@ KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "hidden-secret"}
 
 
 class Wrong(Exception):
-    """What was expected did not happen."""
+    """A failed expectation."""
 
 
 def expect(condition, what):
-    """Ends a test unless something is so."""
+    """Raises `Wrong` unless the condition holds."""
     if not condition:
         raise Wrong(what)
 
 
 def clean_environment():
-    """The environment without what tells of stores, and without the metadata service of the machine."""
+    """The environment without settings of stores, and without the machine's metadata service."""
     prefixes = ("AWS_", "GOOGLE_", "AZURE_")
     env = {name: value for name, value in os.environ.items() if not name.startswith(prefixes) and not name.lower().endswith("_proxy")}
     return env | {"AWS_EC2_METADATA_DISABLED": "true", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "AWS_CONFIG_FILE": "/nonexistent"}
 
 
 def free_port():
-    """A port that nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def wait_for(port, process, log=None, seconds=60):
-    """Waits until somebody listens."""
+    """Waits for a listener."""
     end = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -60,7 +60,7 @@ def wait_for(port, process, log=None, seconds=60):
 
 
 class Server:
-    """A process that is ended with the block."""
+    """A process that ends with the block."""
 
     process = None
 
@@ -83,12 +83,12 @@ class Server:
 
     @property
     def host(self):
-        """Where it answers."""
+        """Its address."""
         return f"127.0.0.1:{self.port}"
 
 
 class Moto(Server):
-    """moto, whose process this module is too: files go straight to its memory."""
+    """moto in a process of its own, which runs this module: files go straight to its memory."""
 
     def __enter__(self):
         self.start([sys.executable, __file__, "--serve-moto"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -97,7 +97,7 @@ class Moto(Server):
         return self
 
     def ask(self, **command):
-        """Has the process do something."""
+        """Sends a command to the process."""
         with self.asking:
             self.process.stdin.write(json.dumps(command) + "\n")
             self.process.stdin.flush()
@@ -124,7 +124,7 @@ class Moto(Server):
         self.ask(delete=[bucket, key])
 
     def date(self, bucket, prefix, seconds):
-        """Has all objects below a prefix be written at a time, in seconds since 1970."""
+        """Sets the modification time of all objects below a prefix, in seconds since 1970."""
         self.ask(date=[bucket, prefix, seconds])
 
     def keys(self, bucket, prefix=""):
@@ -132,11 +132,11 @@ class Moto(Server):
         return self.ask(keys=[bucket, prefix])["keys"]
 
     def env(self, host=None, **more):
-        """The environment to read it with, through a proxy at `host` if there is one."""
+        """The environment for readers, through a proxy at `host` if given."""
         return clean_environment() | KEYS | {"AWS_ENDPOINT_URL": f"http://{host or self.host}", "AWS_REGION": "us-east-1"} | more
 
     def tiledb(self, host=None):
-        """The configuration of TileDB-Py to read and write it with."""
+        """The configuration of TileDB-Py for reading and writing."""
         return {
             "vfs.s3.endpoint_override": host or self.host, "vfs.s3.scheme": "http", "vfs.s3.use_virtual_addressing": "false",
             "vfs.s3.region": "us-east-1", "vfs.s3.aws_access_key_id": "test", "vfs.s3.aws_secret_access_key": "hidden-secret",
@@ -144,7 +144,7 @@ class Moto(Server):
 
 
 def serve_moto():
-    """What the process of [`Moto`] does: a command a line."""
+    """The process of [`Moto`]: one command per line."""
     from moto.s3.models import s3_backends
     from moto.server import ThreadedMotoServer
 
@@ -191,9 +191,9 @@ def serve_moto():
 
 
 class Azurite(Server):
-    """azurite, where npm has installed it in a folder."""
+    """azurite, installed by npm in a folder."""
 
-    # What everybody knows: it is in azurite's documentation.
+    # A public key from azurite's documentation.
     ACCOUNT = "devstoreaccount1"
     KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
@@ -208,17 +208,17 @@ class Azurite(Server):
         return self
 
     def env(self):
-        """The environment to read it with."""
+        """The environment for readers."""
         return clean_environment() | {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": f"http://{self.host}"}
 
     def tiledb(self):
-        """The configuration of TileDB-Py to write with."""
+        """The configuration of TileDB-Py for writing."""
         return {"vfs.azure.storage_account_name": self.ACCOUNT, "vfs.azure.storage_account_key": self.KEY,
                 "vfs.azure.blob_endpoint": f"http://{self.host}/{self.ACCOUNT}"}
 
 
 class Rclone(Server):
-    """A directory by WebDAV."""
+    """A directory served by WebDAV."""
 
     def __init__(self, directory):
         self.directory = directory

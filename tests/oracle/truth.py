@@ -49,9 +49,9 @@ class FragmentTruth:
     positions: np.ndarray | None = None
     tile_num: int = 0
     deletes: bool = False
-    """Deleted cells are missing here: their places are to be found through the fragment's delete timestamps."""
+    """Deleted cells are missing here; the fragment's delete timestamps give their positions."""
     moments: dict = field(default_factory=dict)
-    """For fragments with delete timestamps: {open timestamp: fields as libtiledb reads them then}."""
+    """For fragments with delete timestamps: {open timestamp: the fields that libtiledb reads at that time}."""
     directory: str = ""
 
 
@@ -104,7 +104,7 @@ def dense_positions(schema, box):
 
 
 def _extent(raw):
-    """A tile extent, which is unsigned in effect."""
+    """A tile extent, which is effectively unsigned."""
     return int.from_bytes(raw.bytes, "little")
 
 
@@ -125,7 +125,7 @@ class Reader:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def array(self, path, key=None, columns=True):
-        """Everything about the array at `path`. With `columns` false, the facts only."""
+        """The truth about the array at `path`. With `columns` false, only the facts."""
         lib = self.lib
         array = lib.open(path, 0, key=key)
         try:
@@ -166,7 +166,7 @@ class Reader:
 
     @contextlib.contextmanager
     def scratch_array(self, path, fragment, key=None):
-        """An array of nothing but one fragment."""
+        """An array with only this fragment."""
         facts = fragment.facts
         with self.folder() as uri:
             where = "__schema/" + facts["schema_name"] if facts["schema_name"] != SCHEMA_FILE else SCHEMA_FILE
@@ -192,7 +192,7 @@ class Reader:
                 take(os.path.join(path, neighbour), os.path.join(uri, neighbour))
 
     def _allow_duplicates(self, uri, where, key):
-        """Replaces the schema of a scratch array by an equal one that allows duplicates, so that no cell is hidden."""
+        """Replaces the schema of a scratch array by one that allows duplicates, so that no cell is hidden."""
         self.lib.use(key)
         schema = self.lib.get("tiledb_array_schema_load", uri)
         self.lib.call("tiledb_array_schema_set_allows_dups", schema, 1)
@@ -238,7 +238,7 @@ class Reader:
             self.lib.close(array)
 
     def _read(self, array, fragment, wanted, layout, cells, ranges=None):
-        """All fields at once; where that fails, one by one, so that a field that libtiledb cannot read spoils no other."""
+        """All fields at once; if that fails, one by one, so that an unreadable field does not affect the others."""
         fields = [(n, t, VAR if c == "var" else c, v) for n, t, c, v in wanted]
         try:
             columns = self.lib.read(array, fields, layout, ranges, cells)
@@ -257,7 +257,7 @@ class Reader:
 
 
 def take(source, target):
-    """Copies a file or a folder, as hard links where the file system has them."""
+    """Copies a file or a folder, as hard links if the file system has them."""
 
     def link(a, b):
         try:
@@ -281,12 +281,12 @@ def schema_files(path):
 
 
 def fragment_directory(path, facts):
-    """Where a fragment lies."""
+    """The path of a fragment."""
     return os.path.join(path, "__fragments" if facts["format_version"] >= 12 else "", facts["name"])
 
 
 def has_file(fragment, name, version):
-    """Whether a fragment, of this format version or a later one, has a file."""
+    """Whether a fragment of this format version or later has a file."""
     return fragment.facts["format_version"] >= version and os.path.exists(os.path.join(fragment.directory, name))
 
 

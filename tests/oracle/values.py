@@ -1,4 +1,4 @@
-"""Values to write: by datatype, in styles that filters care about, always from a given random generator."""
+"""Values to write: by datatype, in styles that filters react to, from a given random generator."""
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def var_cells(rng, datatype, n, style="random", longest=6):
 
 
 def column(rng, attr, n, style="random"):
-    """`n` cells of an attribute; a quarter of them null where it is nullable."""
+    """`n` cells of an attribute; a quarter of them null if it is nullable."""
     validity = (rng.random(n) > 0.25).astype("u1") if attr.nullable else None
     if attr.cvn == VAR:
         return Column.of_cells(var_cells(rng, attr.type, n, style), validity)
@@ -77,7 +77,7 @@ def column(rng, attr, n, style="random"):
 
 
 def coordinates(rng, dims, n, dups=False):
-    """Coordinates of at most `n` cells, without duplicates unless allowed: {dimension: Column}, and how many cells they are."""
+    """Coordinates of at most `n` cells, without duplicates unless allowed: {dimension: Column}, and the number of cells."""
     picks = [rng.integers(0, _choices(d), n) for d in dims]
     if not dups:
         picks = list(np.unique(np.stack(picks), axis=1))
@@ -87,7 +87,7 @@ def coordinates(rng, dims, n, dups=False):
 
 
 def _choices(dim):
-    """How many different coordinates of a dimension are drawn from."""
+    """The number of distinct coordinates of a dimension to choose from."""
     if dim.type == "STRING_ASCII" or dim.type.startswith("FLOAT"):
         return 100_000
     return min(int(dim.hi) - int(dim.lo) + 1, 1 << 40)
@@ -101,5 +101,5 @@ def _coordinate(dim, picks):
     if dtype.kind == "f":
         return Column((dim.lo + (dim.hi - dim.lo) * (picks / 100_000)).astype(dtype))
     span, most = int(dim.hi) - int(dim.lo), _choices(dim) - 1
-    # Spread over the whole domain, its ends included.
+    # Spread over the whole domain, with its ends.
     return Column(np.array([int(dim.lo) + (int(p) * span // most if most else 0) for p in picks], dtype))

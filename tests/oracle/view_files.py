@@ -1,4 +1,4 @@
-"""Compares a view in a mount with what it is to be: its columns byte for byte, `view.json`, and the schema, metadata and enumerations of its time."""
+"""Compares a view in a mount with its expected content: columns byte for byte, `view.json`, and the schema, metadata and enumerations of its time."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from columns import npy_type
 
 @dataclass
 class ViewField:
-    """One column of a view: raw little-endian bytes; var-sized ones with cells + 1 byte offsets, nullable ones with a byte a cell."""
+    """One column of a view: raw little-endian bytes; var-sized ones with cells + 1 byte offsets, nullable ones with one byte per cell."""
 
     name: str
     kind: str
@@ -22,7 +22,7 @@ class ViewField:
     cvn: object
     nullable: bool
     shape: list
-    """A number an axis of the view's cells; a dense view has each axis' coordinates once."""
+    """One number per axis of the view's cells; a dense view has each coordinate of an axis once."""
     data: bytes
     offsets: bytes | None = None
     validity: bytes | None = None
@@ -30,10 +30,10 @@ class ViewField:
 
 @dataclass
 class ViewTruth:
-    """What a view is to be."""
+    """The expected content of a view."""
 
     path: str
-    """Below the array."""
+    """The path below the array."""
     time: list
     dense: bool
     order: str
@@ -42,13 +42,13 @@ class ViewTruth:
     region: list | None
     fields: list
     complete: bool = True
-    """Whether `fields` are all that there are."""
+    """Whether the view has no other fields."""
     facts: dict = field(default_factory=dict)
     """`schema`, `metadata`, `enumerations`: parts of the documents of that time."""
 
 
 class Differs(Exception):
-    """A view is not what it is to be."""
+    """A view differs from its expected content."""
 
 
 def same(what, got, want):
@@ -93,7 +93,7 @@ def load(path):
 
 
 class ViewComparison:
-    """Compares the views of one array. What they share, the documents of a time, is compared once."""
+    """Compares the views of one array. The documents of a time, which views share, are compared once."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -101,7 +101,7 @@ class ViewComparison:
         self.files = 0
 
     def compare(self, view):
-        """Raises `Differs` where the view is not what it is to be."""
+        """Raises `Differs` if the view differs from its expected content."""
         folder = os.path.join(self.folder, view.path)
         self._view_json(folder, view)
         self._columns(os.path.join(folder, "columns"), view)
@@ -111,7 +111,7 @@ class ViewComparison:
             self.compared.add(moment)
 
     def absent(self, path):
-        """Fails when there is something at `path`."""
+        """Fails if there is something at `path`."""
         try:
             os.lstat(os.path.join(self.folder, path))
         except FileNotFoundError:
@@ -153,7 +153,7 @@ class ViewComparison:
         parts = {"data": one.data, "offsets": one.offsets, "validity": one.validity}
         parts = {part: raw for part, raw in parts.items() if raw is not None}
         same(f"list of {folder}", sorted(os.listdir(folder)), sorted(p + e for p in parts for e in (".bin", ".npy")))
-        # Offsets first: where they differ, the data do for that reason.
+        # Offsets first: if they differ, the data differs for that reason.
         for part in sorted(parts, key=["offsets", "validity", "data"].index):
             raw = parts[part]
             plain = read(os.path.join(folder, part + ".bin"))
@@ -205,7 +205,7 @@ def npy_header(one, part):
 
 
 def difference(path, one, part, got, want):
-    """Where two columns differ first, in words."""
+    """The first difference of two columns, in words."""
     if len(got) != len(want):
         return f"{path}: {len(got)} bytes, expected {len(want)}"
     a, b = np.frombuffer(got, "u1"), np.frombuffer(want, "u1")

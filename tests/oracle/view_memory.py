@@ -19,15 +19,15 @@ import tiledb
 from mount import errors, mounted, stats
 
 CELLS = 8192
-"""Of a fragment: a chunk of 64 KiB of coordinates and another of values."""
+"""Cells of a fragment: a chunk of 64 KiB of coordinates and another of values."""
 CACHE = 96 << 20
 BESIDES = 64 << 20
-"""Bytes that a mount may take besides its cache."""
+"""The memory of a mount besides its cache, in bytes."""
 START = 1_700_000_000_000
 
 
 def schema(capacity):
-    """Of sparse cells with a number each, so many in a tile."""
+    """A schema of sparse cells with one number each, `capacity` of them per tile."""
     dimension = tiledb.Dim("x", domain=(0, 2**40), tile=2**20, dtype=np.int64)
     attribute = tiledb.Attr("a", dtype=np.int64, filters=[tiledb.ZstdFilter(1)])
     return tiledb.ArraySchema(
@@ -51,14 +51,14 @@ def write(path, fragments):
 
 
 def peak(point):
-    """The most memory that the process behind a mount had, in bytes."""
+    """The peak memory of the process behind a mount, in bytes."""
     found = subprocess.run(["pgrep", "-f", f"mount .*{point}"], capture_output=True, text=True).stdout.split()
     status = Path("/proc", found[0], "status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
 
 
 def abandoned(folder, failures):
-    """Kills who waits for a merge: it ends soon, and the next one who asks gets it whole."""
+    """Kills the process that waits for a merge: the merge ends soon, and the next request gets a complete one."""
     file = "data/columns/a/data.bin"
     with mounted(folder, "--cache-size", str(CACHE)) as point:
         start = time.monotonic()
@@ -79,7 +79,7 @@ def abandoned(folder, failures):
 
 
 def decoded_once(folder, failures):
-    """Reads fragments one behind the other: the order of their coordinates is looked at before, and no chunk is decoded twice."""
+    """Reads fragments one after the other: the order of their coordinates is checked first, and no chunk is decoded twice."""
     fragments, cells, tile, chunk = 4, 400_000, 100_000, 65_536
     path = f"{folder}/appended"
     tiledb.Array.create(path, schema(tile))

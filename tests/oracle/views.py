@@ -27,13 +27,13 @@ from view_files import Differs, ViewComparison, ViewField, ViewTruth, contains, 
 
 FAMILY_KEY = b"0123456789abcdeF0123456789abcdeF"
 UNSHOWN = {"new-2.30/grp_deep/dropped"}
-"""Arrays in a group's directory that are no members any more."""
+"""Arrays in a group's directory that are no longer members."""
 SHOWN = 400
-"""Failures that are printed."""
+"""The most failures to print."""
 
 
 class Tally:
-    """What came of comparing one array."""
+    """The result of comparing one array."""
 
     def __init__(self):
         self.passed, self.failures, self.files, self.seconds = 0, [], 0, []
@@ -51,7 +51,7 @@ class Tally:
 
 
 def chosen(share, array, path):
-    """Whether a view is in the share (part, of how many)."""
+    """Whether a view belongs to the share (part, of how many)."""
     if share is None or path == "data":
         return True
     part, parts = share
@@ -98,7 +98,7 @@ def family_array(family, point, array, share):
 
 
 def shown_path(point, path):
-    """Where a mount shows the array `path` of its source: members of groups and labels have names of their own."""
+    """The path in a mount of the array `path` of its source: members of groups and labels have names of their own."""
     at = point
     parts = path.split("/")
     while parts:
@@ -117,7 +117,7 @@ def shown_path(point, path):
 
 
 class Answer:
-    """What libtiledb read from a whole array: a folder with `fields.json` and the columns that it names."""
+    """What libtiledb read from a whole array: a folder with `fields.json` and its columns."""
 
     def __init__(self, folder):
         self.meta = json.loads(Path(folder, "fields.json").read_text())
@@ -130,7 +130,7 @@ class Answer:
             self.columns.append((entry, parts))
 
     def compare(self, at):
-        """Compares it with the array that is shown at `at`."""
+        """Compares it with the array shown at `at`."""
         if self.meta["empty"]:
             same(f"cells of {self.path}", load(os.path.join(at, self.path, "view.json"))["cells"], 0)
         elif "subarray" in self.meta:
@@ -139,7 +139,7 @@ class Answer:
             self._sparse(at)
 
     def _dense(self, at):
-        """The box that was read, and within it what `data` shows by itself."""
+        """The box that was read, and the box inside it that `data` shows."""
         box = self.meta["subarray"]
         shape = [hi - lo + 1 for lo, hi in box]
         asked = "/subarray/" + ",".join(f"{lo}..{hi}" for lo, hi in box)
@@ -148,7 +148,7 @@ class Answer:
         comparison = ViewComparison(at)
         cells = np.arange(int(np.prod(shape)))
         comparison.compare(self._view(self.path + asked, box, shape, cells))
-        # The current domain may crop what was covered.
+        # The current domain may crop the covered box.
         covered = [[max(a, c), min(b, d)] for (a, b), (c, d) in zip(covered, box)]
         inside = tuple(slice(a - lo, b - lo + 1) for (a, b), (lo, _) in zip(covered, box))
         comparison.compare(self._view(self.path, covered, [b - a + 1 for a, b in covered], cells.reshape(shape)[inside].reshape(-1)))
@@ -171,7 +171,7 @@ class Answer:
         return ViewField(entry["name"], "attribute", entry["type"], entry["cell_val_num"], bool(entry["nullable"]), shape, data.tobytes(), offsets, validity)
 
     def _sparse(self, at):
-        """Cells in any order: libtiledb was asked for another one."""
+        """Compares cells in any order, because libtiledb was asked for another one."""
         folder = os.path.join(at, self.path)
         got = load(os.path.join(folder, "view.json"))
         count = self.columns[0][0]["cells"] if self.columns else 0
@@ -245,7 +245,7 @@ def work(job):
 
 
 def jobs(args, point):
-    """What there is to compare."""
+    """The arrays to compare."""
     if args.family:
         function, family = family_array, os.path.realpath(args.family)
         arrays = [row["name"] for row in json.loads(Path(family, "expected/manifest.json").read_text())["arrays"]]
