@@ -12,11 +12,11 @@ from truth import gather, lengths
 UNITS = {"YEAR": "Y", "MONTH": "M", "WEEK": "W", "DAY": "D", "HR": "h", "MIN": "m", "SEC": "s", "MS": "ms", "US": "us", "NS": "ns", "PS": "ps", "FS": "fs", "AS": "as"}
 NEVER = np.uint64(2**64 - 1)
 MOST_TILES = 64
-"""Tiles of one column whose own files are read; of more, some at the start, in the middle and at the end."""
+"""The most tiles of one column whose own files are read: of more, some at the start, in the middle and at the end."""
 
 
 def npy_type(datatype, cvn):
-    """The NumPy type and the values a cell (None: one dimension) that a `data.npy` is to have."""
+    """The expected NumPy type of a `data.npy` and its values per cell (None: one dimension)."""
     one = 1 if cvn == "var" else cvn
     if datatype in ("CHAR", "STRING_ASCII", "STRING_UTF8", "GEOM_WKT"):
         return np.dtype(f"S{one}"), None
@@ -40,7 +40,7 @@ class FieldFiles:
         self.validity = self.read("validity.bin")
 
     def read(self, name, dtype="u1"):
-        """The content of a file, None when there is none; its size must be what `stat` says."""
+        """The content of a file, None if there is none; its size must be what `stat` says."""
         path = os.path.join(self.folder, name)
         try:
             size = os.stat(path).st_size
@@ -65,7 +65,7 @@ class Columns:
             self.positions = np.flatnonzero(alive.data.view("<u8") == NEVER)
 
     def field(self, directory, truth):
-        """Compares one column; how many cells were compared."""
+        """Compares one column; returns the number of cells."""
         where = f"{self.label} field {truth.name!r}"
         files = FieldFiles(os.path.join(self.folder, directory), self.report)
         if files.data is None:
@@ -78,7 +78,7 @@ class Columns:
         return None
 
     def internal(self, directory, datatype="UINT64", cvn=1):
-        """Checks the files of a column for which there is no truth against each other; its values."""
+        """Checks the files of a column without a truth against each other; returns its values."""
         where = f"{self.label} field {directory!r}"
         files = FieldFiles(os.path.join(self.folder, directory), self.report)
         if files.data is None:
@@ -88,7 +88,7 @@ class Columns:
         return files.data.view(np_type(datatype))
 
     def _shape(self, where, files, truth):
-        """The files that there must be, and their sizes."""
+        """The expected files, and their sizes."""
         self.report.equal(f"{where} has offsets.bin", files.offsets is not None, truth.cvn == "var")
         self.report.equal(f"{where} has validity.bin", files.validity is not None, truth.nullable)
         if truth.cvn != "var":
@@ -102,7 +102,7 @@ class Columns:
             self.report.equal(f"{where} size of validity.bin", files.validity.size, self.cells)
 
     def _place(self, k):
-        """Where cell `k` of the truth lies in the files."""
+        """The position in the files of cell `k` of the truth."""
         return int(k if self.positions is None else self.positions[k])
 
     def _differ(self, where, k, got, want):
@@ -119,7 +119,7 @@ class Columns:
         return True if not wrong.size else self._differ(f"{where} validity", wrong[0], int(got[wrong[0]]), int(truth.validity[wrong[0]]))
 
     def _values(self, where, files, truth):
-        """Value bytes; those under a null too, because libtiledb hands them on as they are stored."""
+        """Value bytes; also those under a null, because libtiledb returns them as stored."""
         if truth.cvn == "var":
             return self._var(where, files, truth)
         size = truth.cell_size()
@@ -158,7 +158,7 @@ class Columns:
         return self._differ(where, k, files.data[start:end].tobytes()[:200], truth.data[begin : begin + int(wanted[k])].tobytes()[:200])
 
     def _npy(self, where, files, datatype, cvn):
-        """The `.npy` files, loaded as users do."""
+        """The `.npy` files, loaded like users do."""
         dtype, values = npy_type(datatype, cvn)
         self._one_npy(f"{where} data.npy", files, "data", files.data, dtype, values)
         if files.offsets is not None:
@@ -177,7 +177,7 @@ class Columns:
         self.report.true(f"{where} header of {header} bytes", header > 0 and header % 64 == 0)
 
     def _tiles(self, where, files):
-        """The files of the tiles, one after the other, against the column."""
+        """The files of the tiles, concatenated, against the column."""
         folder = os.path.join(files.folder, "tiles")
         found = {}
         for name in os.listdir(folder):

@@ -23,13 +23,13 @@ EXCEPTIONS = [
     (r"mixed-2\.30/1_7_7__sparse_multifrag_consolidate$", r"x|y", "libtiledb 2.30 does not read what it consolidated itself with a schema of version 4"),
 ]
 UNREADABLE_ARRAYS = {"fixtures/dense_array_v1_3_0": "written before the format had versions; libtiledb 2.30 does not open it"}
-"""Arrays that nothing reads: the end of the path, and why. Their schema must be an error."""
+"""Unreadable arrays: the end of the path, and why. Their schema must be an error."""
 WEBP_FORMATS = ("NONE", "RGB", "BGR", "RGBA", "BGRA")
 INTERNAL = ("__timestamps", "__delete_timestamps", "__delete_condition_index")
 
 
 def pipeline_json(facts):
-    """A pipeline in the words of the tree; only the options that the API tells."""
+    """A pipeline in the words of the tree, with only the options that the API reports."""
     filters = []
     for one in facts["filters"]:
         one = dict(one)
@@ -45,7 +45,7 @@ def pipeline_json(facts):
 
 
 class Report:
-    """Counts checks and keeps what failed."""
+    """Counts checks and keeps the failures."""
 
     def __init__(self, most=200):
         self.most, self.failures = most, []
@@ -56,7 +56,7 @@ class Report:
         """SHA-256 of each column file read, by path."""
 
     def fail(self, message):
-        """Notes a failure; False."""
+        """Notes a failure; returns False."""
         self.failures.append(message)
         if len(self.failures) <= self.most:
             print("FAIL " + message[:600], flush=True)
@@ -78,7 +78,7 @@ class Report:
 
 
 def load(path, report):
-    """A JSON file of the mount; None, and a failure, when it cannot be read."""
+    """A JSON file of the mount; None, and a failure, if it cannot be read."""
     try:
         with open(path) as f:
             return json.load(f)
@@ -135,7 +135,7 @@ class ArrayComparison:
                 self.schema(f"{self.label} schemas/{name}.json", got, facts)
 
     def schema(self, where, got, want):
-        """A schema; the API shows old ones in today's terms."""
+        """A schema; the API reports old ones in today's terms."""
         version = want["format_version"]
         for key in ("format_version", "array_type", "allows_duplicates", "cell_order", "capacity"):
             self.report.equal(f"{where} {key}", got[key], want[key])
@@ -159,7 +159,7 @@ class ArrayComparison:
         self.report.true(f"{where} enumerations", named <= {e["name"] for e in got["enumerations"]})
 
     def dimension(self, where, got, want, schema):
-        """A dimension; the API shows the schema's pipeline of coordinates for one that has none of its own, as none has before version 5."""
+        """A dimension; if it has no pipeline of its own, as before version 5, the API reports that of the coordinates."""
         for key in ("name", "datatype", "cell_val_num", "domain", "tile_extent"):
             self.report.equal(f"{where} {key}", got[key], shown(want[key]))
         own = got["filters"] if got["filters"]["filters"] else None
@@ -181,7 +181,7 @@ class ArrayComparison:
         self.pipeline(f"{where} filters", got["filters"], want["filters"])
 
     def pipeline(self, where, got, want):
-        """A pipeline, with the options that the API tells."""
+        """A pipeline, with the options that the API reports."""
         self.report.equal(f"{where} max_chunk_size", got["max_chunk_size"], want["max_chunk_size"])
         expected = pipeline_json(want)["filters"]
         seen = [{k: v for k, v in g.items() if k in w or k == "type"} for g, w in zip(got["filters"], expected)]
@@ -210,7 +210,7 @@ class ArrayComparison:
             if one:
                 keys = ("format_version", "timestamp_range", "dense", "cell_num", "size", "schema_name", "non_empty_domain", "has_consolidated_metadata")
                 if fragment.facts["format_version"] < 9 and one["has_consolidated_metadata"]:
-                    # Consolidated metadata names fragments by absolute URI below version 9; libtiledb finds none in an array that was moved.
+                    # Consolidated metadata below version 9 has absolute URIs; libtiledb finds none of them in a moved array.
                     keys = keys[:-1]
                 for key in keys:
                     self.report.equal(f"{self.label} fragments.json {fragment.name} {key}", one[key], shown(fragment.facts[key]))
@@ -287,7 +287,7 @@ class Fragment:
             self.report.equal(f"{self.label} rtree.json leaves", leaves, shown(self.facts["mbrs"]))
 
     def tiles(self):
-        """`tiles.json`: lists of as many entries as tiles, offsets that rise; null counts that sum up to those read."""
+        """`tiles.json`: lists with one entry per tile, ascending offsets, null counts with the sum of those read."""
         got = self.json("tiles.json")
         statistics = self.json("statistics.json")
         if got is None:
@@ -295,7 +295,7 @@ class Fragment:
         for name, lists in got.items():
             for key, entries in lists.items():
                 if entries and self.facts["dense"] and self.facts["format_version"] in (7, 8) and not any(entries[self.fragment.tile_num :]):
-                    # libtiledb 2.2, writing nullable attributes in global order, put tiles of nothing behind the last one.
+                    # libtiledb 2.2, writing nullable attributes in global order, put empty tiles after the last one.
                     entries = entries[: self.fragment.tile_num]
                 if entries is not None and not (self.facts["dense"] and name not in self.fragment.fields):
                     self.report.equal(f"{self.label} tiles.json {name} {key} length", len(entries), self.fragment.tile_num)
@@ -316,7 +316,7 @@ class Fragment:
             self.extremes(statistics)
 
     def extremes(self, statistics):
-        """`statistics.json`: minimum and maximum of integers, which are those before any filter that loses something."""
+        """`statistics.json`: minimum and maximum of integers, taken before lossy filters."""
         schema = self.array.truth.schemas[self.facts["schema_name"]]
         lossy = {a["name"] for a in schema["attributes"] if any(f["type"] in ("SCALE_FLOAT", "WEBP") for f in a["filters"]["filters"])}
         fills = {a["name"]: a["fill_value"].bytes for a in schema["attributes"]}
@@ -377,7 +377,7 @@ class Fragment:
         return sidecar
 
     def unread(self, columns, directory, name):
-        """A column for which there is no truth: internal, or a named exception."""
+        """A column without a truth: internal, or a named exception."""
         if name in INTERNAL[1:] or name == "__coords":
             return
         for path, field, why in EXCEPTIONS:
@@ -387,7 +387,7 @@ class Fragment:
         self.report.fail(f"{self.label} field {name!r}: libtiledb does not read it ({self.fragment.unreadable.get(name)}), and it is no known exception")
 
     def directories(self):
-        """{directory: field} of all columns that the fragment is to have."""
+        """{directory: field} of all expected columns of the fragment."""
         facts, schema = self.facts, self.array.truth.schemas.get(self.facts["schema_name"]) or next(iter(self.array.truth.schemas.values()))
         out = {names.attribute(a["name"]): a["name"] for a in schema["attributes"]}
         if not facts["dense"]:
@@ -399,7 +399,7 @@ class Fragment:
 
 
 def has_statistics(field):
-    """Whether libtiledb computes statistics of a field's tiles; else it stores zeros for the null counts too."""
+    """Whether libtiledb computes statistics of a field's tiles; if not, it stores zeros for the null counts, too."""
     if field.type in ("CHAR", "STRING_ASCII"):
         return True
     opaque = field.type.startswith(("STRING_", "GEOM_")) or field.type in ("BLOB", "ANY")
@@ -435,7 +435,7 @@ def compare_group(folder, truth, label, report):
 
 
 def fragment_folders(path):
-    """Names of all fragment directories of an array, committed or not, those included that hold no metadata because writing them failed."""
+    """Names of all fragment directories of an array, committed or not, also those without metadata after a failed write."""
     found = []
     for folder in (path, os.path.join(path, "__fragments")):
         if os.path.isdir(folder):

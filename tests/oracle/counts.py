@@ -9,11 +9,11 @@ from compare import commit_files, fragment_folders
 from truth import has_file
 
 FANOUT = 10
-"""Children of a node of an R-tree."""
+"""Children per node of an R-tree."""
 
 
 class Counts:
-    """Sets of arrays by what they have."""
+    """Sets of arrays by their properties."""
 
     def __init__(self):
         self.filters = collections.defaultdict(set)
@@ -21,7 +21,7 @@ class Counts:
         self.fragments, self.columns, self.groups = collections.Counter(), collections.Counter(), collections.Counter()
 
     def array(self, truth, label, encrypted):
-        """Notes an array in which nothing differed."""
+        """Notes an array without differences."""
         version = truth.schema["format_version"]
         has = lambda what, v=version: self.structures[what, v].add(label)  # noqa: E731
         has("arrays")

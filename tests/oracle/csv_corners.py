@@ -60,7 +60,7 @@ def write_numbers(folder):
 
 
 def write_datetimes(folder):
-    """Dates of every unit, far ones and not-a-time among them."""
+    """Dates of every unit, with distant ones and not-a-time."""
     counts = np.array([0, 1, -1, 1738673445, -(1 << 63), (1 << 63) - 1, -(1 << 63) + 1, -719529, 2932897], dtype=np.int64)
     attributes = [tiledb.Attr(unit, dtype=f"datetime64[{unit}]") for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")]
     tiledb.Array.create(folder, tiledb.ArraySchema(tiledb.Domain(dimension(size=len(counts))), attributes))
@@ -69,7 +69,7 @@ def write_datetimes(folder):
 
 
 def write_labels(folder):
-    """Labels that need quotes, and indexes without one."""
+    """Labels that need quotes, and indexes without a label."""
     labels = tiledb.Enumeration("labels", False, ["plain", "a,b", "", 'say "x"', " "], dtype="U")
     numbers = tiledb.Enumeration("numbers", True, np.array([10, -20, 1 << 40]))
     attributes = [tiledb.Attr("c", dtype=np.int8, enum_label="labels"), tiledb.Attr("n", dtype=np.uint16, enum_label="numbers")]
@@ -80,12 +80,12 @@ def write_labels(folder):
 
 
 def write_empty(folder):
-    """Nothing at all."""
+    """An empty array."""
     tiledb.Array.create(folder, tiledb.ArraySchema(tiledb.Domain(dimension(size=4)), [tiledb.Attr("a", dtype=np.int32)], sparse=True))
 
 
 def write_long(folder):
-    """Rows so long that blocks end long before they have 1,024."""
+    """Rows so long that blocks have far fewer than 1,024."""
     chance = random.Random(7)
     tiledb.Array.create(folder, tiledb.ArraySchema(tiledb.Domain(dimension(size=10**6)), [tiledb.Attr("t", dtype="U", var=True)], sparse=True, capacity=64))
     words = ["".join(chance.choice('ab"\n,é ') for _ in range(50)) * chance.choice([0, 1, 20, 1000]) for _ in range(900)]
@@ -109,7 +109,7 @@ LINES = {
     "labels": ["d,c,n", "1,plain,10", '2,"a,b",-20', '3,"",1099511627776', '4,"say ""x""",', '5," ",', "6,,10", "7,,-20"],
     "empty": ["d,a"],
 }
-"""How some begin."""
+"""The beginnings of some tables."""
 
 
 def main():

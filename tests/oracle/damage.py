@@ -25,7 +25,7 @@ FLIPS = 150
 
 
 def contents(root):
-    """{path relative to `root`: bytes, or the error's name} of every file, the mount's own left out."""
+    """{path relative to `root`: bytes, or the error's name} of every file, except those about the mount."""
     out = {}
 
     def note(error):
@@ -51,7 +51,7 @@ def flip(path, offset, mask=0xFF):
 
 
 def footer_start(path):
-    """Where the footer of a fragment's metadata file starts: the last eight bytes are its length."""
+    """The start of the footer of a fragment's metadata file, whose last eight bytes are the footer's length."""
     raw = path.read_bytes()
     return len(raw) - 8 - struct.unpack("<Q", raw[-8:])[0]
 
@@ -106,7 +106,7 @@ def one_case(checks, name, case, whole):
             concerned = f"fragments/{fragment}/", "data/columns/"
             if not metadata:
                 concerned = f"fragments/{fragment}/{os.path.dirname(expected)}/", f"data/{os.path.dirname(expected)}/"
-            # Documents in which such a fragment is an error are looked at apart.
+            # Documents in which such a fragment is an error are checked separately.
             documents = {"fragments.json", "data/view.json"} if metadata else {"fragments.json"}
             exports = {p for p in whole if p.startswith("data/") and not p.startswith("data/columns/") and p != "data/view.json"}
             others = {p for p in whole if not p.startswith(concerned) and p not in documents} - exports
@@ -114,7 +114,7 @@ def one_case(checks, name, case, whole):
             checks.equal(f"{name}: everything else is as it was", changed, [])
             odd = {p: v for p, v in now.items() if isinstance(v, str) and v != "EIO"}
             checks.equal(f"{name}: no error but EIO", odd, {})
-            # An export fails as soon as it needs what is damaged; a table needs everything.
+            # An export fails as soon as it needs the damaged file; a table needs all files.
             wrong = sorted(p for p in exports if now.get(p) != whole[p] and "EIO" not in {now.get(above) for above in (p, *map(str, Path(p).parents))})
             checks.equal(f"{name}: exports are as they were, or fail", wrong, [])
             checks.equal(f"{name}: table.csv fails", now.get("data/table.csv"), "EIO")
@@ -123,7 +123,7 @@ def one_case(checks, name, case, whole):
 
 
 def merged_error(checks, name, point, fragment, file, path):
-    """The first thing that is read is a column of `data/` that needs the damaged file."""
+    """The first read is of a column of `data/` that needs the damaged file."""
     try:
         (point / path).read_bytes()
         got = "no error"
@@ -135,7 +135,7 @@ def merged_error(checks, name, point, fragment, file, path):
 
 
 def merged_files(checks, name, point, whole, now, fragment, expected):
-    """What `data/` gives with a damaged fragment: `expected`, or all columns, fail; pages that can be read are those of the whole array."""
+    """`data/` with a damaged fragment: `expected`, or all columns, fail; pages that can be read equal those of the whole array."""
     fail = [expected] if expected else sorted(p for p in whole if p.startswith("data/columns/"))
     checks.equal(f"{name}: {expected or 'data/columns'} fails", {now.get(p) for p in fail}, {"EIO"})
     view = json.loads(now["data/view.json"]) if isinstance(now["data/view.json"], bytes) else {}
@@ -151,7 +151,7 @@ def merged_files(checks, name, point, whole, now, fragment, expected):
 
 
 def missing_fragment(checks, array):
-    """A fragment that is committed and not there: `data/` fails, as opening the array does; it is never the array without it."""
+    """A fragment that is committed but missing: `data/` fails, as opening the array does; it never omits the fragment."""
     with tempfile.TemporaryDirectory(prefix="tiledbfs-damage-") as scratch:
         copy, fragment = damaged(array, scratch, "", shutil.rmtree)
         with mounted(copy) as point:
@@ -170,7 +170,7 @@ def missing_fragment(checks, array):
 
 
 def random_flips(checks):
-    """Copies of an array, each with one byte flipped somewhere, all under one mount: files read to their size or fail with EIO, whatever was hit."""
+    """Copies of an array, each with a random byte flipped, under one mount: files read to their size or fail with EIO, wherever the byte is."""
     rng = np.random.default_rng(7)
     with tempfile.TemporaryDirectory(prefix="tiledbfs-flips-") as scratch:
         for i in range(FLIPS):
@@ -195,7 +195,7 @@ def main():
     """Runs all checks."""
     start, checks, whole = time.time(), Checks(), {}
     for array in ("weather", "lightning"):
-        # From a copy, because a document may tell where the array lies.
+        # From a copy, because a document may contain the path of the array.
         with tempfile.TemporaryDirectory(prefix="tiledbfs-whole-") as scratch:
             shutil.copytree(SAMPLE / array, Path(scratch) / array)
             with mounted(Path(scratch) / array) as point:

@@ -59,7 +59,7 @@ def fragments(array):
 
 
 def reads(array, what):
-    """Checks that everything in a mounted array reads, and reads right."""
+    """Checks that everything in a mounted array is readable and right."""
     for fragment, timestamp in zip(fragments(array), (10, 20)):
         data = np.fromfile(fragment / "columns/a/data.bin", "<i8")
         check(f"{what}: values of {fragment.name}", np.array_equal(data, VALUES + timestamp))
@@ -69,7 +69,7 @@ def reads(array, what):
 
 
 def refuses(array, what):
-    """Checks what an array without its key still shows, and that the rest fails with EACCES."""
+    """Checks what an array shows without its key, and that the rest fails with EACCES."""
     check(f"{what}: listed", len(fragments(array)) == 2)
     for name in ("schema.json", "metadata.json"):
         check(f"{what}: {name} is EACCES", fails_with(errno.EACCES, array / name))

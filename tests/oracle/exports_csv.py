@@ -40,14 +40,14 @@ TEXT = {"CHAR", "STRING_ASCII", "STRING_UTF8", "GEOM_WKT", *WIDE}
 NOT_A_TIME = -(1 << 63)
 UNITS = {"HR": (24, 0), "MIN": (1440, 0), "SEC": (86400, 0), "MS": (86400 * 10**3, 3), "US": (86400 * 10**6, 6), "NS": (86400 * 10**9, 9),
          "PS": (86400 * 10**12, 12), "FS": (86400 * 10**15, 15), "AS": (86400 * 10**18, 18)}
-"""How many of a unit a day has, and digits behind the second."""
+"""Units per day, and decimals of the second."""
 
 # -- what a table is to be ---------------------------------------------------------------------------------------
 
 
 @dataclass
 class Column:
-    """A column of a table: its values, None where it is null."""
+    """A column of a table: its values, with None for null."""
 
     name: str
     kind: str
@@ -68,7 +68,7 @@ def civil(days):
 
 
 def datetime_text(datatype, count):
-    """A DATETIME as NumPy prints it, in days or seconds at least."""
+    """A DATETIME as NumPy prints it, at least in days or seconds."""
     unit = datatype.removeprefix("DATETIME_")
     if count == NOT_A_TIME:
         return "NaT"
@@ -88,7 +88,7 @@ def datetime_text(datatype, count):
 
 
 def check_numpy():
-    """Holds `datetime_text` against NumPy where it prints the same."""
+    """Compares `datetime_text` with NumPy where NumPy prints the same."""
     for unit, code in (("DAY", "D"), ("SEC", "s"), ("MS", "ms"), ("US", "us"), ("NS", "ns"), ("PS", "ps"), ("FS", "fs"), ("AS", "as")):
         for count in (0, 1, -1, 10**9 + 7, -(10**9) - 7, -719529, 2932897, (1 << 62) + 12345 if unit not in ("DAY", "SEC") else 10**6):
             same(f"{count} {unit}", datetime_text("DATETIME_" + unit, count), str(np.datetime64(count, code)))
@@ -104,7 +104,7 @@ def element(datatype, value):
 
 
 def kind(datatype):
-    """How values of a datatype are compared."""
+    """The kind of comparison for values of a datatype."""
     if datatype.startswith("FLOAT"):
         return "float"
     if datatype.startswith("DATETIME_"):
@@ -122,7 +122,7 @@ def cells(one, count):
 
 
 def column(view, index, repeated):
-    """A field of a view as a column; `repeated` says for each row which cell it shows."""
+    """A field of a view as a column; `repeated` has the index of the cell of each row."""
     one = view.fields[index]
     name = one.name or (f"__dim_{index}" if one.kind == "dimension" else "__attr")
     count = one.shape[0] if repeated is not None else view.cells
@@ -138,7 +138,7 @@ def column(view, index, repeated):
 
 
 def values_of(one, raw, labels):
-    """What cells stand for."""
+    """The values of cells."""
     if labels is not None:
         indexes = np.frombuffer(b"".join(raw), np_type(one.type)).tolist()
         found = [labels[i] if 0 <= i < len(labels) else None for i in indexes]
@@ -174,7 +174,7 @@ class Unreadable(Exception):
 
 
 def raw_reader(path, columns, encoding):
-    """Quotes and commas by hand, in bytes: null differs from empty text."""
+    """Parses quotes and commas by hand, in bytes: null differs from empty text."""
     data, at, rows, row = Path(path).read_bytes(), 0, [], []
     while at < len(data):
         if data[at : at + 1] == b'"':
@@ -185,7 +185,7 @@ def raw_reader(path, columns, encoding):
                     break
                 end += 1
             text, at = data[at + 1 : end].replace(b'""', b'"'), end + 1
-            # Quotes stand only where they are needed.
+            # Quotes are used only where needed.
             if text and not any(c in text for c in b',"\r\n') and text[:1] not in b" \t" and text[-1:] not in b" \t":
                 raise Differs(f"{text!r} in quotes")
         else:
@@ -212,7 +212,7 @@ def typed(c, texts):
 
 
 def python_reader(path, columns, encoding):
-    """The csv module of Python, to which null and empty text are the same."""
+    """Python's csv module, which does not distinguish null from empty text."""
     csv.field_size_limit(1 << 30)
     with open(path, newline="", encoding=encoding) as f:
         header, *rows = csv.reader(f)
@@ -222,7 +222,7 @@ def python_reader(path, columns, encoding):
 
 
 def pandas_reader(path, columns, encoding):
-    """pandas, told the types."""
+    """pandas with given types."""
     import pandas
 
     if any(isinstance(v, str) and "\0" in v for c in columns for v in c.values):
@@ -235,7 +235,7 @@ def pandas_reader(path, columns, encoding):
 
 
 def pandas_plain_reader(path, columns, encoding):
-    """pandas as it comes: columns of numbers without nulls are numbers."""
+    """pandas with defaults: columns of numbers without nulls are numbers."""
     import pandas
 
     frame = pandas.read_csv(path, encoding=encoding)
@@ -250,7 +250,7 @@ def pandas_plain_reader(path, columns, encoding):
 
 
 def polars_reader(path, columns, encoding):
-    """Polars, told the types."""
+    """Polars with given types."""
     import polars
 
     types = {"int": polars.Int64, "uint": polars.UInt64, "float": polars.Float64, "bool": polars.Boolean}
@@ -283,7 +283,7 @@ def polars_plain_reader(path, columns, encoding):
 
 @functools.cache
 def duck():
-    """A connection of DuckDB, one a process: making one takes longer than to read a file."""
+    """A connection of DuckDB, one per process: making one takes longer than reading a file."""
     import duckdb
 
     connection = duckdb.connect()
@@ -292,7 +292,7 @@ def duck():
 
 
 def duckdb_reader(path, columns, encoding):
-    """DuckDB, told the types."""
+    """DuckDB with given types."""
     types = {"int": "BIGINT", "uint": "UBIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
     wanted = {f"c{i}": types.get(c.kind, "VARCHAR") for i, c in enumerate(columns)}
     if encoding != "utf-8":
@@ -324,7 +324,7 @@ def duckdb_plain_reader(path, columns, encoding):
 
 
 def pyarrow_reader(path, columns, encoding):
-    """pyarrow, told the types."""
+    """pyarrow with given types."""
     import pyarrow
     from pyarrow import csv as arrow
 
@@ -348,14 +348,14 @@ READERS = {
     "DuckDB inferring": (duckdb_plain_reader, False),
     "pyarrow": (pyarrow_reader, False),
 }
-"""Each reader, and whether empty text is null to it."""
+"""Each reader, and whether it reads empty text as null."""
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------
 
 
 def bits(value, datatype):
-    """A float that compares as its bits do, all NaN alike."""
+    """A float that compares by its bits, with all NaN equal."""
     if value is None or math.isnan(value):
         return value if value is None else "NaN"
     return struct.pack("<f", np.float32(value)) if datatype == "FLOAT32" else struct.pack("<d", value)
@@ -370,7 +370,7 @@ def parse_list(text, datatype):
 
 
 def compare(c, found, empty_is_null):
-    """Fails unless a column has the values that it is to have."""
+    """Fails unless a column has the expected values."""
     want = c.values
     if c.kind == "text" and empty_is_null:
         want = [value or None for value in want]
@@ -381,7 +381,7 @@ def compare(c, found, empty_is_null):
     elif c.kind == "float":
         want, found = ([bits(v, c.type) for v in values] for values in (want, found))
         if empty_is_null:
-            # To pandas they are the same.
+            # pandas does not distinguish them.
             want, found = (["NaN" if v is None else v for v in values] for values in (want, found))
     same(f"number of values of {c.name!r}", len(found), len(want))
     for row, (a, b) in enumerate(zip(found, want)):
@@ -390,7 +390,7 @@ def compare(c, found, empty_is_null):
 
 
 def shown_view(folder):
-    """A view as its columns in a mount have it, which other tests hold against libtiledb."""
+    """A view made of its columns in a mount, which other tests compare with libtiledb."""
     doc = load(os.path.join(folder, "view.json"))
     above = Path(folder, "..")
     fields = []
@@ -407,14 +407,14 @@ def shown_view(folder):
 
 
 class Tally:
-    """What came of comparing one array."""
+    """The result of comparing one array."""
 
     def __init__(self):
         self.passed, self.failures, self.files, self.exceptions, self.seconds = 0, [], 0, collections.Counter(), collections.Counter()
 
 
 def read_anyhow(path, seed):
-    """The whole file, which must be what reads at random places gave before."""
+    """The whole file, which must agree with earlier random reads."""
     chance = random.Random(seed)
     size = os.stat(path).st_size
     with open(path, "rb", buffering=0) as f:
@@ -428,7 +428,7 @@ def read_anyhow(path, seed):
 
 
 def compare_file(path, columns, tally, label):
-    """Reads one file by every reader."""
+    """Reads one file with every reader."""
     try:
         whole = read_anyhow(path, label)
     except (Differs, OSError) as error:
@@ -443,7 +443,7 @@ def compare_file(path, columns, tally, label):
     for c in columns:
         c.values = [v.decode(encoding) if isinstance(v, bytes) else v for v in c.values]
         if encoding != "utf-8" and c.kind == "text":
-            # What is UTF-8 by itself is not, to who reads the file as Latin-1.
+            # Valid UTF-8 is other text for programs that read the file as Latin-1.
             c.values = [v if v is None or not isinstance(v, str) or c.type in ("CHAR", "STRING_ASCII", "STRING_UTF8", "GEOM_WKT") else v.encode().decode(encoding) for v in c.values]
     if encoding != "utf-8":
         for c in columns:
@@ -510,7 +510,7 @@ def compare_shown(point, array):
 
 
 def arrays_below(point):
-    """All arrays that a mount shows, labels not among them."""
+    """All arrays that a mount shows, without labels."""
     found = []
     for folder, directories, files in os.walk(point):
         if "schema.json" in files:
@@ -520,7 +520,7 @@ def arrays_below(point):
 
 
 def compare_options(family):
-    """What `--csv-values` and `hide_exports` do."""
+    """The effects of `--csv-values` and `hide_exports`."""
     tally = Tally()
     with mounted(os.path.join(family, "arrays"), "-o", "hide_exports,csv_values=500") as point:
         there = 0
@@ -567,19 +567,19 @@ def main():
     source = args.source or os.path.join(family, "arrays")
 
     def chosen(array):
-        """Whether an array is to be compared."""
+        """Whether to compare an array."""
         number = int.from_bytes(hashlib.sha256(array.encode()).digest()[:8], "big")
         return (not args.array or args.array in array) and number % parts == part - 1
 
     def jobs(point):
-        """What there is to compare."""
+        """The arrays to compare."""
         if args.source:
             return [(str(point), array) for array in arrays_below(point) if chosen(array)]
         rows = json.loads(Path(family, "expected/manifest.json").read_text())["arrays"]
         return [(family, str(point), row["name"], args.all) for row in rows if chosen(row["name"])]
 
     def tallies():
-        """What came of all arrays."""
+        """The result of all arrays."""
         with tempfile.NamedTemporaryFile() as key:
             key.write(FAMILY_KEY)
             key.flush()

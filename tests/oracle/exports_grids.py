@@ -36,7 +36,7 @@ TYPES = {name: {"i": "INT", "u": "UINT", "f": "FLOAT"}[name[0]] + str(8 * int(na
 
 
 def create(path, domains, tiles, attributes):
-    """A dense array; attributes are (name, NumPy's name of the type, values a cell) or `Attr`."""
+    """A dense array; attributes are (name, NumPy's name of the type, values per cell) or `Attr`."""
     names = "yxz" if len(tiles) > 1 else "x"
     dims = [Dim(name, "INT64", *domain, tile) for name, domain, tile in zip(names, domains, tiles)]
     attributes = [a if isinstance(a, Attr) else Attr(a[0], TYPES[a[1]], a[2], pipeline=ZSTD) for a in attributes]
@@ -49,7 +49,7 @@ def write(path, box, **values):
 
 
 def extremes(rng, dtype, shape):
-    """Numbers over the whole range of a type, its ends among them."""
+    """Numbers over the whole range of a type, with its ends."""
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
         values = (rng.standard_normal(shape) * 10.0 ** rng.integers(-30, 30, shape)).astype(dtype)
@@ -66,7 +66,7 @@ def extremes(rng, dtype, shape):
 
 
 def examples(root, point, checks):
-    """The arrays of which the documentation has the bytes."""
+    """The arrays whose bytes the documentation shows."""
     text = (ROOT / "src/export/zarr.rs").read_text()
     block = re.search(r"//! ```json\n(.*?)//! ```", text, re.S).group(1)
     documented = "".join(line.removeprefix("//! ").strip() for line in block.splitlines())
@@ -90,7 +90,7 @@ def examples(root, point, checks):
 
 
 def odd_names(root, point, checks):
-    """Attributes with names that need care."""
+    """Attributes with difficult names."""
     group = zarr.open_group(str(point / "names/data/array.zarr"), mode="r")
     checks.equal("odd names to zarr", sorted(group), sorted(["y", "x", "n__validity_", *SHOWN]))
     got = [int(group[name][1, 2]) for name in SHOWN]
@@ -99,7 +99,7 @@ def odd_names(root, point, checks):
         checks.equal("odd names to xarray", sorted(found.data_vars), sorted(["n__validity_", *SHOWN]))
     images = os.listdir(point / "names/data/raster")
     checks.equal("odd names of images", len(images), len(ODD))
-    # Here nothing is in the way of `zarr.json`.
+    # Nothing here has the name `zarr.json`.
     shown = {"%7Aarr.json": "zarr.json"}
     for number, name in enumerate(SHOWN):
         name = shown.get(name, name)
@@ -123,7 +123,7 @@ def all_types(root, point, checks, written):
 
 
 def colours(root, point, checks, written):
-    """Several values a cell."""
+    """Several values per cell."""
     want = written["colours"]
     for name in ("rgb", "rgba"):
         path = point / "colours/data/raster" / f"{name}.tif"
@@ -142,7 +142,7 @@ def colours(root, point, checks, written):
 
 
 def edges(root, point, checks, written):
-    """A region that begins within a tile, on a negative domain, and chunks that reach beyond it."""
+    """A region that begins within a tile, on a negative domain, and chunks that extend beyond it."""
     want = written["edges"]
     group = zarr.open_group(str(point / "edges/data/array.zarr"), mode="r")
     array = group["a"]
@@ -161,14 +161,14 @@ def edges(root, point, checks, written):
 
 
 def decoded(point, function, *args):
-    """How many chunks of data were decoded meanwhile."""
+    """The number of data chunks decoded meanwhile."""
     before = stats(point)["chunks_decoded"]
     function(*args)
     return stats(point)["chunks_decoded"] - before
 
 
 def laziness(root, source, checks):
-    """8192 x 1024 INT32 in tiles of 256 x 256, each of 4 chunks of 64 rows: what is decoded for what is read."""
+    """8192 x 1024 INT32 in tiles of 256 x 256, each with 4 chunks of 64 rows: the chunks decoded for each read."""
     zarr_path, image = "lazy/data/array.zarr", "lazy/data/raster/a.tif"
     with mounted(source) as point:
         checks.equal("chunks decoded by looking at all", decoded(point, lambda: subprocess.run(["ls", "-lR", point / "lazy/data"], check=True, capture_output=True)), 0)
@@ -179,7 +179,7 @@ def laziness(root, source, checks):
         box = {"y": slice(250, 260), "x": slice(0, 10)}
         checks.equal("chunks decoded by a box within two tiles", decoded(point, lambda: found.a.isel(box).values), 8)
     with mounted(source) as point:
-        # Without reading ahead. Between the first and the last rows of these, because pages reach beyond rows.
+        # Without read-ahead. Between the first and the last of these rows, because pages extend beyond rows.
         with open(point / image, "rb") as f:
             os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             start = tifffile.TiffFile(point / image).pages[0].dataoffsets[0]
@@ -192,7 +192,7 @@ def laziness(root, source, checks):
         window = ["gdal_translate", "-q", "-srcwin", "0", "6720", "1024", "64", str(point / image), out]
         count = decoded(point, lambda: subprocess.run(window, check=True, capture_output=True))
         checks.equal("values of 64 rows to GDAL", tifffile.imread(out).tobytes(), np.arange(6720 << 10, 6784 << 10, dtype="<i4").tobytes())
-        # Those rows, what the kernel reads ahead of them, and the same for the header.
+        # Those rows, the kernel's read-ahead, and the same for the header.
         print(f"     {count} of 512 chunks were decoded for 64 rows of 8192")
         checks.equal("whether 64 rows decode few chunks", 4 <= count <= 64, True)
 
@@ -210,7 +210,7 @@ def process_of(point):
 
 
 def many_chunks(root, source, checks):
-    """A million chunks: of 2^36 cells, of which two fragments store the first and the last."""
+    """A million chunks of 2^36 cells, of which two fragments store the first and the last."""
     with mounted(source, "--cache-size", "64M") as point:
         pid = process_of(point)
         memory = lambda: int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text()).group(1))  # noqa: E731
@@ -265,7 +265,7 @@ def large_images(root, source, checks):
 
 
 def arrays(root):
-    """Writes them; what is in them."""
+    """Writes the arrays; returns their content."""
     rng = np.random.default_rng(14)
     written = {}
     create(root / "example", [(0, 4), (0, 5)], [3, 4], [Attr("a", "INT32", 1, True)])
@@ -293,7 +293,7 @@ def arrays(root):
 
 
 def large_arrays(root):
-    """Writes arrays of which little is stored."""
+    """Writes arrays that are mostly empty."""
     create(root / "lazy", [(0, 8191), (0, 1023)], [256, 256], [("a", "i4", 1)])
     write(root / "lazy", [(0, 8191), (0, 1023)], a=np.arange(1 << 23, dtype="i4"))
     create(root / "million", [(0, (1 << 36) - 1)], [1 << 16], [("a", "i1", 1)])

@@ -40,21 +40,21 @@ from views import FAMILY_KEY, chosen, family_view, shown_path
 CODES = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 NAT = np.int64(NOT_A_TIME)
 COMMAND_LINE_SHARE = 8
-"""Of so many files, one is read by programs of the command line."""
+"""One file in this many is also read by command-line programs."""
 
 
 # -- what there should be ---------------------------------------------------------------------------------------
 
 
 class Variable:
-    """A variable: its values with an axis a dimension, text as `S1`."""
+    """A variable: its values with one axis per dimension, text as `S1`."""
 
     def __init__(self, dims, values, attrs):
         self.dims, self.values, self.attrs = dims, values, attrs
 
 
 def nc_name(encoded):
-    """A name under `columns/` as netCDF has it."""
+    """netCDF's form of a name under `columns/`."""
     name = re.sub(r"[\x01-\x1f\x7f]", lambda found: f"%{ord(found[0]):02X}", unicodedata.normalize("NFC", encoded))
     name = re.sub(" $", "%20", name)
     return within(name if re.match(r"[A-Za-z0-9_]|[^\x00-\x7f]", encoded) else "_" + name, 255)
@@ -74,7 +74,7 @@ def fits(name, value):
 
 
 class Expected:
-    """What the file of a view should hold."""
+    """The expected content of the file of a view."""
 
     def __init__(self, view, schema, enumerations, covered):
         self.taken = {nc_name(names.encode(f.name) if f.name else fallback(view, f)) for f in view.fields}
@@ -108,7 +108,7 @@ class Expected:
 
     @staticmethod
     def _time(one, values, axis=False):
-        """Dates as the file has them, with their units."""
+        """Dates as in the file, with their units."""
         unit = one.type.removeprefix("DATETIME_")
         if unit in ("YEAR", "MONTH", "WEEK"):
             converted = np.array([days(unit, int(v)) for v in values.reshape(-1)], "i8").reshape(values.shape)
@@ -162,7 +162,7 @@ def fallback(view, one):
 
 
 def covered(view, fragments, schemas):
-    """For each attribute, whether one fragment has all cells of the region, and no newer one that meets it lacks the attribute."""
+    """For each attribute, whether one fragment has all cells of the region, and no newer one that touches it lacks the attribute."""
     out = {}
     for one in (f for f in view.fields if f.kind == "attribute"):
         out[one.name] = False
@@ -189,7 +189,7 @@ def plain(value):
 
 
 def same_values(what, got, want):
-    """Fails unless types, shapes and bits are equal; for NaN, any one is as good as another."""
+    """Fails unless types, shapes and bits are equal; all NaNs are equal."""
     got, want = np.asarray(got), np.asarray(want)
     same(f"type of {what}", got.dtype.newbyteorder("="), want.dtype.newbyteorder("="))
     same(f"shape of {what}", got.shape, want.shape)
@@ -200,7 +200,7 @@ def same_values(what, got, want):
 
 
 def same_attributes(what, got, want, skip=()):
-    """Fails unless the names are the same and the values equal."""
+    """Fails unless names and values are equal."""
     same(f"attributes of {what}", sorted(set(got) - set(skip)), sorted(set(want) - set(skip)))
     for name in set(want) - set(skip):
         a, b = plain(got[name]), plain(want[name])
@@ -211,7 +211,7 @@ def same_attributes(what, got, want, skip=()):
 
 
 def compare(expected, got, attrs):
-    """Compares variables, and attributes of the whole file, that a reader gave: {name: Variable}."""
+    """Compares variables, and attributes of the whole file, from a reader: {name: Variable}."""
     same("variables", sorted(got), sorted(expected.variables))
     for name, want in expected.variables.items():
         if got[name].dims is not None:
@@ -227,7 +227,7 @@ def compare(expected, got, attrs):
 
 
 def by_pieces(path, _):
-    """The file system alone: bytes at any place, taken first and in any order, are those of the whole, which is as long as it says."""
+    """Plain reads: bytes at any offset, in any order, agree with the whole, which has the length that `stat` says."""
     size = os.stat(path).st_size
     file = os.open(path, os.O_RDONLY)
     try:
@@ -243,7 +243,7 @@ def by_pieces(path, _):
 
 
 def by_netcdf4(path, expected):
-    """netCDF4 as it is stored."""
+    """netCDF4 without conversions."""
     with netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
         file.set_auto_chartostring(False)
@@ -292,7 +292,7 @@ def by_xarray(engine):
         with xarray.open_dataset(path, engine=engine, decode_cf=False) as file:
             got = {n: Variable(v.dims, v.values, v.attrs) for n, v in file.variables.items()}
             for name, one in got.items():
-                # It makes booleans of these all the same.
+                # xarray makes booleans of these nevertheless.
                 if one.values.dtype == bool and expected.variables[name].attrs.get("dtype") == "bool":
                     one.values, one.attrs = one.values.astype("i1"), one.attrs | {"dtype": "bool"}
             compare(expected, got, file.attrs)
@@ -318,7 +318,7 @@ def decoded(want):
 
 
 def is_near(want):
-    """Whether dates are within what nanoseconds of 64 bits hold, so that xarray has a type for them."""
+    """Whether dates are in the range of 64-bit nanoseconds, so that xarray has a type for them."""
     unit = want.attrs.get("units", "").split(" ")[0]
     values = want.values[want.values != NAT].astype(object)
     per = {"days": 86_400 * 10**9, "hours": 3_600 * 10**9, "minutes": 60 * 10**9, "seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3}
@@ -326,7 +326,7 @@ def is_near(want):
 
 
 def by_decoding_xarray(engine):
-    """xarray as its users call it; dates that it has no type for are left as they are."""
+    """xarray with defaults; dates without a type are left out."""
 
     def read(path, expected):
         near = {n: is_near(v) for n, v in expected.variables.items() if "units" in v.attrs}
@@ -342,7 +342,7 @@ def by_decoding_xarray(engine):
 
 
 def by_nccopy(path, expected):
-    """nccopy, which writes it anew, names checked."""
+    """nccopy, which copies the file and checks names."""
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "copy.nc")
         run(["nccopy", "-k", "nc4", path, copy])
@@ -360,7 +360,7 @@ def by_ncdump(path, expected):
         if not found:
             raise Differs(f"no {name} in {data[:300]}")
         words = re.split(r"[,\s]+", found[1])
-        # It prints the default of the type as missing too.
+        # ncdump also prints the type's default as missing.
         fill = want.attrs.get("_FillValue", netCDF4.default_fillvals[want.values.dtype.str[1:]])
         numbers = [fill if w == "_" else parsed(w, want.values.dtype) for w in words]
         same_values(f"printed {name}", np.array(numbers, want.values.dtype), want.values.reshape(-1))
@@ -394,7 +394,7 @@ def flat(values):
 
 
 def run(command):
-    """What a command prints."""
+    """The output of a command."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, errors="surrogateescape")
     if done.returncode:
         raise Differs(f"{command[0]}: exit code {done.returncode}: {done.stderr[:300]}")
@@ -411,7 +411,7 @@ COMMANDS = {"nccopy": by_nccopy, "ncdump": by_ncdump, "gdalmdiminfo": by_gdal}
 
 
 class Comparison:
-    """Compares the files of arrays at `source` that are shown at `point`; of so many one with programs of the command line too."""
+    """Compares the files of arrays at `source`, shown at `point`; some of them with command-line programs, too."""
 
     def __init__(self, source, point, command_line_share=COMMAND_LINE_SHARE):
         self.source, self.point, self.lib, self.share = source, point, Lib(), command_line_share
@@ -420,7 +420,7 @@ class Comparison:
         self.commands = {name: reader for name, reader in COMMANDS.items() if shutil.which(name)}
 
     def family(self, family, array, every, share):
-        """The views of one array of a family that are asked for."""
+        """The chosen views of one array of a family."""
         base = os.path.join(family, "expected", array)
         doc = json.loads(Path(base + ".json").read_text())
         blob = memoryview(Path(base + ".bin").read_bytes())
@@ -506,7 +506,7 @@ class Comparison:
                 self.failures.append(f"{array} {view.path}, {name}: {kind}{error}")
 
     def expected(self, array, view, shown, visible, key):
-        """What the file should hold."""
+        """The expected content of the file."""
         handle = self.lib.open(os.path.join(self.source, array), 0, timestamp=view.time[1], key=key)
         schema = self.facts.schema(self.lib.get("tiledb_array_get_schema", handle))
         self.lib.close(handle)
@@ -516,7 +516,7 @@ class Comparison:
         return Expected(view, schema, view.facts["enumerations"], covered(view, fragments, schemas))
 
     def finish(self, start):
-        """Prints what was found, and exits."""
+        """Prints the findings, and exits."""
         for failure in self.failures[:400]:
             print("FAIL " + failure[:700])
         for name in COMMANDS.keys() - self.commands.keys():

@@ -33,18 +33,18 @@ NAT = -(2**63)
 TICK = {"ms": 10**6, "us": 10**3, "ns": 1}
 TIMES = {"HR": ("ms", 3_600_000), "MIN": ("ms", 60_000), "SEC": ("ms", 1000), "MS": ("ms", 1), "US": ("us", 1), "NS": ("ns", 1)}
 SHOWN = 200
-"""Failures that are printed."""
+"""The most failures to print."""
 
 
 class Differs(Exception):
-    """A file is not what it is to be."""
+    """A file differs from its expected content."""
 
 
 # -- what a table is to be --------------------------------------------------------------------------------------
 
 
 def days(unit, value):
-    """A date as days since 1970; None where they do not fit into 32 bits."""
+    """A date as days since 1970; None if they do not fit into 32 bits."""
     if value == NAT:
         return None
     if unit == "WEEK":
@@ -57,13 +57,13 @@ def days(unit, value):
 
 
 def scaled(factor, value):
-    """A time in smaller units; None where it does not fit."""
+    """A time in smaller units; None if it does not fit."""
     out = value * factor
     return out if value != NAT and -(2**63) < out < 2**63 else None
 
 
 def number_type(datatype):
-    """The type of a value as readers see it, and a function of the stored integer; None where it is shown as it is."""
+    """The readers' type of a value, and a function of the stored integer; None if it is shown unchanged."""
     if not datatype.startswith("DATETIME_"):
         return {"BOOL": "bool", "FLOAT32": "float", "FLOAT64": "double"}.get(datatype, "int64" if datatype.startswith("TIME_") else datatype.lower()), None
     unit = datatype.removeprefix("DATETIME_")
@@ -89,14 +89,14 @@ def numbers(datatype, data, axis=False):
 
 
 def text(datatype, raw, fixed):
-    """Text or bytes as readers have them."""
+    """Text or bytes in the form of readers."""
     if fixed and datatype in ("CHAR", "STRING_ASCII"):
         raw = raw.rstrip(b"\0")
     return raw.decode("utf-8", "surrogateescape") if datatype in TEXT else raw
 
 
 def column(field, part, repeat):
-    """The type and the values of a field, whose `part` gives its bytes; `repeat` makes rows of coordinates."""
+    """Type and values of a field; `part` gives its bytes, `repeat` makes rows of coordinates."""
     data, offsets, validity = part("data"), part("offsets"), part("validity")
     datatype, cvn = field["datatype"], field["cell_val_num"]
     if offsets is not None:
@@ -123,7 +123,7 @@ def column(field, part, repeat):
 
 
 def labelled(view, index, kind, cells):
-    """Labels in place of indexes: those of the family are text."""
+    """Replaces indexes by labels: those of the family are text."""
     name = view["schema"]["attributes"][index]["enumeration"]
     if name is None:
         return kind, cells
@@ -200,7 +200,7 @@ def plain_values(array):
 
 
 def key(value):
-    """What tells two values apart: NaNs are alike, zeros have a sign."""
+    """A key that distinguishes values: NaNs are equal, zeros have a sign."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else (value, math.copysign(1, value))
     if isinstance(value, list):
@@ -269,7 +269,7 @@ def read_duckdb(path):
 
 
 def infinite(value):
-    """What DuckDB takes for an infinite time: the greatest number, in whatever unit. It shows it in microseconds."""
+    """DuckDB's infinite time: the greatest number, in any unit. It shows it in microseconds."""
     if isinstance(value, list):
         return [infinite(one) for one in value]
     greatest = [(2**63 - 1) * tick for tick in TICK.values()]
@@ -309,7 +309,7 @@ READERS = {
 
 
 def compare(reader, wanted, found):
-    """Fails unless a reader read what a table is to be."""
+    """Fails unless a reader has read the expected table."""
     if reader == "duckdb":
         wanted, found = ([(name, kind, infinite(values) if "timestamp" in kind else values) for name, kind, values in of] for of in (wanted, found))
     if [name for name, *_ in wanted] != [name for name, *_ in found]:
@@ -335,7 +335,7 @@ def quoted(name):
 
 
 def literal(scalar):
-    """A value in DuckDB's SQL; None where it has no way to write it."""
+    """A value in DuckDB's SQL; None if it has no notation."""
     import pyarrow as pa
 
     of = scalar.type
@@ -377,7 +377,7 @@ LAST = {}
 
 
 def compared(column, operator, value):
-    """A comparison of an expression, in whatever makes them."""
+    """A comparison of an expression, in any engine."""
     return {"=": column == value, "<>": column != value, "<": column < value, "<=": column <= value, ">": column > value, ">=": column >= value}[operator]
 
 
@@ -428,7 +428,7 @@ ENGINES = {"duckdb": counts_duckdb, "polars": counts_polars, "pyarrow": counts_p
 
 
 def filters(path, chance, number):
-    """Fails where an engine finds another number of rows than in a copy without statistics; how many comparisons were made."""
+    """Fails if an engine finds another number of rows than in a copy without statistics; returns the number of comparisons."""
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(path).read()
@@ -506,7 +506,7 @@ def footer(path):
 
 
 def work(job):
-    """Compares the files of one array: how many (file, reader) pairs agree, filters made, and what differs."""
+    """Compares the files of one array: the number of equal (file, reader) pairs, the number of filters, and the differences."""
     family, point, array, paths, number = job
     base = os.path.join(family, "expected", array)
     doc, blob = json.loads(Path(base + ".json").read_text()), memoryview(Path(base + ".bin").read_bytes())

@@ -43,7 +43,7 @@ def lists(values, lengths, validity=None):
 
 
 def dense(lib, folder):
-    """Three row groups of two slabs of tiles, a newer fragment in the last one. What it holds, as Arrow has it."""
+    """Three row groups of two slabs of tiles, and a newer fragment in the last one. Returns the content for Arrow."""
     import pyarrow as pa
 
     rows, columns = 2100, 1000
@@ -76,7 +76,7 @@ def dense(lib, folder):
     columns_of = {"a": Column(a), "f": Column(f), "n": Column(n, validity=valid), "t": Column(t.astype("<i8")), "s": texts(words), "e": Column(e),
                   "c": Column(c), "l": Column(l), "v": lists(v, lengths, there), "b": Column(b)}
     lib.write(uri, columns_of, ranges=[np.array([0, rows - 1], "<i4"), np.array([-500, 499], "<i4")], timestamp=10)
-    # A newer box: all of these hold one value.
+    # A newer box in which all cells have one value.
     box = (slice(2050, 2060), slice(100, 300))
     inner = 10 * 200
     one = {"a": Column(np.full(inner, -7, "<i4")), "f": Column(np.full(inner, 99.0)), "n": Column(np.full(inner, 3, "<i2"), validity=np.ones(inner, "u1")),
@@ -173,7 +173,7 @@ def corners(lib, folder):
 
 
 def huge(lib, folder, name, count, fields):
-    """Very many rows, of which two tiles are written."""
+    """Very many rows, with two tiles written."""
     uri = os.path.join(folder, name)
     lib.create(uri, Schema("dense", [Dim("d", "INT64", 0, count - 1, 1000)], [Attr(f"a{i}", "INT32") for i in range(fields)]), 1)
     for first in (0, count - 1000):
@@ -185,7 +185,7 @@ def huge(lib, folder, name, count, fields):
 
 
 def same_table(wanted, found):
-    """Fails unless two tables of Arrow are equal: NaNs are, zeros have a sign."""
+    """Fails unless two tables of Arrow are equal: NaNs are equal, zeros have a sign."""
     import pyarrow as pa
 
     if wanted.column_names != found.column_names or wanted.num_rows != found.num_rows:
@@ -201,7 +201,7 @@ def same_table(wanted, found):
 
 
 def read_all(path, wanted):
-    """Compares a large file by the readers that do it quickly."""
+    """Compares a large file with the fast readers."""
     import polars as pl
     import pyarrow.parquet as pq
 
@@ -218,7 +218,7 @@ def read_all(path, wanted):
 
 
 def chunks(point, path, query):
-    """Rows of a query in DuckDB, and how many chunks of columns were decoded for it."""
+    """Rows of a query in DuckDB, and the number of column chunks decoded for it."""
     import duckdb
 
     before = stats(point)["chunks_decoded"]
@@ -228,7 +228,7 @@ def chunks(point, path, query):
 
 
 def example():
-    """The file that the documentation shows is what it says."""
+    """The file in the documentation is right."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -250,7 +250,7 @@ def example():
 
 
 def lazy(source):
-    """A filter that one row group can satisfy decodes the columns that it names, of that row group."""
+    """A filter that only one row group can satisfy decodes the named columns of that row group."""
     with mounted(source) as point:
         path = str(point / "dense/data/table.parquet")
         size = os.stat(path).st_size

@@ -25,9 +25,9 @@ from view_files import Differs, load, same
 from views import chosen
 
 PILLOW = {"<u1", "|u1", "<u2", "<i2", "<i4", "<f4"}
-"""The types that Pillow reads right, of one band; and UINT8 of three or four samples."""
+"""The types that Pillow reads right, with one band; and UINT8 with three or four samples."""
 COMMANDS_SHARE = 8
-"""One image of so many is read by GDAL's programs too."""
+"""One image in this many is also read by GDAL's programs."""
 
 
 def digits(value):
@@ -52,11 +52,11 @@ class Images:
             self.failures.append(f"{label} in {reader}: {text}")
 
     def seen(self):
-        """What was compared, in words."""
+        """A summary of the comparisons."""
         return f"{self.images} images"
 
     def view(self, array, view, blob):
-        """Compares the images of a view, and which there are."""
+        """Compares the images of a view, and their names."""
         folder = os.path.join(self.point, array, view["path"])
         grid = self.grids.grid(array, view, blob)
         wanted = {}
@@ -70,7 +70,7 @@ class Images:
             self.image(f"{array} {view['path']}/raster/{name}", path, len(view["shape"]), variable)
 
     def listing(self, folder, wanted, view):
-        """Which images there are, in `raster/` and in `view.json`."""
+        """The names of the images, in `raster/` and in `view.json`."""
         raster = os.path.join(folder, "raster")
         same("list of raster/", sorted(os.listdir(raster)) if os.path.exists(raster) else [], sorted(wanted))
         same("whether raster/ is listed", "raster" in os.listdir(folder), bool(wanted))
@@ -148,7 +148,7 @@ class Images:
         bands = values if rank == 3 else values[None] if values.ndim == 2 else np.moveaxis(values, 2, 0)
         equal(got, bands)
         equal(part, bands[:, height // 2 :, width // 3 :])
-        # It gives all numbers as doubles, and takes 2^64 - 1, which is none, for a number that the type cannot hold.
+        # It returns all numbers as doubles, and takes 2^64 - 1, meaning none, for a number that the type cannot hold.
         lost = nodata == 2**64 - 1
         same("whether there is no data", found is not None, nodata is not None and not lost)
         if found is not None:
@@ -188,14 +188,14 @@ class Images:
 def bands_of(path):
     """All values of an image, by band, row and column."""
     with warnings.catch_warnings():
-        # It has no place on earth.
+        # It has no georeference.
         warnings.simplefilter("ignore")
         with rasterio.open(path) as image:
             return image.read()
 
 
 def equal(got, want):
-    """Fails unless type, shape and bytes are the same, but for axes of length 1."""
+    """Fails unless type, shape and bytes are equal, apart from axes of length 1."""
     same("type", got.dtype, want.dtype)
     same("shape", [n for n in got.shape if n != 1], [n for n in want.shape if n != 1])
     same("values", got.tobytes(), want.tobytes())

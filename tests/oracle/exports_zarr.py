@@ -22,7 +22,7 @@ from grids import NOT_A_TIME, compare_all
 from view_files import Differs, load, read, same
 
 CHUNK_CELLS, CHUNK_BYTES = 1 << 16, 64 << 20
-"""Whole extents are put together below, and halved above."""
+"""Whole extents are joined below this size, and halved above."""
 CF_UNITS = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
@@ -63,7 +63,7 @@ def attributes(variable):
 
 
 def equal(got, want):
-    """Fails unless type, shape and bytes are the same."""
+    """Fails unless type, shape and bytes are equal."""
     same("type", got.dtype, want.dtype)
     same("shape", got.shape, want.shape)
     same("values", got.tobytes(), want.tobytes())
@@ -86,11 +86,11 @@ class Groups:
             self.failures.append(f"{label} in {reader}: {text}")
 
     def seen(self):
-        """What was compared, in words."""
+        """A summary of the comparisons."""
         return f"{self.groups} groups of {self.arrays} arrays and {self.chunks} chunks"
 
     def view(self, array, view, blob):
-        """Compares the group of a view, or that there is none."""
+        """Compares the group of a view, or checks that there is none."""
         folder = os.path.join(self.point, array, view["path"])
         grid = self.grids.grid(array, view, blob)
         path = os.path.join(folder, "array.zarr")
@@ -203,7 +203,7 @@ class Groups:
     @staticmethod
     def decoded(path, grid):
         with warnings.catch_warnings():
-            # Of dates before 1582 and the like.
+            # For dates before 1582 and the like.
             warnings.simplefilter("ignore")
             for variable in grid.variables:
                 want = decoded(variable)
@@ -217,14 +217,14 @@ class Groups:
 
 
 def decoded(variable):
-    """What xarray makes of a variable by itself; None where its dates leave the range that it decodes."""
+    """A variable as xarray decodes it alone; None if its dates are outside the range that xarray decodes."""
     values = variable.values
     if "units" in variable.attributes:
         unit = CF_UNITS[variable.attributes["units"].split()[0]]
         known = values[values != NOT_A_TIME] if variable.missing is not None else values
         finest = {"D": "s", "h": "s", "m": "s"}.get(unit, unit)
         most = {"D": 2**63 // 86400, "h": 2**63 // 3600, "m": 2**63 // 60}.get(unit, 2**62)
-        # It goes through nanoseconds since an epoch in places.
+        # It uses nanoseconds since an epoch in places.
         seconds = {"D": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
         if any(abs(int(v)) * seconds > 9e9 or abs(int(v)) > most // 2 for v in known.reshape(-1)):
             return None
@@ -236,7 +236,7 @@ def decoded(variable):
         if not np.isnan(variable.missing):
             masked[values == variable.missing] = np.nan
         return masked
-    # Integers with a mask become floats, and those that become the same as the mask are masked too.
+    # Integers with a mask become floats; those that become equal to the mask are masked, too.
     floats = values.astype("f4" if values.dtype.itemsize <= 2 else "f8")
     floats[floats == floats.dtype.type(variable.missing)] = np.nan
     return floats

@@ -23,12 +23,12 @@ from views import chosen
 NOT_A_TIME = -(2**63)
 FAMILY_KEY = b"0123456789abcdeF0123456789abcdeF"
 MOST_METADATA = 65535
-"""Bytes of a value of metadata that is shown as an attribute."""
+"""The most bytes of a metadata value that is an attribute."""
 UNITS = {
     "YEAR": "days", "MONTH": "days", "WEEK": "days", "DAY": "days", "HR": "hours", "MIN": "minutes", "SEC": "seconds",
     "MS": "milliseconds", "US": "microseconds", "NS": "nanoseconds",
 }
-"""What the CF conventions call the units of datetimes. They lack others."""
+"""The CF conventions' units of datetimes. CF lacks others."""
 IMAGED = {"u": 1, "b": 1, "i": 2, "f": 3}
 
 
@@ -42,12 +42,12 @@ class Variable:
     dims: list
     values: np.ndarray
     fill: np.ndarray | None = None
-    """What cells hold that are null, or that nobody wrote: one value or several. None of coordinates."""
+    """The value of null and unwritten cells: one value or several. None for coordinates."""
     missing: object = None
-    """The `_FillValue`; None where there is none."""
+    """The `_FillValue`; None if there is none."""
     attributes: dict = field(default_factory=dict)
     stored: np.ndarray | None = None
-    """Of an attribute: the values with nulls filled, but dates as they are stored."""
+    """For an attribute: the values with nulls filled, but dates as stored."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ def days_of(year, month):
 
 
 def days(unit, count):
-    """Days since 1970 of a stored date of a unit without a number of days; not-a-time where they do not fit."""
+    """Days since 1970 of a stored date of a unit without a number of days; not-a-time if they do not fit."""
     if count == NOT_A_TIME:
         return count
     found = {"YEAR": lambda: days_of(1970 + count, 1), "MONTH": lambda: days_of(1970 + count // 12, count % 12 + 1), "WEEK": lambda: 7 * count}[unit]()
@@ -76,7 +76,7 @@ def days(unit, count):
 
 
 def converted(datatype, values):
-    """Stored values as grids have them."""
+    """Stored values converted to those of grids."""
     if datatype == "BOOL":
         return values != 0
     unit = datatype.removeprefix("DATETIME_")
@@ -86,7 +86,7 @@ def converted(datatype, values):
 
 
 def left_out(datatype, cvn):
-    """Whether a field is in no grid of numbers."""
+    """Whether grids leave out a field."""
     return cvn == "var" or datatype in TEXT_BYTES or datatype in TEXT_WIDE or datatype in ("BLOB", "ANY", "GEOM_WKB")
 
 
@@ -123,7 +123,7 @@ class Grids:
         return [row["name"] for row in json.loads((self.family / "expected/manifest.json").read_text())["arrays"]]
 
     def views(self, array, every=False):
-        """The views of a dense array: (description, bytes that it refers to); none of a sparse one."""
+        """The views of a dense array: (description, bytes that it refers to); none for a sparse one."""
         base = self.family / "expected" / array
         doc = json.loads(base.with_suffix(".json").read_text())
         if doc["array_type"] != "dense":
@@ -142,7 +142,7 @@ class Grids:
         return {a["name"]: (a["fill_value"].bytes, a["fill_value_valid"]) for a in schema["attributes"]}
 
     def written(self, array, view):
-        """For each attribute of the view whether one fragment has all its cells in the region, and no newer one lacks it there."""
+        """For each attribute of the view, whether one fragment has all its cells in the region and no newer one lacks it there."""
         folder = os.path.join(self.point, array, view["path"].split("data", 1)[0])
         fragments = {f["name"]: f for f in load(os.path.join(folder, "fragments.json"))}
         newest = [fragments[name] for name in reversed(load(os.path.join(self.point, array, view["path"], "view.json"))["fragments"])]
@@ -161,7 +161,7 @@ class Grids:
         return found
 
     def grid(self, array, view, blob):
-        """The grid of a view; None where it has no cells."""
+        """The grid of a view; None if it has no cells."""
         if 0 in view["shape"]:
             return None
         fills, written = self.fills(array, view), self.written(array, view)
@@ -211,7 +211,7 @@ class Grids:
 
     @staticmethod
     def missing(entry, dtype, fill, written):
-        """The value that stands for what is missing, where it can mean something."""
+        """The value for missing values, if the type allows one."""
         if entry["datatype"].startswith("DATETIME_"):
             return np.int64(NOT_A_TIME)
         useful = dtype.kind == "f" or entry["datatype"] != "BOOL" and (entry["nullable"] or not written and dtype.itemsize > 1)
@@ -242,7 +242,7 @@ class ShownGrids(Grids):
 
     @staticmethod
     def shown(folder):
-        """The view `data/` of an array in `folder`; none of a sparse one, and of one with very many cells."""
+        """The view `data/` of an array in `folder`; none for a sparse one, or one with very many cells."""
         schema = load(os.path.join(folder, "schema.json"))
         shown = load(os.path.join(folder, "data/view.json"))
         if not shown["dense"] or shown["cells"] is None or shown["cells"] > 1 << 22:
@@ -290,13 +290,13 @@ def opened(family, source):
 
 
 def units(datatype):
-    """What the CF conventions say of a datatype."""
+    """The CF attributes of a datatype."""
     unit = UNITS.get(datatype.removeprefix("DATETIME_")) if datatype.startswith("DATETIME_") else None
     return {"units": f"{unit} since 1970-01-01", "calendar": "proleptic_gregorian"} if unit else {}
 
 
 def flags(view, enumeration, dtype):
-    """What they say of an enumerated attribute with labels of text."""
+    """The CF attributes of an enumerated attribute with labels of text."""
     labels = view["enumerations"].get(enumeration)
     if not labels or not all(isinstance(label, str) for label in labels) or dtype.kind not in "iu":
         return {}

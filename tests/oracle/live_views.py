@@ -28,12 +28,12 @@ from plain_tools import Checks
 NAMES = ["dense", "sparse", "hilbert"]
 SIDE = 60
 PATIENCE = 3.0
-"""Seconds after which a commit must be seen, on a machine with much to do."""
+"""Seconds after which a commit must be visible, on a busy machine."""
 ALLOWED = {errno.ESTALE, errno.EIO}
 
 
 def create(root):
-    """A dense and two sparse arrays, of which each write replaces all cells."""
+    """A dense and two sparse arrays. Each write replaces all cells."""
     axis = [tiledb.Dim(name, domain=(0, SIDE - 1), tile=16, dtype=np.int32) for name in "xy"]
     attrs = [tiledb.Attr("a", dtype=np.int64, filters=[tiledb.ZstdFilter()]), tiledb.Attr("v", dtype="ascii", var=True)]
     tiledb.Array.create(str(root / "dense"), tiledb.ArraySchema(tiledb.Domain(*axis), attrs))
@@ -66,10 +66,10 @@ def writer(root, committed, stop, failed):
 
 
 def consolidator(root, done, stop, failed):
-    """Consolidates one array after the other, and vacuums it, or does so another time."""
+    """Consolidates one array after the other, and sometimes vacuums it."""
     try:
         steps = random.Random(1)
-        # Little memory: it is allocated whether it is used or not.
+        # libtiledb allocates the whole memory budget, so it is small.
         config = {"sm.mem.total_budget": 64 << 20}
         while not stop.is_set():
             uri = str(root / steps.choice(NAMES))
@@ -85,7 +85,7 @@ def consolidator(root, done, stop, failed):
 
 
 def check(column, raw):
-    """The number that a file holds; an error in words where it holds something else."""
+    """The number in a file; otherwise an error in words."""
     cells = SIDE * SIDE
     if column == "offsets":
         want = np.arange(cells + 1, dtype="<u8") * 7
@@ -102,7 +102,7 @@ def check(column, raw):
 
 
 def reader(point, seed, committed, history, stop, results):
-    """Reads random files; puts how often what came."""
+    """Reads random files; counts the results."""
     rng, counts, wrong = random.Random(seed), {"whole": 0, "refused": 0}, []
     files = {"a": "a/data.bin", "v": "v/data.bin", "offsets": "v/offsets.bin"}
     while not stop.is_set():
@@ -183,7 +183,7 @@ def main():
         whole, refused = (sum(counts[name] for counts, _ in answers) for name in ("whole", "refused"))
         print(f"     {committed.value} commits, {done.value} consolidations, {whole} files read whole, {refused} refused")
         checks.equal("there were commits and consolidations", committed.value > 5 and done.value > 2, True)
-        # Readers that are nearly always refused would prove nothing.
+        # Readers that nearly always fail would prove nothing.
         checks.equal("more files are read than refused", whole > refused, True)
     print(f"{checks.passed} passed, {checks.failed} failed")
     sys.exit(1 if checks.failed else 0)

@@ -47,13 +47,13 @@ def line(n, extent, datatype="INT32", name="x", lo=0):
 
 
 def styled(attr, style):
-    """The style for an attribute: differences of differences of any 64-bit numbers do not fit the filter."""
+    """The style of values for an attribute: second differences of arbitrary 64-bit numbers do not fit the filter."""
     wide = np_type(attr.type).itemsize == 8 and attr.pipeline and any(n == "DOUBLE_DELTA" for n, _ in attr.pipeline.filters)
     return "small" if wide and style == "random" else style
 
 
 class Writer:
-    """Writes arrays below a folder and remembers what they are."""
+    """Writes arrays below a folder and keeps a list of them."""
 
     def __init__(self, folder, seed=SEED):
         self.root, self.seed, self.lib = Path(folder), seed, Lib()
@@ -64,7 +64,7 @@ class Writer:
         return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
 
     def takes(self, attr):
-        """Whether libtiledb makes an attribute of this datatype and pipeline."""
+        """Whether libtiledb accepts an attribute of this datatype and pipeline."""
         try:
             self.lib.attribute(attr)
         except TileDBError:
@@ -95,14 +95,14 @@ class Writer:
         self.lib.write(uri, columns, layout, ranges, timestamp, key)
 
     def sparse(self, name, schema, what, counts=(30, 17), style="random", key=None):
-        """A sparse array with a fragment of about so many cells for each count."""
+        """A sparse array with a fragment of approximately each count of cells."""
         uri, rng = self.create(name, schema, what, key), self.rng(name)
         for i, count in enumerate(counts):
             self.scatter(uri, schema, count, rng, 10 * (i + 1), style, key)
         return uri
 
     def scatter(self, uri, schema, count, rng, timestamp, style="random", key=None):
-        """Writes about `count` cells of a sparse array. In `sorted` style, values ascend with the first coordinate."""
+        """Writes about `count` cells of a sparse array. In the style `sorted`, values ascend with the first coordinate."""
         columns, n = values.coordinates(rng, schema.dims, count, schema.dups)
         if style == "sorted":
             order = np.argsort(columns[schema.dims[0].name].data, kind="stable")
@@ -141,7 +141,7 @@ def types(w):
 
 
 def dimension(datatype, kind):
-    """A dimension of a datatype whose coordinates take both signs where it has them."""
+    """A dimension of a datatype, with coordinates of both signs if it is signed."""
     if datatype == "STRING_ASCII":
         return Dim("d", datatype)
     if datatype.startswith("FLOAT"):
@@ -179,7 +179,7 @@ def dimensions(w):
 
 
 def orders(w):
-    """All orders of tiles and cells, extents that divide the domain and that do not, capacities."""
+    """All orders of tiles and cells, extents that do and do not divide the domain, several capacities."""
     attrs = [Attr("a", "UINT32"), Attr("v", "STRING_UTF8", VAR), Attr("n", "FLOAT64", 1, True, chain("BYTESHUFFLE", "ZSTD"))]
     for tile in ("row-major", "col-major"):
         for cell in ("row-major", "col-major"):
@@ -253,7 +253,7 @@ def pipelines(w):
 
 
 def chunks(w):
-    """Tiles of many chunks, limits on chunks that cells do not divide, cells larger than a chunk, very small tiles."""
+    """Tiles of many chunks, chunk limits that are no multiple of a cell, cells larger than a chunk, very small tiles."""
     cells = 1 << 20
     big = [Attr("plain", "INT32"), Attr("zstd", "FLOAT64", 1, False, chain("ZSTD")), Attr("shuffled", "INT16", 1, True, chain("BYTESHUFFLE", "LZ4"))]
     w.dense("chunks/dense_big", Schema("dense", [line(cells, cells)], big), ["tile of MiB"], [[(0, cells - 1)]], "small")
@@ -280,7 +280,7 @@ def chunks(w):
 
 
 def edges(w):
-    """Odd arrays: nothing written, one cell, all null, all empty, names that file names cannot hold, own fill values."""
+    """Odd arrays: empty, one cell, all null, all empty, names that file names cannot hold, custom fill values."""
     attrs = [Attr("a", "INT32", 1, True), Attr("v", "STRING_ASCII", VAR, True)]
     w.create("edges/no_fragment_dense", Schema("dense", [line(10, 5)], attrs), ["no fragment"])
     w.create("edges/no_fragment_sparse", Schema("sparse", [line(10, 5)], attrs), ["no fragment"])

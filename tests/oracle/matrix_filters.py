@@ -25,7 +25,7 @@ LEVELS = {"GZIP": (1, 9), "ZSTD": (-7, 12), "LZ4": (1, 12), "BZIP2": (1, 9), "RL
 
 
 def style_of(pipeline, datatype):
-    """Values that the pipeline can take: ascending for differences that must not be negative, small for scaled floats."""
+    """Values that the pipeline accepts: ascending for non-negative differences, small for scaled floats."""
     names = [n for n, _ in pipeline.filters]
     if "POSITIVE_DELTA" in names:
         return "sorted"
@@ -64,13 +64,13 @@ class AttrRng:
 
 
 class Batches:
-    """Writes attributes together in arrays, each without those that libtiledb does not take."""
+    """Writes attributes together in arrays, without those that libtiledb refuses."""
 
     def __init__(self, w, decider):
         self.w, self.decider, self.rng_of = w, decider or ByTable(), AttrRng(w.seed)
 
     def write(self, name, attrs, what, cells=70, extent=35, most=None):
-        """Writes an array of at most `most` of the attributes; how many it has."""
+        """Writes an array of at most `most` of the attributes; returns their number."""
         sound = [a for a in attrs if not loses_bytes(a)]
         styles = self.decider.decide(name, sound, cells, extent, lambda a: style_of(a.pipeline, a.type))
         taken = [a for a in attrs if a.name in styles][:most]
@@ -84,7 +84,7 @@ class Batches:
 
 
 def alone(w, decider=None):
-    """Every filter on every datatype: one value a cell, two, var-sized, nullable."""
+    """Every filter on every datatype: one value per cell, two, var-sized, nullable."""
     batches = Batches(w, decider)
     for name, all_options in ALONE.items():
         for i, options in enumerate(all_options):
@@ -117,7 +117,7 @@ def random_options(rng, name):
 
 
 def chains(w, decider=None):
-    """200 accepted random chains of three to five filters; datatype, shape, tile extent, number of cells and limit on chunks random too."""
+    """200 accepted random chains of three to five filters; with random datatype, shape, tile extent, number of cells and chunk limit."""
     rng, made, tried = w.rng("chains"), 0, 0
     batches = Batches(w, decider)
     while made < 200:
@@ -140,7 +140,7 @@ def random_attr(rng, name):
 
 
 def strings(w):
-    """String RLE and dictionary with everything that may follow them; lengths and runs that need several bytes; sparse and dense."""
+    """String RLE and dictionary with every possible next filter; lengths and runs of several bytes; sparse and dense."""
     first = [("RLE", {}), ("DICTIONARY", {})]
     after = [[], [("ZSTD", {})], [("BYTESHUFFLE", {}), ("LZ4", {})], [("CHECKSUM_SHA256", {})], [("BITSHUFFLE", {}), ("GZIP", {}), ("CHECKSUM_MD5", {})]]
     attrs = [

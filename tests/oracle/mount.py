@@ -1,4 +1,4 @@
-"""Mounting with the real program, through the kernel, never leaving a mount behind."""
+"""Mounts with the real program, through the kernel, and never leaves a mount behind."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ def binary():
 
 
 def unmount(point):
-    """Unmounts, by force when the program does not manage."""
+    """Unmounts, by force if the program fails."""
     if os.path.ismount(point) or _is_stale(point):
         done = subprocess.run([binary(), "unmount", point], capture_output=True, timeout=60)
         if done.returncode:
@@ -36,7 +36,7 @@ def _is_stale(point):
 
 @contextlib.contextmanager
 def mounted(source, *options, env=None):
-    """Mounts `source` on a temporary directory, in the environment `env`: the mount point, unmounted whatever happens."""
+    """Mounts `source` on a temporary directory in the environment `env`. Yields the mount point, which is always unmounted."""
     with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as folder:
         point = os.path.join(folder, "mnt")
         os.mkdir(point)

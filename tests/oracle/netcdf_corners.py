@@ -28,7 +28,7 @@ CELLS = 20
 
 
 class Writer:
-    """Writes arrays of 4 by 5 cells, unless said otherwise."""
+    """Writes arrays, by default of 4 by 5 cells."""
 
     def __init__(self, lib, root):
         self.lib, self.root = lib, root
@@ -57,7 +57,7 @@ class Writer:
 
 
 def write_names(writer):
-    """Names that a file system, netCDF or HDF5 may stumble over, and that others are made from."""
+    """Names that are difficult for a file system, netCDF or HDF5, and names that others are derived from."""
     plain = ["a/b", "50%", ".hidden", 'q"uote', "a,b", "sp ace", " lead", "-minus", "größe", "长度", "+", "zarr.json", "7", "a__validity", "CLASS", "b_cell", "trail ", "tab\there", "del\x7f", "e\u0301"]
     attrs = [Attr(name, "INT16") for name in plain]
     attrs += [Attr("a", "INT16", nullable=True), Attr("b", "INT16", 3), Attr("x" * 255, "UINT32", nullable=True), Attr("é" * 120, "FLOAT32", 2)]
@@ -68,7 +68,7 @@ def write_names(writer):
 
 
 def write_extremes(writer):
-    """The ends of every type, and floats that are special."""
+    """The ends of every type, and special floats."""
     attrs, values = [], {}
     for datatype in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"):
         info = np.iinfo(np_type(datatype))
@@ -87,7 +87,7 @@ def write_extremes(writer):
 
 
 def write_texts(writer):
-    """Text with and without what ends it, and what is left out."""
+    """Text with and without terminators, and fields that are left out."""
     text = b"one\0\0 \0x\xff\xfe'\"\\"
     attrs = [Attr("char", "CHAR", 3), Attr("ascii", "STRING_ASCII", 1), Attr("null", "STRING_ASCII", 5, nullable=True), Attr("utf8", "STRING_UTF8", 2)]
     attrs += [Attr("wide", "STRING_UTF16", 2), Attr("blob", "BLOB", 2), Attr("wkt", "GEOM_WKT", 3)]
@@ -95,7 +95,7 @@ def write_texts(writer):
 
 
 def write_holes(writer):
-    """Cells that nobody wrote: two corners of a larger array, fills of its own."""
+    """Unwritten cells: two corners of a larger array, with custom fill values."""
     attrs = [Attr("u1", "UINT8"), Attr("i4", "INT32"), Attr("f8", "FLOAT64"), Attr("own", "INT16", fill=b"\x07\x00"), Attr("day", "DATETIME_DAY", fill=b"\x05" + bytes(7))]
     attrs += [Attr("year", "DATETIME_YEAR"), Attr("three", "INT16", 3, fill=b"\1\0\1\0\1\0"), Attr("other", "INT16", 2, fill=b"\1\0\2\0"), Attr("bool", "BOOL", nullable=True)]
     attrs += [Attr("nulls", "INT64", 2, nullable=True, fill=bytes(15) + b"\1"), Attr("text", "CHAR", 2)]
@@ -106,7 +106,7 @@ def write_holes(writer):
 
 
 def write_labels(writer):
-    """Enumerations whose labels are no words, too many, or numbers."""
+    """Enumerations whose labels are not words, too many, or numbers."""
     labels = [b"red", b"light  blue", b"", b" ", b"a,b", "grün".encode(), b"tab\tand\nmore"]
     enums = [Enum("words", "STRING_UTF8", labels), Enum("numbers", "INT32", np.array([5, 7, 9], "i4")), Enum("many", "STRING_ASCII", [b"label %05d" % i for i in range(7000)])]
     attrs = [Attr("w", "UINT8", enumeration="words"), Attr("n", "INT16", enumeration="numbers"), Attr("m", "INT32", nullable=True, enumeration="many")]
@@ -125,7 +125,7 @@ def write_metadata(writer):
 
 
 def write_axes(writer):
-    """Dimensions of dates that become days and of such that do not, of the ends of types, and many."""
+    """Dimensions of dates that do and do not become days, of the ends of types, and many."""
     attrs = [Attr("a", "INT32")]
     for name, datatype, low in (("year", "DATETIME_YEAR", -3), ("month", "DATETIME_MONTH", 600), ("week", "DATETIME_WEEK", -2), ("far", "DATETIME_YEAR", 10**17), ("second", "DATETIME_SEC", 10**9)):
         axes = [Dim("t", datatype, low, low + 19, 7)]
@@ -155,7 +155,7 @@ def check_example(root, point, failures):
 
 
 def check_changes(root, point, failures):
-    """Metadata that is written meanwhile shows in the next open; metadata that is damaged is an error of this file, and says where it is."""
+    """Metadata written meanwhile shows in the next open; damaged metadata is an error of this file that names its place."""
     path, lib = point / "example/data/array.nc", Lib()
     lib.put_metadata(str(root / "example"), [("m", "UINT8", np.array([8]))])
     deadline, found = time.time() + 5, {}
@@ -183,7 +183,7 @@ def check_changes(root, point, failures):
 
 
 def check_laziness(lib, root, point, failures):
-    """To ask for the length, to open the file and to read one variable decodes no other."""
+    """Finding the length, opening the file and reading one variable decode no other."""
     side, tile = 1024, 256
     axes = [Dim("y", "INT32", 0, side - 1, tile), Dim("x", "INT32", 0, side - 1, tile)]
     attrs = [Attr(name, "INT64", pipeline=ZSTD) for name in ("first", "second", "third")]
@@ -205,7 +205,7 @@ def check_laziness(lib, root, point, failures):
         failures.append("the rows differ")
     if after_stat != before:
         failures.append(f"stat decoded {after_stat - before} chunks")
-    # The kernel reads some pages beyond the header, where the first variable begins.
+    # The kernel reads some pages beyond the header, into the first variable.
     if after_open - after_stat > 16:
         failures.append(f"opening decoded {after_open - after_stat} chunks of {3 * chunks}")
     if after_rows - after_open > chunks // 2:
@@ -214,7 +214,7 @@ def check_laziness(lib, root, point, failures):
 
 
 def check_scale(lib, failures):
-    """A dense array of 2^40 cells, of which two tiles are there: one row in h5py, with little memory."""
+    """A dense array of 2^40 cells with two tiles: one row in h5py, with little memory."""
     with tempfile.TemporaryDirectory() as folder:
         side, tile = 1 << 20, 512
         axes = [Dim(name, "INT32", 0, side - 1, tile) for name in "yx"]

@@ -33,11 +33,11 @@ from views import family_view
 
 HERE = Path(__file__).parent
 EXACT = 1 << 53
-"""Integers beyond which doubles leave some out."""
+"""The greatest integers that doubles represent without gaps."""
 
 
 def output(*command):
-    """What a command prints; fails where it does."""
+    """The output of a command; fails if the command does."""
     done = subprocess.run(command, capture_output=True, timeout=120, stdin=subprocess.DEVNULL, env=os.environ | {"LC_ALL": "C.UTF-8"})
     if done.returncode:
         raise Differs(f"{Path(command[0]).name}: exit code {done.returncode}: {done.stderr.decode(errors='replace')[-300:]}")
@@ -48,7 +48,7 @@ def output(*command):
 
 
 def only_utf8(encoding):
-    """Most programs take text for UTF-8."""
+    """Most programs assume UTF-8."""
     if encoding != "utf-8":
         raise Unreadable("bytes that are not UTF-8")
 
@@ -59,7 +59,7 @@ def texts_of(columns):
 
 
 def no_nul(columns):
-    """Strings of C end at a NUL."""
+    """C strings end at a NUL."""
     if any("\0" in text for text in texts_of(columns)):
         raise Unreadable("NUL bytes in text")
 
@@ -71,7 +71,7 @@ def no_blank_lines(columns):
 
 
 def miller(path, columns, encoding):
-    """Miller, which infers nothing."""
+    """Miller, without inference."""
     only_utf8(encoding)
     no_blank_lines(columns)
     rows = json.loads(output("mlr", "--icsv", "--ojson", "--infer-none", "--no-auto-unflatten", "cat", str(path)), strict=False)
@@ -85,7 +85,7 @@ def sqlite(path, columns, encoding):
     only_utf8(encoding)
     no_nul(columns)
     no_blank_lines(columns)
-    # Names of columns do not differ in case there, so the first line is skipped.
+    # Column names are not case-sensitive there, so the first line is skipped.
     quoted = str(path).replace("'", "''")
     created = ", ".join(f"c{i} TEXT" for i in range(len(columns)))
     shown = ", ".join(f"hex(c{i})" for i in range(len(columns)))
@@ -96,7 +96,7 @@ def sqlite(path, columns, encoding):
 
 
 def awk(path, columns, encoding):
-    """gawk, which knows no quotes."""
+    """gawk, which does not handle quotes."""
     only_utf8(encoding)
     if b'"' in Path(path).read_bytes():
         raise Unreadable("quotes: awk knows none")
@@ -146,7 +146,7 @@ def in_r(package):
 
 
 def as_in_r(c, line, want, package):
-    """Whether R has a value: integers beyond 2^53 rounded, floats within a unit in the last place, missing and empty text alike."""
+    """Whether R has a value: integers beyond 2^53 rounded, floats within a unit in the last place, missing text equal to empty text."""
     if line == "N":
         return want is None or want == ""
     if line[0] == "b":
@@ -157,7 +157,7 @@ def as_in_r(c, line, want, package):
     if c.kind == "text" or c.kind == "list":
         if line[0] == "t":
             if c.kind == "text" and text != want and c.type.startswith("DATETIME_"):
-                # Dates have types of their own in readr and data.table, which round.
+                # readr and data.table have their own types for dates, which round.
                 if not re.match(r"[0-9]{4}-", text + want):
                     return True
                 return abs(np.datetime64(text[:19]) - np.datetime64(want[:19])) <= np.timedelta64(1, "s")
@@ -167,7 +167,7 @@ def as_in_r(c, line, want, package):
         return text == str(want).lower()
     if c.kind in ("int", "uint"):
         if package == "data.table" and abs(want) < 1 << 63:
-            # Without bit64 it shows 64-bit integers as doubles of the same bits.
+            # Without bit64, R shows 64-bit integers as doubles of the same bits.
             as_double = struct.unpack("<d", struct.pack("<q", want))[0]
             if float(text) == as_double or text == "NaN" and math.isnan(as_double):
                 return True
@@ -205,7 +205,7 @@ def same_numbers(name, texts, want, exact):
     if exact and want.dtype.kind != "f":
         got = np.array([int(text) for text in texts], want.dtype)
     else:
-        # R has no -2^31: that is NA.
+        # R has no -2^31: it is NA.
         missing = "-2147483648" if want.dtype == "i4" else "nan"
         got, want = np.array([float(missing if text == "NA" else text) for text in texts]), want.astype("f8")
     equal = (got == want) | ((got != got) & (want != want))
@@ -233,7 +233,7 @@ def by_script(exact, *command):
 
 
 def nco(path, expected):
-    """ncks, which writes it anew."""
+    """ncks, which copies the file."""
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "copy.nc")
         output("ncks", "-h", "-4", str(path), copy)
@@ -241,7 +241,7 @@ def nco(path, expected):
 
 
 def cdo(path, expected):
-    """CDO, of the variables that it takes for fields."""
+    """CDO, with the variables that it accepts as fields."""
     if not any(len(v.dims) >= 1 and v.values.dtype.kind != "S" and v.dims != [n] for n, v in expected.variables.items()):
         raise Unreadable("text alone")
     if all(len(v.dims) > 3 for n, v in expected.variables.items() if v.dims != [n]):
@@ -261,7 +261,7 @@ def cdo(path, expected):
 
 
 def imagemagick(path, values):
-    """ImageMagick, of one band of 8 or 16 bits."""
+    """ImageMagick, with one band of 8 or 16 bits."""
     depth = values.dtype.itemsize * 8
     raw = output("convert", path, "-depth", str(depth), "-endian", "LSB", "gray:-")
     same("values", raw, values.tobytes())
@@ -303,7 +303,7 @@ def version(reader):
 
 
 class Tally:
-    """What came of all files."""
+    """The result of all files."""
 
     def __init__(self, only):
         self.only = only
@@ -344,7 +344,7 @@ class Tally:
 
 
 class CommandLine(Images):
-    """Images as programs of the command line read them."""
+    """Images as command-line programs read them."""
 
     def __init__(self, grids, tally):
         super().__init__(grids)

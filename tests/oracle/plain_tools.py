@@ -1,4 +1,4 @@
-"""Reads a mount with everyday tools: every one has to see the same bytes. Then checks, by the counters, that reading is lazy.
+"""Reads a mount with everyday tools, which must all see the same bytes. Then checks by the counters that reading is lazy.
 
 Needs jq, hexdump, od, dd, cp, cmp, tail, wc, stat and rsync. The last line is `N passed, N failed`.
 """
@@ -44,7 +44,7 @@ def run(*command, cwd=None):
 
 
 def files(root):
-    """Every file below a directory, the mount's own left out."""
+    """Every file below a directory, except those about the mount."""
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = [s for s in subfolders if s != ".tiledbfs"]
         yield from (Path(folder, n) for n in names)
@@ -85,7 +85,7 @@ def looking(checks, point):
 
 
 def read_only(checks, point):
-    """Modes, owner, and what every attempt to write gives."""
+    """Modes, owner, and the errors of all attempts to write."""
     modes = {oct(os.stat(f).st_mode & 0o7777) for f in files(point)}
     checks.equal("modes of files", modes, {"0o444"})
     folders = {oct(os.stat(folder).st_mode & 0o7777) for folder, _, _ in os.walk(point)}
@@ -129,7 +129,7 @@ def same_bytes(checks, point, values, scratch):
 
 
 def parallel(checks, source, values):
-    """16 readers at once on a fresh mount, in processes of their own and in threads that jump about."""
+    """16 readers at once on a fresh mount, in processes of their own, and in threads with random access."""
     want = values.tobytes()
     with mounted(source, "--cache-size", "1M") as point:
         data = str(next((point / "fragments").iterdir()) / "columns/a/data.bin")
@@ -144,7 +144,7 @@ def parallel(checks, source, values):
 
 
 def _jump(path, want, seed):
-    """Reads at random places; whether all was right."""
+    """Reads at random offsets; returns whether all bytes were right."""
     rng = np.random.default_rng(seed)
     with open(path, "rb", buffering=0) as f:
         for offset, size in zip(rng.integers(0, len(want), 100).tolist(), rng.integers(1, 100_000, 100).tolist()):
@@ -154,7 +154,7 @@ def _jump(path, want, seed):
 
 
 def laziness(checks, source, values):
-    """What is decoded when, told by the counters."""
+    """Which reads decode what, by the counters."""
     with mounted(source) as point:
         run("ls", "-lR", str(point))
         run("find", str(point), "-type", "f", "-size", "+0")
@@ -173,19 +173,19 @@ def laziness(checks, source, values):
         checks.equal("eight readers of one chunk decode it once", stats(point)["chunks_decoded"], 2)
         run("cat", data)
         checks.equal("all was decoded once", stats(point)["chunks_decoded"], 64)
-        # The kernel may reclaim pages at any time: one of some tries will do.
+        # The kernel may reclaim pages at any time, so one of several attempts suffices.
         checks.equal("a second cat asks nothing", min(_requests(point, data) for _ in range(5)), 0)
 
 
 def _requests(point, data):
-    """Read requests that a `cat` causes, but for those of the look at the counters itself."""
+    """Read requests caused by a `cat`, without those for reading the counters."""
     before = [stats(point)["reads"] for _ in range(2)]
     run("cat", data)
     return stats(point)["reads"] - before[1] - (before[1] - before[0])
 
 
 def _eight(path, offset):
-    """Reads eight bytes, the kernel's reading ahead turned off."""
+    """Reads eight bytes without read-ahead."""
     with open(path, "rb", buffering=0) as f:
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         return os.pread(f.fileno(), 8, offset)

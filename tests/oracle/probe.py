@@ -26,14 +26,14 @@ def line_schema(attrs, cells, extent):
 
 
 def fill(lib, uri, attrs, cells, styles, rng_of):
-    """Writes every cell. Values depend on the attribute alone."""
+    """Writes every cell. Values depend only on the attribute."""
     columns = {a.name: values.column(rng_of(a), a, cells, styles[a.name]) for a in attrs}
     lib.write(uri, columns, "global-order", [np.array([0, cells - 1], "<i4")], timestamp=10)
     return columns
 
 
 def _verdict(lib, number, attr, cells, extent, style, rng_of):
-    """None when the attribute comes back as it was written, else what went wrong."""
+    """None if the attribute is read back as written, otherwise the problem."""
     uri, whole = f"mem://{number}", [np.array([0, cells - 1], "<i4")]
     try:
         lib.create(uri, line_schema([attr], cells, extent), timestamp=1)
@@ -64,13 +64,13 @@ def _serve(pipe):
 
 
 class Prober:
-    """Asks the probing process, and starts another one whenever something has gone wrong in it."""
+    """Asks the probing process, and starts another one after any failure."""
 
     def __init__(self):
         self.process, self.pipe = None, None
 
     def verdict(self, *job):
-        """The verdict on one attribute; one that is not plainly good or a plain refusal is given in a fresh process."""
+        """The verdict on one attribute; unless it is clearly good or clearly refused, it is given in a fresh process."""
         answer = self._ask(job)
         if answer is None or answer.startswith(("refused", "not written")):
             return answer
@@ -114,7 +114,7 @@ class ByProbing:
         self.known = json.loads(TABLE.read_text()) if TABLE.exists() else {}
 
     def decide(self, name, attrs, cells, extent, style_of):
-        """{attribute: style of values} of those accepted. Those refused are tried again with nothing but zeros."""
+        """{attribute: style of values} of the accepted ones. Refused ones are tried again with zeros only."""
         rows, known = {}, self.known.get(name, {})
         for attr in attrs:
             if attr.name in known:
@@ -131,7 +131,7 @@ class ByProbing:
 
 
 class ByTable:
-    """Decides by the table of what an earlier run has found."""
+    """Decides by the table of an earlier run."""
 
     def __init__(self):
         self.table = json.loads(TABLE.read_text())

@@ -20,12 +20,12 @@ import time
 LIMIT = 1 << 16
 """Bytes of a header, and of a piece of a body."""
 CREDIT = 0.02
-"""Seconds without bytes that a line may make up for."""
+"""The most seconds of unused bandwidth that may be made up for."""
 
 
 @dataclasses.dataclass
 class Counts:
-    """What went through."""
+    """Counters of the traffic."""
 
     list: int = 0
     head: int = 0
@@ -42,14 +42,14 @@ class Counts:
         return self.list + self.head + self.get + self.other
 
     def __sub__(self, before):
-        """What has been added since."""
+        """The difference to an earlier count."""
         fields = (f.name for f in dataclasses.fields(self))
         return Counts(**{name: getattr(self, name) - (getattr(before, name) if name != "most" else 0) for name in fields})
 
 
 @dataclasses.dataclass
 class Fault:
-    """What happens to some requests in place of, or after, being answered.
+    """A fault of some requests, in place of or after the answer.
 
     `what` is a status (403, 500, 503, ...), "expired" (400 ExpiredToken), "reset" (the connection breaks), "cut" (it ends after `after` bytes of
     the body), "stall" (nothing more comes after `after` bytes, for `seconds`), "late" (the answer begins after `seconds`), "whole" (the range
@@ -62,9 +62,9 @@ class Fault:
     path: str = ""
     """A regular expression that is to be found in the path."""
     times: float = 1
-    """How often."""
+    """How often it happens."""
     skip: int = 0
-    """How many requests that match are passed over first."""
+    """The number of matching requests to skip first."""
     after: int = 1000
     seconds: float = 3600
     call: object = None
@@ -85,7 +85,7 @@ class Request:
 
     @property
     def key(self):
-        """The access key that it is signed with."""
+        """The access key of its signature."""
         found = re.search(r"Credential=([^/]+)/", self.headers.get("authorization", ""))
         return found and found.group(1)
 
@@ -143,35 +143,35 @@ class Proxy:
 
     @property
     def url(self):
-        """Where clients ask."""
+        """The URL for clients."""
         return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     @property
     def host(self):
-        """The same without its scheme."""
+        """The URL without its scheme."""
         return f"127.0.0.1:{self.port}"
 
     def fault(self, what, **options):
-        """Adds a fault, and gives it."""
+        """Adds a fault, and returns it."""
         fault = Fault(what, **options)
         self.faults.append(fault)
         return fault
 
     def clear(self):
-        """Forgets faults, and what was logged and counted."""
+        """Clears faults, logs and counts."""
         self.faults.clear()
         self.log.clear()
         self.counts = Counts()
 
     def snapshot(self):
-        """The counts by now."""
+        """The current counts."""
         return dataclasses.replace(self.counts)
 
     # One connection of a client.
 
     async def _client(self, reader, writer):
         self.clients.add(writer)
-        # Each small answer leaves at once.
+        # Each small answer is sent immediately.
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line = Line(self)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, Broken):
@@ -234,7 +234,7 @@ class Proxy:
             await writer.drain()
             return
         if what == "reset":
-            # Without lingering, closing is a reset.
+            # Without lingering, a close is a reset.
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             raise Broken
         if what == "late":
@@ -269,7 +269,7 @@ class Proxy:
         return await asyncio.open_connection(host, int(port), limit=LIMIT)
 
     async def _ask(self, request, raw, body):
-        """Sends a request on: the head of the answer, and its body in pieces."""
+        """Forwards a request: the head of the answer, and its body in pieces."""
         lines = [f"{request.method} {request.path} HTTP/1.1"] + [f"{name}: {value}" for name, value in raw]
         message = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + body
         while True:
@@ -284,7 +284,7 @@ class Proxy:
                 break
             except (ConnectionError, asyncio.IncompleteReadError):
                 writer.close()
-                # A connection that was kept may have been closed meanwhile.
+                # A kept connection may have been closed meanwhile.
                 if not old:
                     raise
         first, headers, raw = parse(answer)
@@ -335,7 +335,7 @@ class Proxy:
 
 
 class Broken(Exception):
-    """The connection is to be closed."""
+    """The connection must be closed."""
 
 
 class Line:
@@ -345,9 +345,9 @@ class Line:
         self.proxy, self.next_free = proxy, 0.0
 
     async def wait(self, length):
-        """Until so many bytes may leave."""
+        """Waits until this many bytes may be sent."""
         now, proxy = time.monotonic(), self.proxy
-        # A timer that was late takes nothing from the rate.
+        # A late timer does not reduce the rate.
         until, idle = now, now - CREDIT
         if proxy.connection_rate:
             self.next_free = max(self.next_free, idle) + length / proxy.connection_rate
@@ -355,13 +355,13 @@ class Line:
         if proxy.total_rate:
             proxy.next_free = max(proxy.next_free, idle) + length / proxy.total_rate
             until = max(until, proxy.next_free)
-        # Timers are no finer than this.
+        # Timers have no finer resolution.
         if until - now > 0.002:
             await asyncio.sleep(until - now)
 
 
 def parse(head):
-    """The first line, the headers by lower name, and as they are."""
+    """The first line, the headers by lower-case name, and the original headers."""
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     raw = [tuple(part.strip() for part in line.split(":", 1)) for line in lines]
     return first, {name.lower(): value for name, value in raw}, raw

@@ -36,7 +36,7 @@ from old_capi import OldLib  # noqa: E402
 
 BATCH = 20
 SECONDS = 120
-"""Of one array, to be written or compared."""
+"""Bytes of one array to write or compare."""
 KEY = b"0123456789abcdeffedcba9876543210"
 
 
@@ -61,7 +61,7 @@ class PiecesLib(OldLib):
 
 
 def apart(function, *args):
-    """What a function returns (as JSON) in a process of its own; ("crash", how) when it does not return."""
+    """The result of a function (as JSON) in a process of its own; ("crash", how) if it does not return."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -239,7 +239,7 @@ class Hunt:
                 self.total["unread"] += len(unread)
                 self.unread += [(name, line) for line in unread]
                 lost = {re.search("field '(.*?)': libtiledb", line)[1] for line in unread}
-                # Neither does tiledbfs, or it does; there is nothing to compare with.
+                # tiledbfs may or may not fail as well; there is nothing to compare with.
                 failures = [line for line in failures if line not in unread and not any(f"/{names.attribute(x)}/" in line for x in lost)]
                 lost_of[path] = lost
                 if failures:
@@ -262,7 +262,7 @@ class Hunt:
         self.total["passed"] += len(logs) - len(failed)
 
     def objects(self, folder):
-        """(kind, path, path in the mount) of what `group` has made of the batch."""
+        """(kind, path, path in the mount) of the objects of the batch, as `group` arranged them."""
         for name in sorted(os.listdir(folder)):
             path = f"{folder}/{name}"
             if name != "group":

@@ -1,4 +1,4 @@
-"""Random arrays: schemas, values and lives drawn from a seed, for `random_arrays.py`.
+"""Random arrays: schemas, values and lives from a seed, for `random_arrays.py`.
 
 Whatever libtiledb refuses is left out and noted in `Life.log`; so the same generator serves every release from 1.5 on.
 """
@@ -22,7 +22,7 @@ from truth import gather
 
 
 def elements(d, datatype, n, style):
-    """Values of a datatype; floats and wide text of any bits now and then."""
+    """Values of a datatype; floats and wide text sometimes have arbitrary bits."""
     if style == "random" and d.chance(0.3):
         dtype = np_type(datatype)
         if datatype == "BOOL":
@@ -52,7 +52,7 @@ def column(d, attr, n, style, members=None):
 
 
 def coordinate(d, dim, release):
-    """One coordinate, edges and repetitions more often than chance would have it."""
+    """One coordinate, often an edge or a repetition."""
     if dim.type == "STRING_ASCII":
         if d.chance(0.5):
             return d.choice(WORDS)
@@ -98,7 +98,7 @@ def part(one, a, b):
 
 
 class Life:
-    """Creates one array and does things to it."""
+    """Creates one array and changes it."""
 
     def __init__(self, lib, uri, d, release, key=None):
         self.lib, self.uri, self.d, self.release, self.key = lib, uri, d, release, key
@@ -112,7 +112,7 @@ class Life:
 
     @contextlib.contextmanager
     def trying(self, what):
-        """Goes on when libtiledb refuses, or the release lacks a function."""
+        """Continues if libtiledb refuses, or the release lacks a function."""
         try:
             yield
             self.note(what)
@@ -121,14 +121,14 @@ class Life:
             self.lib.use()
 
     def now(self):
-        """The next timestamp; the same as before now and then."""
+        """The next timestamp, sometimes equal to the one before."""
         if self.release < (2, 0):
             time.sleep(0.003)
         self.time = min(self.time + self.d.choice([0, 1, 1, 2, 5]), 99)
         return self.base + self.time
 
     def create(self):
-        """Creates the array with some schema that libtiledb takes."""
+        """Creates the array with a schema that libtiledb accepts."""
         for _ in range(12):
             try:
                 self.schema = self.draw_schema()
@@ -179,7 +179,7 @@ class Life:
         schema.current_domain, self.next_current = first, then
 
     def sound(self, attr):
-        """An attribute that can be made and written, with other filters if need be; its style of values in `self.style`."""
+        """An attribute that can be made and written, if necessary with other filters; `self.style` is its style of values."""
         self.style = getattr(self, "style", {})
         chosen = style_of(attr.pipeline, attr.type) if attr.pipeline else "random"
         names = [n for n, _ in attr.pipeline.filters] if attr.pipeline else []
@@ -267,7 +267,7 @@ class Life:
             self.lib.write(self.uri, columns, timestamp=when, key=self.key)
 
     def rewrite(self):
-        """Writes the cells of a sparse array once more in their global order, in several submits."""
+        """Writes the cells of a sparse array again in global order, in several submits."""
         if self.schema.kind == "dense" or self.release < (2, 0):
             return
         fields = [(a.name, a.type, a.cvn, a.nullable) for a in self.schema.attrs]
@@ -403,7 +403,7 @@ class Life:
                 self.lib.write(f"{self.uri}/__labels/l{i}", {"label": data}, ranges=[np.array([dim.lo, dim.lo + n - 1], np_type(dim.type))], timestamp=self.now(), key=self.key)
 
     def live(self):
-        """Creates the array and lets it live."""
+        """Creates the array and applies random steps."""
         d = self.d
         self.create()
         self.write()

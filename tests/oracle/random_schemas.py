@@ -1,4 +1,4 @@
-"""Random schemas drawn from a seed, for `random_lives.py`. What a release lacks is left out where that is known."""
+"""Random schemas from a seed, for `random_lives.py`. Known gaps of a release are left out."""
 
 
 import random
@@ -18,13 +18,13 @@ CHUNKS = [None, None, None, None, 1, 3, 8, 16, 17, 64, 100, 1000, 4096, 65536, 1
 NAMES = ["", "a/b", ".hidden", "50%", "sp ace", "größe", "tab\t", "x[0]*?", "l" * 120, "data.bin", "t", "x_var", "x", "tiles", "<|>\\", "A", "é" * 70]
 WORDS = [b"", b"a", b"b", b"aa", b"tile", b"Tile", b"zzzz", b"a longer piece of text", b"~", b"0", b"a b", b"same", b"samf"]
 MOST_CELLS = 60_000
-"""Cells of all tiles of a dense fragment."""
+"""The most cells of all tiles of a dense fragment."""
 TIMES = (10, 99)
 RELEASES_OF_TYPES = {"BLOB": (2, 12), "BOOL": (2, 10), "GEOM_WKB": (2, 21), "GEOM_WKT": (2, 21), "ANY": (1, 5)}
 
 
 class Refused(Exception):
-    """libtiledb took none of several attempts."""
+    """libtiledb accepted none of several attempts."""
 
 
 class Draw(random.Random):
@@ -70,7 +70,7 @@ def pipeline(d, datatype, cvn, release):
 
 
 def plain(d, first, release, without=frozenset()):
-    """A pipeline of plain filters, one of `first` in front of them now and then."""
+    """A pipeline of plain filters, sometimes with one of `first` before them."""
     front = filters(d, first, 1) if d.chance(0.6) and release >= (2, 0) else []
     front = [(n, {}) for n, o in front if "reinterpret" in o] or front  # var-sized cells are no multiple of another type
     # A second RLE of strings makes libtiledb crash.
@@ -90,7 +90,7 @@ def type_of(d, release):
 def name_of(d, taken, release):
     """A name that no other field has."""
     odd = d.chance(0.12) and release >= (2, 0)
-    # Before 2.3 names are those of files, and `x_var` is also the file of the cells of `x`.
+    # Before 2.3, names are those of files, and `x_var` is also the file of the cells of `x`.
     odd_names = NAMES if release >= (2, 3) else ["", "sp ace", "größe", "50%", "a:b", "q?m", "<|>"]
     name = d.choice(odd_names) if odd else d.choice("abcdefgh") + str(len(taken))
     while name in taken:
@@ -149,7 +149,7 @@ def dense_dims(d, release):
 
 
 def box_of(d, dims, limit, aligned):
-    """A box of [lo, hi] by dimension, of whole tiles when `aligned`; None when there is none."""
+    """A box of [lo, hi] by dimension, of whole tiles if `aligned`; None if there is none."""
     for _ in range(30):
         box, cells = [], 1
         for dim in dims:
@@ -223,7 +223,7 @@ def parts(d, schema, release):
     if release >= (2, 2) and d.chance(0.3):
         schema.validity = plain(d, ["RLE"], release)
     if d.chance(0.3):
-        # Before 2.0, RLE loses what is no multiple of the coordinates of a cell.
+        # Before 2.0, RLE loses the rest after a multiple of a cell's coordinates.
         schema.coords = plain(d, ["DOUBLE_DELTA"], release, {"RLE"} if release < (2, 0) else set())
     for one in ("offsets", "validity", "coords"):
         known = getattr(schema, one)
