@@ -43,7 +43,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   tiledbfs mount ~/arrays /mnt/arrays    mount every array below ~/arrays
-  jq .attributes[].name /mnt/arrays/a/schema.json
+  jq '.attributes[].name' /mnt/arrays/a/schema.json
   tiledbfs unmount /mnt/arrays
   tiledbfs ls -l my_array/fragments      list files without mounting
   tiledbfs cat my_array/schema.json | jq .
