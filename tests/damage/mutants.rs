@@ -27,17 +27,17 @@ const MEMORY_MIB: u64 = 256;
 /// Directories of the mutants of `tests/data` and of other arrays. They have different keys.
 const GROUPS: [&str; 2] = ["own", "more"];
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Mutants per directory.
-const BATCH: usize = 100;
+const MUTANTS_PER_DIRECTORY: usize = 100;
 
 /// Mutants that one mount shows, in sequence.
-const MOUNTED: usize = 600;
+const MUTANTS_PER_MOUNT: usize = 600;
 
 /// The most arrays of `TILEDBFS_ARRAYS` that are damaged, and the most bytes of each.
-const MORE: usize = 80;
-const SMALL: usize = 200 << 10;
+const MAX_ARRAYS: usize = 80;
+const MAX_ARRAY_SIZE: usize = 200 << 10;
 
 /// The result of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +128,7 @@ fn read_all(root: &Path, wrong: &mut Vec<String>) -> Content {
             }
             Ok(Read1::Directory)
         })();
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             wrong.push(format!("{name}: {:?}", start.elapsed()));
         }
         let read = read.unwrap_or_else(|e| Read1::Error(e.raw_os_error().unwrap_or(0)));
@@ -370,7 +370,7 @@ fn damage_stays_where_it_is() {
     if let Some(more) = env::var_os("TILEDBFS_ARRAYS").filter(|more| !more.is_empty()) {
         // Some small arrays, so that the duration does not depend on their number.
         let more = sources(Path::new(&more));
-        let step = more.len().div_ceil(MORE).max(1);
+        let step = more.len().div_ceil(MAX_ARRAYS).max(1);
         roots.extend(more.into_iter().step_by(step));
     }
     let most = env::var("TILEDBFS_MUTANTS").map_or(1600usize.div_ceil(own), |text| text.parse().unwrap());
@@ -378,7 +378,7 @@ fn damage_stays_where_it_is() {
     let mut arrays = Vec::new();
     for (i, root) in roots.into_iter().enumerate() {
         let files = files(&MemoryStorage::copy_of(&root).unwrap());
-        if i >= own && files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > SMALL {
+        if i >= own && files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > MAX_ARRAY_SIZE {
             continue;
         }
         arrays.push(Array {
@@ -412,7 +412,7 @@ fn damage_stays_where_it_is() {
             let place = format!(
                 "{}/{:03}/{}",
                 GROUPS[usize::from(i >= own)],
-                mutants.len() / BATCH,
+                mutants.len() / MUTANTS_PER_DIRECTORY,
                 mutants.len()
             );
             write(array, &intact, &source.path().join(&place), Some(&mutation));
@@ -446,7 +446,7 @@ fn damage_stays_where_it_is() {
     let start = Instant::now();
     let mut report = Report::default();
     // A new mount for each batch, so that the kernel's memory for them does not add up.
-    for some in mutants.chunks(MOUNTED) {
+    for some in mutants.chunks(MUTANTS_PER_MOUNT) {
         look_at(some, &arrays, source.path(), &mut report);
     }
     println!(

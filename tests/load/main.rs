@@ -41,10 +41,10 @@ const MEMORY_MIB: u64 = 64;
 
 /// The longest duration of a system call, besides the time for which the machine suspends a thread that does
 /// not use the mount.
-const STALL: Duration = Duration::from_secs(2);
+const MAX_CALL: Duration = Duration::from_secs(2);
 
 /// The most bytes of a file that are read at once.
-const MOST: usize = 1 << 20;
+const MAX_READ: usize = 1 << 20;
 
 /// The key of the encrypted arrays written by other releases.
 const KEY: &[u8; 32] = b"0123456789abcdeF0123456789abcdeF";
@@ -318,7 +318,7 @@ fn many_readers_at_once() {
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "seed {seed}: {failures:#?}");
     assert!(
-        all.longest < STALL + control_latencies.longest,
+        all.longest < MAX_CALL + control_latencies.longest,
         "seed {seed}: a call took {:?}, where the control thread waited at most {:?}",
         all.longest,
         control_latencies.longest

@@ -106,7 +106,7 @@ impl<'a> Worker<'a> {
         let file = self.open(path, direct)?;
         for _ in 0..=self.random.below(6) {
             let offset = self.random.below(bytes.len() as u64 + 100) as usize;
-            let most = [16, 4096, 70_000, MOST as u64][self.random.below(4) as usize];
+            let most = [16, 4096, 70_000, MAX_READ as u64][self.random.below(4) as usize];
             let size = 1 + self.random.below(most);
             self.read(path, bytes, &file, offset, size as usize)?;
         }
@@ -138,8 +138,10 @@ impl<'a> Worker<'a> {
         let file = self.open(path, 0)?;
         let size = 1 + self.random.below(200_000) as usize;
         // 1 MiB from a random offset.
-        let start = self.random.below((bytes.len().saturating_sub(MOST) + 1) as u64) as usize;
-        for offset in (start..=bytes.len().min(start + MOST)).step_by(size) {
+        let start = self
+            .random
+            .below((bytes.len().saturating_sub(MAX_READ) + 1) as u64) as usize;
+        for offset in (start..=bytes.len().min(start + MAX_READ)).step_by(size) {
             self.read(path, bytes, &file, offset, size)?;
         }
         Ok(())

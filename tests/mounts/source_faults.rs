@@ -136,7 +136,7 @@ struct Place {
     source: TestMount,
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The older fragment of the sample.
 const FRAGMENT: &str = "__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22";
@@ -198,13 +198,13 @@ impl Place {
             .arg(self.mnt.path())
             .output()
             .unwrap();
-        assert!(start.elapsed() < PATIENCE, "{:?}: {output:?}", start.elapsed());
+        assert!(start.elapsed() < TIMEOUT, "{:?}: {output:?}", start.elapsed());
         output
     }
 
     /// Waits until the daemon has ended successfully.
     fn ends(&mut self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let status = loop {
             match self.daemon.try_wait().unwrap() {
                 Some(status) => break status,
@@ -315,7 +315,7 @@ fn a_source_that_hangs_does_not_hold_up_unmounting() {
         } else {
             // SAFETY: a system call without pointers, on a process that this test has started.
             assert_eq!(unsafe { libc::kill(place.daemon.id() as i32, libc::SIGTERM) }, 0);
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + TIMEOUT;
             while place.is_mounted() || readers.iter().any(|reader| !reader.is_finished()) {
                 assert!(Instant::now() < end, "the mount or its readers are left");
                 std::thread::sleep(Duration::from_millis(10));

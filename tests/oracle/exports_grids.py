@@ -99,7 +99,7 @@ def odd_names(root, point, checks):
         checks.equal("odd names to xarray", sorted(found.data_vars), sorted(["n__validity_", *SHOWN]))
     images = os.listdir(point / "names/data/raster")
     checks.equal("odd names of images", len(images), len(ODD))
-    # Nothing here has the name `zarr.json`.
+    # `raster/` has no `zarr.json` of its own, so the name is free.
     shown = {"%7Aarr.json": "zarr.json"}
     for number, name in enumerate(SHOWN):
         name = shown.get(name, name)

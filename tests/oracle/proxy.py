@@ -18,7 +18,7 @@ import threading
 import time
 
 LIMIT = 1 << 16
-"""Bytes of a header, and of a piece of a body."""
+"""The most bytes of a header, and of a piece of a body."""
 CREDIT = 0.02
 """The most seconds of unused bandwidth that may be made up for."""
 
@@ -32,13 +32,13 @@ class Counts:
     get: int = 0
     other: int = 0
     bytes: int = 0
-    """Of bodies of answers."""
+    """Bytes of the bodies of answers."""
     most: int = 0
-    """Requests at once."""
+    """The most requests at once."""
 
     @property
     def requests(self):
-        """All of them."""
+        """The number of all requests."""
         return self.list + self.head + self.get + self.other
 
     def __sub__(self, before):

@@ -36,7 +36,7 @@ from old_capi import OldLib  # noqa: E402
 
 BATCH = 20
 SECONDS = 120
-"""Bytes of one array to write or compare."""
+"""The most seconds for writing or comparing one array."""
 KEY = b"0123456789abcdeffedcba9876543210"
 
 

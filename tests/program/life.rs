@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Place {
     fn mount_command(&self, more: &[&str]) -> Command {
@@ -64,9 +64,9 @@ fn sample() -> PathBuf {
 }
 
 fn within(what: &str, condition: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {TIMEOUT:?}: {what}");
         sleep(Duration::from_millis(5));
     }
 }
@@ -109,7 +109,7 @@ fn under_load(place: &Place, end: impl FnOnce()) {
         end();
         within("it is unmounted", || place.mounts() == 0);
         within("the process ends", || place.processes().is_empty());
-        assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+        assert!(start.elapsed() < TIMEOUT, "{:?}", start.elapsed());
         done.store(true, Ordering::Relaxed);
         within("all readers come back", || {
             readers.iter().all(|reader| reader.is_finished())
@@ -193,7 +193,7 @@ fn signals_during_start() {
             Some(daemon) => signal(daemon, number),
             None => signal(child.id() as i32, number),
         }
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < end, "round {round}: it does not end");
             sleep(Duration::from_millis(2));
@@ -311,7 +311,7 @@ fn descriptors_of_the_caller_are_its_own() {
         // Its output ends when nobody holds the pipe any more.
         std::thread::spawn(move || sender.send(shell.output()));
         let output = receiver
-            .recv_timeout(PATIENCE)
+            .recv_timeout(TIMEOUT)
             .expect("the pipeline ends")
             .unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -12,7 +12,7 @@ const UUID: &str = "0123456789abcdef0123456789abcdef";
 const MIB: usize = 1 << 20;
 
 /// The memory of the process besides the cache.
-const BESIDE: u64 = 64 << 20;
+const MAX_OVERHEAD: u64 = 64 << 20;
 
 /// Filters in a stored pipeline: number, size of the options, compressor and level.
 const GZIP: &[u8] = &[1, 5, 0, 0, 0, 1, 1, 0, 0, 0];
@@ -321,7 +321,7 @@ fn large_documents_take_little_memory() {
         length
     });
     let peak = daemon.memory("VmHWM:");
-    assert!(peak < (1 << 20) + BESIDE, "one after the other: {peak}");
+    assert!(peak < (1 << 20) + MAX_OVERHEAD, "one after the other: {peak}");
     drop(daemon);
 
     // Many readers at once, at different offsets.
@@ -341,7 +341,7 @@ fn large_documents_take_little_memory() {
         }
     });
     let peak = daemon.memory("VmHWM:");
-    assert!(peak < (1 << 20) + BESIDE, "many at once: {peak}");
+    assert!(peak < (1 << 20) + MAX_OVERHEAD, "many at once: {peak}");
 }
 
 /// Files that falsely declare a large size, or are larger than any plausible use.
@@ -468,7 +468,7 @@ fn bombs_take_little_memory() {
             false => assert_eq!(result, EIO, "{path}"),
         }
         let peak = daemon.memory("VmHWM:");
-        assert!(peak < (1 << 20) + BESIDE, "{path}: {peak}");
+        assert!(peak < (1 << 20) + MAX_OVERHEAD, "{path}: {peak}");
     }
     let errors = fs::read_to_string(daemon.path(".tiledbfs/errors.jsonl")).unwrap();
     for (path, _) in expected.iter().filter(|(_, fine)| !fine) {
@@ -498,5 +498,5 @@ fn bombs_take_little_memory() {
         }
     });
     let peak = daemon.memory("VmHWM:");
-    assert!(peak < (1 << 20) + BESIDE, "all at once: {peak}");
+    assert!(peak < (1 << 20) + MAX_OVERHEAD, "all at once: {peak}");
 }
