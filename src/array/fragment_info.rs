@@ -103,8 +103,8 @@ impl FragmentInfo {
 
     /// Approximate size in memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
-        const BASE: u64 = 1024;
-        const SLOT: u64 = 256;
+        const BASE_MEMORY: u64 = 1024;
+        const SLOT_MEMORY: u64 = 256;
         let lists = match &self.metadata {
             FragmentMetadata::Legacy(legacy) => {
                 let lists = [
@@ -114,7 +114,11 @@ impl FragmentInfo {
                 ];
                 let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
                 // Each tile has a bounding box with two ends per dimension.
-                let tile = self.schema.dimensions.len().saturating_mul(4 * SLOT as usize / 8);
+                let tile = self
+                    .schema
+                    .dimensions
+                    .len()
+                    .saturating_mul(4 * SLOT_MEMORY as usize / 8);
                 let tiles = usize::try_from(self.geometry.tile_num).unwrap_or(usize::MAX);
                 entries.saturating_mul(8).saturating_add(match self.dense {
                     true => 0,
@@ -124,7 +128,8 @@ impl FragmentInfo {
             FragmentMetadata::Footer(..) => 0,
         };
         let slots = self.var_sums.len().max(self.fields.len()) as u64;
-        BASE.saturating_add(slots.saturating_mul(SLOT))
+        BASE_MEMORY
+            .saturating_add(slots.saturating_mul(SLOT_MEMORY))
             .saturating_add(lists as u64)
     }
 

@@ -193,7 +193,7 @@ impl OpenGroup {
 
 /// Memory of a member besides its names, and the most for all members of a group (some 100,000), in bytes.
 const MEMBER_MEMORY: u64 = 256;
-const MAX_MEMBERS: u64 = 32 << 20;
+const MAX_MEMBERS_MEMORY: u64 = 32 << 20;
 
 /// Reads the details of the group at `path`: its registered members.
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
@@ -243,9 +243,9 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
         memory = memory
             .saturating_add(members.saturating_mul(MEMBER_MEMORY))
             .saturating_add(body.len() as u64);
-        if memory > MAX_MEMBERS {
+        if memory > MAX_MEMBERS_MEMORY {
             return Err(place(Error::limit(format!(
-                "{members} members take more than the {MAX_MEMBERS} bytes of memory allowed"
+                "{members} members take more than the {MAX_MEMBERS_MEMORY} bytes of memory allowed"
             ))));
         }
         GroupDetails::parse(&body).map_err(place)

@@ -123,7 +123,7 @@ impl Schemas {
 /// An `Unsupported` error that names the program that wrote the schema in `blob`, called `name`, if it is
 /// from before versions were numbered.
 fn predecessor(blob: &dyn Blob, name: &str) -> Option<Error> {
-    let head = blob.read(0, blob.len().min(Predecessor::HEAD as u64)).ok()?;
+    let head = blob.read(0, blob.len().min(Predecessor::HEAD_SIZE as u64)).ok()?;
     let writer = Predecessor::of(&head, blob.len()).filter(|_| name == LEGACY_SCHEMA)?;
     let message = format!("arrays of {} are not supported", writer.name());
     let error = Error::new(ErrorKind::UnsupportedVersion, message);

@@ -147,16 +147,16 @@ pub fn fill_value(attribute: &Attribute, written: bool) -> Option<Vec<u8>> {
 
 impl Entry for Grid {
     fn memory(&self) -> u64 {
-        const VARIABLE: usize = 256;
-        const ATTRIBUTE: usize = 96;
+        const VARIABLE_MEMORY: usize = 256;
+        const ATTRIBUTE_MEMORY: usize = 96;
         let attributes = |attributes: &Attributes| {
             let sizes = attributes.iter();
             sizes
-                .map(|(name, value)| ATTRIBUTE + name.len() + value.len())
+                .map(|(name, value)| ATTRIBUTE_MEMORY + name.len() + value.len())
                 .sum::<usize>()
         };
         let variables = self.variables.iter().map(|variable| {
-            VARIABLE + 2 * variable.name.len() + variable.fill.len() + attributes(&variable.attributes)
+            VARIABLE_MEMORY + 2 * variable.name.len() + variable.fill.len() + attributes(&variable.attributes)
         });
         variables
             .sum::<usize>()

@@ -13,9 +13,9 @@ use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
 
 /// Bytes of an entry of the part table besides the two lengths.
-pub(super) const EXTRA: usize = IV + TAG;
-const IV: usize = 12;
-const TAG: usize = 16;
+pub(super) const EXTRA: usize = IV_SIZE + TAG_SIZE;
+const IV_SIZE: usize = 12;
+const TAG_SIZE: usize = 16;
 
 /// An expanded key.
 #[derive(Clone)]
@@ -37,8 +37,8 @@ impl Cipher {
         }
         let Some((iv, tag)) = part
             .extra
-            .split_first_chunk::<IV>()
-            .and_then(|(iv, tag)| Some((iv, tag.first_chunk::<TAG>()?)))
+            .split_first_chunk::<IV_SIZE>()
+            .and_then(|(iv, tag)| Some((iv, tag.first_chunk::<TAG_SIZE>()?)))
         else {
             return Err(Error::truncated(
                 "the part header is too short for the initialisation vector and the tag",

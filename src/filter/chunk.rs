@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::storage::Blob;
 
 /// Bytes of a chunk's three lengths.
-const HEADER: u64 = 12;
+const HEADER_SIZE: u64 = 12;
 
 /// The most chunks of a tile: 64 GiB in chunks of 64 KiB.
 const MAX_CHUNKS: u64 = 1 << 20;
@@ -66,7 +66,7 @@ impl ChunkIndex {
         };
         let stored_chunks = Cursor::with_base(window.at(start, 8)?, start).u64("number of chunks")?;
         let mut position = start + 8;
-        if stored_chunks > ((end - position) / HEADER).min(MAX_CHUNKS) {
+        if stored_chunks > ((end - position) / HEADER_SIZE).min(MAX_CHUNKS) {
             return Err(place(
                 blob,
                 start,
@@ -82,14 +82,14 @@ impl ChunkIndex {
         };
         for chunk in 0..stored_chunks {
             let header = position;
-            let mut c = Cursor::with_base(window.at(position, HEADER)?, position);
+            let mut c = Cursor::with_base(window.at(position, HEADER_SIZE)?, position);
             let original_length = c.u32("original length")?;
             let filtered_length = c.u32("filtered length")?;
             let metadata_length = c.u32("metadata length")?;
             let found = ChunkPosition {
                 original_offset: index.original_length,
                 original_length,
-                stored_offset: position + HEADER,
+                stored_offset: position + HEADER_SIZE,
                 metadata_length,
                 filtered_length,
             };

@@ -140,18 +140,18 @@ pub(super) fn extend_zeroed(out: &mut Vec<u8>, length: usize) -> Result<&mut [u8
 /// The first allocation for output of `declared` bytes decoded from `input` bytes: all of a small length, and
 /// for a large one at most an ordinary compression ratio.
 pub(super) fn first_room(declared: usize, input: usize) -> usize {
-    declared.min(TRUSTED.max(input.saturating_mul(64)))
+    declared.min(MAX_TRUSTED.max(input.saturating_mul(64)))
 }
 
 /// The next allocation after `produced` bytes: output grows at most eightfold.
 pub(super) fn more_room(declared: usize, produced: usize) -> usize {
     declared
         .saturating_sub(produced)
-        .min(produced.saturating_mul(7).max(TRUSTED))
+        .min(produced.saturating_mul(7).max(MAX_TRUSTED))
 }
 
 /// A declared length that may be allocated without further evidence, in bytes.
-const TRUSTED: usize = 1 << 20;
+const MAX_TRUSTED: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

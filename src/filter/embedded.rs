@@ -36,11 +36,11 @@ pub(super) struct Header {
 
 /// The most strings, besides one per byte, if the number of cells is unknown: empty strings take no bytes, so
 /// a chunk's length does not bound their number.
-const UNKNOWN_CELLS: u64 = 1 << 24;
+const MAX_EMPTY_STRINGS: u64 = 1 << 24;
 
 /// The most strings of a chunk; `cells` is the number of cells of the tile, if known.
 pub(super) fn string_bound(original_length: u64, cells: Option<u64>) -> u64 {
-    cells.unwrap_or_else(|| original_length.saturating_add(UNKNOWN_CELLS))
+    cells.unwrap_or_else(|| original_length.saturating_add(MAX_EMPTY_STRINGS))
 }
 
 /// Reads the fields of the header for `encoded` bytes of data that decode to `original_length` bytes in

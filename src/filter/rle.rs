@@ -14,14 +14,14 @@ use super::framing::{Limits, TABLE_BOUND};
 use crate::error::{Error, Result};
 
 /// Bytes of a run length.
-const RUN: usize = 2;
+const RUN_LENGTH_SIZE: usize = 2;
 
 /// Appends the `length` bytes that the runs `input` of cells of `cell_size` bytes decode to.
 pub(super) fn decompress(input: &[u8], cell_size: usize, length: usize, out: &mut Vec<u8>) -> Result<()> {
     if cell_size == 0 {
         return Err(Error::corrupt("the cell size is 0"));
     }
-    let pair = cell_size.saturating_add(RUN);
+    let pair = cell_size.saturating_add(RUN_LENGTH_SIZE);
     if !input.len().is_multiple_of(pair) {
         return Err(Error::corrupt(format!(
             "{} bytes are not a multiple of {pair}, the bytes of a run",
@@ -48,28 +48,29 @@ pub(super) fn decompress(input: &[u8], cell_size: usize, length: usize, out: &mu
 /// The cell and the length of a run.
 #[inline(always)]
 fn split(run: &[u8]) -> (&[u8], u16) {
-    match run.split_last_chunk::<RUN>() {
+    match run.split_last_chunk::<RUN_LENGTH_SIZE>() {
         Some((cell, count)) => (cell, u16::from_be_bytes(*count)),
         None => (&[], 0),
     }
 }
 
 /// Cells written at once for a short run.
-const SHORT: usize = 8;
+const MAX_SHORT_RUN: usize = 8;
 
 /// Fills `out`, which has the length of all runs together.
 fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
     let mut rest = E::split_mut(out).0;
-    for run in input.chunks_exact(E::SIZE + RUN) {
+    for run in input.chunks_exact(E::SIZE + RUN_LENGTH_SIZE) {
         let (cell, count) = split(run);
         let Some(cell) = E::split(cell).0.first() else {
             return;
         };
         let count = usize::from(count);
-        // Writing SHORT cells for a shorter run costs less than a loop; the next run overwrites the rest.
-        let short = match rest.first_chunk_mut::<SHORT>() {
-            Some(cells) if count <= SHORT => {
-                *cells = [*cell; SHORT];
+        // Writing MAX_SHORT_RUN cells for a shorter run costs less than a loop. The next run overwrites the
+        // rest.
+        let short = match rest.first_chunk_mut::<MAX_SHORT_RUN>() {
+            Some(cells) if count <= MAX_SHORT_RUN => {
+                *cells = [*cell; MAX_SHORT_RUN];
                 true
             }
             _ => false,
@@ -106,7 +107,7 @@ pub(super) fn bound(before: Limits, cell_size: u64) -> Limits {
     let runs = all / cell_size.max(1);
     Limits {
         data: all
-            .saturating_add(runs.saturating_mul(RUN as u64))
+            .saturating_add(runs.saturating_mul(RUN_LENGTH_SIZE as u64))
             .saturating_add(TABLE_BOUND),
         metadata: TABLE_BOUND,
     }

@@ -11,7 +11,7 @@ pub enum Predecessor {
 
 impl Predecessor {
     /// The bytes from the start of the file that [`Predecessor::of`] needs.
-    pub const HEAD: usize = 4096;
+    pub const HEAD_SIZE: usize = 4096;
 
     /// The writer of a file of `len` bytes that begins with `head`; None if it is neither.
     pub fn of(head: &[u8], len: u64) -> Option<Predecessor> {

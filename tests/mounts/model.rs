@@ -22,9 +22,9 @@ struct Model {
 fn build(random: &mut Random, path: &str, depth: usize, model: &mut Model) -> Node {
     let mut nodes = Vec::new();
     /// With more files, directories are small: some seeds would fill gigabytes.
-    const LARGE: usize = 2000;
+    const LARGE_TREE: usize = 2000;
     let count = match [0, 3, 30, 400][random.below(4) as usize] {
-        count if model.files.len() > LARGE => 3.min(count),
+        count if model.files.len() > LARGE_TREE => 3.min(count),
         count if depth == 0 => 20.max(count),
         count => count,
     };

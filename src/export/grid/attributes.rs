@@ -103,7 +103,7 @@ pub(super) fn meaning(datatype: Datatype, label: &[u8]) -> String {
 /// The pairs of the array's metadata that a grid has.
 pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
     /// Estimated overhead of a pair in memory, bytes.
-    const PAIR: usize = 96;
+    const PAIR_MEMORY: usize = 96;
     let array = view.array();
     let mut pairs: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
     let mut memory = 0usize;
@@ -119,7 +119,7 @@ pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
                 }
                 _ => None,
             };
-            let size = |key: &[u8], value: &Value| PAIR + key.len() + value.len();
+            let size = |key: &[u8], value: &Value| PAIR_MEMORY + key.len() + value.len();
             if let Some(before) = pairs.remove(&record.key) {
                 memory = memory.saturating_sub(size(&record.key, &before));
             }

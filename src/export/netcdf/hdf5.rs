@@ -11,7 +11,7 @@ use crate::format::datatype::{Datatype, Kind};
 pub(super) const UNDEFINED_ADDRESS: u64 = u64::MAX;
 
 /// Bytes of the superblock; the root's object header follows it.
-pub(super) const SUPERBLOCK: u64 = 48;
+pub(super) const SUPERBLOCK_SIZE: u64 = 48;
 
 /// The most bytes of a message.
 const MAX_MESSAGE: usize = 65_535;
@@ -22,7 +22,7 @@ const MIN_HEAP: u64 = 4096;
 /// The superblock of a file of `len` bytes.
 pub(super) fn superblock(len: u64) -> Vec<u8> {
     let mut out = b"\x89HDF\r\n\x1a\n\x02\x08\x08\x00".to_vec();
-    for number in [0, UNDEFINED_ADDRESS, len, SUPERBLOCK] {
+    for number in [0, UNDEFINED_ADDRESS, len, SUPERBLOCK_SIZE] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     checked(out)

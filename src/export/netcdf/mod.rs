@@ -180,7 +180,7 @@ fn header(grid: &Grid, version: &str) -> Result<Vec<u8>> {
 
 /// The addresses that follow from the lengths of the object headers.
 fn places(grid: &Grid, dimensions: usize, objects: &[Vec<u8>]) -> Result<Places> {
-    let mut heap = hdf5::SUPERBLOCK;
+    let mut heap = hdf5::SUPERBLOCK_SIZE;
     let mut starts = Vec::with_capacity(objects.len());
     for object in objects {
         starts.push(heap);

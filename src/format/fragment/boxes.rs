@@ -19,10 +19,10 @@ const MAX_LEVELS: u32 = 64;
 const MAX_BOX: u64 = 1 << 20;
 
 /// With var-sized dimensions, the position of every this many boxes is kept.
-const BLOCK: u64 = 16;
+const BOXES_PER_BLOCK: u64 = 16;
 
 /// Bytes of boxes visited in one step.
-const STEP: u64 = 64 << 10;
+const STEP_SIZE: u64 = 64 << 10;
 
 /// Lower and upper bound along one dimension, as stored.
 pub type Bounds<'a> = (&'a [u8], &'a [u8]);
@@ -37,7 +37,7 @@ pub struct Boxes {
     place: Range<u64>,
     /// Bytes of a box, if all have equal sizes.
     stride: Option<u64>,
-    /// Otherwise, the offset of every [`BLOCK`]th box.
+    /// Otherwise, the offset of every [`BOXES_PER_BLOCK`]th box.
     blocks: Vec<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Boxes {
             None => {
                 for i in 0..count {
                     let start = c.offset();
-                    if i % BLOCK == 0 {
+                    if i % BOXES_PER_BLOCK == 0 {
                         blocks.push(start);
                     }
                     pass_over(c, &sizes)?;
@@ -100,11 +100,11 @@ impl Boxes {
                     .saturating_add(index.min(self.count).saturating_mul(stride)),
                 0,
             ),
-            None => match usize::try_from(index / BLOCK)
+            None => match usize::try_from(index / BOXES_PER_BLOCK)
                 .ok()
                 .and_then(|i| self.blocks.get(i))
             {
-                Some(start) => (*start, index % BLOCK),
+                Some(start) => (*start, index % BOXES_PER_BLOCK),
                 None => (self.place.end, 0),
             },
         }
@@ -118,7 +118,8 @@ impl Boxes {
 
     /// The number of boxes to read together; multiples are good as well.
     pub fn step(&self) -> u64 {
-        self.stride.map_or(BLOCK, |stride| (STEP / stride.max(1)).max(1))
+        self.stride
+            .map_or(BOXES_PER_BLOCK, |stride| (STEP_SIZE / stride.max(1)).max(1))
     }
 
     /// Calls `visit` with each box in `range` of `body`, in order, and its number.
@@ -143,7 +144,7 @@ impl Boxes {
                     .start(next.saturating_add(self.step()))
                     .0
                     .saturating_sub(from)
-                    <= STEP
+                    <= STEP_SIZE
             {
                 next = next.saturating_add(self.step());
                 to = self.start(next).0;

@@ -265,7 +265,7 @@ impl<K: SortKey + 'static> Component<K> {
 /// all of them, evenly spread samples are compared, within themselves and with each other.
 fn look_at_order<K: SortKey>(rules: &Rules, input: &Input) -> Result<bool> {
     /// Candidates in a step. They are compared with each other and the first candidate of the next step.
-    const STEP: u64 = if cfg!(test) { 16 } else { 8192 };
+    const STEP_SIZE: u64 = if cfg!(test) { 16 } else { 8192 };
     /// With no more steps than this, all steps are compared.
     const MAX_COMPARED_STEPS: u64 = if cfg!(test) { 64 } else { 512 };
     /// With more steps, this many are compared.
@@ -274,7 +274,7 @@ fn look_at_order<K: SortKey>(rules: &Rules, input: &Input) -> Result<bool> {
     if input.has_signed_strings() {
         return Ok(true);
     }
-    let steps = input.count().div_ceil(STEP);
+    let steps = input.count().div_ceil(STEP_SIZE);
     let looks = if steps > MAX_COMPARED_STEPS {
         SAMPLED_STEPS
     } else {
@@ -284,8 +284,8 @@ fn look_at_order<K: SortKey>(rules: &Rules, input: &Input) -> Result<bool> {
     let ends = parallel::each(looks, |look| -> Result<Option<Vec<K>>> {
         // The samples include the first and the last step.
         let step = look * (steps - 1) / (looks - 1).max(1);
-        let mut rank = step * STEP;
-        let end = input.count().min(rank + STEP + 1);
+        let mut rank = step * STEP_SIZE;
+        let end = input.count().min(rank + STEP_SIZE + 1);
         let mut ends: Option<(K, K)> = None;
         while rank < end {
             let window = input.window::<K>(&rules.order, rules.times, rank, end - rank)?;
@@ -391,9 +391,9 @@ fn checkpoints<K: SortKey>(
 /// Candidates with the same key stay together.
 fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Result<(Vec<K>, Vec<Vec<u64>>)> {
     /// Sampled keys per part.
-    const SAMPLES: u64 = 16;
+    const SAMPLES_PER_PART: u64 = 16;
     let total: u64 = members.iter().fold(0u64, |sum, m| sum.saturating_add(m.count()));
-    let step = (total / (parts * SAMPLES)).max(1);
+    let step = (total / (parts * SAMPLES_PER_PART)).max(1);
     let samples = parallel::each(members.len() as u64, |number| -> Result<Vec<K>> {
         let Some(member) = members.get(number as usize) else {
             return Ok(Vec::new());
