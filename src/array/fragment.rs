@@ -396,7 +396,7 @@ impl Fragment {
         metadata: LegacyMetadata,
         tile: &GenericTile,
     ) -> Result<FragmentInfo> {
-        // No flag tells: a fragment with coordinates is sparse, as are all of a sparse array.
+        // There is no flag: a fragment with coordinates is sparse, as are all of a sparse array.
         let coordinates = self.path.join("__coords.tdb");
         let dense = match self.engine.storage.metadata(&coordinates) {
             _ if schema.array_type == ArrayType::Sparse => false,

@@ -61,7 +61,7 @@ pub type Attributes = Vec<(String, Value)>;
 
 /// What a variable holds for each cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum VariableKind {
     /// The coordinates along an axis.
     Axis(usize),
     /// The values of an attribute.
@@ -75,8 +75,8 @@ pub enum Of {
 pub struct Variable {
     /// The name, unique among variables and inner axes.
     pub name: String,
-    /// What it holds.
-    pub of: Of,
+    /// What it holds for each cell.
+    pub kind: VariableKind,
     /// Type of a value: an integer, a float, BOOL or CHAR.
     pub datatype: Datatype,
     /// Name and length of the axis within a cell of several values. Text always has one, even text of one
@@ -193,7 +193,7 @@ impl Grid {
             }
             let attribute = match shown.role {
                 Role::Dimension(i) => {
-                    let mut axis = Variable::new(name, Of::Axis(i), field, datatype);
+                    let mut axis = Variable::new(name, VariableKind::Axis(i), field, datatype);
                     axis.unit = Unit::of(shown.datatype);
                     match region.get(i).is_some_and(|bounds| axis.fits(bounds)) {
                         true => axis.attributes = units(shown.datatype),
@@ -205,7 +205,7 @@ impl Grid {
                 Role::Attribute(i) => view.schema().attributes.get(i),
             };
             let Some(attribute) = attribute else { continue };
-            let mut variable = Variable::new(name, Of::Values, field, datatype);
+            let mut variable = Variable::new(name, VariableKind::Values, field, datatype);
             variable.number = number;
             variable.unit = Unit::of(shown.datatype);
             variable.attributes = units(shown.datatype);
@@ -226,7 +226,7 @@ impl Grid {
             variable
                 .attributes
                 .push(("ancillary_variables".to_owned(), ancillary));
-            let mut validity = Variable::new(validity, Of::Validity, field, Datatype::Uint8);
+            let mut validity = Variable::new(validity, VariableKind::Validity, field, Datatype::Uint8);
             validity.fill = vec![u8::from(attribute.fill_value_valid)];
             variables.extend([variable, validity]);
         }
@@ -240,10 +240,10 @@ impl Grid {
 
 impl Variable {
     /// A variable of one value per cell without attributes.
-    pub(super) fn new(name: String, of: Of, field: usize, datatype: Datatype) -> Variable {
+    pub(super) fn new(name: String, kind: VariableKind, field: usize, datatype: Datatype) -> Variable {
         Variable {
             name,
-            of,
+            kind,
             datatype,
             inner: None,
             fill: Vec::new(),
@@ -276,7 +276,7 @@ impl Variable {
     }
 
     fn over(self, cells: Arc<dyn Cells>) -> Arc<dyn Cells> {
-        let as_stored = self.of != Of::Validity
+        let as_stored = self.kind != VariableKind::Validity
             && self.unit.is_none()
             && !self.nullable
             && self.datatype != Datatype::Bool;
@@ -299,7 +299,7 @@ pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
         return Err(missing());
     };
     let attribute = view.schema().attributes.get(index).ok_or_else(missing)?;
-    let mut variable = Variable::new(String::new(), Of::Values, field, datatype);
+    let mut variable = Variable::new(String::new(), VariableKind::Values, field, datatype);
     variable.number = number;
     variable.nullable = attribute.nullable;
     variable.fill = null(attribute, attribute.fill_value.clone());

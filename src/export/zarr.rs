@@ -20,7 +20,7 @@
 //!  "dimension_names":["y","x"],"attributes":{"ancillary_variables":"a__validity","_FillValue":-2147483648}}
 //! ```
 
-use super::grid::{self, Grid, Naming, Of, Value, Variable};
+use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::geometry::{integer, mask};
@@ -132,9 +132,9 @@ impl<'g> ZarrArray<'g> {
     fn new(group: &'g ZarrGroup, variable: &'g Variable) -> Result<ZarrArray<'g>> {
         let shape = &group.grid.shape;
         let missing = || Error::new(ErrorKind::Internal, "the grid has no such axis");
-        let mut chunks = match variable.of {
-            Of::Axis(axis) => Chunks::whole(*shape.get(axis).ok_or_else(missing)?),
-            Of::Values | Of::Validity => {
+        let mut chunks = match variable.kind {
+            VariableKind::Axis(axis) => Chunks::whole(*shape.get(axis).ok_or_else(missing)?),
+            VariableKind::Values | VariableKind::Validity => {
                 Chunks::new(shape, &extents(group.view.schema())?, variable.cell_size())
             }
         };
@@ -157,9 +157,9 @@ impl<'g> ZarrArray<'g> {
     fn document(&self) -> Json {
         let variable = self.variable;
         let (datatype, size) = (variable.datatype, variable.datatype.size());
-        let axes = |variable: &&Variable| matches!(variable.of, Of::Axis(_));
-        let mut names: Vec<&str> = match variable.of {
-            Of::Axis(_) => vec![&variable.name],
+        let axes = |variable: &&Variable| matches!(variable.kind, VariableKind::Axis(_));
+        let mut names: Vec<&str> = match variable.kind {
+            VariableKind::Axis(_) => vec![&variable.name],
             _ => self
                 .group
                 .grid
@@ -215,9 +215,9 @@ impl<'g> ZarrArray<'g> {
                 axes.pop();
             }
         }
-        let cells = match variable.of {
-            Of::Axis(_) => variable.open(view)?,
-            Of::Values | Of::Validity => variable.open_box(view, &first, &part)?,
+        let cells = match variable.kind {
+            VariableKind::Axis(_) => variable.open(view)?,
+            VariableKind::Values | VariableKind::Validity => variable.open_box(view, &first, &part)?,
         };
         let chunk = Chunk {
             cells,

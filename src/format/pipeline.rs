@@ -46,7 +46,7 @@ pub enum Filter {
     Noop,
     /// A compressor.
     Compression {
-        /// Which.
+        /// The codec.
         codec: Codec,
         /// The writer's level; -1 is the codec's default.
         level: i32,

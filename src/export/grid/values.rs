@@ -1,6 +1,6 @@
 //! Converts stored values to those of a grid: booleans of 0 and 1, days for years, fill values for nulls.
 
-use super::{Of, Variable};
+use super::{Variable, VariableKind};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::read_bytes::ReadBytes;
@@ -71,8 +71,8 @@ impl Cells for GridCells {
     }
 
     fn len(&self, content: Content) -> Result<u64> {
-        match (content, self.variable.of) {
-            (Content::Data, Of::Validity) => self.cells.len(Content::Validity),
+        match (content, self.variable.kind) {
+            (Content::Data, VariableKind::Validity) => self.cells.len(Content::Validity),
             (Content::Data, _) => self.cells.len(Content::Data),
             _ => Err(values_alone()),
         }
@@ -85,8 +85,10 @@ impl Cells for GridCells {
         scratch: &'s mut Vec<u8>,
     ) -> Result<ReadBytes<'s>> {
         let variable = &self.variable;
-        match (content, variable.of) {
-            (Content::Data, Of::Validity) => return self.cells.read(Content::Validity, range, scratch),
+        match (content, variable.kind) {
+            (Content::Data, VariableKind::Validity) => {
+                return self.cells.read(Content::Validity, range, scratch);
+            }
             (Content::Data, _) => {}
             _ => return Err(values_alone()),
         }

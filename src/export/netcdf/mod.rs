@@ -11,7 +11,7 @@ mod lookup3;
 #[cfg(test)]
 mod tests;
 
-use super::grid::{self, Grid, Naming, Of, Value, Variable};
+use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
 use crate::array::cache::{CacheKey, Keep};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
@@ -114,8 +114,8 @@ fn too_long() -> Error {
 
 /// The lengths of the axes of a variable.
 fn shape(grid: &Grid, variable: &Variable) -> Vec<u64> {
-    match variable.of {
-        Of::Axis(i) => grid.shape.get(i).copied().into_iter().collect(),
+    match variable.kind {
+        VariableKind::Axis(i) => grid.shape.get(i).copied().into_iter().collect(),
         _ => {
             let inner = variable.inner.iter().map(|(_, len)| *len);
             grid.shape.iter().copied().chain(inner).collect()
@@ -274,7 +274,7 @@ fn data_set(grid: &Grid, variable: &Variable, address: u64, numbers: &[usize], h
     let mut messages = Messages::default();
     let (datatype, size) = (hdf5::number_type(variable.datatype), size(grid, variable));
     messages.dataset(&shape(grid, variable), &datatype, address, size.unwrap_or(0));
-    if let Of::Axis(number) = variable.of {
+    if let VariableKind::Axis(number) = variable.kind {
         scale(&mut messages, &variable.name, number);
     } else {
         let count = Some(numbers.len() as u64);

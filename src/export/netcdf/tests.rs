@@ -5,8 +5,8 @@ use crate::export::tests::arrays;
 
 /// The file shown in the module's documentation.
 fn example() -> Vec<u8> {
-    let axis = Variable::new("d".to_owned(), Of::Axis(0), 0, Datatype::Int16);
-    let mut values = Variable::new("a".to_owned(), Of::Values, 1, Datatype::Char);
+    let axis = Variable::new("d".to_owned(), VariableKind::Axis(0), 0, Datatype::Int16);
+    let mut values = Variable::new("a".to_owned(), VariableKind::Values, 1, Datatype::Char);
     values.inner = Some(("a_strlen".to_owned(), 3));
     let grid = Grid {
         shape: vec![2],

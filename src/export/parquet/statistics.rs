@@ -275,9 +275,9 @@ fn parsed<T>(
 type Uses = (Arc<Fragment>, Vec<(usize, usize)>);
 
 /// What is known of each leaf in each row group.
-pub(super) struct All(Vec<Vec<Known>>);
+pub(super) struct TableStatistics(Vec<Vec<Known>>);
 
-impl All {
+impl TableStatistics {
     /// The statistics of a leaf in a row group.
     pub(super) fn get(&self, leaves: &[Leaf], leaf: usize, group: u64) -> Option<Statistics> {
         let of = leaves.get(leaf).filter(|leaf| bound_len(leaf).is_some())?;
@@ -285,7 +285,7 @@ impl All {
     }
 
     /// Reads the metadata of tiles for row groups of these rows. Decodes no data.
-    pub(super) fn read(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<All> {
+    pub(super) fn read(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<TableStatistics> {
         let view = table.view();
         let mut all: Vec<Vec<Known>> = Vec::new();
         for (leaf, column) in leaves.iter().zip(table.columns()) {
@@ -303,7 +303,7 @@ impl All {
             })
             .collect();
         if wanted.is_empty() {
-            return Ok(All(all));
+            return Ok(TableStatistics(all));
         }
         let origins = view.origins(runs)?;
         let mut fragments: HashMap<*const Fragment, Uses> = HashMap::new();
@@ -327,8 +327,8 @@ impl All {
                     continue;
                 };
                 let lists = match too_many {
-                    true => Said::Nothing,
-                    false => boxes.said(&info, column, leaf)?,
+                    true => FieldStatistics::Nothing,
+                    false => boxes.statistics(&info, column, leaf)?,
                 };
                 for &(group, part) in uses {
                     if let (Some(known), Some(part)) = (groups.get_mut(group), part_of(group, part)) {
@@ -351,7 +351,7 @@ impl All {
                 }
             }
         }
-        Ok(All(all))
+        Ok(TableStatistics(all))
     }
 }
 
@@ -367,7 +367,7 @@ pub(super) fn stored<'a>(info: &'a FragmentInfo, wanted: &ViewField) -> Option<&
 }
 
 /// What a fragment says of a field.
-enum Said {
+enum FieldStatistics {
     /// It has the field, but no statistics that can be trusted.
     Nothing,
     /// It lacks the field, so its cells have the fill value.
@@ -378,7 +378,7 @@ enum Said {
     Bounds(Vec<(Option<Value>, Option<Value>)>),
 }
 
-impl Said {
+impl FieldStatistics {
     #[allow(clippy::too_many_arguments)]
     fn add(
         &self,
@@ -391,10 +391,10 @@ impl Said {
         known: &mut Known,
     ) {
         match self {
-            Said::Nothing => known.unknown = true,
-            Said::Missing => add_fill(table, column, leaf, known),
-            Said::Lists(lists) => lists.add(leaf, info, tiles, whole, known),
-            Said::Bounds(bounds) => {
+            FieldStatistics::Nothing => known.unknown = true,
+            FieldStatistics::Missing => add_fill(table, column, leaf, known),
+            FieldStatistics::Lists(lists) => lists.add(leaf, info, tiles, whole, known),
+            FieldStatistics::Bounds(bounds) => {
                 for tile in tiles.iter().cloned().flatten() {
                     let (min, max) = bounds.get(tile as usize).cloned().unwrap_or_default();
                     known.add(min, max);
@@ -434,9 +434,9 @@ type Ends = (Vec<u8>, Vec<u8>);
 
 impl TileBounds {
     /// What the fragment says of a column's field.
-    fn said(&mut self, info: &FragmentInfo, column: &Column, leaf: &Leaf) -> Result<Said> {
+    fn statistics(&mut self, info: &FragmentInfo, column: &Column, leaf: &Leaf) -> Result<FieldStatistics> {
         let Some(field) = stored(info, &column.stored) else {
-            return Ok(Said::Missing);
+            return Ok(FieldStatistics::Missing);
         };
         let same = (field.datatype, field.cell_val_num, field.nullable)
             == (
@@ -445,19 +445,21 @@ impl TileBounds {
                 column.stored.nullable,
             );
         if !same {
-            return Ok(Said::Nothing);
+            return Ok(FieldStatistics::Nothing);
         }
         let Role::Dimension(dimension) = column.stored.role else {
             let lists = Lists::read(info, field, leaf);
-            return Ok(lists.map_or(Said::Nothing, |lists| Said::Lists(Box::new(lists))));
+            return Ok(lists.map_or(FieldStatistics::Nothing, |lists| {
+                FieldStatistics::Lists(Box::new(lists))
+            }));
         };
         if !info.has_sound_boxes() || field.is_lossy(&info.schema) {
-            return Ok(Said::Nothing);
+            return Ok(FieldStatistics::Nothing);
         }
         let sums = match leaf.stored.kind() {
             Kind::Float => match parsed(info, TileListKey::Sums, field.slot, parse_u64_list) {
                 Some(sums) => Some(sums),
-                None => return Ok(Said::Nothing),
+                None => return Ok(FieldStatistics::Nothing),
             },
             _ => None,
         };
@@ -484,7 +486,7 @@ impl TileBounds {
             };
             (value(lo), value(hi))
         });
-        Ok(Said::Bounds(bounds.collect()))
+        Ok(FieldStatistics::Bounds(bounds.collect()))
     }
 }
 
