@@ -13,7 +13,7 @@ use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
 
 /// Bytes of an entry of the part table besides the two lengths.
-pub(super) const EXTRA: usize = IV_SIZE + TAG_SIZE;
+pub(super) const EXTRA_SIZE: usize = IV_SIZE + TAG_SIZE;
 const IV_SIZE: usize = 12;
 const TAG_SIZE: usize = 16;
 

@@ -25,8 +25,8 @@ impl TileCodec {
     /// Decodes one chunk into exactly `original_length` bytes. Allocates in proportion to it, whatever the
     /// chunk declares.
     ///
-    /// With [`TileCodec::embedding_offsets`] prefer [`TileCodec::decode_chunk_of_cells`]: here the offsets alone
-    /// may take up 128 MiB and 8 bytes for each byte of the original length.
+    /// With [`TileCodec::embedding_offsets`] prefer [`TileCodec::decode_chunk_of_cells`]: here the offsets
+    /// alone may take up 128 MiB and 8 bytes for each byte of the original length.
     ///
     /// Errors: `Truncated`, `Corrupt` and `LimitExceeded` for a damaged chunk, `ChecksumMismatch`,
     /// `KeyRequired`, `WrongKey`, and `Unsupported` for an unknown filter.
@@ -187,8 +187,8 @@ impl Chunk<'_> {
         stream.get(self.consumed..).unwrap_or_default()
     }
 
-    /// Undoes one filter, into the result if `is_last`, else into the scratch space. The streams before it have
-    /// at most `before` bytes.
+    /// Undoes one filter, into the result if `is_last`, else into the scratch space. The streams before it
+    /// have at most `before` bytes.
     fn undo(&mut self, stage: &Stage, before: Limits, is_last: bool) -> Result<()> {
         let mut out = match is_last {
             true => mem::take(&mut self.result),
@@ -331,7 +331,7 @@ fn undo_stage(
             framing::undo(
                 all,
                 data,
-                aes_256_gcm::EXTRA,
+                aes_256_gcm::EXTRA_SIZE,
                 before,
                 metadata_out,
                 out,

@@ -4,9 +4,9 @@
 //! and later gave each filter the type that the one before it put out; earlier ones gave all the type of the
 //! field.
 //!
-//! For each chunk there are limits: its original length bounds the data before the first filter, and what each
-//! filter can add bounds the streams before the next. A length beyond these limits is refused before it is
-//! allocated.
+//! For each chunk there are limits: its original length bounds the data before the first filter, and what
+//! each filter can add bounds the streams before the next. A length beyond these limits is refused before it
+//! is allocated.
 //!
 //! Example: a chunk of FLOAT64 of 800 bytes through float scale (to integers of 2 bytes) and byteshuffle:
 //! byteshuffle saw at most 200 bytes, of INT16 where types are propagated.
@@ -91,8 +91,8 @@ impl TileCodec {
         self
     }
 
-    /// The same with AES-256-GCM as the last filter, and its key where there is one. Schemas leave this filter
-    /// out for the data tiles of encrypted arrays.
+    /// The same with AES-256-GCM as the last filter, and its key where there is one. Schemas leave this
+    /// filter out for the data tiles of encrypted arrays.
     #[must_use]
     pub fn encrypted_with(mut self, key: Option<EncryptionKey>) -> Self {
         if self.pipeline.filters.last() != Some(&Filter::Aes256Gcm) {

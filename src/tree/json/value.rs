@@ -26,10 +26,10 @@ pub fn cell_val_num(cell_val_num: CellValNum) -> Json {
     }
 }
 
-/// A cell: its type and its little-endian bytes. A number is written as a scalar if cells hold one value, else
-/// as an array. Text is one string and opaque bytes are one hexadecimal string, however many values they are.
-/// Bytes of a wrong length and invalid text are hexadecimal, too. JSON has no NaN and no infinities: they are
-/// the strings `nan`, `inf` and `-inf`.
+/// A cell: its type and its little-endian bytes. A number is written as a scalar if cells hold one value,
+/// else as an array. Text is one string and opaque bytes are one hexadecimal string, however many values they
+/// are. Bytes of a wrong length and invalid text are hexadecimal, too. JSON has no NaN and no infinities:
+/// they are the strings `nan`, `inf` and `-inf`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell<'a> {
     datatype: Datatype,
