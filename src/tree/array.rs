@@ -223,10 +223,6 @@ impl Directory for ArrayDirectory {
         self.moment.times.map_or(newest, |times| at::mtime(times, newest))
     }
 
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
     fn origin(&self) -> Origin {
         Origin::Array(self.array().clone())
     }
@@ -467,10 +463,6 @@ impl Directory for FragmentsDirectory {
                     .max()
             })
             .unwrap_or(0)
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
     }
 
     fn origin(&self) -> Origin {

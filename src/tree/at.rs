@@ -2,7 +2,7 @@
 
 use super::array::{AT, ArrayDirectory};
 use super::moment::Moment;
-use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::node::{Directory, Entry, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::times;
 use crate::array::time::TimeRange;
@@ -42,10 +42,6 @@ impl Directory for AtDirectory {
 
     fn mtime(&self) -> u64 {
         self.array.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
     }
 
     fn origin(&self) -> Origin {

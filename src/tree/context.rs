@@ -2,7 +2,7 @@
 
 use super::array::ArrayDirectory;
 use super::group::group;
-use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::node::{Directory, Entry, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::view::Views;
 use crate::array::Array;
@@ -204,10 +204,6 @@ impl Directory for PlainDirectory {
 
     fn mtime(&self) -> u64 {
         self.mtime
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
     }
 
     fn origin(&self) -> Origin {

@@ -173,10 +173,6 @@ impl Directory for Unreadable {
     fn mtime(&self) -> u64 {
         0
     }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
 }
 
 #[cfg(test)]

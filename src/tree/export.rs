@@ -1,6 +1,6 @@
 //! Exports of a view, as files and directories of the tree; see [`crate::export`].
 
-use super::node::{File, Freshness, Node, NodeType, OpenFile, ReadBytes, Stat, clamp};
+use super::node::{File, Node, NodeType, OpenFile, ReadBytes, Stat, clamp};
 use super::permissions::Origin;
 use super::raster::RasterDirectory;
 use super::view::Shown;
@@ -111,10 +111,6 @@ impl File for ExportFile {
 
     fn mtime(&self) -> u64 {
         self.shown.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
     }
 
     fn origin(&self) -> Origin {

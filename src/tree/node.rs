@@ -65,7 +65,9 @@ pub trait Directory: Send + Sync {
     fn mtime(&self) -> u64;
 
     /// How long names and listing are valid.
-    fn freshness(&self) -> Freshness;
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
 
     /// The longest name that can be looked up, in bytes.
     fn longest_name(&self) -> usize {
@@ -115,7 +117,9 @@ pub trait File: Send + Sync {
     fn mtime(&self) -> u64;
 
     /// How long length and content are valid.
-    fn freshness(&self) -> Freshness;
+    fn freshness(&self) -> Freshness {
+        Freshness::Listing
+    }
 
     /// Extended attributes, with names that begin with `user.`.
     fn attributes(&self) -> Result<ExtendedAttributes> {

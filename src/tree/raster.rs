@@ -1,9 +1,8 @@
 //! `raster/`: attributes of a dense view as TIFF images.
 
 use super::export::{ExportFile, Made};
-use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
-use super::permissions::Origin;
-use super::view::Shown;
+use super::node::{Directory, Entry, Listing, Node, NodeType};
+use super::view::{Shown, of_view};
 use crate::error::Result;
 use crate::export::tiff;
 use std::ffi::{OsStr, OsString};
@@ -37,15 +36,5 @@ impl Directory for RasterDirectory {
         Ok(Arc::new(entries))
     }
 
-    fn mtime(&self) -> u64 {
-        self.0.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::Cells(self.0.moment.clone())
-    }
+    of_view!(self => self.0);
 }

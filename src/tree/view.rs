@@ -113,6 +113,21 @@ impl Shown {
     }
 }
 
+/// What all nodes of a view have in common: the methods of [`Directory`] and [`File`] that depend only on the
+/// [`Shown`].
+macro_rules! of_view {
+    ($self:ident => $shown:expr) => {
+        fn mtime(&$self) -> u64 {
+            $shown.mtime()
+        }
+
+        fn origin(&$self) -> $crate::tree::permissions::Origin {
+            $crate::tree::permissions::Origin::Cells($shown.moment.clone())
+        }
+    };
+}
+pub(super) use of_view;
+
 /// `data/`, and each directory in `subarray/`.
 struct ViewDirectory(Shown);
 
@@ -138,17 +153,7 @@ impl Directory for ViewDirectory {
         Ok(fixed_listing(&names))
     }
 
-    fn mtime(&self) -> u64 {
-        self.0.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::Cells(self.0.moment.clone())
-    }
+    of_view!(self => self.0);
 }
 
 /// `view.json`: a description of the view. Depends only on names and the schema.
@@ -202,17 +207,7 @@ impl Directory for SubarrayDirectory {
         1024
     }
 
-    fn mtime(&self) -> u64 {
-        self.0.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::Cells(self.0.moment.clone())
-    }
+    of_view!(self => self.0);
 }
 
 /// `columns/` of a view: dimensions, then attributes.
@@ -239,17 +234,7 @@ impl Directory for ColumnsDirectory {
         Ok(Arc::new(entries))
     }
 
-    fn mtime(&self) -> u64 {
-        self.0.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::Cells(self.0.moment.clone())
-    }
+    of_view!(self => self.0);
 }
 
 /// The files of one field.
@@ -326,17 +311,7 @@ impl Directory for ColumnDirectory {
         Ok(fixed_listing(&files))
     }
 
-    fn mtime(&self) -> u64 {
-        self.shown.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::Cells(self.shown.moment.clone())
-    }
+    of_view!(self => self.shown);
 
     /// Datatype, shape and number of values per cell, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
@@ -404,17 +379,7 @@ impl File for ColumnFile {
         })
     }
 
-    fn mtime(&self) -> u64 {
-        self.shown.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::Cells(self.shown.moment.clone())
-    }
+    of_view!(self => self.shown);
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
         let view = self.shown.view()?;

@@ -4,7 +4,7 @@ use super::document::{Document, DocumentContent};
 use super::export::{ExportFile, Made};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
-use super::view::Shown;
+use super::view::{Shown, of_view};
 use crate::error::Result;
 use crate::export::zarr::{NAME, ZarrGroup};
 use std::borrow::Cow;
@@ -47,17 +47,7 @@ impl Directory for ZarrGroupDirectory {
         ))
     }
 
-    fn mtime(&self) -> u64 {
-        self.0.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::Cells(self.0.moment.clone())
-    }
+    of_view!(self => self.0);
 }
 
 /// The current group.
@@ -128,17 +118,7 @@ impl Directory for ZarrArrayDirectory {
         ]))
     }
 
-    fn mtime(&self) -> u64 {
-        self.shown.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::Cells(self.shown.moment.clone())
-    }
+    of_view!(self => self.shown);
 }
 
 /// The chunks of an array with these leading grid coordinates.
@@ -178,17 +158,7 @@ impl Directory for ChunksDirectory {
         }))
     }
 
-    fn mtime(&self) -> u64 {
-        self.array.shown.mtime()
-    }
-
-    fn freshness(&self) -> Freshness {
-        Freshness::Listing
-    }
-
-    fn origin(&self) -> Origin {
-        self.array.origin()
-    }
+    of_view!(self => self.array.shown);
 }
 
 /// The names `0` to `count - 1`.
