@@ -113,11 +113,6 @@ impl Attributes {
     /// Converts to FUSE's attributes. All times are the modification time.
     pub(super) fn to_fuse(self, number: u64, owner: Owner) -> FileAttr {
         let time = time(self.mtime);
-        let (kind, nlink) = match self.kind {
-            NodeType::Directory => (FileType::Directory, 2),
-            NodeType::File => (FileType::RegularFile, 1),
-            NodeType::Link => (FileType::Symlink, 1),
-        };
         FileAttr {
             ino: INodeNo(number),
             size: self.size,
@@ -126,9 +121,9 @@ impl Attributes {
             mtime: time,
             ctime: time,
             crtime: time,
-            kind,
+            kind: file_type(self.kind),
             perm: self.mode.bits,
-            nlink,
+            nlink: if self.kind == NodeType::Directory { 2 } else { 1 },
             uid: owner.uid,
             gid: self.mode.gid,
             rdev: 0,

@@ -144,26 +144,21 @@ impl FileSystem {
     /// determined, it is shown as empty and without a state; opening it then fails.
     fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> (Attributes, Option<State>) {
         let mode = self.mode(node);
+        let attributes = |size: u64, mtime: u64, ttl: Duration| Attributes {
+            kind: node.node_type(),
+            size,
+            mtime,
+            ttl,
+            mode,
+        };
         match node {
             Node::Directory(directory) => {
-                let attributes = Attributes {
-                    kind: NodeType::Directory,
-                    size: 0,
-                    mtime: directory.mtime(),
-                    ttl: self.attributes_ttl(directory.freshness()),
-                    mode,
-                };
-                (attributes, None)
+                let ttl = self.attributes_ttl(directory.freshness());
+                (attributes(0, directory.mtime(), ttl), None)
             }
             Node::Link(link) => {
-                let attributes = Attributes {
-                    kind: NodeType::Link,
-                    size: link.target.len() as u64,
-                    mtime: link.mtime,
-                    ttl: self.attributes_ttl(Freshness::Listing),
-                    mode,
-                };
-                (attributes, None)
+                let ttl = self.attributes_ttl(Freshness::Listing);
+                (attributes(link.target.len() as u64, link.mtime, ttl), None)
             }
             Node::File(file) => {
                 let (stat, ttl) = match file.stat() {
@@ -175,18 +170,10 @@ impl FileSystem {
                 };
                 let (size, mtime, version) = (stat.len, file.mtime(), stat.version);
                 let state = State { version, size, mtime };
-                let attributes = Attributes {
-                    kind: NodeType::File,
-                    size,
-                    mtime,
-                    ttl,
-                    mode,
-                };
-                let changes = file.freshness() != Freshness::Immutable && version != 0;
-                if changes {
+                if file.freshness() != Freshness::Immutable && version != 0 {
                     (self.attributes_in(state, mode), Some(state))
                 } else {
-                    (attributes, None)
+                    (attributes(size, mtime, ttl), None)
                 }
             }
         }

@@ -110,31 +110,20 @@ impl Ended {
 
     /// Waits until the session has ended: unmounted, and all files closed. Fails if an error ended it.
     pub fn wait(&self) -> Result<()> {
-        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(result) = &*state {
-                return result.clone();
+            if let Some(result) = self.wait_for(Duration::MAX) {
+                return result;
             }
-            state = self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Like [`Ended::wait`] for at most `limit`; None if the session has not ended by then.
     pub fn wait_for(&self, limit: Duration) -> Option<Result<()>> {
-        let end = Instant::now().checked_add(limit);
-        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if state.is_some() {
-                return state.clone();
-            }
-            let left = end?.checked_duration_since(Instant::now())?;
-            state = self
-                .0
-                .1
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
+        let (state, ended) = &*self.0;
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = ended.wait_timeout_while(state, limit, |state| state.is_none());
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.clone()
     }
 }
 

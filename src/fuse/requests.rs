@@ -138,21 +138,12 @@ impl Filesystem for FileSystem {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        match self.guard("release", ino, || {
-            drop(self.handles.remove(fh.0));
-            Ok(())
-        }) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
+        self.close("release", ino, fh, reply);
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: bool, reply: ReplyEmpty) {
         // Nothing is ever dirty.
-        match self.guard("fsync", ino, || Ok(())) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
+        answer_empty(self.guard("fsync", ino, || Ok(())), reply);
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -188,20 +179,11 @@ impl Filesystem for FileSystem {
     }
 
     fn releasedir(&self, _: &Request, ino: INodeNo, fh: FuseHandle, _: OpenFlags, reply: ReplyEmpty) {
-        match self.guard("releasedir", ino, || {
-            drop(self.handles.remove(fh.0));
-            Ok(())
-        }) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
+        self.close("releasedir", ino, fh, reply);
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: bool, reply: ReplyEmpty) {
-        match self.guard("fsyncdir", ino, || Ok(())) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
+        answer_empty(self.guard("fsyncdir", ino, || Ok(())), reply);
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
@@ -223,10 +205,7 @@ impl Filesystem for FileSystem {
                 Ok(())
             }
         });
-        match result {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
+        answer_empty(result, reply);
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -396,6 +375,13 @@ impl Filesystem for FileSystem {
     }
 }
 
+fn answer_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
 /// Replies with a value, or with its length if `size` is 0.
 fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
     match value {
@@ -407,6 +393,15 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
 }
 
 impl FileSystem {
+    /// Carries out the request `name` to close a file or directory.
+    fn close(&self, name: &'static str, number: INodeNo, handle: FuseHandle, reply: ReplyEmpty) {
+        let closed = self.guard(name, number, || {
+            drop(self.handles.remove(handle.0));
+            Ok(())
+        });
+        answer_empty(closed, reply);
+    }
+
     /// Negotiates settings with the kernel. Returns whether files open for direct I/O can be mapped.
     fn do_init(&self, config: &mut KernelConfig) -> bool {
         let wanted = InitFlags::FUSE_PARALLEL_DIROPS

@@ -91,8 +91,11 @@ impl Cutter {
         Ok(())
     }
 
-    /// The segments of the document that `parts` writes.
-    pub fn finish(self, parts: impl Parts + 'static) -> Segments {
+    /// The segments of the document that `parts` writes. If none was begun, it has one part without items.
+    pub fn finish(mut self, parts: impl Parts + 'static) -> Segments {
+        if self.counts.is_empty() {
+            self.part();
+        }
         Segments {
             parts: Box::new(parts),
             starts: self.starts,

@@ -54,9 +54,6 @@ pub fn consolidated_metadata_segments(
         cutter.part();
         cutter.items(count(file), FOOTER)?;
     }
-    if files.is_empty() {
-        cutter.part();
-    }
     Ok(cutter.finish(Document {
         files,
         footers: Box::new(footers),

@@ -104,9 +104,6 @@ impl Pairs {
                 .map_err(|e| e.in_part(format_args!("value of `{key}`")).in_part("metadata"))?;
             pairs.push(Pair { key, place, shown });
         }
-        if pairs.is_empty() {
-            cutter.part();
-        }
         Ok(cutter.finish(Document { bodies, pairs }))
     }
 }

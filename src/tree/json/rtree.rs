@@ -23,9 +23,6 @@ pub fn rtree_segments(
     schema: Arc<Schema>,
 ) -> Result<Segments> {
     let mut cutter = Cutter::new();
-    if levels.is_empty() {
-        cutter.part();
-    }
     for level in &levels {
         cutter.part();
         let mut at = 0;

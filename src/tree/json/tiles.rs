@@ -105,9 +105,6 @@ pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static)
             found.push(shown);
         }
     }
-    if fields.is_empty() {
-        cutter.part();
-    }
     Ok(cutter.finish(TileParts {
         fields,
         lists: Box::new(lists),
