@@ -3,7 +3,8 @@
 use super::output::{Stop, stdout};
 use super::paths::{failed, visit};
 use super::{Failure, TreeArgs, logging};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::tree::node::next_piece;
 use crate::tree::{File as TreeFile, Node};
 use clap::{Args, ValueHint};
 use std::ffi::{OsStr, OsString};
@@ -27,9 +28,6 @@ pub(super) struct CatArgs {
     #[command(flatten)]
     source_args: TreeArgs,
 }
-
-/// Bytes per read and write.
-const PIECE_SIZE: usize = 1 << 20;
 
 /// Runs `tiledbfs cat`. If a file cannot be read, the others are still written.
 pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
@@ -57,14 +55,7 @@ fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut File) -> Result<(), S
     let open = file.open().map_err(fail)?;
     let mut scratch = Vec::new();
     let mut offset = 0;
-    while offset < open.len() {
-        let piece = open.read(offset, PIECE_SIZE, &mut scratch).map_err(fail)?;
-        if piece.is_empty() {
-            return Err(fail(Error::new(
-                ErrorKind::Internal,
-                "a read returned no bytes before the end of the file",
-            )));
-        }
+    while let Some(piece) = next_piece(&*open, offset, &mut scratch).map_err(fail)? {
         out.write_all(&piece)?;
         offset = offset.saturating_add(piece.len() as u64);
     }

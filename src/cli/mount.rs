@@ -271,7 +271,7 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
     };
     let options = MountOptions {
         fs_name: flags.fs_name.clone().unwrap_or(name),
-        subtype: flags.subtype.clone(),
+        subtype: flags.subtype.clone().unwrap_or(defaults.subtype),
         access: flags.access,
         threads: args.threads.map_or(default_threads, usize::from),
         read_ahead,

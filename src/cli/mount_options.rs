@@ -5,13 +5,13 @@
 //! `_` or `-` ([`take_long_options`]).
 
 use super::Failure;
-use crate::fuse::{Access, SUBTYPE};
+use crate::fuse::Access;
 use clap::Command;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// The options of `-o` that are not long options.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MountFlags {
     /// `allow_other`, `allow_root` or neither.
     pub access: Access,
@@ -24,29 +24,13 @@ pub struct MountFlags {
     /// `fsname=`.
     pub fs_name: Option<OsString>,
     /// `subtype=`.
-    pub subtype: String,
+    pub subtype: Option<String>,
     /// `nofail`.
     pub no_fail: bool,
     /// `remount`.
     pub remount: bool,
     /// Warnings about options that have no effect.
     pub warnings: Vec<String>,
-}
-
-impl Default for MountFlags {
-    fn default() -> Self {
-        MountFlags {
-            access: Access::default(),
-            auto_unmount: false,
-            no_exec: false,
-            no_atime: false,
-            fs_name: None,
-            subtype: SUBTYPE.to_owned(),
-            no_fail: false,
-            remount: false,
-            warnings: Vec::new(),
-        }
-    }
 }
 
 /// Splits comma-separated lists of options. Double quotes, or a backslash in front, protect a comma. Removes
@@ -156,7 +140,7 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
             ("atime", None) => flags.no_atime = false,
             ("fsname", Some(value)) if !value.is_empty() => flags.fs_name = Some(value.to_owned()),
             ("subtype", Some(value)) if is_subtype(value) => {
-                flags.subtype = value.to_string_lossy().into_owned()
+                flags.subtype = Some(value.to_string_lossy().into_owned())
             }
             ("fsname" | "subtype", _) => {
                 return Err(Failure::usage(format!(

@@ -14,16 +14,17 @@ use crate::export;
 use crate::storage::EntryType;
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::hash::Hash;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Shared by all nodes of a tree.
 pub struct Context {
     /// The source.
     pub engine: Arc<Engine>,
     /// Arrays and groups in use, so that each is opened only once.
-    arrays: Mutex<HashMap<PathBuf, Weak<Array>>>,
-    groups: Mutex<HashMap<PathBuf, Weak<OpenGroup>>>,
+    arrays: InUse<PathBuf, Array>,
+    groups: InUse<PathBuf, OpenGroup>,
     /// Views in use.
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
@@ -83,16 +84,14 @@ impl Context {
 
     /// The array at `path`, shared while in use.
     pub fn array(&self, path: &Path) -> Arc<Array> {
-        shared(&self.arrays, path, || {
-            Array::new(self.engine.clone(), path.to_path_buf())
-        })
+        let make = || Array::new(self.engine.clone(), path.to_path_buf());
+        shared(&self.arrays, path.to_path_buf(), make)
     }
 
     /// The group at `path`, shared while in use.
     fn group(&self, path: &Path) -> Arc<OpenGroup> {
-        shared(&self.groups, path, || {
-            OpenGroup::new(self.engine.clone(), path.to_path_buf())
-        })
+        let make = || OpenGroup::new(self.engine.clone(), path.to_path_buf());
+        shared(&self.groups, path.to_path_buf(), make)
     }
 
     /// The node of the source directory at `path`, a child of the last of `above`; None if it is one of
@@ -147,17 +146,20 @@ impl Context {
     }
 }
 
-/// The value in `all` for `path`, if it is still in use, else the result of `make`.
-fn shared<T>(all: &Mutex<HashMap<PathBuf, Weak<T>>>, path: &Path, make: impl FnOnce() -> T) -> Arc<T> {
-    let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some(known) = all.get(path).and_then(Weak::upgrade) {
+/// Values by key, dropped when they are not in use any more.
+pub type InUse<K, T> = Mutex<HashMap<K, Weak<T>>>;
+
+/// The value in `all` for `key`, if it is still in use, else the result of `make`.
+pub fn shared<K: Eq + Hash, T>(all: &InUse<K, T>, key: K, make: impl FnOnce() -> T) -> Arc<T> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
         return known;
     }
     if all.len().is_power_of_two() {
         all.retain(|_, known| known.strong_count() > 0);
     }
     let made = Arc::new(make());
-    all.insert(path.to_path_buf(), Arc::downgrade(&made));
+    all.insert(key, Arc::downgrade(&made));
     made
 }
 

@@ -195,6 +195,23 @@ pub fn clamp(len: u64, offset: u64, size: usize) -> Range<u64> {
     start..start.saturating_add(size as u64).min(len)
 }
 
+/// At most 1 MiB of an open file from `offset` on, for reading all of it; None at its end.
+pub fn next_piece<'s>(
+    open: &dyn OpenFile,
+    offset: u64,
+    scratch: &'s mut Vec<u8>,
+) -> Result<Option<ReadBytes<'s>>> {
+    if offset >= open.len() {
+        return Ok(None);
+    }
+    let piece = open.read(offset, 1 << 20, scratch)?;
+    if piece.is_empty() {
+        let message = "a read returned no bytes before the end of the file";
+        return Err(Error::new(ErrorKind::Internal, message));
+    }
+    Ok(Some(piece))
+}
+
 /// The node `name` in `directory`, or the target if it is a symbolic link; None if it does not exist.
 pub fn follow(directory: &dyn Directory, name: &OsStr) -> Result<Option<Node>> {
     match directory.lookup(name)? {
@@ -257,14 +274,7 @@ impl Node {
         let open = file.open()?;
         let mut out = Vec::new();
         let mut scratch = Vec::new();
-        while (out.len() as u64) < open.len() {
-            let piece = open.read(out.len() as u64, 1 << 20, &mut scratch)?;
-            if piece.is_empty() {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    "a read returned no bytes before the end of the file",
-                ));
-            }
+        while let Some(piece) = next_piece(&*open, out.len() as u64, &mut scratch)? {
             out.extend_from_slice(&piece);
         }
         Ok(out)

@@ -1,6 +1,7 @@
 //! `data/` and its `subarray/`: an array as TileDB reads it.
 
 use super::column::file_names;
+use super::context::{InUse, shared};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::export::{find, listed};
@@ -20,32 +21,13 @@ use crate::export::{self, field_names};
 use crate::format::datatype::CellValNum;
 use crate::layout::{FileLayout, Source};
 use crate::view::{DimRange, Role, View};
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The views in use, by array and state, so that each is opened and measured only once.
-#[derive(Default)]
-pub struct Views(Mutex<HashMap<(PathBuf, u64), Weak<View>>>);
-
-impl Views {
-    /// The view in use that is equal to `view`, else `view` itself.
-    fn shared(&self, view: View) -> Arc<View> {
-        let key = (view.array().path.clone(), view.state());
-        let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = views.get(&key).and_then(Weak::upgrade) {
-            return known;
-        }
-        if views.len().is_power_of_two() {
-            views.retain(|_, known| known.strong_count() > 0);
-        }
-        let view = Arc::new(view);
-        views.insert(key, Arc::downgrade(&view));
-        view
-    }
-}
+pub type Views = InUse<(PathBuf, u64), View>;
 
 /// An array at a time, or a part of it.
 #[derive(Clone)]
@@ -80,7 +62,9 @@ impl Shown {
                 _ => Err(error),
             }
         });
-        let view = self.views.shared(self.placed(view)?);
+        let view = self.placed(view)?;
+        let key = (view.array().path.clone(), view.state());
+        let view = shared(&self.views, key, || view);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let before = latest.replace(view.clone());
         drop(latest);

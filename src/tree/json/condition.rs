@@ -105,23 +105,14 @@ fn write_comparison(out: &mut String, op: ConditionOp, field: &[u8], operand: &J
         ConditionOp::In => "IN",
         ConditionOp::NotIn => "NOT IN",
     };
-    out.push_str(&field_text(field));
-    out.push(' ');
-    out.push_str(sign);
-    out.push(' ');
-    match (op, operand) {
+    let constant = match (op, operand) {
         (ConditionOp::In | ConditionOp::NotIn, Json::Array(members)) => {
-            out.push('(');
-            for (i, member) in members.iter().enumerate() {
-                if i > 0 {
-                    out.push_str(", ");
-                }
-                out.push_str(&constant_text(member));
-            }
-            out.push(')');
+            let members: Vec<String> = members.iter().map(constant_text).collect();
+            format!("({})", members.join(", "))
         }
-        _ => out.push_str(&constant_text(operand)),
-    }
+        _ => constant_text(operand),
+    };
+    out.push_str(&format!("{} {sign} {constant}", field_text(field)));
 }
 
 /// A field's name, in backticks unless it is a plain word.
