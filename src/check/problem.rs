@@ -173,13 +173,11 @@ impl fmt::Display for Problem {
     /// that it is one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = |text: &str| -> String {
-            text.chars()
-                .flat_map(|c| {
-                    let escaped = c.is_control().then(|| c.escape_default());
-                    let kept = escaped.is_none().then_some(c);
-                    escaped.into_iter().flatten().chain(kept)
-                })
-                .collect()
+            let shown = |c: char| match c.is_control() {
+                true => c.escape_default().to_string(),
+                false => c.to_string(),
+            };
+            text.chars().map(shown).collect()
         };
         write!(f, "{}: ", plain(&self.path))?;
         match (&self.part, self.offset) {

@@ -114,11 +114,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         problems: AtomicU64::new(0),
         unchecked: AtomicU64::new(0),
         notes: AtomicU64::new(0),
-        bar: if args.quiet {
-            ProgressBar::hidden()
-        } else {
-            progress_bar()
-        },
+        bar: progress_bar(args.quiet),
         broken: Mutex::default(),
     });
     let tally: Arc<Tally> = Arc::default();

@@ -82,11 +82,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     logging::to_stderr();
     let mut copier = Copier {
         args,
-        bar: if args.quiet {
-            ProgressBar::hidden()
-        } else {
-            progress_bar()
-        },
+        bar: progress_bar(args.quiet),
         threads: thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)),
         interrupted: Arc::default(),
         copied: 0,

@@ -46,8 +46,12 @@ pub fn stdout() -> Result<File, Failure> {
     }
 }
 
-/// A progress bar for bytes on stderr, of unknown length so far; hidden unless stderr is a terminal.
-pub fn progress_bar() -> ProgressBar {
+/// A progress bar for bytes on stderr, of unknown length so far; hidden if `quiet`, or unless stderr is a
+/// terminal.
+pub fn progress_bar(quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
     let template = "[{bar:24}] {percent:>3}%  {bytes} of {total_bytes}  {wide_msg}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style.progress_chars("#>-"))

@@ -227,27 +227,17 @@ fn float<T: std::fmt::LowerExp + Copy>(value: T, is_nan: fn(T) -> bool) -> Strin
     }
 }
 
-/// A tag, and its values.
-struct Entry {
-    tag: u16,
-    values: Values,
-}
-
+/// The values of a tag.
 enum Values {
     Short(u64),
     Long(u64),
     /// One value repeated: the value and the count.
     Shorts(u64, u64),
     Ascii(Vec<u8>),
-    /// An address-sized number for each strip: its offset or its length.
-    Strips(Strips),
-}
-
-/// What is computed for each strip.
-#[derive(Clone, Copy)]
-enum Strips {
-    Offsets,
-    Lengths,
+    /// An address-sized number for each strip: its offset.
+    StripOffsets,
+    /// Its length.
+    StripLengths,
 }
 
 impl Image {
@@ -281,7 +271,8 @@ impl Image {
         self.height.div_ceil(self.rows())
     }
 
-    fn entries(&self) -> Vec<Entry> {
+    /// The tags and their values.
+    fn entries(&self) -> Vec<(u16, Values)> {
         // Samples beyond the colours or the grey.
         let (extra, kind) = match self.rgb {
             true => (self.samples.saturating_sub(3), 2),
@@ -298,19 +289,17 @@ impl Image {
             (258, Some(Values::Shorts(self.bits, self.samples))),
             (259, Some(Values::Short(1))),
             (262, Some(Values::Short(if self.rgb { 2 } else { 1 }))),
-            (273, Some(Values::Strips(Strips::Offsets))),
+            (273, Some(Values::StripOffsets)),
             (277, Some(Values::Short(self.samples))),
             (278, Some(Values::Long(self.rows()))),
-            (279, Some(Values::Strips(Strips::Lengths))),
+            (279, Some(Values::StripLengths)),
             (284, Some(Values::Short(if self.planar { 2 } else { 1 }))),
             (338, (extra > 0).then_some(Values::Shorts(kind, extra))),
             (339, Some(Values::Shorts(self.format, self.samples))),
             (42113, nodata.map(Values::Ascii)),
         ];
         let entries = entries.into_iter();
-        entries
-            .filter_map(|(tag, values)| Some(Entry { tag, values: values? }))
-            .collect()
+        entries.filter_map(|(tag, values)| Some((tag, values?))).collect()
     }
 
     /// Everything before the values: header, directory, and the tables that do not fit into entries.
@@ -332,12 +321,14 @@ impl Image {
         let directory = header + count + entries.len() as u64 * (4 + 2 * address) + address;
         let shaped: Vec<(u16, u64, u64)> = entries
             .iter()
-            .map(|entry| match &entry.values {
+            .map(|(_, values)| match values {
                 Values::Ascii(text) => (2, 1, text.len() as u64),
                 Values::Short(_) => (3, 2, 1),
                 Values::Shorts(_, count) => (3, 2, *count),
                 Values::Long(_) => (4, 4, 1),
-                Values::Strips(_) => (long, address, self.planes().saturating_mul(self.strips())),
+                Values::StripOffsets | Values::StripLengths => {
+                    (long, address, self.planes().saturating_mul(self.strips()))
+                }
             })
             .collect();
         let mut end = directory;
@@ -363,14 +354,14 @@ impl Image {
         first.extend(word(header, address));
         first.extend(word(entries.len() as u64, count));
         let mut tables: Vec<(u64, Table)> = Vec::new();
-        for ((entry, (kind, size, count)), place) in entries.into_iter().zip(shaped).zip(places) {
-            first.extend(word(entry.tag.into(), 2));
+        for (((tag, values), (kind, size, count)), place) in entries.into_iter().zip(shaped).zip(places) {
+            first.extend(word(tag.into(), 2));
             first.extend(word(kind.into(), 2));
             first.extend(word(count, address));
             let table = Table {
                 size,
                 count,
-                numbers: self.numbers(entry.values, data),
+                numbers: self.numbers(values, data),
             };
             match place {
                 Some(place) => {
@@ -400,6 +391,7 @@ impl Image {
     fn numbers(&self, values: Values, data: u64) -> Box<dyn Fn(u64) -> u64 + Send + Sync> {
         let (plane, strips) = (self.plane(), self.strips());
         let strip = self.rows().saturating_mul(self.row());
+        let start = move |index: u64| (index % strips).saturating_mul(strip);
         match values {
             Values::Short(number) | Values::Long(number) | Values::Shorts(number, _) => {
                 Box::new(move |_| number)
@@ -407,13 +399,11 @@ impl Image {
             Values::Ascii(text) => {
                 Box::new(move |index| text.get(index as usize).copied().unwrap_or(0).into())
             }
-            Values::Strips(what) => Box::new(move |index| {
-                let start = (index % strips).saturating_mul(strip);
-                match what {
-                    Strips::Offsets => data.saturating_add(index / strips * plane).saturating_add(start),
-                    Strips::Lengths => strip.min(plane.saturating_sub(start)),
-                }
+            Values::StripOffsets => Box::new(move |index| {
+                data.saturating_add(index / strips * plane)
+                    .saturating_add(start(index))
             }),
+            Values::StripLengths => Box::new(move |index| strip.min(plane.saturating_sub(start(index)))),
         }
     }
 }

@@ -42,34 +42,27 @@ impl Mode {
         access: Access,
         owner: Owner,
     ) -> Self {
+        let gid = owner.gid;
         let (read, search) = match kind {
             NodeType::Directory => (0o4, 0o1),
             NodeType::File => (0o4, 0),
             // Linux ignores the mode of a link.
-            NodeType::Link => {
-                return Mode {
-                    gid: owner.gid,
-                    bits: 0o777,
-                };
-            }
+            NodeType::Link => return Mode { gid, bits: 0o777 },
         };
         let all: u16 = read | search;
         match access {
             Access::Owner => Mode {
-                gid: owner.gid,
+                gid,
                 bits: all * 0o111,
             },
             // The kernel cannot let in only root besides the owner. It lets in everybody, and the mode bits
             // keep out all others but root.
-            Access::OwnerAndRoot => Mode {
-                gid: owner.gid,
-                bits: all << 6,
-            },
+            Access::OwnerAndRoot => Mode { gid, bits: all << 6 },
             Access::All => {
                 let permissions = permissions();
                 let open = &permissions.open;
                 let list = &permissions.list;
-                let gid = open.group().or(list.group()).unwrap_or(owner.gid);
+                let gid = open.group().or(list.group()).unwrap_or(gid);
                 let class = |opens: bool, lists: bool| match (opens, lists) {
                     (false, _) => 0,
                     (true, false) => search,

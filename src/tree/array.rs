@@ -252,9 +252,9 @@ impl Names for SchemaFiles {
         self.0.array.listing()
     }
 
-    fn names(&self, listing: &ArrayListing) -> Vec<OsString> {
+    fn names(&self, listing: &ArrayListing) -> Vec<String> {
         let names = listing.schemas.iter().map(|file| format!("{}.json", file.name));
-        names.map(OsString::from).collect()
+        names.collect()
     }
 
     fn node(&self, listing: &Arc<ArrayListing>, index: usize) -> Result<Option<Node>> {
@@ -301,11 +301,11 @@ impl Names for Enumerations {
         self.0.schema()
     }
 
-    fn names(&self, schema: &Schema) -> Vec<OsString> {
+    fn names(&self, schema: &Schema) -> Vec<String> {
         let encoded = schema.enumerations.iter();
         let encoded = encoded.map(|e| names::encode_within(&e.name, 250)).collect();
         let names = names::unique(encoded, 250).into_iter();
-        names.map(|name| format!("{name}.json").into()).collect()
+        names.map(|name| format!("{name}.json")).collect()
     }
 
     fn node(&self, schema: &Arc<Schema>, index: usize) -> Result<Option<Node>> {
@@ -362,10 +362,9 @@ impl Names for Labels {
         self.moment.array.latest_schema()
     }
 
-    fn names(&self, schema: &Schema) -> Vec<OsString> {
+    fn names(&self, schema: &Schema) -> Vec<String> {
         let encoded = schema.dimension_labels.iter().map(|l| names::encode(&l.name));
-        let names = names::unique(encoded.collect(), 255);
-        names.into_iter().map(OsString::from).collect()
+        names::unique(encoded.collect(), names::MAX)
     }
 
     fn node(&self, schema: &Arc<Schema>, index: usize) -> Result<Option<Node>> {
@@ -451,18 +450,11 @@ impl Directory for FragmentsDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        self.moment
-            .array
-            .listing()
-            .ok()
-            .and_then(|listing| {
-                listing
-                    .fragments
-                    .iter()
-                    .map(|f| f.fragment.name.timestamps.1)
-                    .max()
-            })
-            .unwrap_or(0)
+        let Ok(listing) = self.moment.array.listing() else {
+            return 0;
+        };
+        let ends = listing.fragments.iter().map(|f| f.fragment.name.timestamps.1);
+        ends.max().unwrap_or(0)
     }
 
     fn origin(&self) -> Origin {
@@ -477,10 +469,14 @@ fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
     let listing = &snapshot.listing;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);
-    let entries: Vec<_> = listing.fragments.iter().zip(&snapshot.hidden).collect();
+    let entries: Vec<_> = listing
+        .fragments
+        .iter()
+        .zip(&snapshot.hidden)
+        .enumerate()
+        .collect();
     let fragments = listing.fragments.iter().map(|entry| &entry.fragment);
     let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
-    let entries: Vec<_> = entries.into_iter().enumerate().collect();
     let text = json::render_objects(&entries, |(index, (entry, hidden))| {
         tails.reach(*index);
         let entry = fragment_entry(entry, hidden.as_ref(), &consolidated, &errors);

@@ -15,7 +15,7 @@ use crate::format::datatype::{CellValNum, Datatype};
 use crate::layout::FileLayout;
 use crate::names;
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,14 +38,13 @@ impl Names for Columns {
         self.0.open()
     }
 
-    fn names(&self, info: &FragmentInfo) -> Vec<OsString> {
+    fn names(&self, info: &FragmentInfo) -> Vec<String> {
         let encoded = stored(info).map(|field| match field.role {
             Role::Attribute(_) => names::attribute(&field.name),
             Role::Dimension(i) | Role::ZippedDimension(i) => names::dimension(&field.name, i),
             _ => names::encode(&field.name),
         });
-        let names = names::unique(encoded.collect(), 255);
-        names.into_iter().map(OsString::from).collect()
+        names::unique(encoded.collect(), names::MAX)
     }
 
     fn node(&self, info: &Arc<FragmentInfo>, index: usize) -> Result<Option<Node>> {
@@ -80,6 +79,23 @@ pub fn file_names(content: Content) -> [&'static str; 3] {
     }
 }
 
+/// The files of `contents`, without and with a NumPy header.
+pub fn listed_files(contents: &[Content]) -> Vec<(&'static str, NodeType)> {
+    let names = contents.iter().flat_map(|&content| {
+        let [plain, numpy, _] = file_names(content);
+        [plain, numpy]
+    });
+    names.map(|name| (name, NodeType::File)).collect()
+}
+
+/// The content of the file `name`, one of [`listed_files`], and whether it has a NumPy header.
+pub fn find_file(contents: &[Content], name: &OsStr) -> Option<(Content, bool)> {
+    contents.iter().find_map(|&content| {
+        let [plain, numpy, _] = file_names(content);
+        (name == plain || name == numpy).then(|| (content, name == numpy))
+    })
+}
+
 /// The directory of one field.
 struct ColumnDirectory {
     column: Column,
@@ -89,22 +105,15 @@ struct ColumnDirectory {
 impl Directory for ColumnDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let (column, fragment) = (self.column.clone(), self.fragment.clone());
-        let mut contents = column.contents().into_iter();
+        let contents = column.contents();
         if name == TILES {
             return Ok(Some(Node::Directory(Arc::new(TilesDirectory {
-                contents: contents.collect(),
+                contents,
                 column,
                 fragment,
             }))));
         }
-        let header = |content: Content| {
-            let [plain, numpy, _] = file_names(content);
-            (name == numpy)
-                .then_some(true)
-                .or((name == plain).then_some(false))
-        };
-        let found = contents.find_map(|content| Some((content, header(content)?)));
-        Ok(found.map(|(content, header)| {
+        Ok(find_file(&contents, name).map(|(content, header)| {
             Node::File(Arc::new(ColumnFile {
                 column,
                 content,
@@ -116,11 +125,7 @@ impl Directory for ColumnDirectory {
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let mut names = Vec::new();
-        for content in self.column.contents() {
-            let [plain, numpy, _] = file_names(content);
-            names.extend([(plain, NodeType::File), (numpy, NodeType::File)]);
-        }
+        let mut names = listed_files(&self.column.contents());
         names.push((TILES, NodeType::Directory));
         Ok(fixed_listing(&names))
     }

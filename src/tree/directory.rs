@@ -65,7 +65,7 @@ pub trait Names: Send + Sync + 'static {
     fn from(&self) -> Result<Arc<Self::From>>;
 
     /// All names, without duplicates.
-    fn names(&self, from: &Self::From) -> Vec<OsString>;
+    fn names(&self, from: &Self::From) -> Vec<String>;
 
     /// The node of name `index`; None if it is not shown.
     fn node(&self, from: &Arc<Self::From>, index: usize) -> Result<Option<Node>>;
@@ -88,7 +88,7 @@ pub struct NamedDirectory<N: Names> {
 /// The index of each name, and the data from which the names are derived.
 struct Known<T> {
     from: Weak<T>,
-    indexes: Arc<HashMap<OsString, usize>>,
+    indexes: Arc<HashMap<String, usize>>,
 }
 
 impl<N: Names> NamedDirectory<N> {
@@ -102,7 +102,7 @@ impl<N: Names> NamedDirectory<N> {
         }))
     }
 
-    fn indexes(&self, from: &Arc<N::From>) -> Arc<HashMap<OsString, usize>> {
+    fn indexes(&self, from: &Arc<N::From>) -> Arc<HashMap<String, usize>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*known
             && known.from.as_ptr() == Arc::as_ptr(from)
@@ -122,8 +122,11 @@ impl<N: Names> NamedDirectory<N> {
 impl<N: Names> Directory for NamedDirectory<N> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let from = self.inner.from()?;
-        match self.indexes(&from).get(name) {
-            Some(index) => self.inner.node(&from, *index),
+        match name
+            .to_str()
+            .and_then(|name| self.indexes(&from).get(name).copied())
+        {
+            Some(index) => self.inner.node(&from, index),
             None => Ok(None),
         }
     }
@@ -136,7 +139,7 @@ impl<N: Names> Directory for NamedDirectory<N> {
                 Some(kind) => Some(kind),
                 None => self.inner.node(&from, index)?.map(|node| node.node_type()),
             };
-            entries.extend(kind.map(|kind| (name, kind)));
+            entries.extend(kind.map(|kind| (name.into(), kind)));
         }
         Ok(Arc::new(entries))
     }
@@ -195,9 +198,9 @@ mod tests {
             Ok(self.state.lock().unwrap().clone())
         }
 
-        fn names(&self, from: &u64) -> Vec<OsString> {
+        fn names(&self, from: &u64) -> Vec<String> {
             self.names.fetch_add(1, Ordering::Relaxed);
-            (0..1000).map(|i| format!("{from} {i}").into()).collect()
+            (0..1000).map(|i| format!("{from} {i}")).collect()
         }
 
         fn node(&self, _: &Arc<u64>, index: usize) -> Result<Option<Node>> {

@@ -12,7 +12,6 @@ use crate::array::source::GROUP_DIRECTORY;
 use crate::error::{ErrorKind, Result};
 use crate::layout::segments::hash;
 use crate::names;
-use std::ffi::OsString;
 use std::sync::Arc;
 
 /// The node of `group`.
@@ -44,11 +43,10 @@ impl Names for GroupDirectory {
     }
 
     /// The documents, then all members, whether they exist or not, so that names do not depend on that.
-    fn names(&self, members: &Members) -> Vec<OsString> {
+    fn names(&self, members: &Members) -> Vec<String> {
         let members = members.places.iter().map(|place| names::encode(&place.name));
         let all = DOCUMENTS.into_iter().map(str::to_owned).chain(members);
-        let names = names::unique(all.collect(), 255);
-        names.into_iter().map(OsString::from).collect()
+        names::unique(all.collect(), names::MAX)
     }
 
     fn node(&self, members: &Arc<Members>, index: usize) -> Result<Option<Node>> {

@@ -1,6 +1,6 @@
 //! `data/` and its `subarray/`: an array as TileDB reads it.
 
-use super::column::file_names;
+use super::column::{find_file, listed_files};
 use super::context::{InUse, shared};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
@@ -270,13 +270,7 @@ fn attributes(view: &View, index: usize) -> Result<ExtendedAttributes> {
 
 impl Directory for ColumnDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let contents = self.contents()?.into_iter();
-        let mut files = contents.flat_map(|content| {
-            let [plain, numpy, _] = file_names(content);
-            [(plain, content, false), (numpy, content, true)]
-        });
-        let found = files.find(|(file, ..)| *file == name);
-        Ok(found.map(|(_, content, header)| {
+        Ok(find_file(&self.contents()?, name).map(|(content, header)| {
             Node::File(Arc::new(ColumnFile {
                 shown: self.shown.clone(),
                 index: self.index,
@@ -287,12 +281,7 @@ impl Directory for ColumnDirectory {
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let mut files = Vec::new();
-        for content in self.contents()? {
-            let [plain, numpy, _] = file_names(content);
-            files.extend([(plain, NodeType::File), (numpy, NodeType::File)]);
-        }
-        Ok(fixed_listing(&files))
+        Ok(fixed_listing(&listed_files(&self.contents()?)))
     }
 
     of_view!(self => self.shown);
