@@ -123,19 +123,21 @@ fn widen(stored: &[u8], bytes: usize, signed: bool, offset: u64, width: usize, o
 
 /// The most bytes that streams of these sizes can be encoded to, with windows of `window` bytes.
 pub(super) fn bound(before: Limits, width: usize, window: u32) -> Limits {
-    let windows = window_bound(before.data, width, window);
+    window_bound(before, width, window, 5)
+}
+
+/// The most bytes of streams of these sizes with the metadata of windows: one value and `more` bytes each.
+/// Writers round `window` down to whole values.
+pub(super) fn window_bound(before: Limits, width: usize, window: u32, more: u64) -> Limits {
+    let width = width as u64;
+    let windows = before.data / u64::from(window / 2).max(width).max(1);
     Limits {
         data: before.data,
         metadata: before
             .metadata
-            .saturating_add(windows.saturating_mul(width as u64 + 5))
+            .saturating_add(windows.saturating_mul(width + more))
             .saturating_add(TABLE_BOUND),
     }
-}
-
-/// The most windows of `data` bytes: writers round `window` down to whole values.
-pub(super) fn window_bound(data: u64, width: usize, window: u32) -> u64 {
-    data / u64::from(window / 2).max(width as u64).max(1)
 }
 
 #[cfg(test)]

@@ -58,23 +58,13 @@ impl ChunkIndex {
     /// Fails with `Truncated`, `LimitExceeded` or `Corrupt` if headers do not fill the tile exactly or do not
     /// add up to `expected`.
     pub fn read(blob: &dyn Blob, start: u64, end: u64, expected: u64) -> Result<ChunkIndex> {
-        let mut window = Window {
-            blob,
-            end,
-            buffer: Vec::new(),
-            start: 0,
-        };
+        let mut window = Window::new(blob, end);
         let stored_chunks = Cursor::with_base(window.at(start, 8)?, start).u64("number of chunks")?;
         let mut position = start + 8;
         if stored_chunks > ((end - position) / HEADER_SIZE).min(MAX_CHUNKS) {
-            return Err(place(
-                blob,
-                start,
-                Error::limit(format!(
-                    "{stored_chunks} chunks are too many for a tile of {} bytes",
-                    end - start
-                )),
-            ));
+            let size = end - start;
+            let message = format!("{stored_chunks} chunks are too many for a tile of {size} bytes");
+            return Err(place(blob, start, Error::limit(message)));
         }
         let mut index = ChunkIndex {
             chunks: Vec::new(),
@@ -94,50 +84,30 @@ impl ChunkIndex {
                 filtered_length,
             };
             if found.stored_length() > end - found.stored_offset {
-                return Err(place(
-                    blob,
-                    header,
-                    Error::truncated(format!(
-                        "chunk {chunk} takes {} bytes, but only {} are left in the tile",
-                        found.stored_length(),
-                        end - found.stored_offset
-                    )),
-                ));
+                let (size, left) = (found.stored_length(), end - found.stored_offset);
+                let message =
+                    format!("chunk {chunk} takes {size} bytes, but only {left} are left in the tile");
+                return Err(place(blob, header, Error::truncated(message)));
             }
             position = found.stored_offset + found.stored_length();
             index.original_length += u64::from(original_length);
             if index.original_length > expected {
-                return Err(place(
-                    blob,
-                    header,
-                    Error::corrupt(format!(
-                        "the chunks hold more than the {expected} bytes that the tile should have"
-                    )),
-                ));
+                let message =
+                    format!("the chunks hold more than the {expected} bytes that the tile should have");
+                return Err(place(blob, header, Error::corrupt(message)));
             }
             if original_length > 0 {
                 index.chunks.push(found);
             }
         }
         if index.original_length != expected {
-            return Err(place(
-                blob,
-                start,
-                Error::corrupt(format!(
-                    "the chunks hold {} bytes, the tile should have {expected}",
-                    index.original_length
-                )),
-            ));
+            let held = index.original_length;
+            let message = format!("the chunks hold {held} bytes, the tile should have {expected}");
+            return Err(place(blob, start, Error::corrupt(message)));
         }
         if position != end {
-            return Err(place(
-                blob,
-                position,
-                Error::corrupt(format!(
-                    "{} bytes are left over after the last chunk",
-                    end - position
-                )),
-            ));
+            let message = format!("{} bytes are left over after the last chunk", end - position);
+            return Err(place(blob, position, Error::corrupt(message)));
         }
         index.chunks.shrink_to_fit();
         Ok(index)
@@ -166,13 +136,7 @@ impl ChunkIndex {
 
 /// The number of chunks that a tile declares. Reads only that.
 pub fn stored_chunks(blob: &dyn Blob, start: u64, end: u64) -> Result<u64> {
-    let mut window = Window {
-        blob,
-        end,
-        buffer: Vec::new(),
-        start: 0,
-    };
-    Cursor::with_base(window.at(start, 8)?, start).u64("number of chunks")
+    Cursor::with_base(Window::new(blob, end).at(start, 8)?, start).u64("number of chunks")
 }
 
 fn place(blob: &dyn Blob, offset: u64, error: Error) -> Error {
@@ -187,21 +151,25 @@ struct Window<'a> {
     start: u64,
 }
 
-impl Window<'_> {
+impl<'a> Window<'a> {
+    fn new(blob: &'a dyn Blob, end: u64) -> Self {
+        Window {
+            blob,
+            end,
+            buffer: Vec::new(),
+            start: 0,
+        }
+    }
+
     /// `size` bytes at `offset`; an error if the tile ends before.
     fn at(&mut self, offset: u64, size: u64) -> Result<&[u8]> {
         let wanted_end = offset
             .checked_add(size)
             .filter(|&wanted_end| wanted_end <= self.end);
         let Some(wanted_end) = wanted_end else {
-            return Err(place(
-                self.blob,
-                offset,
-                Error::truncated(format!(
-                    "{size} bytes wanted, {} left in the tile",
-                    self.end.saturating_sub(offset)
-                )),
-            ));
+            let left = self.end.saturating_sub(offset);
+            let message = format!("{size} bytes wanted, {left} left in the tile");
+            return Err(place(self.blob, offset, Error::truncated(message)));
         };
         if offset < self.start || wanted_end > self.start + self.buffer.len() as u64 {
             let take = WINDOW.min(self.end - offset);

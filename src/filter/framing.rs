@@ -66,13 +66,7 @@ pub(super) fn undo<'a>(
         let original = table.u32("original length")? as usize;
         let stored = table.u32("stored length")? as usize;
         let extra = table.bytes(extra as u64, "part")?;
-        let (stored, after) = rest.split_at_checked(stored).ok_or_else(|| {
-            Error::truncated(format!(
-                "part {index} is {stored} bytes long, but only {} are left",
-                rest.len()
-            ))
-        })?;
-        rest = after;
+        let stored = next_part(&mut rest, index, stored)?;
         let before = out.len();
         if (before as u64).saturating_add(original as u64) > limit {
             return Err(Error::limit(format!(
@@ -97,6 +91,22 @@ pub(super) fn undo<'a>(
         }
     }
     table.finish().map_err(|e| e.in_part("part table"))?;
+    check_end(rest)
+}
+
+/// Takes part number `index`, of `length` bytes, from the front of `rest`.
+fn next_part<'a>(rest: &mut &'a [u8], index: u64, length: usize) -> Result<&'a [u8]> {
+    let Some((part, after)) = rest.split_at_checked(length) else {
+        let left = rest.len();
+        let message = format!("part {index} is {length} bytes long, but only {left} are left");
+        return Err(Error::truncated(message));
+    };
+    *rest = after;
+    Ok(part)
+}
+
+/// Fails unless nothing is left after the last part.
+fn check_end(rest: &[u8]) -> Result<()> {
     match rest.len() {
         0 => Ok(()),
         n => Err(Error::corrupt(format!(
@@ -117,21 +127,9 @@ pub(super) fn split<'a>(
     let mut rest = data;
     for index in 0..parts {
         let length = metadata.u32("length of a part")? as usize;
-        let (part, after) = rest.split_at_checked(length).ok_or_else(|| {
-            Error::truncated(format!(
-                "part {index} is {length} bytes long, but only {} are left",
-                rest.len()
-            ))
-        })?;
-        rest = after;
-        undo(part)?;
+        undo(next_part(&mut rest, index.into(), length)?)?;
     }
-    match rest.len() {
-        0 => Ok(()),
-        n => Err(Error::corrupt(format!(
-            "{n} bytes are left over after the last part"
-        ))),
-    }
+    check_end(rest)
 }
 
 /// The most bytes that streams of these sizes can be compressed to, for all compressors but RLE: an eighth

@@ -16,7 +16,7 @@
 use super::bit_width_reduction::window_bound;
 use super::delta::accumulate;
 use super::element::{Element, by_width, extend_zeroed};
-use super::framing::{Limits, TABLE_BOUND};
+use super::framing::Limits;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
@@ -72,14 +72,7 @@ fn undo_windows<E: Element>(
 
 /// The most bytes that streams of these sizes can be encoded to, with windows of `window` bytes.
 pub(super) fn bound(before: Limits, width: usize, window: u32) -> Limits {
-    let windows = window_bound(before.data, width, window);
-    Limits {
-        data: before.data,
-        metadata: before
-            .metadata
-            .saturating_add(windows.saturating_mul(width as u64 + 4))
-            .saturating_add(TABLE_BOUND),
-    }
+    window_bound(before, width, window, 4)
 }
 
 #[cfg(test)]

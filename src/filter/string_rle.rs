@@ -63,44 +63,36 @@ fn check(header: &Header, input: &[u8]) -> Result<Option<usize>> {
     let (mut strings, mut bytes) = (0u64, 0u64);
     let mut long_run = None;
     let mut c = Cursor::new(input);
-    let mut read_run = || -> Result<bool> {
-        if c.is_empty() {
-            return Ok(false);
+    let mut read_runs = || -> Result<()> {
+        while !c.is_empty() {
+            let at = c.remaining();
+            let (run, length) = run_header(header, &mut c)?;
+            let total = |length: u64| {
+                let strings = strings.checked_add(run)?;
+                let bytes = bytes.checked_add(run.checked_mul(length)?)?;
+                (strings <= all_strings && bytes <= all_bytes).then_some((strings, bytes))
+            };
+            let rest = c.remaining() as u64;
+            if header.length_width < 8
+                && rest > length
+                && (rest - length).trailing_zeros() as usize >= 8 * header.length_width
+                && total(rest) == Some((all_strings, all_bytes))
+            {
+                long_run = Some(at);
+            }
+            let Some(sums) = total(length) else {
+                return Err(Error::limit(format!(
+                    "a run of {run} strings of {length} bytes, after {strings} strings with {bytes} bytes, \
+                     exceeds the {all_strings} strings with {all_bytes} bytes that are declared"
+                ))
+                .at(c.offset()));
+            };
+            c.bytes(length, "string")?;
+            (strings, bytes) = sums;
         }
-        let at = c.remaining();
-        let (run, length) = run_header(header, &mut c)?;
-        let total = |length: u64| {
-            let strings = strings.checked_add(run)?;
-            let bytes = bytes.checked_add(run.checked_mul(length)?)?;
-            (strings <= all_strings && bytes <= all_bytes).then_some((strings, bytes))
-        };
-        let rest = c.remaining() as u64;
-        if header.length_width < 8
-            && rest > length
-            && (rest - length).trailing_zeros() as usize >= 8 * header.length_width
-            && total(rest) == Some((all_strings, all_bytes))
-        {
-            long_run = Some(at);
-        }
-        let Some(sums) = total(length) else {
-            return Err(Error::limit(format!(
-                "a run of {run} strings of {length} bytes, after {strings} strings with {bytes} bytes, \
-                 exceeds the {all_strings} strings with {all_bytes} bytes that are declared"
-            ))
-            .at(c.offset()));
-        };
-        c.bytes(length, "string")?;
-        (strings, bytes) = sums;
-        Ok(true)
+        Ok(())
     };
-    let result = loop {
-        match read_run() {
-            Ok(true) => {}
-            Ok(false) => break Ok(()),
-            Err(error) => break Err(error),
-        }
-    };
-    match (result, long_run) {
+    match (read_runs(), long_run) {
         (Ok(()), _) if (strings, bytes) == (all_strings, all_bytes) => Ok(None),
         (_, Some(at)) => Ok(Some(at)),
         (Err(error), None) => Err(error),
