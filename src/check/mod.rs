@@ -90,9 +90,9 @@ pub type Report = Box<dyn Fn(Problem) + Send + Sync>;
 pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>) -> Result<Vec<PathBuf>> {
     let place = |e: Error| e.in_file(source.display());
     let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
-    let nothing = |why: &str| place(Error::new(ErrorKind::InvalidInput, format!("not TileDB: {why}")));
     if !metadata.is_dir() {
-        return Err(nothing("it is a file"));
+        let message = "not TileDB: it is a file";
+        return Err(place(Error::new(ErrorKind::InvalidInput, message)));
     }
     let stats: Arc<Stats> = Arc::default();
     let storage = LocalStorage::new(source, options.follow_symlinks, stats.clone())?;
@@ -108,11 +108,6 @@ pub fn check_over(
     report: Report,
     tally: Arc<Tally>,
 ) -> Result<Vec<PathBuf>> {
-    let nothing = {
-        let source = storage.display(Path::new(""));
-        let message = "not TileDB: there is no array or group in it, at any depth";
-        move || Error::new(ErrorKind::InvalidInput, message).in_file(source)
-    };
     let engine = Engine::new(storage, options.cache_size, options.keys.clone(), stats);
     let top = PathBuf::new();
     let objects = |tally: &Tally| tally.arrays.get().saturating_add(tally.groups.get());
@@ -132,14 +127,15 @@ pub fn check_over(
         ),
         queue: queue::Queue::default(),
     };
-    checker.queue.push(vec![walk::object_job(top)]);
+    checker.queue.push(vec![walk::object_job(top.clone())]);
     std::thread::scope(|scope| {
         for _ in 0..options.threads.max(1) {
             scope.spawn(|| checker.queue.work(&checker));
         }
     });
     if objects(&checker.tally) == before {
-        return Err(nothing());
+        let message = "not TileDB: there is no array or group in it, at any depth";
+        return Err(Error::new(ErrorKind::InvalidInput, message).in_file(checker.show(&top)));
     }
     let unmatched = mem::take(&mut *checker.unmatched());
     Ok(unmatched)

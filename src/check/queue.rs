@@ -7,7 +7,7 @@
 use super::{Checker, Kind, Problem};
 use crate::error::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Checks one thing, and may push more jobs.
 pub(super) type Job = Box<dyn FnOnce(&Checker) + Send>;
@@ -27,7 +27,7 @@ struct State {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds jobs. The first of them is the next to be done.
@@ -45,12 +45,9 @@ impl Queue {
                 state.running += 1;
                 drop(state);
                 if catch_unwind(AssertUnwindSafe(|| job(checker))).is_err() {
-                    let kind = Kind::Error(ErrorKind::Internal);
-                    checker.report(Problem::new(
-                        kind,
-                        checker.show("".as_ref()),
-                        "internal error: a check panicked; this is a bug",
-                    ));
+                    let (kind, path) = (Kind::Error(ErrorKind::Internal), checker.show("".as_ref()));
+                    let message = "internal error: a check panicked; this is a bug";
+                    checker.report(Problem::new(kind, path, message));
                 }
                 state = self.lock();
                 state.running -= 1;
@@ -60,10 +57,7 @@ impl Queue {
             } else if state.running == 0 {
                 return;
             } else {
-                state = self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }

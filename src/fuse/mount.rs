@@ -203,9 +203,7 @@ impl Mounted {
             result => result,
         }
     }
-}
 
-impl Mounted {
     /// Unmounts before the process ends. Waits a little for open files to be closed, then aborts the
     /// connection, so that pending requests fail even if the source hangs. Without root, only the process's
     /// end does that.

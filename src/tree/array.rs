@@ -1,6 +1,6 @@
 //! The directory of an array, its schemas, enumerations, labels and fragments.
 
-use super::at::{self, AtDirectory};
+use super::at::AtDirectory;
 use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
 use super::document::{Document, DocumentContent, state_of_file};
@@ -199,7 +199,7 @@ impl Directory for ArrayDirectory {
         let known = self.children().iter().find(|(known, _)| *known == name);
         // `at/` is not listed by default, so that programs that walk the tree do not visit every past state.
         if name == AT && self.moment.times.is_none() && self.array().engine.at().is_none() {
-            let array = Arc::new(self.clone());
+            let array = self.clone();
             return Ok(Some(Node::Directory(Arc::new(AtDirectory { array }))));
         }
         Ok(known.map(|(name, _)| self.child(name)))
@@ -219,8 +219,10 @@ impl Directory for ArrayDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        let newest = self.array().listing().map_or(0, |listing| listing.mtime);
-        self.moment.times.map_or(newest, |times| at::mtime(times, newest))
+        match self.moment.times {
+            Some(times) if times.end < u64::MAX => times.end,
+            _ => self.array().listing().map_or(0, |listing| listing.mtime),
+        }
     }
 
     fn origin(&self) -> Origin {

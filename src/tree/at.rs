@@ -5,7 +5,6 @@ use super::moment::Moment;
 use super::node::{Directory, Entry, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::times;
-use crate::array::time::TimeRange;
 use crate::error::Result;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 /// `at/`: any time can be looked up; the times of writes are listed.
 pub struct AtDirectory {
     /// The directory of the array now.
-    pub array: Arc<ArrayDirectory>,
+    pub array: ArrayDirectory,
 }
 
 impl Directory for AtDirectory {
@@ -47,13 +46,5 @@ impl Directory for AtDirectory {
     fn origin(&self) -> Origin {
         let array = self.array.array().clone();
         Origin::InArray(Moment { array, times: None }, AT)
-    }
-}
-
-/// The modification time of the directory for `times`: their end, or `newest` if it is open.
-pub fn mtime(times: TimeRange, newest: u64) -> u64 {
-    match times.end {
-        u64::MAX => newest,
-        end => end,
     }
 }

@@ -33,15 +33,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The document. A file that cannot be decoded is shown with the reason.
 pub fn consolidated_metadata(array: &Arc<Array>) -> Result<DocumentContent> {
     let listing = array.listing()?;
-    let errors: Arc<AtomicBool> = Arc::default();
-    let mut files = Vec::new();
-    let mut read = Vec::new();
-    for path in &listing.consolidated_metadata {
-        let (file, content) = file(array, path);
-        files.push(file);
-        errors.fetch_or(content.is_none(), Ordering::Relaxed);
-        read.push(content);
-    }
+    let files = listing.consolidated_metadata.iter().map(|path| file(array, path));
+    let (files, read): (Vec<ConsolidatedMetadata>, Vec<Option<Content>>) = files.unzip();
+    let errors = Arc::new(AtomicBool::new(read.iter().any(Option::is_none)));
     let footers = Footers {
         array: array.clone(),
         listing,
@@ -75,7 +69,9 @@ pub fn repeated_names<'a>(
 }
 
 /// The unfiltered body of a file, and its footers.
-fn read(array: &Array, path: &Path) -> Result<(GenericFile, Vec<ConsolidatedFooter>)> {
+type Content = (GenericFile, Vec<ConsolidatedFooter>);
+
+fn read(array: &Array, path: &Path) -> Result<Content> {
     let body = GenericFile::open(&array.engine, path, array.key.as_ref(), true)?;
     let footers = parse_consolidated_metadata(&body)
         .and_then(|footers| body.decode().map(|()| footers))
@@ -88,7 +84,7 @@ struct Footers {
     array: Arc<Array>,
     listing: Arc<ArrayListing>,
     /// None for files that cannot be read.
-    files: Vec<Option<(GenericFile, Vec<ConsolidatedFooter>)>>,
+    files: Vec<Option<Content>>,
     /// Set if a fragment's own footer could not be read.
     errors: Arc<AtomicBool>,
 }
@@ -117,14 +113,7 @@ impl FooterSource for Footers {
 }
 
 /// The description of a file, and its content if it can be read.
-#[allow(clippy::type_complexity)]
-fn file(
-    array: &Array,
-    path: &Path,
-) -> (
-    ConsolidatedMetadata,
-    Option<(GenericFile, Vec<ConsolidatedFooter>)>,
-) {
+fn file(array: &Array, path: &Path) -> (ConsolidatedMetadata, Option<Content>) {
     let relative = path.strip_prefix(&array.path).unwrap_or(path);
     let name = path.file_name().unwrap_or_default().as_bytes();
     let parsed = TimestampedName::parse(name).ok();
@@ -210,7 +199,7 @@ fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>,
 
 /// The schema that a footer names; before format version 10, the array's only schema.
 fn schema_of(array: &Array, footer: &[u8]) -> Result<Arc<Schema>> {
-    let name = Footer::peek(&mut crate::cursor::Cursor::new(footer))?.schema_name;
+    let name = Footer::peek(&mut Cursor::new(footer))?.schema_name;
     match name {
         None => array.schemas.get(LEGACY_SCHEMA),
         Some(name) => {

@@ -133,9 +133,7 @@ impl Context {
             })),
         }))
     }
-}
 
-impl Context {
     /// Whether everything in the array at `path` is later than the time shown.
     fn is_later(&self, path: &Path) -> Result<bool> {
         let Some(at) = self.engine.at() else {

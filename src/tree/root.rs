@@ -106,12 +106,11 @@ impl Tree {
         let top = Path::new("");
         // Kept until its node exists, so that its directories are read only once.
         let array = context.array(top);
-        match classify(&engine, top)? {
-            ObjectKind::Array => match array.latest_schema() {
-                Err(e) if e.kind() == ErrorKind::UnsupportedVersion => return Err(e),
-                _ => {}
-            },
-            ObjectKind::Group | ObjectKind::Directory => {}
+        if classify(&engine, top)? == ObjectKind::Array
+            && let Err(e) = array.latest_schema()
+            && e.kind() == ErrorKind::UnsupportedVersion
+        {
+            return Err(e);
         }
         warn_about_unused_keys(&context, &options.keys);
         let inner = context
@@ -123,27 +122,21 @@ impl Tree {
         drop(array);
         let errors: Arc<ErrorLog> = Arc::default();
         let own = own_directory(&engine, errors.clone());
-        let root = match inner {
-            Node::Directory(inner) => {
-                let remote_mtime = engine.storage.is_remote().then(|| {
-                    let known = engine.storage.metadata(top);
-                    Arc::new(RemoteMtime::new(known.map_or(0, |known| known.mtime)))
-                });
-                Node::Directory(Arc::new(RootDirectory {
-                    inner,
-                    own,
-                    remote_mtime,
-                }))
-            }
-            _ => {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    "the root of the tree is no directory",
-                ));
-            }
+        let Node::Directory(inner) = inner else {
+            let message = "the root of the tree is no directory";
+            return Err(Error::new(ErrorKind::Internal, message));
+        };
+        let remote_mtime = engine.storage.is_remote().then(|| {
+            let known = engine.storage.metadata(top);
+            Arc::new(RemoteMtime::new(known.map_or(0, |known| known.mtime)))
+        });
+        let root = RootDirectory {
+            inner,
+            own,
+            remote_mtime,
         };
         Ok(Tree {
-            root,
+            root: Node::Directory(Arc::new(root)),
             errors,
             stats,
             storage,

@@ -18,7 +18,7 @@ pub fn schema_json(schema: &Schema, name: &str) -> Json {
         "coords_filters": pipeline_json(&schema.coords_filters),
         "offsets_filters": pipeline_json(&schema.offsets_filters),
         "validity_filters": schema.validity_filters.as_ref().map(pipeline_json),
-        "dimensions": (0..dimensions.len()).map(|i| dimension_json(schema, i)).collect::<Json>(),
+        "dimensions": dimensions.iter().enumerate().map(|(i, d)| dimension_json(schema, i, d)).collect::<Json>(),
         "attributes": schema.attributes.iter().map(attribute_json).collect::<Json>(),
         "dimension_labels": schema.dimension_labels.iter().map(|label| label_json(label, dimensions)).collect::<Json>(),
         "enumerations": schema.enumerations.iter().map(|e| object!({
@@ -88,10 +88,7 @@ fn filter_json(filter: &Filter) -> Json {
 
 /// A dimension, with the filter pipeline of its tiles: its own, or that for all coordinates if its own is
 /// empty. Before version 5 dimensions have no tiles of their own, and it is empty.
-fn dimension_json(schema: &Schema, index: usize) -> Json {
-    let Some(dimension) = schema.dimensions.get(index) else {
-        return Json::Null;
-    };
+fn dimension_json(schema: &Schema, index: usize, dimension: &Dimension) -> Json {
     let (datatype, cell_val_num) = (dimension.datatype, dimension.cell_val_num);
     object!({
         "name": value::name(&dimension.name),
