@@ -24,6 +24,7 @@ pub use naming::Naming;
 pub(super) use values::Unit;
 
 use super::field_names;
+use super::table::NOT_A_TIME;
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
 use crate::error::{Error, Result};
@@ -36,7 +37,7 @@ use attributes::{flags, metadata, units};
 use naming::made_up;
 use std::collections::HashSet;
 use std::sync::Arc;
-use values::{GridCells, NOT_A_TIME, convert, null};
+use values::{GridCells, convert, null};
 
 /// The value of an attribute of a grid or of a variable.
 #[derive(Debug, Clone, PartialEq)]

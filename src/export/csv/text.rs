@@ -40,7 +40,7 @@ impl Form {
     /// Appends a cell that is not null.
     pub fn write(self, cell: &[u8], out: &mut Vec<u8>) -> Result<()> {
         match self {
-            Form::Value(datatype) => value(datatype, cell, out),
+            Form::Value(datatype) => value(datatype, cell, out)?,
             Form::List(datatype) => {
                 let mut values = cell.chunks_exact(datatype.size()).enumerate();
                 let quoted = cell.len() > datatype.size();
@@ -52,31 +52,20 @@ impl Form {
                     value(datatype, cell, out)
                 })?;
                 out.extend_from_slice(if quoted { b"]\"" } else { b"]" });
-                Ok(())
             }
-            Form::Bytes { padded: false } => {
-                text(cell, out);
-                Ok(())
-            }
+            Form::Bytes { padded: false } => text(cell, out),
             Form::Bytes { padded: true } => {
                 let end = cell.iter().rposition(|byte| *byte != 0);
                 text(end.and_then(|end| cell.get(..=end)).unwrap_or_default(), out);
-                Ok(())
             }
-            Form::Wide(datatype) => {
-                text(wide(datatype, cell).as_bytes(), out);
-                Ok(())
-            }
-            Form::Hex if cell.is_empty() => {
-                text(cell, out);
-                Ok(())
-            }
+            Form::Wide(datatype) => text(wide(datatype, cell).as_bytes(), out),
+            Form::Hex if cell.is_empty() => text(cell, out),
             Form::Hex => {
                 let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
                 out.extend(cell.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
-                Ok(())
             }
         }
+        Ok(())
     }
 }
 
@@ -136,35 +125,17 @@ fn value(datatype: Datatype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     match datatype.kind() {
         Kind::Unsigned => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
         Kind::Bool => out.extend_from_slice(if number == 0 { b"false" } else { b"true" }),
-        Kind::Float if size == 4 => float32(f32::from_bits(number as u32), out),
-        Kind::Float => float64(f64::from_bits(number), out),
+        Kind::Float if size == 4 => float(f32::from_bits(number as u32), out),
+        Kind::Float => float(f64::from_bits(number), out),
         Kind::Datetime => datetime(datatype, signed, out),
         _ => out.extend_from_slice(itoa::Buffer::new().format(signed).as_bytes()),
     }
     Ok(())
 }
 
-/// Appends NaN or an infinity.
-fn special(is_nan: bool, negative: bool, out: &mut Vec<u8>) {
-    out.extend_from_slice(match (is_nan, negative) {
-        (true, _) => b"NaN",
-        (false, true) => b"-inf",
-        (false, false) => b"inf",
-    });
-}
-
-fn float32(number: f32, out: &mut Vec<u8>) {
-    match number.is_finite() {
-        true => out.extend_from_slice(zmij::Buffer::new().format_finite(number).as_bytes()),
-        false => special(number.is_nan(), number < 0.0, out),
-    }
-}
-
-fn float64(number: f64, out: &mut Vec<u8>) {
-    match number.is_finite() {
-        true => out.extend_from_slice(zmij::Buffer::new().format_finite(number).as_bytes()),
-        false => special(number.is_nan(), number < 0.0, out),
-    }
+/// Appends a number, `NaN`, `inf` or `-inf`.
+fn float(number: impl zmij::Float, out: &mut Vec<u8>) {
+    out.extend_from_slice(zmij::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends a date, or a date and a time of day with as many decimals as the unit has. Years have at least

@@ -1,7 +1,8 @@
 use super::attributes::{meaning, metadata_value};
 use super::naming::made_up;
-use super::values::{NOT_A_TIME, convert};
+use super::values::convert;
 use super::*;
+use crate::export::table::NOT_A_TIME;
 use crate::format::enums::DataOrder;
 use crate::format::pipeline::Pipeline;
 

@@ -6,6 +6,7 @@ use crate::array::column::Content;
 use crate::array::read_bytes::ReadBytes;
 use crate::calendar::days_from_date;
 use crate::error::{Error, ErrorKind, Result};
+use crate::export::table::NOT_A_TIME;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::schema::Attribute;
 use std::ops::Range;
@@ -43,9 +44,6 @@ impl Unit {
         }
     }
 }
-
-/// The stored count of not-a-time (NaT).
-pub(super) const NOT_A_TIME: i64 = i64::MIN;
 
 /// The value of null cells: `fill`, which is in the grid's type, or not-a-time for dates.
 pub(super) fn null(attribute: &Attribute, fill: Vec<u8>) -> Vec<u8> {

@@ -3,7 +3,7 @@
 //! It has the length that the longest possible statistics would give, so that the length of the file is known
 //! without the metadata of tiles. A key-value pair of padding takes the space that is left.
 
-use super::leaf::{Leaf, Logical, Physical, Shape, TimeUnit};
+use super::leaf::{Leaf, Logical, Physical, Shape};
 use super::plan::{Chunk, Plan};
 use super::statistics::{Statistics, bound_len};
 use super::thrift::{Type, Writer, integer_len, varint_len};
@@ -229,14 +229,7 @@ fn write_logical(writer: &mut Writer, logical: Logical) {
         Logical::Date => writer.structure(6, |_| ()),
         Logical::Timestamp(unit) => writer.structure(8, |writer| {
             writer.bool(1, false);
-            writer.structure(2, |writer| {
-                let unit = match unit {
-                    TimeUnit::Millis => 1,
-                    TimeUnit::Micros => 2,
-                    TimeUnit::Nanos => 3,
-                };
-                writer.structure(unit, |_| ());
-            });
+            writer.structure(2, |writer| writer.structure(unit as u8, |_| ()));
         }),
         Logical::Integer { bits, signed } => writer.structure(10, |writer| {
             writer.i8(1, bits as i8);

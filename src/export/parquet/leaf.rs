@@ -21,9 +21,10 @@ pub(super) enum Physical {
     ByteArray = 6,
 }
 
-/// Units of timestamps.
+/// Units of timestamps, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
+#[repr(u8)]
 pub(super) enum TimeUnit {
     Millis = 1,
     Micros = 2,

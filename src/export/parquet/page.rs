@@ -18,6 +18,7 @@ use super::thrift::{Writer, varint, varint_len};
 use crate::array::cache::{CacheKey, Keep};
 use crate::array::column::Content;
 use crate::array::engine::Engine;
+use crate::array::read_bytes::ReadBytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::table::Column;
 use levels::Level;
@@ -311,15 +312,19 @@ impl Page<'_> {
         let start = self.first()?.saturating_mul(size);
         let bytes = start.saturating_add(range.start)..start.saturating_add(end);
         let mut scratch = Vec::new();
-        let cells = self.column.cells()?;
-        let wanted = bytes.end.saturating_sub(bytes.start);
-        let piece = cells.read(Content::Data, bytes, &mut scratch)?;
+        out.extend_from_slice(&self.stored(bytes, &mut scratch)?);
+        Ok(())
+    }
+
+    /// The stored bytes in `range` of the column.
+    fn stored<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
+        let wanted = range.end.saturating_sub(range.start);
+        let piece = self.column.cells()?.read(Content::Data, range, scratch)?;
         if piece.len() as u64 != wanted {
             let message = format!("read {} bytes of a column, expected {wanted}", piece.len());
             return Err(Error::new(ErrorKind::Internal, message));
         }
-        out.extend_from_slice(&piece);
-        Ok(())
+        Ok(piece)
     }
 
     /// Appends bytes of the values, `bits` bits each, up to the last value that is not null.
@@ -360,7 +365,7 @@ impl Page<'_> {
         let total = index.last().map_or(0, |place| place.values);
         let end = numbers.end.min(total);
         if fixed && total == self.amount.entries {
-            return self.values(numbers.start..end, |_, value| take(value.unwrap_or(0)));
+            return self.values(numbers.start..end, |value| take(value.unwrap_or(0)));
         }
         let block = index.partition_point(|place| place.values <= numbers.start);
         let block = block.saturating_sub(1);
@@ -377,7 +382,7 @@ impl Page<'_> {
                 break;
             }
             if fixed {
-                self.values(rows, |_, value| one(value))?;
+                self.values(rows, &mut one)?;
                 continue;
             }
             for elements in runs(cells(self.column, self.size(), rows)?) {
@@ -408,9 +413,8 @@ impl Page<'_> {
         }))
     }
 
-    /// Calls `take` with the entries in `entries` of a page with a fixed number of values per row. They are
-    /// numbered from the first of the range.
-    fn values(&self, entries: Range<u64>, mut take: impl FnMut(u64, Option<u64>)) -> Result<()> {
+    /// Calls `take` with the entries in `entries` of a page with a fixed number of values per row.
+    fn values(&self, entries: Range<u64>, mut take: impl FnMut(Option<u64>)) -> Result<()> {
         if entries.start >= entries.end {
             return Ok(());
         }
@@ -419,7 +423,7 @@ impl Page<'_> {
         let elements = first.saturating_add(entries.start)..first.saturating_add(entries.end);
         let mut i = 0;
         self.stream(elements, |value| {
-            take(i, value.filter(|_| !null.as_ref().is_some_and(|null| null(i))));
+            take(value.filter(|_| !null.as_ref().is_some_and(|null| null(i))));
             i = i.saturating_add(1);
         })
     }
@@ -427,7 +431,7 @@ impl Page<'_> {
     /// Calls `take` with whether each entry has a value. Reads values only if that depends on them.
     fn presence(&self, entries: Range<u64>, mut take: impl FnMut(bool)) -> Result<()> {
         if self.leaf.odd {
-            return self.values(entries, |_, value| take(value.is_some()));
+            return self.values(entries, |value| take(value.is_some()));
         }
         let null = self.nulls(&entries)?;
         for i in 0..entries.end.saturating_sub(entries.start) {
@@ -448,13 +452,7 @@ impl Page<'_> {
                 self.leaf.each(rows.stored_values(), &mut take);
             } else {
                 let bytes = at.saturating_mul(size)..end.saturating_mul(size);
-                let wanted = bytes.end.saturating_sub(bytes.start);
-                let piece = self.column.cells()?.read(Content::Data, bytes, &mut scratch)?;
-                if piece.len() as u64 != wanted {
-                    let message = format!("read {} bytes of a column, expected {wanted}", piece.len());
-                    return Err(Error::new(ErrorKind::Internal, message));
-                }
-                self.leaf.each(&piece, &mut take);
+                self.leaf.each(&self.stored(bytes, &mut scratch)?, &mut take);
             }
             at = end;
         }

@@ -1,7 +1,6 @@
 //! How a file is divided: row groups, column chunks, and their positions.
 
-use super::leaf;
-use super::leaf::Leaf;
+use super::leaf::{self, Leaf};
 use super::page::{Amount, data_header, dictionary_header};
 use super::statistics::stored;
 use crate::array::cache::Entry;

@@ -69,11 +69,6 @@ enum Value {
 
 impl Value {
     fn new(leaf: &Leaf, bytes: &[u8]) -> Option<Value> {
-        let mut wide = [0; 8];
-        let integer = |bytes: &[u8], wide: &mut [u8; 8]| {
-            wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
-            Some(u64::from_le_bytes(*wide))
-        };
         if leaf.physical == Physical::ByteArray {
             // TileDB's versions compare bytes above 0x7F in different ways.
             return bytes.is_ascii().then(|| Value::Text(bytes.into()));
@@ -81,7 +76,9 @@ impl Value {
         if bytes.len() != leaf.stored.size() {
             return None;
         }
-        let bits = integer(bytes, &mut wide)?;
+        let mut wide = [0; 8];
+        wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(wide);
         let unused = 64u32.checked_sub(8 * leaf.stored.size() as u32)?;
         Some(match leaf.stored.kind() {
             Kind::Float if leaf.stored.size() == 4 => Value::Float(f64::from(f32::from_bits(bits as u32))),
@@ -326,13 +323,26 @@ impl TableStatistics {
                 else {
                     continue;
                 };
-                let lists = match too_many {
+                let statistics = match too_many {
                     true => FieldStatistics::Nothing,
                     false => boxes.statistics(&info, column, leaf)?,
                 };
                 for &(group, part) in uses {
-                    if let (Some(known), Some(part)) = (groups.get_mut(group), part_of(group, part)) {
-                        lists.add(leaf, &info, &part.tiles, part.whole, column, table, known);
+                    let (Some(known), Some(part)) = (groups.get_mut(group), part_of(group, part)) else {
+                        continue;
+                    };
+                    match &statistics {
+                        FieldStatistics::Nothing => known.unknown = true,
+                        FieldStatistics::Missing => add_fill(table, column, leaf, known),
+                        FieldStatistics::Lists(lists) => {
+                            lists.add(leaf, &info, &part.tiles, part.whole, known);
+                        }
+                        FieldStatistics::Bounds(bounds) => {
+                            for tile in part.tiles.iter().cloned().flatten() {
+                                let (min, max) = bounds.get(tile as usize).cloned().unwrap_or_default();
+                                known.add(min, max);
+                            }
+                        }
                     }
                 }
             }
@@ -376,32 +386,6 @@ enum FieldStatistics {
     Lists(Box<Lists>),
     /// The least and the greatest coordinate of each tile.
     Bounds(Vec<(Option<Value>, Option<Value>)>),
-}
-
-impl FieldStatistics {
-    #[allow(clippy::too_many_arguments)]
-    fn add(
-        &self,
-        leaf: &Leaf,
-        info: &FragmentInfo,
-        tiles: &[Range<u64>],
-        whole: bool,
-        column: &Column,
-        table: &Table,
-        known: &mut Known,
-    ) {
-        match self {
-            FieldStatistics::Nothing => known.unknown = true,
-            FieldStatistics::Missing => add_fill(table, column, leaf, known),
-            FieldStatistics::Lists(lists) => lists.add(leaf, info, tiles, whole, known),
-            FieldStatistics::Bounds(bounds) => {
-                for tile in tiles.iter().cloned().flatten() {
-                    let (min, max) = bounds.get(tile as usize).cloned().unwrap_or_default();
-                    known.add(min, max);
-                }
-            }
-        }
-    }
 }
 
 /// Widens the bounds by the fill value. In a leaf that may have nulls, unwritten cells make the null count
