@@ -95,6 +95,11 @@ impl Error {
         Self::new(ErrorKind::NotFound, message)
     }
 
+    /// A bug in this program, caught.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
     /// An operating system error. ENOENT and ENOTDIR become [`ErrorKind::NotFound`].
     pub fn io(error: &std::io::Error) -> Self {
         match error.raw_os_error() {

@@ -96,10 +96,7 @@ pub fn on_another_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + S
             Err(RecvTimeoutError::Timeout) if is_interrupted(requester()) => return Err(abandoned()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    "a thread panicked; this is a bug",
-                ));
+                return Err(Error::internal("a thread panicked; this is a bug"));
             }
         }
     }

@@ -12,7 +12,7 @@
 //! An entry that is made from other entries, such as the text of a document, is loaded with
 //! [`ChunkCache::derive`], whose loader holds nothing.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::requester::{is_of_others, wait_on};
 use crate::stats::Stats;
 use crate::storage::Budget;
@@ -120,12 +120,7 @@ impl Item {
     }
 
     fn entry<T: Entry>(self) -> Result<Arc<T>> {
-        let other = |_| {
-            Error::new(
-                ErrorKind::Internal,
-                "a cache entry has another type than its key says",
-            )
-        };
+        let other = |_| Error::internal("a cache entry has another type than its key says");
         self.entry.downcast().map_err(other)
     }
 }
@@ -549,12 +544,10 @@ struct Landing<'a> {
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
-        let result = self.result.take().unwrap_or_else(|| {
-            Err(Error::new(
-                ErrorKind::Internal,
-                "the decoder panicked; this is a bug",
-            ))
-        });
+        let result = self
+            .result
+            .take()
+            .unwrap_or_else(|| Err(Error::internal("the decoder panicked; this is a bug")));
         let mut state = lock(&self.cache.state);
         state.loading.remove(&self.key);
         state.bytes = state.bytes.saturating_sub(self.estimate);

@@ -6,7 +6,7 @@ use super::field::Field;
 use super::fragment_info::FragmentInfo;
 use super::read_bytes::ReadBytes;
 use super::sink::Sink;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -77,10 +77,10 @@ impl dyn Cells + '_ {
         let wanted = bytes.end.saturating_sub(bytes.start);
         let piece = self.read(content, bytes, scratch)?;
         if piece.len() as u64 != wanted {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                format!("read {} bytes of {content:?}, expected {wanted}", piece.len()),
-            ));
+            return Err(Error::internal(format!(
+                "read {} bytes of {content:?}, expected {wanted}",
+                piece.len()
+            )));
         }
         Ok(piece)
     }
@@ -138,7 +138,7 @@ impl FragmentCells {
                 bytes.end,
                 open.len()
             );
-            return Err(Error::new(ErrorKind::Internal, message));
+            return Err(Error::internal(message));
         }
         let mut sink = Sink::behind(out, self.keep(open, content, &bytes));
         open.append(bytes, &mut sink)?;
@@ -168,7 +168,7 @@ impl FragmentCells {
         let cell = self
             .open
             .get(slot)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "no slot for this content"))?;
+            .ok_or_else(|| Error::internal("no slot for this content"))?;
         match cell.get() {
             Some(open) => Ok(open),
             None => {

@@ -9,7 +9,7 @@ use super::sequential::SequentialDetector;
 use super::sink::Sink;
 use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList, TileListKey};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::name::Part;
 use crate::storage::Blob;
 use std::ops::Range;
@@ -229,7 +229,7 @@ impl Column {
 
 fn var_size(list: &dyn TileList, tile_num: u64, tile: u64) -> Result<u64> {
     list.entry(tile_num, tile)?
-        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
+        .ok_or_else(|| Error::internal(format!("tile {tile} of {tile_num}")))
 }
 
 /// A column whose files are open.
@@ -291,7 +291,7 @@ impl OpenColumn {
         if found.checked_sub(1) != cells.end.checked_sub(cells.start) {
             let message =
                 format!("found {found} offsets for cells {cells:?} of a tile of {tile_cells} cells");
-            return Err(Error::new(ErrorKind::Internal, message));
+            return Err(Error::internal(message));
         }
         Ok(())
     }
@@ -344,10 +344,9 @@ impl OpenColumn {
                 .end
                 .min(start.saturating_add(cells.saturating_mul(cell_size)));
             if end <= position {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    format!("tile {tile} ends before byte {position}"),
-                ));
+                return Err(Error::internal(format!(
+                    "tile {tile} ends before byte {position}"
+                )));
             }
             read(tile, position - start..end - start)?;
             position = end;
@@ -364,7 +363,7 @@ impl OpenColumn {
         while position < range.end {
             let (number, start, var_size) = sums
                 .find(list, self.column.tile_num(), position)?
-                .ok_or_else(|| Error::new(ErrorKind::Internal, format!("byte {position} is in no tile")))?;
+                .ok_or_else(|| Error::internal(format!("byte {position} is in no tile")))?;
             let end = range.end.min(start.saturating_add(var_size));
             let tile = Tile {
                 number,

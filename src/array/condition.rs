@@ -9,7 +9,7 @@
 
 use super::cell_slice::CellSlice;
 use super::field::{Field, Role};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::condition::Condition;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enums::{Combination, ConditionOp};
@@ -131,10 +131,7 @@ impl ViewCondition {
             None => None,
             Some(until) => {
                 let timestamps = fields.iter().position(|field| field.role == Role::Timestamps);
-                used.push(
-                    timestamps
-                        .ok_or_else(|| Error::new(ErrorKind::Internal, "the fragment has no timestamps"))?,
-                );
+                used.push(timestamps.ok_or_else(|| Error::internal("the fragment has no timestamps"))?);
                 Some((until, used.len() - 1))
             }
         };
@@ -421,7 +418,7 @@ fn comparison(
         }
     };
     let of = fields.get(field).map(|field| field.of);
-    let of = of.ok_or_else(|| Error::new(ErrorKind::Internal, "a field of the condition is missing"))?;
+    let of = of.ok_or_else(|| Error::internal("a field of the condition is missing"))?;
     Ok(Node::Compare {
         field,
         test: test(of, op, value, offsets)?,

@@ -7,7 +7,7 @@ use super::geometry::Geometry;
 use super::sink::Sink;
 use super::tile_file::TileFile;
 use super::tile_list::TileList;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +93,7 @@ impl FieldFiles {
         let tile_num = self.geometry.tile_num;
         opened(&self.var_sizes)?
             .entry(tile_num, tile)?
-            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("tile {tile} of {tile_num}")))
+            .ok_or_else(|| Error::internal(format!("tile {tile} of {tile_num}")))
     }
 
     /// Whether the offsets of tile `tile` are embedded in its values. If so, the offsets tile has no chunks.
@@ -201,7 +201,7 @@ fn opened<T>(part: &Option<T>) -> Result<&T> {
 
 /// The error of reading from a file that was not opened.
 pub(super) fn missing() -> Error {
-    Error::new(ErrorKind::Internal, "a file of the column was not opened")
+    Error::internal("a file of the column was not opened")
 }
 
 /// The error of a column with more than 2^64 bytes.

@@ -216,7 +216,7 @@ impl FragmentInfo {
         let cell = self
             .var_sums
             .get(slot)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("slot {slot}")))?;
+            .ok_or_else(|| Error::internal(format!("slot {slot}")))?;
         let sums = match cell.get() {
             Some(sums) => sums.clone(),
             None => {

@@ -2,7 +2,7 @@
 
 use super::cache::Keep;
 use super::read_bytes::ReadBytes;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::storage::Blob;
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,12 +48,9 @@ impl<'s> Sink<'s> {
             self.single = Some((data, range));
             return Ok(());
         }
-        let part = data.get(range).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Internal,
-                "the decoded chunk is shorter than its index says",
-            )
-        })?;
+        let part = data
+            .get(range)
+            .ok_or_else(|| Error::internal("the decoded chunk is shorter than its index says"))?;
         self.write(|scratch| scratch.extend_from_slice(part));
         Ok(())
     }

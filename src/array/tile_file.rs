@@ -90,10 +90,10 @@ impl TileFile {
                 ))
                 .at(*start),
             )),
-            None => Err(Error::new(
-                ErrorKind::Internal,
-                format!("no tile {tile}: there are {}", self.geometry.tile_num),
-            )),
+            None => Err(Error::internal(format!(
+                "no tile {tile}: there are {}",
+                self.geometry.tile_num
+            ))),
         }
     }
 
@@ -152,7 +152,7 @@ impl TileFile {
         let position = *index
             .chunks()
             .get(chunk)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "the tile has no such chunk"))?;
+            .ok_or_else(|| Error::internal("the tile has no such chunk"))?;
         // Twice the offsets: as numbers, and as bytes.
         let offsets = match self.codec.embeds_offsets() {
             true => self.geometry.cells_of(tile).saturating_mul(16),
@@ -296,10 +296,7 @@ impl TileFile {
                         offsets.len() / 8
                     )),
                 )),
-                None => Err(Error::new(
-                    ErrorKind::Internal,
-                    "the codec returned no embedded offsets",
-                )),
+                None => Err(Error::internal("the codec returned no embedded offsets")),
             },
             chunks => Err(self.place(
                 tile,

@@ -89,7 +89,7 @@ fn kind(directory: &dyn Directory) -> Result<Kind> {
 fn document(directory: &dyn Directory, name: &str) -> Result<Value> {
     let node = directory.lookup(OsStr::new(name))?;
     let node = node.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {name}")))?;
-    let invalid = |error| Error::new(ErrorKind::Internal, format!("{name}: {error}"));
+    let invalid = |error| Error::internal(format!("{name}: {error}"));
     serde_json::from_slice(&node.read_all()?).map_err(invalid)
 }
 

@@ -165,10 +165,7 @@ pub(super) fn check_tree(
 fn guarded<T>(open: impl FnOnce() -> crate::Result<T>) -> crate::Result<T> {
     catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|panic| {
         let message = crate::fuse::panic_message(&*panic);
-        Err(Error::new(
-            ErrorKind::Internal,
-            format!("internal error: {message}"),
-        ))
+        Err(Error::internal(format!("internal error: {message}")))
     })
 }
 

@@ -32,7 +32,7 @@
 
 use super::{field_names, grid};
 use crate::array::sink::Sink;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Kind};
 use crate::format::schema::Attribute;
 use crate::layout::{CellValues, FileLayout, Source};
@@ -157,10 +157,7 @@ fn describe(
         [height, width] => (false, u64::from(values), height, width),
         [bands, height, width] => (true, bands, height, width),
         _ => {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                "the shape has another number of dimensions",
-            ));
+            return Err(Error::internal("the shape has another number of dimensions"));
         }
     };
     if shape.contains(&0) {

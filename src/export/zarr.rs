@@ -25,7 +25,7 @@ use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::geometry::{integer, mask};
 use crate::array::sink::Sink;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::schema::Schema;
 use crate::layout::{FileLayout, Source};
@@ -131,7 +131,7 @@ pub struct ZarrArray<'g> {
 impl<'g> ZarrArray<'g> {
     fn new(group: &'g ZarrGroup, variable: &'g Variable) -> Result<ZarrArray<'g>> {
         let shape = &group.grid.shape;
-        let missing = || Error::new(ErrorKind::Internal, "the grid has no such axis");
+        let missing = || Error::internal("the grid has no such axis");
         let mut chunks = match variable.kind {
             VariableKind::Axis(axis) => Chunks::whole(*shape.get(axis).ok_or_else(missing)?),
             VariableKind::Values | VariableKind::Validity => {

@@ -9,6 +9,7 @@
 //! lengths of byteshuffle, which the digests cover as well.
 
 use super::framing::{self, Limits};
+use super::key::key_required;
 use super::tile_codec::{Decoded, Stage, TileCodec, reinterpretation};
 use super::{
     aes_256_gcm, bit_width_reduction, bitshuffle, byteshuffle, bzip2, checksum, delta, dictionary,
@@ -16,7 +17,7 @@ use super::{
     zstd,
 };
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::pipeline::{Codec, Filter};
 use std::cell::Cell;
 use std::mem;
@@ -321,12 +322,7 @@ fn undo_stage(
             return Ok(Metadata::Absorbed);
         }
         Filter::Aes256Gcm => {
-            let key = codec.key.as_ref().ok_or_else(|| {
-                Error::new(
-                    ErrorKind::KeyRequired,
-                    "the array is encrypted and no key was given",
-                )
-            })?;
+            let key = codec.key.as_ref().ok_or_else(key_required)?;
             let all = metadata.rest();
             framing::undo(
                 all,
@@ -376,7 +372,7 @@ fn undo_stage(
             webp::undo(metadata, options, data, limit, out)?;
         }
         Filter::Noop | Filter::Unknown { .. } => {
-            return Err(Error::new(ErrorKind::Internal, "this filter has nothing to undo"));
+            return Err(Error::internal("this filter has nothing to undo"));
         }
     }
     Ok(Metadata::Prefix)

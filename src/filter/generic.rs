@@ -13,10 +13,10 @@
 //! | 34 + L | chunks | P |
 
 use super::chunk::ChunkIndex;
-use super::key::EncryptionKey;
+use super::key::{EncryptionKey, key_required};
 use super::tile_codec::TileCodec;
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::format::enums::Encryption;
 use crate::format::pipeline::Pipeline;
@@ -106,10 +106,7 @@ impl GenericTile {
     /// `KeyRequired` when it is encrypted and there is no key.
     pub fn check_key(&self) -> Result<()> {
         if self.encryption != Encryption::None && self.codec.key.is_none() {
-            return Err(Error::new(
-                ErrorKind::KeyRequired,
-                "the array is encrypted and no key was given",
-            ));
+            return Err(key_required());
         }
         Ok(())
     }
@@ -122,12 +119,10 @@ impl GenericTile {
 
     /// Decodes chunk `chunk` of `index`.
     pub fn decode_chunk(&self, blob: &dyn Blob, index: &ChunkIndex, chunk: usize) -> Result<Vec<u8>> {
-        let position = index.chunks().get(chunk).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Internal,
-                format!("the generic tile has no chunk {chunk}"),
-            )
-        })?;
+        let position = index
+            .chunks()
+            .get(chunk)
+            .ok_or_else(|| Error::internal(format!("the generic tile has no chunk {chunk}")))?;
         let stored = blob.read(position.stored_offset, position.stored_length())?;
         let (metadata, data) = stored.split_at(position.metadata_length as usize);
         let decoded = self

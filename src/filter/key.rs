@@ -1,6 +1,7 @@
 //! Keys of encrypted arrays.
 
 use super::aes_256_gcm::Cipher;
+use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +50,12 @@ impl EncryptionKey {
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0.bytes
     }
+}
+
+/// The error where a key is needed and none was given.
+pub(super) fn key_required() -> Error {
+    let message = "the array is encrypted and no key was given";
+    Error::new(ErrorKind::KeyRequired, message)
 }
 
 impl PartialEq for EncryptionKey {

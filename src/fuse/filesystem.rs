@@ -372,10 +372,7 @@ impl FileSystem {
             .map_err(|error| self.reporter.inside(&handle.inode.path(), &error))?;
         if piece.len() != wanted {
             // A short read would look like the end of the file.
-            let error = Error::new(
-                ErrorKind::Internal,
-                format!("read {} bytes, expected {wanted}", piece.len()),
-            );
+            let error = Error::internal(format!("read {} bytes, expected {wanted}", piece.len()));
             return Err(self.reporter.inside(&handle.inode.path(), &error.at(offset)));
         }
         Ok(piece)

@@ -53,10 +53,7 @@ impl Reporter {
     ) -> Result<T, Errno> {
         // Unwind safe: shared state is behind locks that recover from poisoning, and changes are atomic.
         catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
-            let error = Error::new(
-                ErrorKind::Internal,
-                format!("panic in {name}: {}", message(&*panic)),
-            );
+            let error = Error::internal(format!("panic in {name}: {}", message(&*panic)));
             self.report(&path(), &error);
             Err(Errno::EIO)
         })

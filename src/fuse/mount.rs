@@ -137,7 +137,7 @@ pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptio
     let (device, helper) = attach(&mountpoint, options)?;
     let entry = mountinfo::mounted_at(&mountpoint)
         .map_err(|error| Error::io(&error))?
-        .ok_or_else(|| Error::new(ErrorKind::Internal, "the mount is not in /proc/self/mountinfo"))?;
+        .ok_or_else(|| Error::internal("the mount is not in /proc/self/mountinfo"))?;
     let mounted = Mounted {
         entry,
         ended: Ended::default(),

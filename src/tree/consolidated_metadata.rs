@@ -17,7 +17,7 @@ use crate::array::listing::ArrayListing;
 use crate::array::repeated_footers::directory_name;
 use crate::array::schemas::LEGACY_SCHEMA;
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::body::{Body, MAX_VALUE};
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};
 use crate::format::fragment::Footer;
@@ -91,7 +91,7 @@ struct Footers {
 
 impl FooterSource for Footers {
     fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter> {
-        let gone = || Error::new(ErrorKind::Internal, format!("footer {index} of file {file}"));
+        let gone = || Error::internal(format!("footer {index} of file {file}"));
         let (body, footers) = self.files.get(file).and_then(Option::as_ref).ok_or_else(gone)?;
         let footer = footers.get(index).ok_or_else(gone)?;
         let end = match index.checked_add(1).and_then(|next| footers.get(next)) {

@@ -207,7 +207,7 @@ pub fn next_piece<'s>(
     let piece = open.read(offset, 1 << 20, scratch)?;
     if piece.is_empty() {
         let message = "a read returned no bytes before the end of the file";
-        return Err(Error::new(ErrorKind::Internal, message));
+        return Err(Error::internal(message));
     }
     Ok(Some(piece))
 }

@@ -117,14 +117,14 @@ impl Tree {
             .object(top, &Ancestors::default())?
             .ok_or_else(|| match options.at {
                 Some(_) => Error::not_found("nothing had been written at that time"),
-                None => Error::new(ErrorKind::Internal, "the source contains itself"),
+                None => Error::internal("the source contains itself"),
             })?;
         drop(array);
         let errors: Arc<ErrorLog> = Arc::default();
         let own = own_directory(&engine, errors.clone());
         let Node::Directory(inner) = inner else {
             let message = "the root of the tree is no directory";
-            return Err(Error::new(ErrorKind::Internal, message));
+            return Err(Error::internal(message));
         };
         let remote_mtime = engine.storage.is_remote().then(|| {
             let known = engine.storage.metadata(top);

@@ -12,7 +12,7 @@ use crate::array::column::Content;
 use crate::array::engine::Engine;
 use crate::array::read_bytes::ReadBytes;
 use crate::array::sequential::SequentialDetector;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::parallel;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -166,7 +166,7 @@ impl<R: Runs> RunCells<R> {
         let (Some((first, start)), Some((end, last))) =
             (blocks.get(number), blocks.get(number.saturating_add(1)))
         else {
-            return Err(Error::new(ErrorKind::Internal, "there is no such block"));
+            return Err(Error::internal("there is no such block"));
         };
         let cells = first..end;
         let size = end.saturating_sub(first).saturating_add(1).saturating_mul(8);
@@ -241,7 +241,7 @@ impl<R: Runs> RunCells<R> {
             let block = self.block(number, blocks)?;
             let end = block.start.saturating_add(block.size()).min(range.end);
             if end <= position {
-                return Err(Error::new(ErrorKind::Internal, "the block has no bytes to read"));
+                return Err(Error::internal("the block has no bytes to read"));
             }
             self.read_block(&block, position - block.start..end - block.start, out)?;
             position = end;
@@ -373,10 +373,9 @@ fn too_long() -> Error {
 fn check(found: u64, wanted: u64, what: &str) -> Result<()> {
     match found == wanted {
         true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::Internal,
-            format!("found {found} {what} of a view, expected {wanted}"),
-        )),
+        false => Err(Error::internal(format!(
+            "found {found} {what} of a view, expected {wanted}"
+        ))),
     }
 }
 
@@ -430,10 +429,7 @@ impl<R: Runs> Cells for RunCells<R> {
                 cut(scratch, range.start % 8, &range)?;
             }
             (Content::Offsets, Some(_)) => {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    "fixed-size cells have no offsets",
-                ));
+                return Err(Error::internal("fixed-size cells have no offsets"));
             }
             (Content::Validity, _) => {
                 self.runs.validity(range.clone(), scratch)?;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::ErrorKind;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -5,7 +5,7 @@ use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::read_bytes::ReadBytes;
 use crate::calendar::days_from_date;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::export::table::NOT_A_TIME;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::schema::Attribute;
@@ -133,10 +133,7 @@ impl GridCells {
 }
 
 fn values_alone() -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        "a variable of a grid has no offsets or validity",
-    )
+    Error::internal("a variable of a grid has no offsets or validity")
 }
 
 /// Converts stored values in place; their size does not change.

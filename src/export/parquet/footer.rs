@@ -7,7 +7,7 @@ use super::leaf::{Leaf, Logical, Physical, Shape};
 use super::plan::{Chunk, Plan};
 use super::statistics::{Statistics, bound_len};
 use super::thrift::{Type, Writer, integer_len, varint_len};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// The longest statistics of a leaf, with a null count of 0; None if the leaf has none.
 fn longest(leaf: &Leaf) -> Option<Statistics> {
@@ -147,17 +147,13 @@ pub(super) fn render(
                 Some((key, len))
             })
     });
-    let (key, len) =
-        found.ok_or_else(|| Error::new(ErrorKind::Internal, "the footer is longer than planned"))?;
+    let (key, len) = found.ok_or_else(|| Error::internal("the footer is longer than planned"))?;
     padding(&mut writer, &key, len as usize);
     back(&mut writer, leaves);
     let bytes = writer.finish();
     match bytes.len() as u64 == plan.footer {
         true => Ok(bytes),
-        false => Err(Error::new(
-            ErrorKind::Internal,
-            "the footer does not have the planned length",
-        )),
+        false => Err(Error::internal("the footer does not have the planned length")),
     }
 }
 

@@ -24,7 +24,7 @@ mod thrift;
 
 use crate::array::cache::{CacheKey, Keep};
 use crate::array::sink::Sink;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::export::table::Table;
 use crate::format::datatype::CellValNum;
 use crate::layout::{FileLayout, Source};
@@ -171,7 +171,7 @@ impl File {
         range: Range<u64>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let missing = || Error::new(ErrorKind::Internal, "there is no such column");
+        let missing = || Error::internal("there is no such column");
         let leaf = self.leaves.get(chunk.leaf).ok_or_else(missing)?;
         let column = self.table.columns().get(chunk.leaf).ok_or_else(missing)?;
         let data = chunk.data();
@@ -202,7 +202,7 @@ impl File {
 
     /// The dictionary page of a leaf with its header.
     fn dictionary(&self, number: usize) -> Result<&[u8]> {
-        let missing = || Error::new(ErrorKind::Internal, "no column has such a dictionary");
+        let missing = || Error::internal("no column has such a dictionary");
         let page = self.dictionaries.get(number).ok_or_else(missing)?;
         if let Some(page) = page.get() {
             return Ok(page);

@@ -19,7 +19,7 @@ use crate::array::cache::{CacheKey, Keep};
 use crate::array::column::Content;
 use crate::array::engine::Engine;
 use crate::array::read_bytes::ReadBytes;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::export::table::Column;
 use levels::Level;
 use std::cell::Cell;
@@ -290,7 +290,7 @@ impl Page<'_> {
         let found = out.len().saturating_sub(before) as u64;
         if found != wanted {
             let message = format!("made {found} bytes of a page, expected {wanted}");
-            return Err(Error::new(ErrorKind::Internal, message));
+            return Err(Error::internal(message));
         }
         Ok(())
     }
@@ -322,7 +322,7 @@ impl Page<'_> {
         let piece = self.column.cells()?.read(Content::Data, range, scratch)?;
         if piece.len() as u64 != wanted {
             let message = format!("read {} bytes of a column, expected {wanted}", piece.len());
-            return Err(Error::new(ErrorKind::Internal, message));
+            return Err(Error::internal(message));
         }
         Ok(piece)
     }

@@ -389,10 +389,7 @@ impl RemoteFile {
                 to.copy_from_slice(have);
             }
             if count == 0 {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    "a fetched piece is shorter than it should be",
-                ));
+                return Err(Error::internal("a fetched piece is shorter than it should be"));
             }
             at = at.saturating_add(count as u64);
             self.note(start, at);

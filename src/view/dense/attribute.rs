@@ -10,7 +10,7 @@ use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::Role;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::sequential::SequentialDetector;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::enums::Layout as Order;
 use crate::format::schema::{Attribute, Schema};
 use crate::view::column::Runs;
@@ -176,7 +176,7 @@ impl DenseRuns {
         if let Some(source) = sources().get(&(layer, content)) {
             return Ok(source.clone());
         }
-        let missing = || Error::new(ErrorKind::Internal, "there is no such layer");
+        let missing = || Error::internal("there is no such layer");
         let (fragment, _) = self.stack.fragments.get(layer).ok_or_else(missing)?;
         let info = fragment.open()?;
         let index = match self.slots.get(layer) {
@@ -443,7 +443,7 @@ impl Runs for DenseRuns {
                 found
             }
         };
-        let place = place.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such cell"))?;
+        let place = place.ok_or_else(|| Error::internal("there is no such cell"))?;
         self.bytes(place, bytes, keep, out)
     }
 }

@@ -4,7 +4,7 @@ use super::space::Axis;
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::read_bytes::ReadBytes;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use std::ops::Range;
 
 /// Consecutive coordinates, once each. They are computed: dense fragments store none.
@@ -30,8 +30,7 @@ impl Cells for AxisCells {
                 .count
                 .checked_mul(self.axis.size() as u64)
                 .ok_or_else(|| Error::limit("the column has more than 2^64 bytes")),
-            _ => Err(Error::new(
-                ErrorKind::Internal,
+            _ => Err(Error::internal(
                 "coordinates of an axis have values only, no offsets or validity",
             )),
         }

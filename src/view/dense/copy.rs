@@ -6,7 +6,7 @@ use crate::array::cache::Keep;
 use crate::array::column::OpenColumn;
 use crate::array::read_bytes::ReadBytes;
 use crate::array::sink::Sink;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::enums::Layout as Order;
 use crate::format::schema::Schema;
 use std::ops::Range;
@@ -288,10 +288,10 @@ pub(super) fn read<'s>(
     let piece = sink.finish();
     match piece.len() as u64 == range.end.saturating_sub(range.start) {
         true => Ok(piece),
-        false => Err(Error::new(
-            ErrorKind::Internal,
-            format!("read {} bytes of a column, expected {range:?}", piece.len()),
-        )),
+        false => Err(Error::internal(format!(
+            "read {} bytes of a column, expected {range:?}",
+            piece.len()
+        ))),
     }
 }
 

@@ -295,7 +295,7 @@ impl Dense {
             .clone()
             .all(|((first, length), all)| first.checked_add(*length).is_some_and(|end| end <= *all));
         if !inside || axes.len() != region.shape.len() || first.len() != shape.len() {
-            return Err(Error::new(ErrorKind::Internal, "the box exceeds the region"));
+            return Err(Error::internal("the box exceeds the region"));
         }
         let origin = region.ends.iter().zip(first);
         let origin = origin.map(|(ends, first)| ends.map_or(0, |(low, _)| low.saturating_add(*first)));

@@ -450,7 +450,7 @@ pub(super) fn changed() -> Error {
 }
 
 fn none(cell: u64) -> Error {
-    Error::new(ErrorKind::Internal, format!("cell {cell} is in no run"))
+    Error::internal(format!("cell {cell} is in no run"))
 }
 
 impl ViewPart {

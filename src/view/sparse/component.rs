@@ -9,7 +9,7 @@ use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::engine::Engine;
 use crate::array::order::SortKey;
 use crate::array::work::Job;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::parallel;
 use crate::single_flight::Memo;
 use std::ops::Range;
@@ -153,10 +153,7 @@ impl<K: SortKey + 'static> Component<K> {
         let checkpoints = &plan.outline.checkpoints;
         let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cells.start);
         let (Some(from), Some(to)) = (checkpoints.get(after.wrapping_sub(1)), checkpoints.get(after)) else {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                format!("no block has cell {}", cells.start),
-            ));
+            return Err(Error::internal(format!("no block has cell {}", cells.start)));
         };
         let key = block_key(plan.blocks, &from.ranks);
         let memory = Block::estimate(to.cell - from.cell);
@@ -314,10 +311,7 @@ type KeepBlock<'a> = &'a (dyn Fn(&[u64], Block) -> Result<()> + Sync);
 fn sort<K: SortKey>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Result<()> {
     let member = members.get(number).filter(|member| member.sorted.is_none());
     let Some(input) = member.map(|member| member.input.clone()) else {
-        return Err(Error::new(
-            ErrorKind::Internal,
-            "there is no such member of the merge",
-        ));
+        return Err(Error::internal("there is no such member of the merge"));
     };
     log::info!(
         "{}: the cells are not in global order and are sorted first",

@@ -6,7 +6,7 @@ use super::block::{Piece, ViewPart};
 use super::{Merged, Share, find_field};
 use crate::array::cells::{Cells, FragmentCells};
 use crate::array::column::Content;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::schema::Schema;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -237,7 +237,7 @@ impl Gather {
     /// The cells of input `input`; None if they have the fill value.
     fn stored(&self, input: usize) -> Result<Option<&FragmentCells>> {
         let (Some(cell), Some(source)) = (self.stored.get(input), self.merged.inputs().get(input)) else {
-            return Err(Error::new(ErrorKind::Internal, "there is no such fragment"));
+            return Err(Error::internal("there is no such fragment"));
         };
         let stored = cell.get_or_init(|| {
             let info = &source.info;
@@ -422,7 +422,7 @@ fn copy<const N: usize>(
 }
 
 fn too_few() -> Error {
-    Error::new(ErrorKind::Internal, "read fewer cells than the fragment has")
+    Error::internal("read fewer cells than the fragment has")
 }
 
 impl Runs for Gather {
@@ -483,10 +483,7 @@ impl Runs for Gather {
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let found = self.places(cell..cell.saturating_add(1))?;
         let Some(segment) = found.segments.first() else {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                format!("no fragment has cell {cell}"),
-            ));
+            return Err(Error::internal(format!("no fragment has cell {cell}")));
         };
         let first = segment.cells.start;
         match self.stored(segment.input)? {

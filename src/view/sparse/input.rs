@@ -12,7 +12,7 @@ use crate::array::field;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::order::{GlobalOrder, SortKey};
 use crate::array::time::TimeRange;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::datatype::Kind;
 use crate::format::fragment::boxes::Bounds;
 use std::ops::Range;
@@ -247,10 +247,7 @@ impl Input {
         K::append(order, &columns, &mut window.keys);
         let count = (cells.end - cells.start) as usize;
         if window.keys.len() != count {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                "made fewer keys than there are cells",
-            ));
+            return Err(Error::internal("made fewer keys than there are cells"));
         }
         if let Some(timestamps) = &self.timestamps {
             window.times = numbers(timestamps, cells.clone())?;

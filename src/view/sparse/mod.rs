@@ -274,7 +274,7 @@ impl Sparse {
             let index = index as usize;
             tails.reach(index);
             let Some(fragment) = fragments.get(index) else {
-                return Err(Error::new(ErrorKind::Internal, "there is no such fragment"));
+                return Err(Error::internal("there is no such fragment"));
             };
             let info = fragment.open()?;
             let deletes = Deletes::new(&info, &deletes, share.hold)?;
@@ -393,7 +393,7 @@ impl<K: SortKey + 'static> Merged for Components<K> {
             while at < end {
                 let part = component.part(&self.array.engine, &self.rules, at - start..end - start)?;
                 if part.count() == 0 {
-                    return Err(Error::new(ErrorKind::Internal, format!("no part has cell {at}")));
+                    return Err(Error::internal(format!("no part has cell {at}")));
                 }
                 at += part.count();
                 parts.push(part);

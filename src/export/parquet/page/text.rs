@@ -3,7 +3,7 @@
 use super::super::leaf::Encoding;
 use super::{Page, cells, validity};
 use crate::array::column::Content;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use std::ops::Range;
 
 /// The most bytes of text read in one step.
@@ -73,9 +73,7 @@ impl Page<'_> {
             let to = at.saturating_add(wanted.end).saturating_sub(start) as usize;
             let text = piece.get(from..to);
             out.extend_from_slice(
-                text.ok_or_else(|| {
-                    Error::new(ErrorKind::Internal, "found fewer bytes of text than expected")
-                })?,
+                text.ok_or_else(|| Error::internal("found fewer bytes of text than expected"))?,
             );
         }
         Ok(())
