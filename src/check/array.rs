@@ -49,8 +49,8 @@ pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -
     }
     unreadable.into_iter().for_each(|problem| checker.report(problem));
     if listing.schemas.is_empty() {
-        let path = checker.show(&array.path.join(SCHEMA_DIRECTORY));
-        checker.report(Problem::new(Kind::Schema, path, "the array has no schema"));
+        let path = array.path.join(SCHEMA_DIRECTORY);
+        checker.report(checker.problem(Kind::Schema, &path, "the array has no schema"));
     }
     check_enumerations(checker, &array, &schemas);
     metadata_files(checker, &array.path, array.key.as_ref());
@@ -70,7 +70,7 @@ pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -
             jobs.push(fragment::job(array.clone(), entry.fragment.clone()));
         } else {
             let message = "the fragment is not committed: readers do not see it, and it is not checked";
-            checker.report(Problem::new(Kind::Commit, checker.show(directory), message).noted());
+            checker.report(checker.problem(Kind::Commit, directory, message).noted());
         }
     }
     check_labels(checker, &array, &schemas);
@@ -104,8 +104,8 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
                     String::from_utf8_lossy(&attribute.name),
                     String::from_utf8_lossy(name)
                 );
-                let path = checker.show(&array.path.join(SCHEMA_DIRECTORY));
-                checker.report(Problem::new(Kind::Schema, path, message));
+                let path = array.path.join(SCHEMA_DIRECTORY);
+                checker.report(checker.problem(Kind::Schema, &path, message));
             }
         }
     }
@@ -121,7 +121,7 @@ fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>])
                 String::from_utf8_lossy(&enumeration.name),
                 String::from_utf8_lossy(&enumeration.file)
             );
-            checker.report(Problem::new(Kind::Enumeration, checker.show(&path), message));
+            checker.report(checker.problem(Kind::Enumeration, &path, message));
         }
     }
 }
@@ -136,11 +136,7 @@ fn check_labels(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) {
             && e.kind() == ErrorKind::NotFound
         {
             let name = String::from_utf8_lossy(&label.name);
-            let problem = Problem::new(
-                Kind::Schema,
-                checker.show(&path),
-                "the array of the dimension label is missing",
-            );
+            let problem = checker.problem(Kind::Schema, &path, "the array of the dimension label is missing");
             checker.report(problem.in_part(format_args!("label `{name}`")));
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn check(
     for commit in &listing.commits {
         if commit.parsed.is_none() {
             let message = "ignored: the name is not that of a commit file";
-            checker.report(Problem::new(Kind::Name, checker.show(&commit.path()), message).noted());
+            checker.report(checker.problem(Kind::Name, &commit.path(), message).noted());
         }
     }
     for commit in listing.commits.iter().filter(|c| c.kind == CommitKind::Ignore) {
@@ -125,7 +125,7 @@ impl Commits<'_> {
             Err(_) => return,
         };
         self.checker
-            .report(Problem::new(Kind::Commit, self.checker.show(path), message));
+            .report(self.checker.problem(Kind::Commit, path, message));
     }
 
     fn consolidated(&mut self, commit: &CommitFile) {
@@ -221,7 +221,7 @@ impl Commits<'_> {
 
 /// Checks that the lines of a vacuum or ignore file are paths of fragments, commits or metadata files.
 pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
-    let problem = |message: String| Problem::new(Kind::Commit, checker.show(file), message);
+    let problem = |message: String| checker.problem(Kind::Commit, file, message);
     if !text.is_empty() && text.last() != Some(&b'\n') {
         checker.report(
             problem("the last line is cut off: it does not end in a newline".into()).at(text.len() as u64),

@@ -1,6 +1,6 @@
 //! Checks consolidated fragment metadata (`.meta` files): copies of the fragments' footers in one file.
 
-use super::{Checker, Kind, Problem};
+use super::{Checker, Kind};
 use crate::array::Array;
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -49,7 +49,8 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
             Ok(_) => "the footer differs from the fragment's own".to_owned(),
             Err(e) => e.to_string(),
         };
-        let problem = Problem::new(Kind::ConsolidatedMetadata, checker.show(path), found)
+        let problem = checker
+            .problem(Kind::ConsolidatedMetadata, path, found)
             .in_part(format_args!("fragment {name}"))
             .at(footer.offset);
         checker.report(if shifted { problem.noted() } else { problem });

@@ -61,11 +61,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>) {
     }
     if dimensions.len() != info.schema.dimensions.len() {
         let message = "the sparse fragment has no coordinates";
-        checker.report(Problem::new(
-            Kind::Size,
-            checker.show(&info.metadata_path()),
-            message,
-        ));
+        checker.report(checker.problem(Kind::Size, &info.metadata_path(), message));
         return;
     }
     checker.tally.columns.add(dimensions.len() as u64);

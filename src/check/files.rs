@@ -43,7 +43,7 @@ impl Files {
             let (stored, actual) = (opened.file_size, opened.blob.len());
             if stored != actual {
                 let message = format!("the file has {actual} bytes, but the metadata says {stored}");
-                let problem = Problem::new(Kind::Size, checker.show(&path), message);
+                let problem = checker.problem(Kind::Size, &path, message);
                 // Readers do not look behind the last tile, and programs that write a fragment twice leave
                 // bytes there.
                 checker.report(if actual > stored { problem.noted() } else { problem });

@@ -107,7 +107,7 @@ fn check_files(checker: &Checker, info: &FragmentInfo) {
         let path = info.path.join(&entry.name);
         if entry.entry_type == EntryType::Directory || !known.contains(file_name(&path)) {
             let message = "belongs to no field of the fragment";
-            checker.report(Problem::new(Kind::Name, checker.show(&path), message).noted());
+            checker.report(checker.problem(Kind::Name, &path, message).noted());
         }
     }
 }

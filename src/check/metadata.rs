@@ -1,7 +1,7 @@
 //! Checks the metadata files of an array or a group.
 
 use super::commits::check_paths;
-use super::{Checker, Kind, Problem};
+use super::{Checker, Kind};
 use crate::array::commits::read_text;
 use crate::array::generic_body::GenericFile;
 use crate::array::listing::list_or_empty;
@@ -25,7 +25,7 @@ pub(super) fn metadata_files(checker: &Checker, path: &Path, key: Option<&Encryp
         }
         if TimestampedName::parse(name).is_err() {
             let message = "ignored: the name is not that of a metadata file";
-            checker.report(Problem::new(Kind::Name, checker.show(&file), message).noted());
+            checker.report(checker.problem(Kind::Name, &file, message).noted());
         } else if name.ends_with(b".vac") {
             if let Some(text) = checker.take(read_text(&checker.engine, &file), &file) {
                 check_paths(checker, &file, &text);

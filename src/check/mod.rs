@@ -187,8 +187,13 @@ impl Checker {
                 "{} bytes are left over after the generic tile",
                 blob.len() - tile.data_end
             );
-            self.report(Problem::new(Kind::Size, self.show(path), message).at(tile.data_end));
+            self.report(self.problem(Kind::Size, path, message).at(tile.data_end));
         }
+    }
+
+    /// A finding of level [`Level::Problem`] in the file at `path`.
+    fn problem(&self, kind: Kind, path: &Path, message: impl Into<String>) -> Problem {
+        Problem::new(kind, self.show(path), message)
     }
 
     /// A path as findings show it.

@@ -1,6 +1,6 @@
 //! Checks the bounding boxes of tiles, the R-tree over them, and the non-empty domain.
 
-use super::{Checker, Kind, Problem};
+use super::{Checker, Kind};
 use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::format::fragment::boxes::to_rect;
@@ -31,7 +31,9 @@ impl TileBoxes {
         body: Vec<u8>,
     ) -> Option<TileBoxes> {
         let problem = |message: String| {
-            Problem::new(Kind::RTree, checker.show(&info.metadata_path()), message).in_part("R-tree")
+            checker
+                .problem(Kind::RTree, &info.metadata_path(), message)
+                .in_part("R-tree")
         };
         if info.dense {
             if !rtree.levels.is_empty() {
@@ -96,11 +98,7 @@ fn check_domain(checker: &Checker, info: &FragmentInfo, boxes: &StoredBoxes) {
         return;
     }
     let problem = |message: String| {
-        checker.report(Problem::new(
-            Kind::NonEmptyDomain,
-            checker.show(&info.metadata_path()),
-            message,
-        ));
+        checker.report(checker.problem(Kind::NonEmptyDomain, &info.metadata_path(), message));
     };
     match (
         stored,

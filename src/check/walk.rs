@@ -3,7 +3,7 @@
 use super::array;
 use super::metadata::metadata_files;
 use super::queue::Job;
-use super::{Checker, Kind, Problem};
+use super::{Checker, Kind};
 use crate::array::group::{member_path, read_group};
 use crate::array::listing::list_or_empty;
 use crate::array::source::{GROUP_DIRECTORY, ObjectKind, classify};
@@ -80,7 +80,7 @@ fn group(checker: &Checker, path: &Path) {
         }
         if TimestampedName::parse(name).is_err() {
             let message = "ignored: the name is not that of a group details file";
-            checker.report(Problem::new(Kind::Name, checker.show(&file), message).noted());
+            checker.report(checker.problem(Kind::Name, &file, message).noted());
             continue;
         }
         let result = details(checker, path, &file);
@@ -116,7 +116,9 @@ fn details(checker: &Checker, group: &Path, file: &Path) -> Result<GroupDetails>
 fn check_member(checker: &Checker, group: &Path, member: &GroupMember) -> Option<Job> {
     let uri = String::from_utf8_lossy(&member.uri).into_owned();
     let finding = |message: String| {
-        Problem::new(Kind::Group, checker.show(group), message).in_part(format_args!("member {uri:?}"))
+        checker
+            .problem(Kind::Group, group, message)
+            .in_part(format_args!("member {uri:?}"))
     };
     let Some(path) = member_path(&*checker.engine.storage, group, member) else {
         let message = "the member lies outside of the source and is not checked".to_owned();

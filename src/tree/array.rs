@@ -471,12 +471,8 @@ fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
     let listing = &snapshot.listing;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);
-    let entries: Vec<_> = listing
-        .fragments
-        .iter()
-        .zip(&snapshot.hidden)
-        .enumerate()
-        .collect();
+    let entries = listing.fragments.iter().zip(&snapshot.hidden).enumerate();
+    let entries: Vec<_> = entries.collect();
     let fragments = listing.fragments.iter().map(|entry| &entry.fragment);
     let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
     let text = json::render_objects(&entries, |(index, (entry, hidden))| {
