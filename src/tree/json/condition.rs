@@ -105,14 +105,18 @@ fn write_comparison(out: &mut String, op: ConditionOp, field: &[u8], operand: &J
         ConditionOp::In => "IN",
         ConditionOp::NotIn => "NOT IN",
     };
-    let constant = match (op, operand) {
+    out.push_str(&format!("{} {sign} ", field_text(field)));
+    match (op, operand) {
+        // A list may have hundreds of thousands of members: one text at a time.
         (ConditionOp::In | ConditionOp::NotIn, Json::Array(members)) => {
-            let members: Vec<String> = members.iter().map(constant_text).collect();
-            format!("({})", members.join(", "))
+            for (i, member) in members.iter().enumerate() {
+                out.push_str(if i == 0 { "(" } else { ", " });
+                out.push_str(&constant_text(member));
+            }
+            out.push_str(if members.is_empty() { "()" } else { ")" });
         }
-        _ => constant_text(operand),
-    };
-    out.push_str(&format!("{} {sign} {constant}", field_text(field)));
+        _ => out.push_str(&constant_text(operand)),
+    }
 }
 
 /// A field's name, in backticks unless it is a plain word.
