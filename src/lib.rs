@@ -71,6 +71,7 @@ mod fuse;
 pub mod internals;
 #[cfg(feature = "tree")]
 mod layout;
+mod lock;
 #[cfg(feature = "tree")]
 mod names;
 mod parallel;

@@ -1,8 +1,9 @@
 //! Single flight: one thread does what several want; and a memo that is filled in that way.
 
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::requester::{is_of_others, wait_on};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 /// Lets one thread at a time make something that others want as well. Unlike a lock, waiting ends when the
 /// [requester](crate::requester) has a signal to handle; and if the thread fails, those that waited for it
@@ -30,7 +31,7 @@ struct Flying<'f> {
 
 impl Drop for Flying<'_> {
     fn drop(&mut self) {
-        let mut state = self.flight.state();
+        let mut state = lock(&self.flight.state);
         state.flying = false;
         state.number = state.number.wrapping_add(1);
         state.failure = self.failure.take();
@@ -40,10 +41,6 @@ impl Drop for Flying<'_> {
 }
 
 impl SingleFlight {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What `find` finds, or else what `make` makes, one thread at a time. `Abandoned` if the requester has a
     /// signal to handle while this thread waits.
     pub fn find_or_make<T>(
@@ -54,7 +51,7 @@ impl SingleFlight {
         if let Some(found) = find() {
             return Ok(found);
         }
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         while state.flying {
             let awaited = state.number;
             while state.flying && state.number == awaited {
@@ -101,7 +98,7 @@ impl<T> Default for Memo<T> {
 impl<T: Clone> Memo<T> {
     /// The value, if it has been made.
     pub fn get(&self) -> Option<T> {
-        self.value().clone()
+        lock(&self.value).clone()
     }
 
     /// The value, which `make` makes if nobody has. `Abandoned` if the requester has a signal to handle while
@@ -109,12 +106,8 @@ impl<T: Clone> Memo<T> {
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         self.making.find_or_make(
             || self.get(),
-            || make().inspect(|value| *self.value() = Some(value.clone())),
+            || make().inspect(|value| *lock(&self.value) = Some(value.clone())),
         )
-    }
-
-    fn value(&self) -> MutexGuard<'_, Option<T>> {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,6 +13,7 @@
 //! [`ChunkCache::derive`], whose loader holds nothing.
 
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::requester::{is_of_others, wait_on};
 use crate::stats::Stats;
 use crate::storage::Budget;
@@ -20,7 +21,7 @@ use lru::LruCache;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
@@ -265,10 +266,6 @@ impl Flight {
         lock(&self.result).get_or_insert(value);
         self.done.notify_all();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl ChunkCache {

@@ -6,13 +6,14 @@ use super::work::Work;
 use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
+use crate::lock::lock;
 use crate::stats::Stats;
 use crate::storage::{Blob, OpenFileCache, Storage};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Approximate bytes of fragment metadata kept in memory.
@@ -219,8 +220,4 @@ impl Engine {
         drop(kept);
         drop(let_go);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,10 +16,11 @@ use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
 use crate::format::name::TimestampedName;
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
+use crate::lock::lock;
 use crate::storage::{Blob, Tail, join};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The most bytes of a footer. With thousands of fields it takes some hundred KiB.
 const MAX_FOOTER: u64 = 16 << 20;
@@ -133,11 +134,11 @@ impl Fragment {
 
     /// The metadata, from memory or read now. A failure is not cached.
     pub(crate) fn open(&self) -> Result<Arc<FragmentInfo>> {
-        if let Some(info) = &*self.opened() {
+        if let Some(info) = &*lock(&self.opened) {
             return Ok(info.clone());
         }
         let info = Arc::new(self.read_metadata()?);
-        let mut opened = self.opened();
+        let mut opened = lock(&self.opened);
         if let Some(first) = &*opened {
             return Ok(first.clone());
         }
@@ -149,7 +150,7 @@ impl Fragment {
 
     /// [`Fragment::open`] without keeping the metadata in memory: for a pass over very many fragments.
     pub(crate) fn look(&self) -> Result<Arc<FragmentInfo>> {
-        let known = self.opened().clone();
+        let known = lock(&self.opened).clone();
         known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
     }
 
@@ -164,7 +165,7 @@ impl Fragment {
         if let Some(outline) = self.outline.get() {
             return Ok(outline.clone());
         }
-        let known = self.opened().clone();
+        let known = lock(&self.opened).clone();
         if known.is_none()
             && let Some(outline) = self.repeated_outline()
         {
@@ -218,7 +219,7 @@ impl Fragment {
 
     /// Whether the metadata is in memory.
     pub(crate) fn is_open(&self) -> bool {
-        self.opened().is_some()
+        lock(&self.opened).is_some()
     }
 
     /// The outline from the footer in a consolidated metadata file; None if there is none or it is damaged.
@@ -249,10 +250,6 @@ impl Fragment {
             None if self.engine.storage.is_remote() => Ok(self.open()?.geometry.cell_num),
             None => Ok(self.outline()?.cells),
         }
-    }
-
-    fn opened(&self) -> MutexGuard<'_, Option<Arc<FragmentInfo>>> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_metadata(&self) -> Result<FragmentInfo> {

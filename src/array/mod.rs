@@ -53,6 +53,7 @@ use crate::filter::EncryptionKey;
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
+use crate::lock::lock;
 use crate::single_flight::SingleFlight;
 use crate::storage::{Blob, join};
 use engine::Engine;
@@ -65,7 +66,7 @@ use schemas::{SCHEMA_DIRECTORY, Schemas};
 use snapshot::Snapshot;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use time::{TimeRange, now};
 
 /// An array.
@@ -191,7 +192,7 @@ impl Array {
             ..times
         };
         let find = || {
-            let latest = self.latest().clone()?;
+            let latest = lock(&self.latest).clone()?;
             let same = Arc::ptr_eq(&latest.listing, &listing)
                 && latest.times.start == times.start
                 && latest.times.end <= times.end
@@ -201,14 +202,10 @@ impl Array {
         self.making_latest.find_or_make(find, || {
             let (snapshot, lasting) = self.snapshot_of(listing.clone(), times);
             if lasting {
-                *self.latest() = Some(snapshot.clone());
+                *lock(&self.latest) = Some(snapshot.clone());
             }
             Ok(snapshot)
         })
-    }
-
-    fn latest(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The snapshot, and whether to keep it: not if the schema could not be read and a dense array was

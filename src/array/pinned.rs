@@ -3,8 +3,9 @@
 
 use super::cache::ChunkCache;
 use crate::error::Result;
+use crate::lock::lock;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Pinned bytes. They count against the cache's capacity.
 pub struct Pinned {
@@ -20,7 +21,7 @@ impl AllPinned {
     /// Pins `bytes` as `object`; holders of the same object share them. `LimitExceeded` if they are too many
     /// for `cache` in addition to those already pinned.
     pub fn pin(&self, cache: &Arc<ChunkCache>, object: u64, bytes: Arc<Vec<u8>>) -> Result<Arc<Pinned>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if let Some(pinned) = all.get(&object).and_then(Weak::upgrade) {
             return Ok(pinned);
         }

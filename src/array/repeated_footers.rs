@@ -7,11 +7,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::body::{Body, MAX_VALUE};
 use crate::format::commits::parse_consolidated_metadata;
+use crate::lock::lock;
 use crate::single_flight::SingleFlight;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The last component of a fragment's name, which older files store as an absolute URI.
 pub fn directory_name(name: &[u8]) -> &[u8] {
@@ -55,7 +56,7 @@ impl RepeatedFooters {
 
     /// Sets the files to take footers from.
     pub fn set_files(&self, files: &[PathBuf]) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.files != files {
             *state = State {
                 files: files.to_vec(),
@@ -85,18 +86,14 @@ impl RepeatedFooters {
         if !self.engine.storage.is_remote() {
             return None;
         }
-        let files = self.state().files.clone();
+        let files = lock(&self.state).files.clone();
         if files.is_empty() {
             return None;
         }
-        let find = || self.state().index.clone();
+        let find = || lock(&self.state).index.clone();
         let index = self.reading.find_or_make(find, || self.read_all(&files));
         // Fragments have footers of their own.
         index.map_err(|e| log::info!("{e}")).ok()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_all(&self, files: &[PathBuf]) -> Result<Arc<Index>> {
@@ -111,7 +108,7 @@ impl RepeatedFooters {
             }
         }
         let index = Arc::new(index);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.files == files {
             state.index = Some(index.clone());
         }

@@ -3,16 +3,18 @@
 use super::engine::Engine;
 use super::time::now;
 use crate::error::{ErrorKind, Result};
+use crate::lock::lock;
 use crate::single_flight::SingleFlight;
 use crate::storage::{RACY_WINDOW, RECHECK_AFTER};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// A value derived from some directories of the source.
 pub struct Revalidated<T> {
     directories: Vec<PathBuf>,
+    /// Not locked while directories are read, which may wait for the network.
     state: Mutex<State<T>>,
     looking: SingleFlight,
 }
@@ -47,11 +49,6 @@ impl<T> Revalidated<T> {
         }
     }
 
-    /// The lock must not be held while directories are read, which may wait for the network.
-    fn locked(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The value, at most a tenth of a second old. If directories have changed, `read` makes it from the
     /// value before. `prepare` is called before each look at the directories. `NotFound` if the first of them
     /// is gone.
@@ -70,7 +67,7 @@ impl<T> Revalidated<T> {
 
     /// The value, if the last look is recent.
     fn trusted(&self) -> Option<Arc<T>> {
-        let state = self.locked();
+        let state = lock(&self.state);
         let known = state.known.as_ref()?;
         let counts = state.since.is_none_or(|since| known.checked >= since);
         (counts && known.checked.elapsed() < RECHECK_AFTER).then(|| known.value.clone())
@@ -79,7 +76,7 @@ impl<T> Revalidated<T> {
     fn look(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
         let (checked, read_at) = (Instant::now(), now());
         let (stamp, newest) = self.stamp(engine)?;
-        let before = match &mut self.locked().known {
+        let before = match &mut lock(&self.state).known {
             Some(known) if known.settled && known.stamp == stamp => {
                 known.checked = checked;
                 return Ok(known.value.clone());
@@ -95,14 +92,14 @@ impl<T> Revalidated<T> {
             checked,
         };
         // Drops the value before after the lock is released.
-        let _before = self.locked().known.replace(known);
+        let _before = lock(&self.state).known.replace(known);
         Ok(value)
     }
 
     /// A number for the state of the directories that `value` was read from. None if they may have changed
     /// unnoticed since.
     pub fn state(&self, value: &Arc<T>) -> Option<u64> {
-        let state = self.locked();
+        let state = lock(&self.state);
         let known = state.known.as_ref()?;
         let mut hasher = DefaultHasher::new();
         known.stamp.hash(&mut hasher);
@@ -111,7 +108,7 @@ impl<T> Revalidated<T> {
 
     /// Makes the next call look at the directories, however recent the last look is.
     pub fn look_again(&self) {
-        self.locked().since = Some(Instant::now());
+        lock(&self.state).since = Some(Instant::now());
     }
 
     /// The state of the directories, and the newest of their modification times.

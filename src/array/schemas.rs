@@ -6,6 +6,7 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::read_generic_tile_within;
 use crate::format::predecessor::Predecessor;
 use crate::format::schema::Schema;
+use crate::lock::lock;
 use crate::storage::{Blob, RECHECK_AFTER};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -69,7 +70,7 @@ impl Schemas {
                 "{name:?} is not the name of a schema file"
             )));
         }
-        if let Some(known) = self.parsed().get(name)
+        if let Some(known) = lock(&self.parsed).get(name)
             && known.checked.elapsed() < RECHECK_AFTER
         {
             return Ok(known.schema.clone());
@@ -77,7 +78,7 @@ impl Schemas {
         let path = self.path(name);
         let checked = Instant::now();
         let state = self.engine.storage.metadata(&path)?.version;
-        if let Some(known) = self.parsed().get_mut(name)
+        if let Some(known) = lock(&self.parsed).get_mut(name)
             && known.state == state
         {
             known.checked = checked;
@@ -94,7 +95,7 @@ impl Schemas {
             state,
             checked,
         };
-        self.parsed().insert(name.to_owned(), known);
+        lock(&self.parsed).insert(name.to_owned(), known);
         Ok(schema)
     }
 
@@ -102,7 +103,7 @@ impl Schemas {
     pub fn state(&self, name: &str) -> Option<u64> {
         self.get(name).ok()?;
         let mut hasher = DefaultHasher::new();
-        self.parsed().get(name)?.state.hash(&mut hasher);
+        lock(&self.parsed).get(name)?.state.hash(&mut hasher);
         Some(hasher.finish())
     }
 
@@ -111,12 +112,6 @@ impl Schemas {
         let schema = self.get(LEGACY_SCHEMA);
         // An error about a numbered version has a part of the schema.
         schema.is_err_and(|e| e.kind() == ErrorKind::UnsupportedVersion && e.part().is_none())
-    }
-
-    fn parsed(&self) -> std::sync::MutexGuard<'_, Parsed> {
-        self.parsed
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -7,8 +7,9 @@ use super::generic_body::GenericBody;
 use super::tile_list::{TileList, WINDOW, wrong_count};
 use crate::error::Result;
 use crate::format::body::Body;
+use crate::lock::lock;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// A list in the metadata file: a count u64, then the entries.
 pub struct StoredList {
@@ -33,11 +34,11 @@ impl StoredList {
         let first = range.start - range.start % WINDOW;
         let end = range.end.min(first.saturating_add(WINDOW));
         let part = (range.start - first) as usize..(end - first) as usize;
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = lock(&self.window);
         if window.0 != first || window.1.is_empty() {
             drop(window);
             let entries = self.read(tile_num, first..first.saturating_add(WINDOW).min(tile_num))?;
-            window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+            window = lock(&self.window);
             *window = (first, entries);
         }
         out.extend_from_slice(window.1.get(part).unwrap_or_default());

@@ -2,10 +2,11 @@
 
 use super::time::now;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::requester::{is_killed, requester};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Jobs that run longer are shown.
@@ -16,10 +17,6 @@ const CHECK_INTERVAL: u64 = 100;
 
 /// The processes that wait, by object.
 type Requesters = Arc<Mutex<HashMap<u64, Vec<u32>>>>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A job in progress.
 pub struct Job {

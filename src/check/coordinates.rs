@@ -14,6 +14,7 @@ use crate::array::field_files::Tile;
 use crate::array::written_order::WrittenOrder;
 use crate::error::Error;
 use crate::format::range::{Range as Bounds, compare};
+use crate::lock::lock;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -129,7 +130,7 @@ impl Work {
                 }
             }
         }
-        let mut total = self.total.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut total = lock(&self.total);
         for (total, sum) in total.summaries.iter_mut().zip(sums) {
             match (total.as_mut(), sum) {
                 (Some(total), Some(sum)) => total.merge(sum),

@@ -11,6 +11,7 @@ use crate::array::field::{Field, Role};
 use crate::array::field_files::Tile;
 use crate::array::grid::{TileGrid, Window};
 use crate::error::Result;
+use crate::lock::lock;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -118,7 +119,7 @@ impl Work {
                 }
             }
         }
-        let mut total = self.total.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut total = lock(&self.total);
         total.summary.merge(summary);
         total.complete &= complete;
         total.left = total.left.saturating_sub(1);

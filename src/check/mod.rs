@@ -39,12 +39,13 @@ use crate::array::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
+use crate::lock::lock;
 use crate::stats::{Counter, Stats};
 use crate::storage::{LocalStorage, Storage};
 use std::collections::HashSet;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// How a source is checked.
 #[derive(Debug, Clone)]
@@ -137,7 +138,7 @@ pub fn check_over(
         let message = "not TileDB: there is no array or group in it, at any depth";
         return Err(Error::new(ErrorKind::InvalidInput, message).in_file(checker.show(&top)));
     }
-    let unmatched = mem::take(&mut *checker.unmatched());
+    let unmatched = mem::take(&mut *lock(&checker.unmatched));
     Ok(unmatched)
 }
 
@@ -154,13 +155,9 @@ struct Checker {
 }
 
 impl Checker {
-    fn unmatched(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.unmatched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that there is an array or group at `path`.
     fn note_object(&self, path: &Path) {
-        self.unmatched().retain(|wanted| !path.starts_with(wanted));
+        lock(&self.unmatched).retain(|wanted| !path.starts_with(wanted));
     }
 
     fn report(&self, problem: Problem) {

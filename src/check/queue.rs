@@ -6,8 +6,9 @@
 
 use super::{Checker, Kind, Problem};
 use crate::error::ErrorKind;
+use crate::lock::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Checks one thing, and may push more jobs.
 pub(super) type Job = Box<dyn FnOnce(&Checker) + Send>;
@@ -26,20 +27,16 @@ struct State {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds jobs. The first of them is the next to be done.
     pub(super) fn push(&self, jobs: Vec<Job>) {
-        self.lock().waiting.extend(jobs.into_iter().rev());
+        lock(&self.state).waiting.extend(jobs.into_iter().rev());
         self.changed.notify_all();
     }
 
     /// Does jobs until none waits and none runs, since a running job could push more. A panic in a job is
     /// reported as a problem.
     pub(super) fn work(&self, checker: &Checker) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some(job) = state.waiting.pop() {
                 state.running += 1;
@@ -49,7 +46,7 @@ impl Queue {
                     let message = "internal error: a check panicked; this is a bug";
                     checker.report(Problem::new(kind, path, message));
                 }
-                state = self.lock();
+                state = lock(&self.state);
                 state.running -= 1;
                 if state.running == 0 {
                     self.changed.notify_all();

@@ -12,11 +12,11 @@ use crate::filter::generic::read_generic_tile;
 use crate::format::enums::ObjectType;
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
+use crate::lock::lock;
 use crate::storage::EntryType;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 /// A job that checks the directory at `path`.
 pub(super) fn object_job(path: PathBuf) -> Job {
@@ -29,7 +29,7 @@ pub(super) fn object(checker: &Checker, path: &Path) {
     let Some(metadata) = checker.take(checker.engine.storage.metadata(path), path) else {
         return;
     };
-    let mut seen = checker.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = lock(&checker.seen);
     if !seen.insert(metadata.version) {
         checker.note_object(path);
         return;

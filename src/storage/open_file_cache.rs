@@ -2,12 +2,13 @@
 
 use super::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::stats::Stats;
 use lru::LruCache;
 use nix::sys::resource::{Resource, getrlimit};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// At most this many files are kept open, and at most a quarter of the process's descriptor limit.
@@ -44,12 +45,12 @@ impl OpenFileCache {
 
     /// Opens a file that never changes once it exists, or returns the open one if it is unchanged.
     pub fn open_cached(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        let known = self.files().get(path).cloned();
+        let known = lock(&self.files).get(path).cloned();
         if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {
             return Ok(blob);
         }
         let blob = self.open(path)?;
-        let mut files = self.files();
+        let mut files = lock(&self.files);
         let replaced = files.push(path.to_path_buf(), blob.clone());
         self.stats.kept_files.set(files.len() as u64);
         drop(files);
@@ -59,7 +60,7 @@ impl OpenFileCache {
 
     /// Closes the kept files for which `which` returns true. Files that are being read close afterwards.
     pub fn close(&self, which: impl Fn(&Path) -> bool) {
-        let mut files = self.files();
+        let mut files = lock(&self.files);
         let chosen: Vec<PathBuf> = files
             .iter()
             .map(|(path, _)| path)
@@ -72,17 +73,13 @@ impl OpenFileCache {
         drop(closed);
     }
 
-    fn files(&self) -> MutexGuard<'_, LruCache<PathBuf, Arc<dyn Blob>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn with_descriptors<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
         let mut result = call();
         for _ in 0..DESCRIPTOR_RETRIES {
             if !result.as_ref().is_err_and(is_out_of_descriptors) {
                 break;
             }
-            if self.files().is_empty() {
+            if lock(&self.files).is_empty() {
                 std::thread::sleep(RETRY_PAUSE);
             }
             self.close(|_| true);

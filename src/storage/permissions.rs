@@ -2,13 +2,14 @@
 
 use super::RECHECK_AFTER;
 use super::audience::{Audience, Classes, Want};
+use crate::lock::lock;
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// The cache is emptied when it has this many paths.
@@ -89,7 +90,7 @@ impl PermissionCache {
 
     fn lookup(&self, path: &Path) -> Found {
         {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = lock(&self.known);
             if let Some((checked, found)) = known.get(path)
                 && checked.elapsed() < RECHECK_AFTER
             {
@@ -98,7 +99,7 @@ impl PermissionCache {
         }
         let checked = Instant::now();
         let found = self.examine(path);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if known.len() >= MAX_CACHED_PATHS {
             known.clear();
         }
@@ -147,7 +148,7 @@ impl PermissionCache {
     /// Whether `device` is a FUSE file system without `allow_other`. The kernel lets only its mounter in,
     /// whatever its mode bits say.
     fn is_private(&self, device: u64) -> bool {
-        let mut private = self.private.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut private = lock(&self.private);
         match private.get(&device) {
             // Device numbers are reused.
             Some((checked, private)) if checked.elapsed() < RECHECK_AFTER => *private,

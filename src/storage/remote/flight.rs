@@ -1,8 +1,9 @@
 //! Single flight for requests: all threads that want a result wait for one task. Each may give up waiting.
 
 use crate::error::Result;
+use crate::lock::lock;
 use crate::requester::{abandoned, wait_on};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::task::AbortHandle;
 
@@ -40,18 +41,14 @@ impl<T: Clone> Flight<T> {
         flight
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Aborts `task` once all waiting threads have given up.
     pub(super) fn abort_when_abandoned(&self, task: AbortHandle) {
-        self.state().task = Some(task);
+        lock(&self.state).task = Some(task);
     }
 
     /// Sets the result for all threads that wait now or later.
     pub(super) fn finish(&self, result: Result<T>) {
-        self.state().result.get_or_insert(result);
+        lock(&self.state).result.get_or_insert(result);
         self.done.notify_all();
     }
 
@@ -60,7 +57,7 @@ impl<T: Clone> Flight<T> {
         let left = end.saturating_duration_since(Instant::now());
         let waited = self
             .done
-            .wait_timeout_while(self.state(), left, |state| state.result.is_none());
+            .wait_timeout_while(lock(&self.state), left, |state| state.result.is_none());
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.result.is_some()
     }
@@ -68,7 +65,7 @@ impl<T: Clone> Flight<T> {
     /// Waits for the result. `Abandoned` if this thread's requester was killed or has a signal to handle, or
     /// if the task was aborted. Calls `given_up` if this was the last waiting thread and the task is aborted.
     pub(super) fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.waiting += 1;
         let result = loop {
             if let Some(result) = &state.result {
@@ -77,7 +74,7 @@ impl<T: Clone> Flight<T> {
             match wait_on(&self.done, state) {
                 Ok(locked) => state = locked,
                 Err(error) => {
-                    state = self.state();
+                    state = lock(&self.state);
                     break state.result.clone().unwrap_or(Err(error));
                 }
             }

@@ -3,6 +3,7 @@
 //! Paths in such a member begin with [`OUTSIDE`] and its number. Members are opened at their first use.
 
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::requester::on_another_thread;
 use crate::single_flight::Memo;
 use crate::storage::location::Location;
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A name that no key has.
 const OUTSIDE: &str = "\0elsewhere";
@@ -52,17 +53,13 @@ impl FollowingStorage {
         }
     }
 
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The member of `path`, as (number, member, path in it); None if it is in the source itself.
     fn member<'a>(&self, path: &'a Path) -> Option<(usize, Arc<Member>, &'a Path)> {
         let rest = path.strip_prefix(OUTSIDE).ok()?;
         let number = rest.components().next()?.as_os_str();
         let below = rest.strip_prefix(number).ok()?;
         let number: usize = number.to_str()?.parse().ok()?;
-        let member = self.members().met.get(number)?.clone();
+        let member = lock(&self.members).met.get(number)?.clone();
         Some((number, member, below))
     }
 
@@ -128,7 +125,7 @@ impl Storage for FollowingStorage {
         let Ok(Location::Remote(url)) = Location::parse(OsStr::from_bytes(uri)) else {
             return None;
         };
-        let mut members = self.members();
+        let mut members = lock(&self.members);
         let next = members.met.len();
         let number = *members.numbers.entry(url.clone()).or_insert(next);
         if number == next {

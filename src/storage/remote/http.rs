@@ -1,5 +1,6 @@
 //! Counts the requests to a store, and keeps the last failure.
 
+use crate::lock::lock;
 use crate::stats::{Counter, Stats};
 use object_store::ClientOptions;
 use object_store::client::{
@@ -9,7 +10,7 @@ use reqwest::StatusCode;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The last failure of requests to a store.
 #[derive(Debug, Default)]
@@ -20,11 +21,11 @@ pub struct Failures {
 impl Failures {
     /// The cause of the last failure that is tried again.
     pub fn last(&self) -> Option<String> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.last).clone()
     }
 
     fn note(&self, what: String) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+        *lock(&self.last) = Some(what);
     }
 }
 

@@ -10,11 +10,12 @@ use super::directories::{
 };
 use super::flight::Flight;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::requester::is_of_others;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Directories with at most this many keys per entry are listed flat even over several pages.
@@ -53,10 +54,6 @@ struct State {
 struct Loading {
     begun: Instant,
     flight: Arc<Flight<()>>,
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the cache knows about a directory.

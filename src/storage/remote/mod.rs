@@ -31,6 +31,7 @@ mod tests;
 
 use super::{Audience, Blob, Budget, DirEntry, EntryType, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::stats::Stats;
 use blob::{Fetcher, RemoteBlob, RemoteFile};
 use directories::{Child, File, Object, Page, join};
@@ -45,7 +46,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -189,13 +190,13 @@ impl Pages {
 
     /// Sets the expected entries of the directory `path`.
     fn expect(&self, path: &str, names: Vec<String>) {
-        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut expected = lock(&self.expected);
         expected.insert(path.to_owned(), names);
     }
 
     /// Takes the expected entries of the directory `path`.
     fn expected(&self, path: &str) -> Vec<String> {
-        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut expected = lock(&self.expected);
         expected.remove(path).unwrap_or_default()
     }
 
@@ -414,7 +415,7 @@ impl RemoteStorage {
 
     /// The shared file at `path` in the state `listed`.
     fn file(&self, path: &str, listed: Arc<File>) -> Result<Arc<RemoteFile>> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(&self.files);
         let known = files.get(path).and_then(Weak::upgrade);
         if let Some(known) = known.filter(|known| known.is_of(&listed)) {
             return Ok(known);

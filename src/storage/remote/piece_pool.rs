@@ -1,16 +1,12 @@
 //! Accounts for the memory of the pieces of all files, and evicts them.
 
+use crate::lock::lock;
 use crate::storage::Budget;
 use lru::LruCache;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Bytes of pieces to keep if there is no shared budget.
 const DEFAULT_CAPACITY: u64 = 64 << 20;
-
-/// Locks `mutex`, even if a thread panicked while holding it.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Bytes of a small piece: shorter reads fetch this much, because readers often want neighbouring bytes soon.
 pub(super) const SMALL_PIECE: u64 = 64 << 10;

@@ -1,14 +1,15 @@
 //! The runtime for network requests.
 
 use crate::error::{Error, Result};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use crate::lock::lock;
+use std::sync::{Mutex, OnceLock};
 use tokio::runtime::{Builder, Runtime};
 
 /// The runtime for requests to object stores: two threads, started with the first remote source.
 pub(super) fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = lock(&STARTING);
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }

@@ -13,11 +13,12 @@ use crate::array::sequential::SequentialDetector;
 use crate::error::{Error, Result};
 use crate::format::enums::Layout as Order;
 use crate::format::schema::{Attribute, Schema};
+use crate::lock::lock;
 use crate::view::column::Runs;
 use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The most fields of fragments that one reader has open.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
@@ -172,7 +173,7 @@ impl DenseRuns {
 
     /// Opens the attribute in a layer.
     fn source(&self, layer: usize, content: Content) -> Result<Arc<Source>> {
-        let sources = || self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = || lock(&self.sources);
         if let Some(source) = sources().get(&(layer, content)) {
             return Ok(source.clone());
         }

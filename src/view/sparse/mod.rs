@@ -41,6 +41,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
+use crate::lock::lock;
 use crate::parallel;
 use crate::single_flight::{Memo, SingleFlight};
 use block::ViewPart;
@@ -52,7 +53,7 @@ use member::Rules;
 use ranges::Ranges;
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The resources that each fragment of a view may use.
 #[derive(Clone, Copy)]
@@ -90,10 +91,6 @@ pub(super) struct Sparse {
     cells: Memo<Arc<dyn Merged>>,
     /// The number of cells from the footers; None inside if they do not determine it.
     told: OnceLock<Option<u64>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The merged cells of a view, independent of the type of the sort keys.
