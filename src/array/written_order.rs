@@ -1,5 +1,6 @@
 //! The global order in which a library wrote cells: tiles in tile order, cells in a tile in cell order.
 
+use super::geometry::{integer, mask};
 use super::hilbert::Curve;
 use crate::format::datatype::Kind;
 use crate::format::enums::Layout;
@@ -107,15 +108,8 @@ impl Along {
             return Ordering::Equal;
         };
         let d = &self.dimension;
-        let tile = |v: &[u8]| number(d, v).map(|v| (v.wrapping_sub(origin) & mask(d)) / extent);
+        let tile = |v: &[u8]| number(d, v).map(|v| (v.wrapping_sub(origin) & mask(d.datatype)) / extent);
         tile(a).cmp(&tile(b))
-    }
-}
-
-fn mask(dimension: &Dimension) -> u64 {
-    match dimension.datatype.size() {
-        8 => u64::MAX,
-        size => (1 << (8 * size)) - 1,
     }
 }
 
@@ -125,7 +119,8 @@ fn mask(dimension: &Dimension) -> u64 {
 fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> bool {
     let kind = dimension.datatype.kind();
     let signed = matches!(kind, Kind::Signed | Kind::Datetime | Kind::Time);
-    let sign = mask(dimension) ^ (mask(dimension) >> 1);
+    let mask = mask(dimension.datatype);
+    let sign = mask ^ (mask >> 1);
     let width = hi.wrapping_sub(lo);
     signed
         && match library_version {
@@ -138,18 +133,7 @@ fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> b
 
 /// An integer coordinate or extent as the low bits of a u64; None for other types.
 fn number(dimension: &Dimension, bytes: &[u8]) -> Option<u64> {
-    let integer = matches!(
-        dimension.datatype.kind(),
-        Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time | Kind::Bool
-    );
-    if !integer || bytes.len() != dimension.datatype.size() {
-        return None;
-    }
-    let mut out = [0; 8];
-    for (to, from) in out.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    Some(u64::from_le_bytes(out))
+    integer(dimension.datatype, bytes).ok()
 }
 
 #[cfg(test)]

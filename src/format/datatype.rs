@@ -1,5 +1,6 @@
 //! TileDB datatypes, and the number of values per cell.
 
+use super::enums::byte_enum;
 use crate::error::{Error, Result};
 
 /// The class of values that a [`Datatype`] holds.
@@ -25,28 +26,14 @@ pub enum Kind {
 
 macro_rules! datatypes {
     ($($variant:ident = $id:literal, $name:literal, $size:literal, $kind:ident;)*) => {
-        /// A datatype as stored in one byte of a schema.
-        #[allow(missing_docs)]
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Datatype { $($variant = $id),* }
+        byte_enum! {
+            /// A datatype as stored in one byte of a schema.
+            Datatype, "a datatype" { $($variant = $id, $name;)* }
+        }
 
         impl Datatype {
             /// All datatypes, in the order of their numbers.
             pub const ALL: &'static [Datatype] = &[$(Datatype::$variant),*];
-
-            /// The datatype with this number; `Corrupt` if there is none.
-            pub fn from_u8(id: u8) -> Result<Self> {
-                match id {
-                    $($id => Ok(Datatype::$variant),)*
-                    _ => Err(Error::corrupt(format!("{id} is not a datatype"))),
-                }
-            }
-
-            /// The string that TileDB's C API prints for it, e.g. `DATETIME_MS`.
-            pub fn name(self) -> &'static str {
-                match self { $(Datatype::$variant => $name),* }
-            }
 
             /// Bytes of one value.
             pub fn size(self) -> usize {

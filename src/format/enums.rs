@@ -32,6 +32,8 @@ macro_rules! byte_enum {
     };
 }
 
+pub(super) use byte_enum;
+
 byte_enum! {
     /// Whether every cell of the domain has a value, or only those that were written.
     ArrayType, "an array type" {

@@ -27,30 +27,17 @@ impl Range {
         cells: CellValNum,
         field: &str,
     ) -> Result<Range> {
-        match cells.cell_size(datatype) {
-            Some(size) => {
-                let lo = c.bytes(size, field)?.to_vec();
-                Ok(Range {
-                    lo,
-                    hi: c.bytes(size, field)?.to_vec(),
-                })
-            }
+        let (low, high) = match cells.cell_size(datatype) {
+            Some(size) => (size, size),
             None => {
-                let total = c.u64(field)?;
-                let low = c.u64(field)?;
-                let Some(high) = total.checked_sub(low) else {
-                    return Err(c.corrupt(
-                        field,
-                        format!("the lower bound takes {low} bytes of a range of only {total}"),
-                    ));
-                };
-                let lo = c.bytes(low, field)?.to_vec();
-                Ok(Range {
-                    lo,
-                    hi: c.bytes(high, field)?.to_vec(),
-                })
+                let (total, low) = (c.u64(field)?, c.u64(field)?);
+                lengths(total, low).map_err(|e| e.at(c.offset()).in_part(format_args!("`{field}`")))?
             }
-        }
+        };
+        Ok(Range {
+            lo: c.bytes(low, field)?.to_vec(),
+            hi: c.bytes(high, field)?.to_vec(),
+        })
     }
 
     /// Compares the bounds: integers and times as numbers, floats by IEEE 754, all else bytewise. None for a
@@ -73,6 +60,16 @@ impl Range {
         cells.cell_size(datatype).map_or(16, |size| {
             usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(2)
         })
+    }
+}
+
+/// The lengths of both bounds of a stored var-sized range of `total` bytes, of which the lower one takes `low`.
+pub(super) fn lengths(total: u64, low: u64) -> Result<(u64, u64)> {
+    match total.checked_sub(low) {
+        Some(high) => Ok((low, high)),
+        None => Err(Error::corrupt(format!(
+            "the lower bound takes {low} bytes of a range of only {total}"
+        ))),
     }
 }
 

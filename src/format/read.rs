@@ -32,6 +32,22 @@ pub(super) fn text64(c: &mut Cursor<'_>, field: &str) -> Result<Vec<u8>> {
     Ok(c.bytes(length, field)?.to_vec())
 }
 
+/// Reads a list of items, each of at least `min_size` bytes, after their number as u32, called `field`. `item`
+/// is the name of one in errors.
+pub(super) fn items<T>(
+    c: &mut Cursor<'_>,
+    field: &str,
+    min_size: usize,
+    item: &str,
+    mut parse: impl FnMut(&mut Cursor<'_>) -> Result<T>,
+) -> Result<Vec<T>> {
+    let count = c.u32(field)?;
+    c.check_count(u64::from(count), min_size, field)?;
+    (0..count)
+        .map(|i| parse(c).map_err(|e| e.in_part(format_args!("{item} {i}"))))
+        .collect()
+}
+
 /// Reads a list of u64 offsets after its length in bytes (u64). The offsets must not decrease or exceed
 /// `data_size`.
 pub(super) fn offsets(c: &mut Cursor<'_>, data_size: usize, field: &str) -> Result<Vec<u64>> {

@@ -151,13 +151,22 @@ impl Schema {
             false => None,
         };
         let dimensions = Self::parse_dimensions(c, version)?;
-        let attributes = Self::parse_attributes(c, version)?;
+        let mut default_fills = MAX_DEFAULT_FILLS;
+        let attributes = read::items(c, "attribute_num", 17, "attribute", |c| {
+            Attribute::parse(c, version, &mut default_fills)
+        })?;
         let dimension_labels = match version >= 18 {
-            true => Self::parse_labels(c)?,
+            true => read::items(
+                c,
+                "dimension_label_num",
+                28,
+                "dimension label",
+                DimensionLabel::parse,
+            )?,
             false => Vec::new(),
         };
         let enumerations = match version >= 20 {
-            true => Self::parse_enumerations(c)?,
+            true => read::items(c, "enumeration_num", 8, "enumeration", EnumerationRef::parse)?,
             false => Vec::new(),
         };
         let current_domain = match version >= 22 {
@@ -189,44 +198,13 @@ impl Schema {
             true => Some(read::byte(c, "domain_datatype", Datatype::from_u8)?),
             false => None,
         };
-        let count = c.u32("dimension_num")?;
-        if count == 0 {
+        let dimensions = read::items(c, "dimension_num", 7, "dimension", |c| {
+            Dimension::parse(c, domain_datatype)
+        })?;
+        if dimensions.is_empty() {
             return Err(c.corrupt("dimension_num", "the array has no dimensions"));
         }
-        c.check_count(u64::from(count), 7, "dimension_num")?;
-        (0..count)
-            .map(|i| {
-                Dimension::parse(c, domain_datatype).map_err(|e| e.in_part(format_args!("dimension {i}")))
-            })
-            .collect()
-    }
-
-    fn parse_attributes(c: &mut Cursor<'_>, version: u32) -> Result<Vec<Attribute>> {
-        let count = c.u32("attribute_num")?;
-        c.check_count(u64::from(count), 17, "attribute_num")?;
-        let mut default_fills = MAX_DEFAULT_FILLS;
-        (0..count)
-            .map(|i| {
-                Attribute::parse(c, version, &mut default_fills)
-                    .map_err(|e| e.in_part(format_args!("attribute {i}")))
-            })
-            .collect()
-    }
-
-    fn parse_labels(c: &mut Cursor<'_>) -> Result<Vec<DimensionLabel>> {
-        let count = c.u32("dimension_label_num")?;
-        c.check_count(u64::from(count), 28, "dimension_label_num")?;
-        (0..count)
-            .map(|i| DimensionLabel::parse(c).map_err(|e| e.in_part(format_args!("dimension label {i}"))))
-            .collect()
-    }
-
-    fn parse_enumerations(c: &mut Cursor<'_>) -> Result<Vec<EnumerationRef>> {
-        let count = c.u32("enumeration_num")?;
-        c.check_count(u64::from(count), 8, "enumeration_num")?;
-        (0..count)
-            .map(|i| EnumerationRef::parse(c).map_err(|e| e.in_part(format_args!("enumeration {i}"))))
-            .collect()
+        Ok(dimensions)
     }
 
     /// Checks across several parts of the schema.
@@ -357,12 +335,7 @@ impl Schema {
 
     /// Fails if a lower bound is above its upper one.
     pub(super) fn check_rect(&self, rect: &Rect) -> Result<()> {
-        for (i, (range, d)) in rect.iter().zip(&self.dimensions).enumerate() {
-            range
-                .check(d.datatype, d.cell_val_num)
-                .map_err(|e| e.in_part(format_args!("dimension {i}")))?;
-        }
-        Ok(())
+        check_rect(rect, &self.dimensions)
     }
 }
 
@@ -533,6 +506,15 @@ fn parse_rect(c: &mut Cursor<'_>, dimensions: &[Dimension], field: &str) -> Resu
         .collect()
 }
 
+fn check_rect(rect: &Rect, dimensions: &[Dimension]) -> Result<()> {
+    for (i, (range, d)) in rect.iter().zip(dimensions).enumerate() {
+        range
+            .check(d.datatype, d.cell_val_num)
+            .map_err(|e| e.in_part(format_args!("dimension {i}")))?;
+    }
+    Ok(())
+}
+
 fn parse_current_domain(c: &mut Cursor<'_>, dimensions: &[Dimension]) -> Result<Option<Rect>> {
     let offset = c.offset();
     let version = c.u32("version")?;
@@ -553,12 +535,7 @@ fn parse_current_domain(c: &mut Cursor<'_>, dimensions: &[Dimension]) -> Result<
         ))),
     })?;
     let rect = parse_rect(c, dimensions, "ndrectangle")?;
-    for (i, (range, d)) in rect.iter().zip(dimensions).enumerate() {
-        range
-            .check(d.datatype, d.cell_val_num)
-            .map_err(|e| e.in_part(format_args!("dimension {i}")))?;
-    }
-    Ok(Some(rect))
+    check_rect(&rect, dimensions).map(|()| Some(rect))
 }
 
 /// The fill value of an attribute that stores none: the datatype's default for each value of a cell, or one

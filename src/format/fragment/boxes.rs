@@ -8,7 +8,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::format::body::{Body, BodyCursor};
 use crate::format::datatype::Datatype;
-use crate::format::range::Rect;
+use crate::format::range::{self, Rect, lengths};
 use crate::format::schema::Schema;
 use std::ops::Range;
 
@@ -180,7 +180,7 @@ impl Boxes {
 
 /// The box with its bounds copied.
 pub fn to_rect(bounds: &[Bounds<'_>]) -> Rect {
-    let range = |(lo, hi): &Bounds<'_>| crate::format::range::Range {
+    let range = |(lo, hi): &Bounds<'_>| range::Range {
         lo: lo.to_vec(),
         hi: hi.to_vec(),
     };
@@ -191,15 +191,6 @@ fn stride(sizes: &[Option<u64>]) -> Option<u64> {
     sizes
         .iter()
         .try_fold(0u64, |sum, size| sum.checked_add(size.as_ref()?.checked_mul(2)?))
-}
-
-fn lengths(total: u64, low: u64) -> Result<(u64, u64)> {
-    match total.checked_sub(low) {
-        Some(high) => Ok((low, high)),
-        None => Err(Error::corrupt(format!(
-            "the lower bound takes {low} bytes of a range of only {total}"
-        ))),
-    }
 }
 
 fn pass_over(c: &mut BodyCursor<'_>, sizes: &[Option<u64>]) -> Result<()> {

@@ -30,10 +30,6 @@ pub struct Footer {
     pub sparse_tile_num: u64,
     /// Cells of the last tile.
     pub last_tile_cell_num: u64,
-    /// Whether the fragment stores a timestamp for each cell; from version 14.
-    pub has_timestamps: bool,
-    /// Whether the fragment stores delete timestamps and condition indexes; from version 15.
-    pub has_delete_metadata: bool,
     /// Bytes of each slot's data (or offsets) file.
     pub file_sizes: Vec<u64>,
     /// Bytes of each slot's var data file.
@@ -343,13 +339,9 @@ impl FooterFront {
         }
         let mut optional_sections = Vec::new();
         if version >= 23 {
-            let count = c.u32("optional_section_num")?;
-            c.check_count(u64::from(count), 12, "optional_section_num")?;
-            for i in 0..count {
-                let section = OptionalSection::parse(c, schema, self.dense, &mut offsets)
-                    .map_err(|e| e.in_part(format_args!("optional section {i}")))?;
-                optional_sections.push(section);
-            }
+            optional_sections = read::items(c, "optional_section_num", 12, "optional section", |c| {
+                OptionalSection::parse(c, schema, self.dense, &mut offsets)
+            })?;
         }
         if exact {
             c.finish()?;
@@ -361,8 +353,6 @@ impl FooterFront {
             non_empty_domain,
             sparse_tile_num,
             last_tile_cell_num,
-            has_timestamps: slots.has_timestamps,
-            has_delete_metadata: slots.has_delete_metadata,
             file_sizes,
             file_var_sizes,
             file_validity_sizes,

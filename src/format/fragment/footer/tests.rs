@@ -105,7 +105,7 @@ fn each_version_holds_what_it_introduced() {
         assert_eq!(f.schema_name.as_deref(), at_least(10).then_some(NAME.as_bytes()));
         assert_eq!((f.dense, f.sparse_tile_num, f.last_tile_cell_num), (false, 4, 10));
         assert_eq!(
-            (f.has_timestamps, f.has_delete_metadata),
+            (f.slots.has_timestamps, f.slots.has_delete_metadata),
             (at_least(14), at_least(15))
         );
         let domain = f.non_empty_domain.as_ref().unwrap();
