@@ -146,7 +146,10 @@ fn array(
         line(out, "shape", format!("{region}, in a domain of {whole}"));
     }
     if let Some(current) = schema["current_domain"].as_array() {
-        let current: Vec<String> = current.iter().zip(dimensions).filter_map(range).collect();
+        let current = current.iter().zip(dimensions);
+        let current: Vec<String> = current
+            .filter_map(|(ends, d)| Some(range(pair(ends)?, d)))
+            .collect();
         line(out, "", format!("current domain {}", current.join(", ")));
     }
     let mut order = format!(
@@ -358,10 +361,9 @@ fn add_columns(array: &dyn Directory, fragment: &str, sum: &mut u64) -> Result<(
 }
 
 /// A range of a dimension as `LOW..HIGH`.
-fn range((range, dimension): (&Value, &Value)) -> Option<String> {
+fn range((low, high): (&Value, &Value), dimension: &Value) -> String {
     let unit = Unit::of(text(&dimension["datatype"]));
-    let (low, high) = pair(range)?;
-    Some(format!("{}..{}", value(low, unit), value(high, unit)))
+    format!("{}..{}", value(low, unit), value(high, unit))
 }
 
 /// The table of dimensions; the first row is the heading.
@@ -370,18 +372,16 @@ fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>]) -> Vec<[
     let mut rows = vec![heading];
     let sparse = text(&schema["array_type"]) != "dense";
     for (dimension, written) in items(&schema["dimensions"]).iter().zip(written) {
-        let written = written.map(|(low, high)| Value::from(vec![low.clone(), high.clone()]));
+        let shown = |ends: (&Value, &Value)| range(ends, dimension);
         rows.push([
             name(dimension),
             datatype(dimension),
-            range((&dimension["domain"], dimension)).unwrap_or_else(|| "any".to_owned()),
+            pair(&dimension["domain"]).map_or_else(|| "any".to_owned(), shown),
             match &dimension["tile_extent"] {
                 Value::Null => String::new(),
                 extent => value(extent, None),
             },
-            written
-                .and_then(|written| range((&written, dimension)))
-                .unwrap_or_default(),
+            written.map(shown).unwrap_or_default(),
             // Dense arrays do not store coordinates.
             if sparse {
                 dimension_filters(schema, dimension)

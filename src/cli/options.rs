@@ -5,6 +5,7 @@ use crate::array::time::TimeRange;
 use crate::filter::EncryptionKey;
 use crate::tree::times;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -69,11 +70,13 @@ pub fn read_keys(arguments: &[OsString]) -> Result<Vec<(PathBuf, EncryptionKey)>
 
 /// Reads a key: 32 raw bytes or 64 hexadecimal digits, and an optional newline. Errors never show it.
 fn read_key(path: &Path) -> Result<EncryptionKey, Failure> {
+    let fail = |cause: &dyn Display| Failure::new(format!("key file {}: {cause}", super::show_path(path)));
+    let not_a_key = || fail(&"neither 32 raw bytes nor 64 hexadecimal digits");
     let mut bytes = Vec::new();
     // One byte more than the longest valid file.
     File::open(path)
         .and_then(|file| file.take(67).read_to_end(&mut bytes))
-        .map_err(|error| Failure::new(format!("key file {}: {error}", super::show_path(path))))?;
+        .map_err(|error| fail(&error))?;
     let mut key = [0; 32];
     let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
     let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -86,21 +89,13 @@ fn read_key(path: &Path) -> Result<EncryptionKey, Failure> {
                     .ok()
                     .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
                     .and_then(|digits| u8::from_str_radix(digits, 16).ok())
-                    .ok_or_else(|| not_a_key(path))?;
+                    .ok_or_else(not_a_key)?;
             }
         }
-        _ => return Err(not_a_key(path)),
+        _ => return Err(not_a_key()),
     }
-    let file = std::path::absolute(path)
-        .map_err(|error| Failure::new(format!("key file {}: {error}", super::show_path(path))))?;
+    let file = std::path::absolute(path).map_err(|error| fail(&error))?;
     Ok(EncryptionKey::from_file(key, file))
-}
-
-fn not_a_key(path: &Path) -> Failure {
-    Failure::new(format!(
-        "key file {}: neither 32 raw bytes nor 64 hexadecimal digits",
-        super::show_path(path)
-    ))
 }
 
 #[cfg(test)]

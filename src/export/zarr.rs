@@ -435,12 +435,10 @@ fn attributes(attributes: &grid::Attributes) -> Map<String, Json> {
 
 /// A little-endian value as JSON.
 fn number(datatype: Datatype, value: &[u8]) -> Json {
-    let mut bytes = [0; 8];
-    bytes.iter_mut().zip(value).for_each(|(byte, own)| *byte = *own);
-    let unsigned = u64::from_le_bytes(bytes);
+    let unsigned = bits(value);
     match datatype.kind() {
         Kind::Bool => (unsigned != 0).into(),
-        Kind::Float => match float(value, unsigned) {
+        Kind::Float => match float(value) {
             float if float.is_nan() => "NaN".into(),
             f64::INFINITY => "Infinity".into(),
             f64::NEG_INFINITY => "-Infinity".into(),
@@ -454,24 +452,24 @@ fn number(datatype: Datatype, value: &[u8]) -> Json {
     }
 }
 
-fn float(value: &[u8], bits: u64) -> f64 {
+/// Up to eight little-endian bytes as a number.
+fn bits(value: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(value).for_each(|(byte, own)| *byte = *own);
+    u64::from_le_bytes(bytes)
+}
+
+fn float(value: &[u8]) -> f64 {
     match value.len() {
-        4 => f32::from_bits(bits as u32).into(),
-        _ => f64::from_bits(bits),
+        4 => f32::from_bits(bits(value) as u32).into(),
+        _ => f64::from_bits(bits(value)),
     }
 }
 
 /// A value of `_FillValue` as xarray encodes it: floats in base 64.
 fn encoded(datatype: Datatype, value: &[u8]) -> Json {
-    match (
-        datatype.kind(),
-        <[u8; 8]>::try_from(value),
-        <[u8; 4]>::try_from(value),
-    ) {
-        (Kind::Float, Ok(double), _) => BASE64.encode(double).into(),
-        (Kind::Float, _, Ok(single)) => BASE64
-            .encode(f64::from(f32::from_le_bytes(single)).to_le_bytes())
-            .into(),
+    match datatype.kind() {
+        Kind::Float => BASE64.encode(float(value).to_le_bytes()).into(),
         _ => number(datatype, value),
     }
 }

@@ -3,6 +3,7 @@
 use super::json::object;
 use crate::array::time::now;
 use crate::error::Error;
+use log::Level;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -78,11 +79,7 @@ impl ErrorLog {
             state.causes.insert(key, cause);
         }
         drop(state);
-        let level = if silent {
-            log::Level::Debug
-        } else {
-            log::Level::Error
-        };
+        let level = if silent { Level::Debug } else { Level::Error };
         log::log!(level, "{path}: {error}");
     }
 
