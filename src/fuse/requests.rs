@@ -138,7 +138,7 @@ impl Filesystem for FileSystem {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.close("release", ino, fh, reply);
+        answer_empty(self.guard("release", ino, || self.close(fh)), reply);
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: bool, reply: ReplyEmpty) {
@@ -179,7 +179,7 @@ impl Filesystem for FileSystem {
     }
 
     fn releasedir(&self, _: &Request, ino: INodeNo, fh: FuseHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.close("releasedir", ino, fh, reply);
+        answer_empty(self.guard("releasedir", ino, || self.close(fh)), reply);
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FuseHandle, _: bool, reply: ReplyEmpty) {
@@ -393,13 +393,10 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
 }
 
 impl FileSystem {
-    /// Carries out the request `name` to close a file or directory.
-    fn close(&self, name: &'static str, number: INodeNo, handle: FuseHandle, reply: ReplyEmpty) {
-        let closed = self.guard(name, number, || {
-            drop(self.handles.remove(handle.0));
-            Ok(())
-        });
-        answer_empty(closed, reply);
+    /// Closes an open file or directory.
+    fn close(&self, handle: FuseHandle) -> Result<(), Errno> {
+        drop(self.handles.remove(handle.0));
+        Ok(())
     }
 
     /// Negotiates settings with the kernel. Returns whether files open for direct I/O can be mapped.
