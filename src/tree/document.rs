@@ -79,7 +79,7 @@ impl Document {
         S: Fn() -> Option<u64> + Send + Sync + 'static,
         R: Fn() -> Result<DocumentContent> + Send + Sync + 'static,
     {
-        Node::File(Arc::new(Made {
+        Node::File(Arc::new(DocumentFile {
             document: self,
             state,
             render,
@@ -93,13 +93,14 @@ pub fn state_of_file(engine: &Engine, path: &Path) -> Option<u64> {
     Some(hash(&metadata.version))
 }
 
-struct Made<S, R> {
+/// The file of a [`Document`].
+struct DocumentFile<S, R> {
     document: Document,
     state: S,
     render: R,
 }
 
-impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
+impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S, R> {
     /// The cache key of an item `what` of the document in a state.
     fn number(&self, what: &str, state: u64) -> u64 {
         let document = &self.document;
@@ -169,7 +170,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> Made<S, R> {
     }
 }
 
-impl<S, R> File for Made<S, R>
+impl<S, R> File for DocumentFile<S, R>
 where
     S: Fn() -> Option<u64> + Send + Sync,
     R: Fn() -> Result<DocumentContent> + Send + Sync,

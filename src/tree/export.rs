@@ -26,7 +26,7 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
         ),
         (_, Some(format)) => (
             format.absent(&*shown.view()?, &shown.exports),
-            ExportFile::node(shown, Made::File(format)),
+            ExportFile::node(shown, Exported::File(format)),
         ),
         (_, None) => return Ok(None),
     };
@@ -63,7 +63,7 @@ pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
 }
 
 /// The part of a view that a file exports.
-pub enum Made {
+pub enum Exported {
     /// The whole view.
     File(Format),
     /// The image of the field with this index.
@@ -75,22 +75,24 @@ pub enum Made {
 /// A file that exports a view.
 pub struct ExportFile {
     shown: Shown,
-    made: Made,
+    exported: Exported,
 }
 
 impl ExportFile {
-    /// The file `made` of the view `shown`.
-    pub fn node(shown: &Shown, made: Made) -> Node {
+    /// The file `exported` of the view `shown`.
+    pub fn node(shown: &Shown, exported: Exported) -> Node {
         let shown = shown.clone();
-        Node::File(Arc::new(ExportFile { shown, made }))
+        Node::File(Arc::new(ExportFile { shown, exported }))
     }
 
     fn layout(&self) -> Result<FileLayout> {
         let view = self.shown.view()?;
-        let layout = || match &self.made {
-            Made::File(format) => format.layout(&view),
-            Made::Image(field) => tiff::layout(&view, *field),
-            Made::Chunk(array, numbers) => zarr::ZarrGroup::of(view.clone())?.array(array)?.chunk(numbers),
+        let layout = || match &self.exported {
+            Exported::File(format) => format.layout(&view),
+            Exported::Image(field) => tiff::layout(&view, *field),
+            Exported::Chunk(array, numbers) => {
+                zarr::ZarrGroup::of(view.clone())?.array(array)?.chunk(numbers)
+            }
         };
         let layout = layout().and_then(|layout| match i64::try_from(layout.len()) {
             Ok(_) => Ok(layout),
@@ -115,10 +117,10 @@ impl File for ExportFile {
 
     fn origin(&self) -> Origin {
         let moment = self.shown.moment.clone();
-        match &self.made {
-            Made::File(Format::NetCdf) => Origin::DescribedCells(moment),
-            Made::File(_) => Origin::LabelledCells(moment),
-            Made::Image(_) | Made::Chunk(..) => Origin::Cells(moment),
+        match &self.exported {
+            Exported::File(Format::NetCdf) => Origin::DescribedCells(moment),
+            Exported::File(_) => Origin::LabelledCells(moment),
+            Exported::Image(_) | Exported::Chunk(..) => Origin::Cells(moment),
         }
     }
 
@@ -130,7 +132,7 @@ impl File for ExportFile {
     }
 
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
-        let Made::File(format) = &self.made else {
+        let Exported::File(format) = &self.exported else {
             return Ok(None);
         };
         let stream = self.shown.view().and_then(|view| format.stream(&view));

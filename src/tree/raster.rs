@@ -1,6 +1,6 @@
 //! `raster/`: attributes of a dense view as TIFF images.
 
-use super::export::{ExportFile, Made};
+use super::export::{ExportFile, Exported};
 use super::node::{Directory, Entry, Listing, Node, NodeType};
 use super::view::{Shown, of_view};
 use crate::error::Result;
@@ -22,7 +22,7 @@ impl Directory for RasterDirectory {
         if matches!(tiff::absent(&view, field), Ok(Some(_))) {
             return Ok(None);
         }
-        Ok(Some(ExportFile::node(&self.0, Made::Image(field))))
+        Ok(Some(ExportFile::node(&self.0, Exported::Image(field))))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {

@@ -1,7 +1,7 @@
 //! `array.zarr/`: a dense view as a Zarr group. Chunks have computed names, one directory per dimension.
 
 use super::document::{Document, DocumentContent};
-use super::export::{ExportFile, Made};
+use super::export::{ExportFile, Exported};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::view::{Shown, of_view};
@@ -145,7 +145,7 @@ impl Directory for ChunksDirectory {
         Ok(Some(if numbers.len() < counts.len() {
             Node::Directory(Arc::new(ChunksDirectory { array, numbers }))
         } else {
-            ExportFile::node(&self.array.shown, Made::Chunk(array.name, numbers))
+            ExportFile::node(&self.array.shown, Exported::Chunk(array.name, numbers))
         }))
     }
 
