@@ -12,7 +12,7 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::{GenericTile, read_generic_tile_within};
 use crate::format::enums::{ArrayType, Encryption};
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, Slots};
+use crate::format::fragment::{Footer, FooterFront, LegacyMetadata};
 use crate::format::name::TimestampedName;
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
@@ -58,19 +58,15 @@ impl Outline {
     /// The outline of a fragment whose metadata is in memory.
     fn of_info(info: &FragmentInfo) -> Outline {
         Outline {
-            domain: info.metadata.non_empty_domain().cloned(),
+            domain: info.non_empty_domain().cloned(),
             dense: info.dense,
             cells: info.geometry.cell_num,
-            timed: match &info.metadata {
-                FragmentMetadata::Footer(footer, _) => footer.slots.are_timed(),
-                FragmentMetadata::Legacy(_) => false,
-            },
+            timed: info.slots.are_timed(),
             tiles: info.geometry.tile_num,
             size: info
-                .metadata
                 .files_size()
                 .and_then(|size| size.checked_add(info.metadata_size)),
-            version: info.metadata.version(),
+            version: info.version(),
             schema: info.schema.clone(),
             schema_name: info.schema_name.clone(),
         }
@@ -275,22 +271,15 @@ impl Fragment {
         let file = self.engine.storage.open(&self.metadata_path())?;
         let mut room = [0; Tail::SIZE];
         let blob = Tail::new(&*file, &mut room)?;
-        let key = self.key.as_ref();
         if self.name.name_version <= 2 {
-            let schema_name = super::schemas::LEGACY_SCHEMA;
-            let schema = self.schemas.get(schema_name)?;
-            let (tile, body) = read_generic_tile_within(&blob, 0, key, MAX_LEGACY)?;
-            let metadata =
-                LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
-            let info = self
-                .legacy_info(schema, schema_name.to_owned(), metadata, &tile)
-                .map_err(|e| e.at(0))?;
-            return Ok(info.with_file(&*file));
+            return self.read_legacy(&*file, &blob);
         }
         let (position, (schema, schema_name, footer)) = self.footer(&blob)?;
-        let first = GenericTile::read_header(&blob, footer.offsets.rtree, key)?;
-        let info = self.footer_info(schema, schema_name, footer, position, &first)?;
-        Ok(info.with_file(&*file))
+        let tile = GenericTile::read_header(&blob, footer.offsets.rtree, self.key.as_ref())?;
+        let geometry = geometry_of(&schema, &footer, position)?;
+        let dense = footer.dense;
+        let metadata = FragmentMetadata::Footer(Box::new(footer), position);
+        Ok(self.info((schema, schema_name), metadata, dense, geometry, &tile, &*file))
     }
 
     /// The position of the footer of the metadata file `blob`, and the result of [`Fragment::parse_footer`].
@@ -377,76 +366,51 @@ impl Fragment {
         Ok(Some((front, position)))
     }
 
-    fn writer(&self, fragment_version: u32, tile: &GenericTile) -> Writer {
-        Writer {
-            fragment_version,
-            library_version: tile.version,
-            encrypted: tile.encryption != Encryption::None,
-            key: self.key.clone(),
-        }
-    }
-
-    fn legacy_info(
-        &self,
-        schema: Arc<Schema>,
-        schema_name: String,
-        metadata: LegacyMetadata,
-        tile: &GenericTile,
-    ) -> Result<FragmentInfo> {
-        // There is no flag: a fragment with coordinates is sparse, as are all of a sparse array.
+    /// Reads metadata of version 1 or 2 from `blob`, which is `file`.
+    fn read_legacy(&self, file: &dyn Blob, blob: &dyn Blob) -> Result<FragmentInfo> {
+        let schema_name = super::schemas::LEGACY_SCHEMA;
+        let schema = self.schemas.get(schema_name)?;
+        let (tile, body) = read_generic_tile_within(blob, 0, self.key.as_ref(), MAX_LEGACY)?;
+        let metadata = LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
+        // No flag tells: a fragment with coordinates is sparse, as are all of a sparse array.
         let coordinates = self.path.join("__coords.tdb");
         let dense = match self.engine.storage.metadata(&coordinates) {
             _ if schema.array_type == ArrayType::Sparse => false,
             Ok(_) => false,
             Err(e) if e.kind() == ErrorKind::NotFound => true,
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.at(0)),
         };
-        let slots = metadata.slots(&schema);
-        let geometry = match (dense, &metadata.non_empty_domain) {
-            (true, Some(domain)) => Geometry::dense(&schema, domain)?,
-            (true, None) => Geometry::new(0, 0, 0)?,
-            (false, _) => {
-                Geometry::sparse(metadata.mbrs.len(), schema.capacity, metadata.last_tile_cell_num)?
-            }
+        let geometry = match dense {
+            true => Geometry::dense(&schema, metadata.non_empty_domain.as_deref()),
+            false => Geometry::sparse(metadata.mbrs.len(), schema.capacity, metadata.last_tile_cell_num),
         };
-        let writer = self.writer(metadata.version, tile);
+        let schema = (schema, schema_name.to_owned());
+        let metadata = FragmentMetadata::Legacy(Box::new(metadata));
         Ok(self.info(
             schema,
-            schema_name,
-            FragmentMetadata::Legacy(Box::new(metadata)),
+            metadata,
             dense,
-            geometry,
-            slots,
-            writer,
+            geometry.map_err(|e| e.at(0))?,
+            &tile,
+            file,
         ))
     }
 
-    fn footer_info(
-        &self,
-        schema: Arc<Schema>,
-        schema_name: String,
-        footer: Footer,
-        position: FooterPosition,
-        tile: &GenericTile,
-    ) -> Result<FragmentInfo> {
-        let geometry = geometry_of(&schema, &footer, position)?;
-        let (dense, slots) = (footer.dense, footer.slots);
-        let writer = self.writer(footer.version, tile);
-        let metadata = FragmentMetadata::Footer(Box::new(footer), position);
-        Ok(self.info(schema, schema_name, metadata, dense, geometry, slots, writer))
-    }
-
-    #[allow(clippy::too_many_arguments)]
+    /// The fragment with this schema and its name, and metadata read from `file`, one generic tile of which is
+    /// `tile`.
     fn info(
         &self,
-        schema: Arc<Schema>,
-        schema_name: String,
+        (schema, schema_name): (Arc<Schema>, String),
         metadata: FragmentMetadata,
         dense: bool,
         geometry: Geometry,
-        slots: Slots,
-        writer: Writer,
+        tile: &GenericTile,
+        file: &dyn Blob,
     ) -> FragmentInfo {
+        let slots = match &metadata {
+            FragmentMetadata::Legacy(legacy) => legacy.slots(&schema),
+            FragmentMetadata::Footer(footer, _) => footer.slots,
+        };
         FragmentInfo {
             engine: self.engine.clone(),
             path: self.path.clone(),
@@ -454,13 +418,18 @@ impl Fragment {
             fields: Field::all(&schema, &slots, dense),
             schema,
             schema_name,
-            metadata,
             dense,
             geometry,
             slots,
-            writer,
-            metadata_size: 0,
-            metadata_version: (0, 0, 0),
+            writer: Writer {
+                fragment_version: slots.version,
+                library_version: tile.version,
+                encrypted: tile.encryption != Encryption::None,
+                key: self.key.clone(),
+            },
+            metadata,
+            metadata_size: file.len(),
+            metadata_version: file.version(),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -468,12 +437,8 @@ impl Fragment {
 
 /// The tiles of a fragment with this footer.
 fn geometry_of(schema: &Schema, footer: &Footer, position: FooterPosition) -> Result<Geometry> {
-    let geometry = match (footer.dense, &footer.non_empty_domain) {
-        (true, Some(domain)) => Geometry::dense(schema, domain),
-        (true, None) => Geometry::new(0, 0, 0),
-        (false, _) => Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num),
-    }
-    .map_err(|e| e.in_part("footer").at(position.offset))?;
+    let geometry =
+        Geometry::of_footer(footer, schema).map_err(|e| e.in_part("footer").at(position.offset))?;
     // A tile takes at least eight bytes: checks the number of tiles against the files before it sizes any
     // allocation.
     for (slot, &size) in footer.file_sizes.iter().enumerate() {

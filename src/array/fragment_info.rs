@@ -12,7 +12,7 @@ use crate::format::fragment::{Footer, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
-use crate::storage::{Blob, join};
+use crate::storage::join;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -27,32 +27,6 @@ pub enum FragmentMetadata {
     Legacy(Box<LegacyMetadata>),
     /// Version 3 and later.
     Footer(Box<Footer>, FooterPosition),
-}
-
-impl FragmentMetadata {
-    /// Format version.
-    pub fn version(&self) -> u32 {
-        match self {
-            FragmentMetadata::Legacy(legacy) => legacy.version,
-            FragmentMetadata::Footer(footer, _) => footer.version,
-        }
-    }
-
-    /// Bounding box of the cells.
-    pub fn non_empty_domain(&self) -> Option<&Rect> {
-        match self {
-            FragmentMetadata::Legacy(legacy) => legacy.non_empty_domain.as_ref(),
-            FragmentMetadata::Footer(footer, _) => footer.non_empty_domain.as_ref(),
-        }
-    }
-
-    /// The size of the files of all fields together, in bytes; None beyond 2^64.
-    pub fn files_size(&self) -> Option<u64> {
-        match self {
-            FragmentMetadata::Legacy(legacy) => legacy.files_size(),
-            FragmentMetadata::Footer(footer, _) => footer.files_size(),
-        }
-    }
 }
 
 /// A fragment whose metadata is in memory.
@@ -94,13 +68,6 @@ impl Drop for FragmentInfo {
 }
 
 impl FragmentInfo {
-    /// Records size and state of the metadata file.
-    pub(super) fn with_file(mut self, file: &dyn Blob) -> Self {
-        self.metadata_size = file.len();
-        self.metadata_version = file.version();
-        self
-    }
-
     /// Approximate size in memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         const BASE_MEMORY: u64 = 1024;
@@ -135,12 +102,23 @@ impl FragmentInfo {
 
     /// Format version of the metadata.
     pub fn version(&self) -> u32 {
-        self.metadata.version()
+        self.slots.version
     }
 
     /// Bounding box of the cells.
     pub fn non_empty_domain(&self) -> Option<&Rect> {
-        self.metadata.non_empty_domain()
+        match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => legacy.non_empty_domain.as_ref(),
+            FragmentMetadata::Footer(footer, _) => footer.non_empty_domain.as_ref(),
+        }
+    }
+
+    /// The size of the files of all fields together, in bytes; None beyond 2^64.
+    pub fn files_size(&self) -> Option<u64> {
+        match &self.metadata {
+            FragmentMetadata::Legacy(legacy) => legacy.files_size(),
+            FragmentMetadata::Footer(footer, _) => footer.files_size(),
+        }
     }
 
     /// The path of the metadata file, relative to the source.

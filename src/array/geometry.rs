@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
+use crate::format::fragment::Footer;
 use crate::format::range::Range;
 use crate::format::schema::{Dimension, Schema};
 
@@ -53,8 +54,12 @@ impl Geometry {
         Self::new(tile_num, capacity, last_tile_cells)
     }
 
-    /// Tiles of a dense fragment: all that its non-empty domain touches, each stored in full.
-    pub fn dense(schema: &Schema, non_empty_domain: &[Range]) -> Result<Geometry> {
+    /// Tiles of a dense fragment: all that its non-empty domain touches, each stored in full. None without a
+    /// non-empty domain.
+    pub fn dense(schema: &Schema, non_empty_domain: Option<&[Range]>) -> Result<Geometry> {
+        let Some(non_empty_domain) = non_empty_domain else {
+            return Self::new(0, 0, 0);
+        };
         let (mut tile_num, mut tile_cells, mut cells_in_domain) = (1u64, 1u64, 1u64);
         if non_empty_domain.len() != schema.dimensions.len() {
             return Err(Error::corrupt(format!(
@@ -85,6 +90,14 @@ impl Geometry {
             cells_in_domain,
             ..Self::new(tile_num, tile_cells, tile_cells)?
         })
+    }
+
+    /// The tiles of a fragment with this footer.
+    pub fn of_footer(footer: &Footer, schema: &Schema) -> Result<Geometry> {
+        match footer.dense {
+            true => Self::dense(schema, footer.non_empty_domain.as_deref()),
+            false => Self::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num),
+        }
     }
 
     /// Cells of tile `tile`.

@@ -213,10 +213,6 @@ fn schema_of(array: &Array, footer: &[u8]) -> Result<Arc<Schema>> {
 /// The JSON of a footer at `position`.
 fn parse(bytes: &[u8], schema: &Schema, position: FooterPosition) -> Result<Json> {
     let footer = Footer::parse(&mut Cursor::with_base(bytes, position.offset), schema, true)?;
-    let geometry = match (footer.dense, &footer.non_empty_domain) {
-        (true, Some(domain)) => Geometry::dense(schema, domain)?,
-        (true, None) => Geometry::new(0, 0, 0)?,
-        (false, _) => Geometry::sparse(footer.sparse_tile_num, schema.capacity, footer.last_tile_cell_num)?,
-    };
+    let geometry = Geometry::of_footer(&footer, schema)?;
     Ok(footer_json(&footer, schema, position, &geometry))
 }
