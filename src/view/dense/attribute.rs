@@ -1,7 +1,6 @@
 //! Reads the cells of an attribute of a dense view.
 
 use super::copy::{Plan, Run, Target, TileLayout, read, scatter};
-use super::overlay::Held;
 use super::points::Points;
 use super::space::{Area, boxes};
 use super::stack::{Slot, Stack};
@@ -121,9 +120,9 @@ impl DenseRuns {
             strides: &self.strides,
             start: cells.start,
         };
-        let held = |layer: usize| match self.slots.get(layer) {
-            Some(Slot::Attribute(_) | Slot::Other(_)) => Held::Values,
-            _ => Held::Nothing,
+        let holds = |layer: usize| {
+            let slot = self.slots.get(layer);
+            matches!(slot, Some(Slot::Attribute(_) | Slot::Other(_)))
         };
         // Concurrent requests begin at different tiles, so that they do not wait for the same chunks.
         let length = cells.end.saturating_sub(cells.start).max(1);
@@ -142,7 +141,7 @@ impl DenseRuns {
                 let Some(wanted) = tile.common(&part) else {
                     return Ok(());
                 };
-                let parts = self.stack.overlay.parts(tile, &wanted, held);
+                let parts = self.stack.overlay.parts(tile, &wanted, holds);
                 for part in &parts.boxes {
                     let Some(layer) = part.layer else {
                         each(None, &target.plan(&part.area))?;
@@ -427,16 +426,10 @@ impl Runs for DenseRuns {
                 let mut found = None;
                 self.plans(&cells, Content::Data, keep, |source, plan| {
                     plan.runs(|run| {
-                        let start = run.source.saturating_mul(size);
-                        found = Some(match source {
-                            None => ValueStart {
-                                layer: None,
-                                start: 0,
-                            },
-                            Some((layer, _)) => ValueStart {
-                                layer: Some(layer),
-                                start,
-                            },
+                        // A single cell of the fill value is number 0 of its source.
+                        found = Some(ValueStart {
+                            layer: source.map(|(layer, _)| layer),
+                            start: run.source.saturating_mul(size),
                         });
                         Ok(())
                     })

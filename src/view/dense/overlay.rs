@@ -17,15 +17,6 @@ pub(super) struct Layer {
     pub(super) dense: bool,
 }
 
-/// Whether a fragment has an attribute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Held {
-    /// It has values.
-    Values,
-    /// It has none: the values of older fragments show through.
-    Nothing,
-}
-
 /// A box of cells of one tile, and the layer that has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LayerPart {
@@ -135,8 +126,9 @@ impl Overlay {
     }
 
     /// The layers that have the cells of `wanted`, which must be inside `tile`, the box of a tile of the
-    /// array. `held` tells whether a layer has the attribute.
-    pub(super) fn parts(&self, tile: &Area, wanted: &Area, held: impl Fn(usize) -> Held) -> Parts {
+    /// array. `holds` tells whether a layer has the attribute; the values of older layers show through one that
+    /// has not.
+    pub(super) fn parts(&self, tile: &Area, wanted: &Area, holds: impl Fn(usize) -> bool) -> Parts {
         // The parts of the tile that newer layers without the attribute cover. None contains another.
         let mut hiding: Vec<Area> = Vec::new();
         let mut parts = Parts::default();
@@ -148,14 +140,14 @@ impl Overlay {
                 continue;
             };
             let hidden = hiding.iter().any(|newer| newer.contains(&covered));
-            match (held(number), layer.dense) {
+            match (holds(number), layer.dense) {
                 _ if hidden => {}
-                (Held::Nothing, true) => {
+                (false, true) => {
                     hiding.retain(|newer| !covered.contains(newer));
                     hiding.push(covered);
                 }
-                (Held::Nothing, false) => {}
-                (Held::Values, true) => {
+                (false, false) => {}
+                (true, true) => {
                     if layer.area.touches(wanted) {
                         parts.whole.push(number);
                     }
@@ -164,7 +156,7 @@ impl Overlay {
                         break;
                     }
                 }
-                (Held::Values, false) => {
+                (true, false) => {
                     if layer.area.touches(wanted) {
                         parts.points.push((number, parts.whole.len()));
                     }
@@ -316,7 +308,7 @@ mod tests {
 
     /// The rule of the module's documentation: drop fragments that a newer one covers in the tile, then take
     /// the newest that has the cell and the attribute.
-    fn expected(layers: &[Layer], tile: &Area, held: &[Held], place: &[u64]) -> Option<usize> {
+    fn expected(layers: &[Layer], tile: &Area, held: &[bool], place: &[u64]) -> Option<usize> {
         let covered: Vec<Option<Area>> = layers.iter().map(|layer| layer.area.common(tile)).collect();
         let kept = |number: usize| {
             let own = covered[number].as_ref().unwrap();
@@ -325,7 +317,7 @@ mod tests {
         };
         (0..layers.len())
             .rev()
-            .find(|&n| layers[n].area.has(place) && held[n] == Held::Values && kept(n))
+            .find(|&n| layers[n].area.has(place) && held[n] && kept(n))
     }
 
     #[test]
@@ -343,12 +335,7 @@ mod tests {
                 })
                 .collect();
             let lacking = numbers.below(3);
-            let held: Vec<Held> = (0..count)
-                .map(|_| match numbers.below(3) < lacking {
-                    true => Held::Nothing,
-                    false => Held::Values,
-                })
-                .collect();
+            let held: Vec<bool> = (0..count).map(|_| numbers.below(3) >= lacking).collect();
             let wanted = numbers.area(&tile);
             let overlay = Overlay::new(layers.clone());
             let parts = overlay.parts(&tile, &wanted, |layer| held[layer]);
@@ -388,7 +375,7 @@ mod tests {
             layer(1, 3, false),
         ]);
         let tile = Area(vec![(0, 9)]);
-        let parts = overlay.parts(&tile, &tile, |_| Held::Values);
+        let parts = overlay.parts(&tile, &tile, |_| true);
         assert_eq!(parts.whole, [2, 0]);
         assert_eq!(parts.points, [(1, 1), (3, 0)]);
         let mut froms: Vec<_> = parts.boxes.iter().map(|p| (p.area.0[0], p.layer)).collect();
@@ -432,13 +419,13 @@ mod tests {
             })
             .collect();
         let started = std::time::Instant::now();
-        let parts = Overlay::new(layers.clone()).parts(&tile, &tile, |_| Held::Values);
+        let parts = Overlay::new(layers.clone()).parts(&tile, &tile, |_| true);
         assert!(parts.boxes.len() > 9000);
         layers.push(Layer {
             area: tile.clone(),
             dense: true,
         });
-        let parts = Overlay::new(layers).parts(&tile, &tile, |_| Held::Values);
+        let parts = Overlay::new(layers).parts(&tile, &tile, |_| true);
         let all = LayerPart {
             layer: Some(10_000),
             area: tile,

@@ -4,7 +4,7 @@
 use super::block::{Block, Checkpoint, Slice, ViewPart, Writer, changed};
 use super::input::{Input, Ranked};
 use super::member::{Member, Rules, Sorted};
-use super::merge::{Merge, Stop, Unsorted};
+use super::merge::{Merge, Stop};
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::engine::Engine;
 use crate::array::order::SortKey;
@@ -240,7 +240,7 @@ impl<K: SortKey + 'static> Component<K> {
                     });
                 }
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Unsorted(Unsorted { input })) => {
+                Err(Stop::Unsorted(input)) => {
                     let signed = |&number: &usize| {
                         let input = self.inputs.get(number);
                         input.is_some_and(|input| input.has_signed_strings()) && !unsorted.contains(&number)
@@ -347,7 +347,7 @@ fn checkpoints<K: SortKey>(
         if let [from, to] = bounds
             && let Some(input) = from.iter().zip(to).position(|(from, to)| from > to)
         {
-            return Err(Stop::Unsorted(Unsorted { input }));
+            return Err(Stop::Unsorted(input));
         }
     }
     let parts = parallel::each(bounds.len() as u64 - 1, |number| {

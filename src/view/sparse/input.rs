@@ -54,6 +54,13 @@ struct Candidates {
     inside: bool,
 }
 
+impl Candidates {
+    /// The rank after the last cell.
+    fn end(&self) -> u64 {
+        self.rank.saturating_add(self.cells.end - self.cells.start)
+    }
+}
+
 /// Maps the ranks of a member's candidates to cells of its fragment.
 #[derive(Clone)]
 pub(super) struct Ranked {
@@ -163,9 +170,7 @@ impl Input {
         Ok(Input {
             index,
             cut: timestamps.is_some() && !times.covers(info.name.timestamps),
-            count: candidates.last().map_or(0, |last| {
-                last.rank.saturating_add(last.cells.end - last.cells.start)
-            }),
+            count: candidates.last().map_or(0, Candidates::end),
             floats: floats
                 .filter(|(_, d)| d.datatype.kind() == Kind::Float)
                 .map(|(i, _)| i)
@@ -201,15 +206,11 @@ impl Input {
 
     /// The cells of the candidates in `ranks`, as ascending runs.
     pub(super) fn cells(&self, ranks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        let first = self
-            .candidates
-            .partition_point(|run| run.rank.saturating_add(run.cells.end - run.cells.start) <= ranks.start);
+        let first = self.candidates.partition_point(|run| run.end() <= ranks.start);
         let runs = self.candidates.iter().skip(first);
         runs.map_while(move |run| {
             let from = ranks.start.max(run.rank);
-            let to = ranks
-                .end
-                .min(run.rank.saturating_add(run.cells.end - run.cells.start));
+            let to = ranks.end.min(run.end());
             (from < to).then(|| run.cells.start + (from - run.rank)..run.cells.start + (to - run.rank))
         })
     }
@@ -222,9 +223,7 @@ impl Input {
         rank: u64,
         most: u64,
     ) -> Result<Window<K>> {
-        let at = self
-            .candidates
-            .partition_point(|run| run.rank.saturating_add(run.cells.end - run.cells.start) <= rank);
+        let at = self.candidates.partition_point(|run| run.end() <= rank);
         let Some(run) = self.candidates.get(at) else {
             return Ok(Window::empty_at(rank));
         };
@@ -385,7 +384,7 @@ fn candidates(info: &FragmentInfo, ranges: &Ranges) -> Result<Vec<Candidates>> {
         match runs.last_mut() {
             Some(last) if last.cells.end == first && last.inside == inside => last.cells.end = end,
             last => {
-                let rank = last.map_or(0, |last| last.rank + (last.cells.end - last.cells.start));
+                let rank = last.map_or(0, |last| last.end());
                 runs.push(Candidates {
                     rank,
                     cells: first..end,

@@ -8,18 +8,12 @@ use crate::error::{Error, Result};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// A fragment whose cells turned out not to be stored in global order.
-#[derive(Debug)]
-pub(super) struct Unsorted {
-    /// The number of the input.
-    pub input: usize,
-}
-
 /// Why a merge ends early.
 #[derive(Debug)]
 pub(super) enum Stop {
     Failed(Error),
-    Unsorted(Unsorted),
+    /// The cells of the input with this number turned out not to be stored in global order.
+    Unsorted(usize),
 }
 
 impl From<Error> for Stop {
@@ -226,7 +220,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
             let below = low.is_some_and(|low| window.keys.first().is_some_and(|first| first < low));
             let above = high.is_some_and(|high| window.keys.last().is_some_and(|last| last >= high));
             if below || above || !self.rules.continues(cursor.last.as_ref(), &window) {
-                return Err(Stop::Unsorted(Unsorted { input: member }));
+                return Err(Stop::Unsorted(member));
             }
             if let Some(last) = window.keys.last() {
                 cursor.last = Some((last.clone(), window.times.last().copied().unwrap_or(0)));

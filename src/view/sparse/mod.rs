@@ -366,6 +366,25 @@ impl<K: SortKey + 'static> Components<K> {
             }
         })
     }
+
+    /// The components that have some of `cells`, each with its cells and those of `cells` among them.
+    #[allow(clippy::type_complexity)]
+    fn having(&self, cells: Range<u64>) -> Result<Vec<(&Component<K>, Range<u64>, Range<u64>)>> {
+        self.count()?;
+        let starts = lock(&self.starts);
+        let first = starts
+            .partition_point(|&start| start <= cells.start)
+            .saturating_sub(1);
+        let bounds = self.components.iter().zip(starts.windows(2)).skip(first);
+        let having = bounds.filter_map(|(component, bounds)| match *bounds {
+            [start, end] => Some((component, start..end, cells.start.max(start)..cells.end.min(end))),
+            _ => None,
+        });
+        Ok(having
+            .take_while(|(_, own, _)| own.start < cells.end)
+            .filter(|(_, _, part)| !part.is_empty())
+            .collect())
+    }
 }
 
 impl<K: SortKey + 'static> Merged for Components<K> {
@@ -374,25 +393,15 @@ impl<K: SortKey + 'static> Merged for Components<K> {
     }
 
     fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>> {
-        self.count()?;
-        let starts = lock(&self.starts).clone();
-        let first = starts
-            .partition_point(|&start| start <= cells.start)
-            .saturating_sub(1);
         let mut parts = Vec::new();
-        for (component, bounds) in self.components.iter().zip(starts.windows(2)).skip(first) {
-            let &[start, end] = bounds else { continue };
-            if start >= cells.end {
-                break;
-            }
-            let mut at = cells.start.max(start);
-            let end = end.min(cells.end);
-            while at < end {
-                let part = component.part(&self.array.engine, &self.rules, at - start..end - start)?;
+        for (component, own, mut left) in self.having(cells)? {
+            while !left.is_empty() {
+                let wanted = left.start - own.start..left.end - own.start;
+                let part = component.part(&self.array.engine, &self.rules, wanted)?;
                 if part.count() == 0 {
-                    return Err(Error::internal(format!("no part has cell {at}")));
+                    return Err(Error::internal(format!("no part has cell {}", left.start)));
                 }
-                at += part.count();
+                left.start += part.count();
                 parts.push(part);
             }
         }
@@ -404,24 +413,11 @@ impl<K: SortKey + 'static> Merged for Components<K> {
     }
 
     fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
-        self.count()?;
-        let starts = lock(&self.starts).clone();
-        let first = starts
-            .partition_point(|&start| start <= cells.start)
-            .saturating_sub(1);
         let mut sources = Vec::new();
-        for (component, bounds) in self.components.iter().zip(starts.windows(2)).skip(first) {
-            let &[start, end] = bounds else { continue };
-            if start >= cells.end {
-                break;
-            }
-            let part = cells.start.max(start)..cells.end.min(end);
-            if part.start >= part.end {
-                continue;
-            }
-            let all = part == (start..end);
+        for (component, own, part) in self.having(cells)? {
+            let all = part == own;
             let single = component.inputs.len() == 1;
-            let part = part.start - start..part.end - start;
+            let part = part.start - own.start..part.end - own.start;
             for (member, ranks) in component.ranks(&self.array.engine, &self.rules, part)? {
                 if let Some(input) = component.inputs.get(member) {
                     let exact = component.is_counted() && (all || single);
