@@ -67,9 +67,10 @@ mod filter;
 mod format;
 #[cfg(feature = "mount")]
 mod fuse;
+#[cfg(feature = "tree")]
+mod hash;
 #[cfg(feature = "internals")]
 pub mod internals;
-#[cfg(feature = "tree")]
 mod layout;
 mod lock;
 #[cfg(feature = "tree")]

@@ -160,15 +160,12 @@ impl FragmentCells {
     }
 
     fn opened(&self, content: Content) -> Result<&OpenColumn> {
-        let slot = match content {
-            Content::Data => 0,
-            Content::Offsets => 1,
-            Content::Validity => 2,
+        let [data, offsets, validity] = &self.open;
+        let cell = match content {
+            Content::Data => data,
+            Content::Offsets => offsets,
+            Content::Validity => validity,
         };
-        let cell = self
-            .open
-            .get(slot)
-            .ok_or_else(|| Error::internal("no slot for this content"))?;
         match cell.get() {
             Some(open) => Ok(open),
             None => {

@@ -6,7 +6,7 @@ use super::hidden::Hidden;
 use super::schemas::LEGACY_SCHEMA;
 use crate::error::{Error, Result};
 use crate::format::commits::{
-    ConsolidatedEntry, last_component, normalise_path, parse_consolidated, parse_lines,
+    ConsolidatedEntry, last_component, listed_names, normalise_path, parse_consolidated, parse_lines,
 };
 use crate::format::name::TimestampedName;
 use crate::storage::{DirEntry, EntryType};
@@ -253,11 +253,7 @@ impl<'a> Committed<'a> {
         let mut ignored = HashSet::new();
         for commit in of_kind(CommitKind::Ignore) {
             match read_text(engine, &commit.path()) {
-                Ok(bytes) => ignored.extend(
-                    parse_lines(&bytes)
-                        .iter()
-                        .map(|line| last_component(line).to_vec()),
-                ),
+                Ok(bytes) => ignored.extend(listed_names(&bytes)),
                 Err(e) => {
                     log::warn!("{e}");
                     damage = Some((commit.name.clone(), e));

@@ -1,6 +1,6 @@
 //! The shared state of an opened source: storage, cache, open files, keys, counters.
 
-use super::cache::{CacheKey, ChunkCache, Lengths};
+use super::cache::ChunkCache;
 use super::pinned::{AllPinned, Pinned};
 use super::work::Work;
 use crate::error::{ErrorKind, Result};
@@ -175,26 +175,6 @@ impl Engine {
     /// the state that it is derived from.
     pub fn number(&self, name: &impl Hash) -> u64 {
         self.objects.hash_one(name)
-    }
-
-    /// The measured lengths of the document with this number; None if the cache has lost them.
-    pub fn recall(&self, document: u64) -> Option<Arc<Lengths>> {
-        self.cache.find(CacheKey::of(document))
-    }
-
-    /// Puts the measured lengths of the document with this number into the cache.
-    pub fn remember(&self, document: u64, lengths: Arc<Lengths>) {
-        self.cache.put(CacheKey::of(document), lengths);
-    }
-
-    /// The text with this number; None if the cache has lost it.
-    pub fn text(&self, number: u64) -> Option<Arc<Vec<u8>>> {
-        self.cache.find(CacheKey::of(number))
-    }
-
-    /// Puts a text into the cache.
-    pub fn keep_text(&self, number: u64, text: Arc<Vec<u8>>) {
-        self.cache.put(CacheKey::of(number), text);
     }
 
     /// Pins a text: see [`AllPinned::pin`].

@@ -8,7 +8,7 @@ use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::generic::read_generic_tile;
-use crate::format::commits::{last_component, parse_lines};
+use crate::format::commits::listed_names;
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
 use crate::storage::{EntryType, Storage};
@@ -207,11 +207,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let mut vacuumed = HashSet::new();
     for name in names.iter().filter(|name| name.ends_with(".vac")) {
         match read_text(engine, &directory.join(name)) {
-            Ok(bytes) => vacuumed.extend(
-                parse_lines(&bytes)
-                    .iter()
-                    .map(|line| last_component(line).to_vec()),
-            ),
+            Ok(bytes) => vacuumed.extend(listed_names(&bytes)),
             Err(e) => log::warn!("{e}"),
         }
     }

@@ -3,10 +3,10 @@
 use super::engine::Engine;
 use super::time::now;
 use crate::error::{ErrorKind, Result};
+use crate::hash::hash;
 use crate::lock::lock;
 use crate::single_flight::SingleFlight;
 use crate::storage::{RACY_WINDOW, RECHECK_AFTER};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -101,9 +101,7 @@ impl<T> Revalidated<T> {
     pub fn state(&self, value: &Arc<T>) -> Option<u64> {
         let state = lock(&self.state);
         let known = state.known.as_ref()?;
-        let mut hasher = DefaultHasher::new();
-        known.stamp.hash(&mut hasher);
-        (known.settled && Arc::ptr_eq(&known.value, value)).then(|| hasher.finish())
+        (known.settled && Arc::ptr_eq(&known.value, value)).then(|| hash(&known.stamp))
     }
 
     /// Makes the next call look at the directories, however recent the last look is.

@@ -6,10 +6,10 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::read_generic_tile_within;
 use crate::format::predecessor::Predecessor;
 use crate::format::schema::Schema;
+use crate::hash::hash;
 use crate::lock::lock;
 use crate::storage::{Blob, RECHECK_AFTER};
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -102,9 +102,7 @@ impl Schemas {
     /// A number for the state of the schema in the file `name`; None if it cannot be read.
     pub fn state(&self, name: &str) -> Option<u64> {
         self.get(name).ok()?;
-        let mut hasher = DefaultHasher::new();
-        lock(&self.parsed).get(name)?.state.hash(&mut hasher);
-        Some(hasher.finish())
+        Some(hash(&lock(&self.parsed).get(name)?.state))
     }
 
     /// Whether the array has a format from before versions were numbered, of which nothing can be read.

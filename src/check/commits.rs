@@ -9,7 +9,7 @@ use crate::array::listing::ArrayListing;
 use crate::error::Result;
 use crate::filter::generic::read_generic_tile;
 use crate::format::MAX_VERSION;
-use crate::format::commits::{last_component, parse_consolidated, parse_lines};
+use crate::format::commits::{last_component, listed_names, parse_consolidated, parse_lines};
 use crate::format::condition::Condition;
 use crate::format::enums::ConditionOp;
 use crate::format::name::TimestampedName;
@@ -42,11 +42,7 @@ pub(super) fn check(
     for commit in listing.commits.iter().filter(|c| c.kind == CommitKind::Ignore) {
         if let Some(text) = commits.text(commit) {
             check_paths(checker, &commit.path(), &text);
-            commits.ignored.extend(
-                parse_lines(&text)
-                    .iter()
-                    .map(|line| last_component(line).to_vec()),
-            );
+            commits.ignored.extend(listed_names(&text));
         }
     }
     for commit in &listing.commits {

@@ -58,6 +58,12 @@ pub fn parse_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// The last components of the paths in an `.ign` or `.vac` file.
+pub fn listed_names(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let lines = parse_lines(bytes).into_iter();
+    lines.map(|line| last_component(&line).to_vec())
+}
+
 /// The part after the last slash of a stored path; all of it if there is none.
 pub fn last_component(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)

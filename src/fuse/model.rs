@@ -5,7 +5,7 @@ use super::filesystem::{FileSystem, Found};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
-use crate::layout::segments::hash;
+use crate::hash::hash;
 use crate::tree::node::Entry;
 use crate::tree::node::clamp;
 use crate::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree};

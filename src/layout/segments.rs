@@ -8,8 +8,8 @@ use crate::array::cache::{CacheKey, Keep, Lengths};
 use crate::array::engine::Engine;
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hash::hash;
 use crate::parallel;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -191,13 +191,6 @@ impl Segments {
         let version = hash(&measured);
         Ok(Lengths { ends, version })
     }
-}
-
-/// A hash that is the same in every process.
-pub fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// An open document in segments: each is rendered when it is read, through the cache.

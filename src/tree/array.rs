@@ -20,7 +20,7 @@ use crate::array::tail_prefetch::TailPrefetch;
 use crate::array::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
-use crate::layout::segments::hash;
+use crate::hash::hash;
 use crate::names;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};

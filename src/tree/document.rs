@@ -5,10 +5,11 @@
 
 use super::node::{File, Freshness, Node, OpenFile, Stat};
 use super::permissions::Origin;
-use crate::array::cache::Lengths;
+use crate::array::cache::{CacheKey, Lengths};
 use crate::array::engine::Engine;
 use crate::error::Result;
-use crate::layout::segments::{Rendered, Segments, hash};
+use crate::hash::hash;
+use crate::layout::segments::{Rendered, Segments};
 use crate::layout::{FileLayout, Source};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,9 +112,8 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S,
 
     /// The memoised lengths in the current state.
     fn known(&self) -> Option<Arc<Lengths>> {
-        self.document
-            .engine
-            .recall(self.number("lengths", (self.state)()?))
+        let number = self.number("lengths", (self.state)()?);
+        self.document.engine.cache.find(CacheKey::of(number))
     }
 
     /// Renders the content, and measures it unless `known` fits. Memoises the lengths, and keeps text for the
@@ -137,12 +137,14 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S,
             && !errors.load(Ordering::Relaxed)
             && (self.state)() == Some(state)
         {
-            engine.remember(self.number("lengths", state), lengths.clone());
+            let key = CacheKey::of(self.number("lengths", state));
+            engine.cache.put(key, lengths.clone());
         }
         if let Form::Text(text) = &form
             && !self.is_stateless()
         {
-            engine.keep_text(self.number("text", lengths.version), text.clone());
+            let key = CacheKey::of(self.number("text", lengths.version));
+            engine.cache.put(key, text.clone());
         }
         Ok((form, lengths))
     }
@@ -154,7 +156,8 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S,
 
     /// The text of the state `version`, if it is still in the cache.
     fn text(&self, version: u64) -> Option<Arc<Vec<u8>>> {
-        self.document.engine.text(self.number("text", version))
+        let key = CacheKey::of(self.number("text", version));
+        self.document.engine.cache.find(key)
     }
 
     fn opened(&self, form: Form, lengths: Arc<Lengths>) -> Result<Arc<dyn OpenFile>> {

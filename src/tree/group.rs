@@ -10,7 +10,7 @@ use super::permissions::Origin;
 use crate::array::group::{Members, OpenGroup, group_metadata, is_unregistered_member};
 use crate::array::source::GROUP_DIRECTORY;
 use crate::error::{ErrorKind, Result};
-use crate::layout::segments::hash;
+use crate::hash::hash;
 use crate::names;
 use std::sync::Arc;
 

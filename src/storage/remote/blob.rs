@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::requester::is_of_others;
 use crate::stats::Stats;
-use crate::storage::{Blob, Budget};
+use crate::storage::Blob;
 use bytes::Bytes;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectStore};
@@ -35,8 +35,8 @@ pub(super) struct Fetcher {
     runtime: Handle,
     listings: Arc<ListingCache>,
     disk: Option<Arc<DiskCache>>,
-    stats: Arc<Stats>,
-    pool: Arc<Pool>,
+    pub(super) stats: Arc<Stats>,
+    pub(super) pool: Arc<Pool>,
     large: Semaphore,
     small: Semaphore,
     files: AtomicU64,
@@ -61,21 +61,6 @@ impl Fetcher {
             small: Semaphore::new(MAX_SMALL_REQUESTS),
             files: AtomicU64::new(0),
         }
-    }
-
-    /// Counts a file that was opened.
-    pub(super) fn note_opened(&self) {
-        self.stats.files_opened.add(1);
-    }
-
-    /// Counts pieces in `budget` from now on.
-    pub(super) fn share(&self, budget: Arc<dyn Budget>) {
-        self.pool.share(budget);
-    }
-
-    /// Drops all pieces that nobody is reading.
-    pub(super) fn clear(&self) {
-        self.pool.clear();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Directories of an object store, built from the keys in its listings.
 
+use crate::hash::hash;
 use crate::storage::{EntryType, Metadata};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -105,12 +106,6 @@ pub(super) enum Depth {
     Flat,
     /// Only the entries of the directory.
     Names,
-}
-
-pub(super) fn hash(of: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// A directory under construction.

@@ -345,7 +345,7 @@ pub struct RemoteStorage {
 
 impl Drop for RemoteStorage {
     fn drop(&mut self) {
-        self.fetcher.clear();
+        self.fetcher.pool.clear();
     }
 }
 
@@ -482,7 +482,7 @@ impl Storage for RemoteStorage {
                 let file = self
                     .file(text(path).unwrap_or_default(), listed)
                     .map_err(&place)?;
-                self.fetcher.note_opened();
+                self.fetcher.stats.files_opened.add(1);
                 Ok(Arc::new(RemoteBlob::new(file, self.display(path))))
             }
             Child::Directory => Err(place(Error::corrupt("not a regular file"))),
@@ -550,6 +550,6 @@ impl Storage for RemoteStorage {
     }
 
     fn share(&self, budget: Arc<dyn Budget>) {
-        self.fetcher.share(budget);
+        self.fetcher.pool.share(budget);
     }
 }

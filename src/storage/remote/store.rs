@@ -52,34 +52,19 @@ const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Opens the store of a parsed [`Remote`](crate::storage::location::Location) `url`. Reads no objects.
 pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Store> {
-    let open_until = Instant::now() + OPEN_TIMEOUT;
     install_tls_provider();
-    let failures = Arc::new(Failures::default());
     let opening = Opening {
         url,
         options,
         stats: &stats,
-        failures: &failures,
+        open_until: Instant::now() + OPEN_TIMEOUT,
+        failures: Arc::default(),
     };
-    let opened = opening.open();
-    let Opened {
-        objects,
-        pages,
-        prefix,
-        unsigned,
-    } = opened.map_err(|error| error.in_file(url))?;
-    if unsigned {
+    let store = opening.open().map_err(|error| error.in_file(url))?;
+    if store.unsigned {
         log::debug!("{url}: read without credentials");
     }
-    Ok(Store {
-        objects,
-        pages,
-        prefix,
-        url: url.to_owned(),
-        unsigned,
-        open_until,
-        failures,
-    })
+    Ok(store)
 }
 
 /// Sets the default TLS provider, without which the first client would panic.
@@ -109,32 +94,34 @@ struct Opening<'a> {
     url: &'a str,
     options: &'a StoreOptions,
     stats: &'a Arc<Stats>,
-    failures: &'a Arc<Failures>,
-}
-
-/// The opened store.
-struct Opened {
-    objects: Arc<dyn ObjectStore>,
-    pages: Option<Arc<dyn PaginatedListStore>>,
-    prefix: Key,
-    unsigned: bool,
-}
-
-impl Opened {
-    /// A store with listings page by page.
-    fn by_pages(store: impl ObjectStore + PaginatedListStore, prefix: Key, unsigned: bool) -> Opened {
-        let store = Arc::new(store);
-        Opened {
-            objects: store.clone(),
-            pages: Some(store),
-            prefix,
-            unsigned,
-        }
-    }
+    open_until: Instant,
+    failures: Arc<Failures>,
 }
 
 impl Opening<'_> {
-    fn open(&self) -> Result<Opened> {
+    /// A store with listings page by page.
+    fn by_pages(&self, store: impl ObjectStore + PaginatedListStore, prefix: Key, unsigned: bool) -> Store {
+        let store = Arc::new(store);
+        Store {
+            pages: Some(store.clone()),
+            ..self.opened(store, prefix, unsigned)
+        }
+    }
+
+    /// A store without such listings.
+    fn opened(&self, objects: Arc<dyn ObjectStore>, prefix: Key, unsigned: bool) -> Store {
+        Store {
+            objects,
+            pages: None,
+            prefix,
+            url: self.url.to_owned(),
+            unsigned,
+            open_until: self.open_until,
+            failures: self.failures.clone(),
+        }
+    }
+
+    fn open(&self) -> Result<Store> {
         let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let kind = match scheme {
@@ -156,7 +143,7 @@ impl Opening<'_> {
     }
 
     /// `http://` and `https://`: a store with a known host name, or a WebDAV server.
-    fn web(&self) -> Result<Opened> {
+    fn web(&self) -> Result<Store> {
         let url: reqwest::Url = self
             .url
             .parse()
@@ -177,12 +164,7 @@ impl Opening<'_> {
                     .with_client_options(self.client_options(&host, |_| None)?)
                     .with_http_connector(self.connector());
                 let store = builder.build().map_err(|error| invalid(chain(&error)))?;
-                Ok(Opened {
-                    objects: Arc::new(store),
-                    pages: None,
-                    prefix,
-                    unsigned: true,
-                })
+                Ok(self.opened(Arc::new(store), prefix, true))
             }
         }
     }
@@ -236,7 +218,7 @@ impl Opening<'_> {
     }
 
     /// S3 and compatible stores.
-    fn s3(&self, builder: AmazonS3Builder, prefix: Key) -> Result<Opened> {
+    fn s3(&self, builder: AmazonS3Builder, prefix: Key) -> Result<Store> {
         let options = self.options;
         let mut builder = builder;
         // The name that the AWS SDKs use.
@@ -334,7 +316,7 @@ impl Opening<'_> {
         if let Some(name) = elsewhere.filter(|_| !unsigned) {
             self.fetch_credentials(name, &**store.credentials())?;
         }
-        Ok(Opened::by_pages(store, prefix, unsigned))
+        Ok(self.by_pages(store, prefix, unsigned))
     }
 
     /// Fetches credentials from the service in the setting `name`, to fail early; the store caches them.
@@ -375,7 +357,7 @@ impl Opening<'_> {
     }
 
     /// Google Cloud Storage.
-    fn google(&self, bucket: &str, prefix: Key) -> Result<Opened> {
+    fn google(&self, bucket: &str, prefix: Key) -> Result<Store> {
         self.refuse_s3_options("Google Cloud Storage")?;
         let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
         if let Some(endpoint) = &self.options.endpoint_url {
@@ -409,11 +391,11 @@ impl Opening<'_> {
             .with_retry(retries())
             .with_http_connector(self.connector());
         let store = builder.build().map_err(|error| invalid(chain(&error)))?;
-        Ok(Opened::by_pages(store, prefix, unsigned))
+        Ok(self.by_pages(store, prefix, unsigned))
     }
 
     /// Azure Blob Storage and Data Lake Storage.
-    fn azure(&self, url: &str, prefix: Key) -> Result<Opened> {
+    fn azure(&self, url: &str, prefix: Key) -> Result<Store> {
         self.refuse_s3_options("Azure")?;
         let mut builder = MicrosoftAzureBuilder::from_env();
         // The names that Azure's own programs and TileDB use.
@@ -471,7 +453,7 @@ impl Opening<'_> {
             .with_retry(retries())
             .with_http_connector(self.connector());
         let store = builder.build().map_err(explain_missing)?;
-        Ok(Opened::by_pages(store, prefix, unsigned))
+        Ok(self.by_pages(store, prefix, unsigned))
     }
 }
 
