@@ -7,6 +7,7 @@ use super::fragment_info::FragmentInfo;
 use super::read_bytes::ReadBytes;
 use super::sink::Sink;
 use crate::error::{Error, Result};
+use crate::lock::get_or_make;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -166,13 +167,7 @@ impl FragmentCells {
             Content::Offsets => offsets,
             Content::Validity => validity,
         };
-        match cell.get() {
-            Some(open) => Ok(open),
-            None => {
-                let open = Box::new(self.column.open(content, None)?);
-                Ok(cell.get_or_init(|| open))
-            }
-        }
+        get_or_make(cell, || self.column.open(content, None).map(Box::new)).map(|open| &**open)
     }
 }
 

@@ -139,7 +139,7 @@ impl Column {
                 let (sums, list) = self.info.var_sizes(self.field.slot, false)?;
                 match tile {
                     None => Ok(sums.total()),
-                    Some(tile) => var_size(&*list, geometry.tile_num, tile),
+                    Some(tile) => list.of_tile(geometry.tile_num, tile),
                 }
             }
             (Content::Offsets, _) => {
@@ -225,11 +225,6 @@ impl Column {
             generic: false,
         })
     }
-}
-
-fn var_size(list: &dyn TileList, tile_num: u64, tile: u64) -> Result<u64> {
-    list.entry(tile_num, tile)?
-        .ok_or_else(|| Error::internal(format!("tile {tile} of {tile_num}")))
 }
 
 /// A column whose files are open.

@@ -90,10 +90,7 @@ impl FieldFiles {
 
     /// Bytes of the values of tile `tile` of var-sized cells.
     pub fn var_size(&self, tile: u64) -> Result<u64> {
-        let tile_num = self.geometry.tile_num;
-        opened(&self.var_sizes)?
-            .entry(tile_num, tile)?
-            .ok_or_else(|| Error::internal(format!("tile {tile} of {tile_num}")))
+        opened(&self.var_sizes)?.of_tile(self.geometry.tile_num, tile)
     }
 
     /// Whether the offsets of tile `tile` are embedded in its values. If so, the offsets tile has no chunks.

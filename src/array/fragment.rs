@@ -161,18 +161,16 @@ impl Fragment {
         if let Some(outline) = self.outline.get() {
             return Ok(outline.clone());
         }
-        let known = lock(&self.opened).clone();
-        if known.is_none()
-            && let Some(outline) = self.repeated_outline()
-        {
-            return Ok(Arc::new(outline));
+        if !self.is_open() {
+            if let Some(outline) = self.repeated_outline() {
+                return Ok(Arc::new(outline));
+            }
+            // Versions 1 and 2 have no footer.
+            if self.name.name_version > 2 {
+                return self.reading(|| self.read_outline()).map(Arc::new);
+            }
         }
-        // Versions 1 and 2 have no footer.
-        if known.is_none() && self.name.name_version > 2 {
-            return self.reading(|| self.read_outline()).map(Arc::new);
-        }
-        let info = known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)?;
-        Ok(Arc::new(Outline::of_info(&info)))
+        Ok(Arc::new(Outline::of_info(&*self.look()?)))
     }
 
     /// The outline from the footer alone: with very many fragments, decoding the other metadata would take

@@ -12,6 +12,7 @@ use crate::format::fragment::{Footer, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
+use crate::lock::get_or_make;
 use crate::storage::join;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -195,15 +196,11 @@ impl FragmentInfo {
             .var_sums
             .get(slot)
             .ok_or_else(|| Error::internal(format!("slot {slot}")))?;
-        let sums = match cell.get() {
-            Some(sums) => sums.clone(),
-            None => {
-                self.check_tiles(slot)?;
-                let sums = Arc::new(PrefixSums::new(&*list, self.geometry.tile_num)?);
-                cell.get_or_init(|| sums).clone()
-            }
-        };
-        Ok((sums, list))
+        let sums = get_or_make(cell, || {
+            self.check_tiles(slot)?;
+            PrefixSums::new(&*list, self.geometry.tile_num).map(Arc::new)
+        });
+        Ok((sums?.clone(), list))
     }
 
     /// Fails if there are very many tiles and the actual file of a slot is too small for them, whatever size

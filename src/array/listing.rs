@@ -207,11 +207,7 @@ impl ArrayListing {
         };
         let mut by_name: Vec<usize> = (0..fragments.len()).collect();
         by_name.sort_by_key(name);
-        let listed = |name: &str| {
-            let at =
-                by_name.binary_search_by(|i| fragments.get(*i).map(|f| f.name.as_str()).cmp(&Some(name)));
-            at.is_ok()
-        };
+        let listed = |wanted: &str| by_name.binary_search_by(|i| name(i).cmp(&Some(wanted))).is_ok();
         let missing = committed.without_fragment(listed, |name| expected_until(engine, array, name));
         let mut deletes: Vec<DeleteFile> = commits.iter().filter_map(DeleteFile::of).collect();
         deletes.extend(committed.deletes);

@@ -66,6 +66,14 @@ pub trait TileList: Send + Sync {
     }
 }
 
+impl dyn TileList {
+    /// The entry of `tile`, one of the tiles.
+    pub(super) fn of_tile(&self, tile_num: u64, tile: u64) -> Result<u64> {
+        self.entry(tile_num, tile)?
+            .ok_or_else(|| Error::internal(format!("tile {tile} of {tile_num}")))
+    }
+}
+
 /// In memory, for fragments of versions 1 and 2.
 impl TileList for Vec<u64> {
     fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {

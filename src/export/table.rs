@@ -8,6 +8,7 @@ use crate::array::cells::Cells;
 use crate::error::Result;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
+use crate::lock::get_or_make;
 use crate::view::{Role, View, ViewField};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -141,11 +142,7 @@ impl Column {
     /// The cells of the field; for [an axis](Column::is_axis), one per coordinate. The first call opens
     /// fragments.
     pub fn cells(&self) -> Result<&Arc<dyn Cells>> {
-        if let Some(cells) = self.cells.get() {
-            return Ok(cells);
-        }
-        let cells = self.view.open(self.field)?;
-        Ok(self.cells.get_or_init(|| cells))
+        get_or_make(&self.cells, || self.view.open(self.field))
     }
 
     /// The bytes of the stored values in `rows`.

@@ -25,6 +25,7 @@ use crate::array::tail_prefetch::TailPrefetch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::range::{Range, Rect};
 use crate::format::schema::Schema;
+use crate::lock::get_or_make;
 use attribute::DenseRuns;
 use axis::AxisCells;
 use space::{Area, Space};
@@ -75,20 +76,14 @@ impl Dense {
 
     /// The stack of fragments. The first call reads the metadata of all of them.
     fn stack(&self) -> Result<&Arc<Stack>> {
-        if let Some(stack) = self.stack.get() {
-            return Ok(stack);
-        }
-        let fragments = self.snapshot.fragment_list();
-        let stack = Stack::new(self.array.clone(), &self.schema, fragments)?;
-        Ok(self.stack.get_or_init(|| Arc::new(stack)))
+        get_or_make(&self.stack, || {
+            let fragments = self.snapshot.fragment_list();
+            Stack::new(self.array.clone(), &self.schema, fragments).map(Arc::new)
+        })
     }
 
     fn cells(&self) -> Result<&Region> {
-        if let Some(region) = self.region.get() {
-            return Ok(region);
-        }
-        let region = self.find_region()?;
-        Ok(self.region.get_or_init(|| region))
+        get_or_make(&self.region, || self.find_region())
     }
 
     /// The number of cells in the domain; None beyond 2^64.
@@ -232,11 +227,7 @@ impl Dense {
     /// For each field, whether a single fragment wrote all of its cells: see
     /// [`View::written`](super::View::written).
     pub(super) fn written(&self) -> Result<&[bool]> {
-        if let Some(written) = self.written.get() {
-            return Ok(written);
-        }
-        let written = self.find_written()?;
-        Ok(self.written.get_or_init(|| written))
+        get_or_make(&self.written, || self.find_written()).map(Vec::as_slice)
     }
 
     fn find_written(&self) -> Result<Vec<bool>> {
