@@ -370,7 +370,7 @@ impl Fragment {
         let schema = self.schemas.get(schema_name)?;
         let (tile, body) = read_generic_tile_within(blob, 0, self.key.as_ref(), MAX_LEGACY)?;
         let metadata = LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
-        // No flag tells: a fragment with coordinates is sparse, as are all of a sparse array.
+        // There is no flag: a fragment with coordinates is sparse, as are all of a sparse array.
         let coordinates = self.path.join("__coords.tdb");
         let dense = match self.engine.storage.metadata(&coordinates) {
             _ if schema.array_type == ArrayType::Sparse => false,

@@ -54,8 +54,8 @@ impl Geometry {
         Self::new(tile_num, capacity, last_tile_cells)
     }
 
-    /// Tiles of a dense fragment: all that its non-empty domain touches, each stored in full. None without a
-    /// non-empty domain.
+    /// Tiles of a dense fragment: all that its non-empty domain touches, each stored in full. If it
+    /// has no non-empty domain, it has no tiles.
     pub fn dense(schema: &Schema, non_empty_domain: Option<&[Range]>) -> Result<Geometry> {
         let Some(non_empty_domain) = non_empty_domain else {
             return Self::new(0, 0, 0);
