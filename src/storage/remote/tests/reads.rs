@@ -74,7 +74,8 @@ fn out_of_order_requests_of_one_reader_are_sequential() {
         }
     });
     let asked = store.asked();
-    assert!(asked.len() <= 12, "{} {asked:?}", asked.len());
+    // 128 if each read were on its own. How far the first windows grow depends on which thread comes first.
+    assert!(asked.len() <= 24, "{} {asked:?}", asked.len());
     assert_eq!(fetched(&asked), LEN);
 }
 
