@@ -301,9 +301,16 @@ struct ColumnFile {
 }
 
 impl ColumnFile {
-    /// The header, the cells, and their length in bytes.
+    /// The header, the cells, and their length in bytes. Together fewer than 2^63 bytes, the most of a file.
     fn parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
-        self.try_parts(view).map_err(|e| place(e, &self.shown.display()))
+        let parts = self.try_parts(view).and_then(|(header, cells, len)| {
+            let whole = len.saturating_add(header.len() as u64);
+            match i64::try_from(whole) {
+                Ok(_) => Ok((header, cells, len)),
+                Err(_) => Err(Error::limit("the file would have 2^63 bytes or more")),
+            }
+        });
+        parts.map_err(|e| place(e, &self.shown.display()))
     }
 
     fn try_parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
@@ -340,14 +347,8 @@ impl File for ColumnFile {
     fn stat(&self) -> Result<Stat> {
         let view = self.shown.view()?;
         let (header, _, len) = self.parts(&view)?;
-        let len = len
-            .checked_add(header.len() as u64)
-            .filter(|len| i64::try_from(*len).is_ok());
         Ok(Stat {
-            len: len.ok_or_else(|| {
-                let error = Error::limit("the file would have 2^63 bytes or more");
-                place(error, &self.shown.display())
-            })?,
+            len: len.saturating_add(header.len() as u64),
             version: view.state(),
         })
     }

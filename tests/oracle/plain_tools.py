@@ -191,6 +191,29 @@ def _eight(path, offset):
         return os.pread(f.fileno(), 8, offset)
 
 
+def too_long(checks, folder):
+    """Columns of 2^63 and more bytes: two fragments at the ends of a large domain. Opening them is EIO, and what is shorter can be read."""
+    lib, uri = Lib(), os.path.join(folder, "far_apart")
+    attrs = [Attr("shorter", "INT8", nullable=True), Attr("too_long", "INT16"), Attr("far_too_long", "INT64")]
+    lib.create(uri, Schema("dense", [Dim("x", "INT64", 0, 1 << 62, 4)], attrs))
+    types = {"shorter": "<i1", "too_long": "<i2", "far_too_long": "<i8"}
+    for first in (0, (1 << 62) - 4):
+        columns = {name: Column(np.arange(4, dtype=dtype).view("u1")) for name, dtype in types.items()}
+        columns["shorter"] = Column(np.arange(4, dtype="i1").view("u1"), None, np.ones(4, "u1"))
+        lib.write(uri, columns, ranges=[np.array([first, first + 3], "<i8")])
+    with mounted(uri) as point:
+        for name, wanted in (("shorter", None), ("too_long", errno.EIO), ("far_too_long", errno.EIO)):
+            for file in ("data.bin", "data.npy"):
+                path = point / "data/columns" / name / file
+                try:
+                    with open(path, "rb") as opened:
+                        opened.seek(-2, os.SEEK_END)
+                        got = None if opened.read() == bytes([2, 3]) else "other bytes"
+                except OSError as error:
+                    got = error.errno
+                checks.equal(f"{name}/{file} of a view of 2^62 cells", got, wanted)
+
+
 def main():
     """Runs all checks."""
     start, checks = time.time(), Checks()
@@ -203,6 +226,7 @@ def main():
             same_bytes(checks, point, values, scratch)
         parallel(checks, big, values)
         laziness(checks, big, values)
+        too_long(checks, scratch)
     print(f"plain tools: {time.time() - start:.1f} s")
     print(f"{checks.passed} passed, {checks.failed} failed")
     sys.exit(1 if checks.failed else 0)
