@@ -1,6 +1,7 @@
 //! Open files and directories.
 
 use super::inodes::Inode;
+use crate::lock::lock;
 use crate::stats::Stats;
 use crate::tree::{Listing, OpenFile};
 use std::collections::HashMap;
@@ -46,7 +47,7 @@ impl DirectoryHandle {
 
     /// The snapshot, if there is one.
     pub(super) fn listing(&self) -> MutexGuard<'_, Option<Arc<dyn Listing>>> {
-        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.listing)
     }
 }
 

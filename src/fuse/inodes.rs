@@ -11,6 +11,7 @@
 //! immutable files. Other states have a hash of path and state.
 
 use crate::error::Result;
+use crate::lock::lock;
 use crate::stats::Stats;
 use crate::tree::Node;
 use std::collections::hash_map::Entry;
@@ -18,7 +19,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// The root's inode number, fixed by FUSE.
 pub(super) const ROOT: u64 = 1;
@@ -142,10 +143,6 @@ impl Inode {
     pub(super) fn pages<T>(&self, change: impl FnOnce(&mut Pages) -> T) -> T {
         change(lock(&self.pages).get_or_insert_default())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Inode {

@@ -7,6 +7,7 @@ use super::attributes::Access;
 use super::filesystem::{FileSystem, MAX_REQUEST};
 use super::mountinfo::{self, MountEntry};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};
@@ -104,7 +105,7 @@ struct Helper {
 
 impl Ended {
     fn set(&self, result: Result<()>) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        *lock(&self.0.0) = Some(result);
         self.0.1.notify_all();
     }
 
@@ -120,8 +121,7 @@ impl Ended {
     /// Like [`Ended::wait`] for at most `limit`; None if the session has not ended by then.
     pub fn wait_for(&self, limit: Duration) -> Option<Result<()>> {
         let (state, ended) = &*self.0;
-        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = ended.wait_timeout_while(state, limit, |state| state.is_none());
+        let waited = ended.wait_timeout_while(lock(state), limit, |state| state.is_none());
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.clone()
     }

@@ -11,12 +11,13 @@ use crate::array::group::OpenGroup;
 use crate::array::source::{ObjectKind, classify};
 use crate::error::{ErrorKind, Result};
 use crate::export;
+use crate::lock::lock;
 use crate::storage::EntryType;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::Hash;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Shared by all nodes of a tree.
 pub struct Context {
@@ -149,7 +150,7 @@ pub type InUse<K, T> = Mutex<HashMap<K, Weak<T>>>;
 
 /// The value in `all` for `key`, if it is still in use, else the result of `make`.
 pub fn shared<K: Eq + Hash, T>(all: &InUse<K, T>, key: K, make: impl FnOnce() -> T) -> Arc<T> {
-    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = lock(all);
     if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
         return known;
     }

@@ -3,9 +3,10 @@
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A directory with a fixed set of names.
 pub struct FixedDirectory<F> {
@@ -103,7 +104,7 @@ impl<N: Names> NamedDirectory<N> {
     }
 
     fn indexes(&self, from: &Arc<N::From>) -> Arc<HashMap<String, usize>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some(known) = &*known
             && known.from.as_ptr() == Arc::as_ptr(from)
         {

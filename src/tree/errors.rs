@@ -3,9 +3,10 @@
 use super::json::object;
 use crate::array::time::now;
 use crate::error::Error;
+use crate::lock::lock;
 use log::Level;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// The most causes that are kept.
 const MAX_CAUSES: usize = 1000;
@@ -51,7 +52,7 @@ impl ErrorLog {
             Some(_) => format!("{:?} {error}", error.kind()),
             None => format!("{:?} {error} {path}", error.kind()),
         };
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.seen = state.seen.saturating_add(1);
         let order = state.seen;
         let mut silent = false;
@@ -85,7 +86,7 @@ impl ErrorLog {
 
     /// All lines, the most recent cause last, and a number that changes with them.
     pub fn snapshot(&self) -> (Vec<u8>, u64) {
-        let state = self.state();
+        let state = lock(&self.state);
         let mut causes: Vec<&Cause> = state.causes.values().collect();
         causes.sort_by_key(|cause| cause.order);
         let lines = causes.into_iter().map(|cause| {
@@ -104,10 +105,6 @@ impl ErrorLog {
             format!("{line}\n")
         });
         (lines.collect::<String>().into_bytes(), state.seen)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

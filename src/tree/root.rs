@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::export;
 use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
+use crate::lock::lock;
 use crate::stats::Stats;
 use crate::storage::{LocalStorage, Storage};
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -261,18 +262,14 @@ impl RemoteMtime {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, RemoteMtimeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The modification time of `directory`, or the last known one.
     fn mtime(self: &Arc<Self>, directory: &Arc<dyn Directory>) -> u64 {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let since = *state.looking.get_or_insert_with(|| {
             let (remote_mtime, directory) = (self.clone(), directory.clone());
             thread::spawn(move || {
                 let mtime = catch_unwind(AssertUnwindSafe(|| directory.mtime())).unwrap_or(0);
-                let mut state = remote_mtime.state();
+                let mut state = lock(&remote_mtime.state);
                 state.looking = None;
                 // 0 means unknown.
                 if mtime != 0 {

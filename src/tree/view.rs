@@ -20,11 +20,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::export::{self, field_names};
 use crate::format::datatype::CellValNum;
 use crate::layout::{FileLayout, Source};
+use crate::lock::lock;
 use crate::view::{DimRange, Role, View};
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The views in use, by array and state, so that each is opened and measured only once.
 pub type Views = InUse<(PathBuf, u64), View>;
@@ -65,7 +66,7 @@ impl Shown {
         let view = self.placed(view)?;
         let key = (view.array().path.clone(), view.state());
         let view = shared(&self.views, key, || view);
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = lock(&self.latest);
         let before = latest.replace(view.clone());
         drop(latest);
         drop(before);
