@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How often a waiting thread checks whether it still should.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 thread_local! {
     static REQUESTER: Cell<u32> = const { Cell::new(0) };
@@ -77,7 +77,7 @@ pub fn is_interrupted(thread: u32) -> bool {
 /// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the requester has
 /// a signal to handle.
 pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<MutexGuard<'m, T>> {
-    let waited = done.wait_timeout(locked, LOOK);
+    let waited = done.wait_timeout(locked, CHECK_INTERVAL);
     let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
     match waited.timed_out() && is_interrupted(requester()) {
         true => Err(abandoned()),
@@ -91,7 +91,7 @@ pub fn on_another_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + S
     let (sender, answer) = channel();
     thread::spawn(move || sender.send(work()));
     loop {
-        match answer.recv_timeout(LOOK) {
+        match answer.recv_timeout(CHECK_INTERVAL) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Timeout) if is_interrupted(requester()) => return Err(abandoned()),
             Err(RecvTimeoutError::Timeout) => {}

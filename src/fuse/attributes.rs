@@ -79,9 +79,6 @@ impl Mode {
     }
 }
 
-/// How long the kernel may cache permissions of the source, so that changes are seen within one second.
-pub(super) const MODE_TTL: Duration = Duration::from_millis(300);
-
 /// The owner of all nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owner {

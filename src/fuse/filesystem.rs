@@ -1,6 +1,6 @@
 //! Carries out the kernel's requests.
 
-use super::attributes::{Access, Attributes, MODE_TTL, Mode, Owner, ttl};
+use super::attributes::{Access, Attributes, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes, State};
@@ -199,7 +199,8 @@ impl FileSystem {
     fn attributes_ttl(&self, freshness: Freshness) -> Duration {
         match self.access {
             Access::Owner | Access::OwnerAndRoot => ttl(freshness),
-            Access::All => ttl(freshness).min(MODE_TTL),
+            // Permissions of the source may change at any time.
+            Access::All => ttl(freshness).min(ttl(Freshness::Listing)),
         }
     }
 
