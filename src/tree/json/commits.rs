@@ -99,7 +99,12 @@ pub fn entry_json(entry: &CommitEntry, lookup: &FieldLookup) -> Json {
 }
 
 fn values_json(values: &[UpdateValue], lookup: &FieldLookup) -> Json {
-    let value = |v: &UpdateValue| object!({"field": value::name(&v.field), "value": constant(lookup(&v.field), &v.value)});
+    let value = |v: &UpdateValue| {
+        object!({
+            "field": value::name(&v.field),
+            "value": constant(lookup(&v.field), &v.value),
+        })
+    };
     values.iter().map(value).collect()
 }
 

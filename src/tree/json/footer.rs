@@ -16,7 +16,8 @@ pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, g
         "format_version": footer.version,
         "array_schema_name": footer.schema_name.as_ref().map(|name| value::name(name)),
         "dense": footer.dense,
-        "non_empty_domain": footer.non_empty_domain.as_ref().map(|rect| value::rect(&schema.dimensions, rect)),
+        "non_empty_domain": footer.non_empty_domain.as_ref()
+            .map(|rect| value::rect(&schema.dimensions, rect)),
         "sparse_tile_num": footer.sparse_tile_num,
         "tile_num": geometry.tile_num,
         "last_tile_cell_num": footer.last_tile_cell_num,
@@ -66,7 +67,8 @@ pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geom
         "format_version": metadata.version,
         "array_schema_name": Json::Null,
         "dense": dense,
-        "non_empty_domain": metadata.non_empty_domain.as_ref().map(|rect| value::rect(&schema.dimensions, rect)),
+        "non_empty_domain": metadata.non_empty_domain.as_ref()
+            .map(|rect| value::rect(&schema.dimensions, rect)),
         "sparse_tile_num": if dense { 0 } else { metadata.mbrs.len() },
         "tile_num": geometry.tile_num,
         "last_tile_cell_num": metadata.last_tile_cell_num,

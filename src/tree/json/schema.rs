@@ -18,9 +18,13 @@ pub fn schema_json(schema: &Schema, name: &str) -> Json {
         "coords_filters": pipeline_json(&schema.coords_filters),
         "offsets_filters": pipeline_json(&schema.offsets_filters),
         "validity_filters": schema.validity_filters.as_ref().map(pipeline_json),
-        "dimensions": dimensions.iter().enumerate().map(|(i, d)| dimension_json(schema, i, d)).collect::<Json>(),
+        "dimensions": dimensions.iter().enumerate()
+            .map(|(i, d)| dimension_json(schema, i, d))
+            .collect::<Json>(),
         "attributes": schema.attributes.iter().map(attribute_json).collect::<Json>(),
-        "dimension_labels": schema.dimension_labels.iter().map(|label| label_json(label, dimensions)).collect::<Json>(),
+        "dimension_labels": schema.dimension_labels.iter()
+            .map(|label| label_json(label, dimensions))
+            .collect::<Json>(),
         "enumerations": schema.enumerations.iter().map(|e| object!({
             "name": value::name(&e.name),
             "file": value::name(&e.file),
