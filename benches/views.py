@@ -87,7 +87,7 @@ def box(bench):
     side = int((bench.size // 4) ** 0.5)
     low, high = side // 3, side // 3 + 999
     compare(bench, "a box of 1000 x 1000, by numpy.load", path,
-            lambda mountpoint: inside("numpy", "numpy.load(path)", mountpoint / f"data/subarray/y={low}..{high},x={low}..{high}/columns/a/data.npy"),
+            lambda mountpoint: inside("numpy", "numpy.load(path)", mountpoint / f"data/subarray/y:{low}..{high},x:{low}..{high}/columns/a/data.npy"),
             lambda: inside("tiledb", f"tiledb.open(path)[{low}:{high + 1}, {low}:{high + 1}]['a']", path), 0.8)
     rows = random.Random(7).choices(range(side), k=300)
     compare(bench, "300 rows at random, by mmap", path,
@@ -110,7 +110,7 @@ def sparse(bench):
     low, high = 40_000, 49_999
     compare(bench, "a box of a hundredth of 20 interleaved fragments, by numpy.load", path,
             lambda mountpoint: inside("numpy", "for name in 'yxab': numpy.load(f'{path}/{name}/data.npy')",
-                                      mountpoint / f"data/subarray/y={low}..{high},x={low}..{high}/columns"),
+                                      mountpoint / f"data/subarray/y:{low}..{high},x:{low}..{high}/columns"),
             lambda: inside("tiledb", f"a = tiledb.open(path)\na.multi_index[{low}:{high}, {low}:{high}]", path), 0.8)
     first, second, shares = [], [], []
     for _ in range(bench.rounds):

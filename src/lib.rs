@@ -67,7 +67,6 @@ mod filter;
 mod format;
 #[cfg(feature = "mount")]
 mod fuse;
-#[cfg(feature = "tree")]
 mod hash;
 #[cfg(feature = "internals")]
 pub mod internals;
@@ -76,6 +75,8 @@ mod lock;
 #[cfg(feature = "tree")]
 mod names;
 mod parallel;
+#[cfg(feature = "tree")]
+mod printable;
 mod requester;
 pub mod schema;
 mod single_flight;

@@ -354,7 +354,7 @@ pub fn metadata(data: &[u8]) {
 pub fn group(data: &[u8]) {
     if let Ok(details) = placed(GroupDetails::parse(data)) {
         let group = replay([details.clone(), details]);
-        render(&json::group::group_json(group.version, &group.members));
+        render(&json::group::group_json(group.version, &group.members, &[]));
     }
 }
 

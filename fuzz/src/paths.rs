@@ -1,11 +1,12 @@
 //! Names of directories in `at/` and `subarray/`.
 
 use std::fmt::Write;
+use tiledbfs::Error;
 use tiledbfs::internals::array::time::TimeRange;
 use tiledbfs::internals::cursor::Cursor;
 use tiledbfs::internals::format::datatype::Kind;
 use tiledbfs::internals::format::range::compare;
-use tiledbfs::internals::format::schema::{Dimension, Schema};
+use tiledbfs::internals::format::schema::{Dimension, DimensionLabel, Schema};
 use tiledbfs::internals::tree::{ranges, times};
 use tiledbfs::internals::view::DimRange;
 
@@ -21,7 +22,8 @@ pub fn paths(data: &[u8]) {
     if let Some(Ok(range)) = std::str::from_utf8(name).ok().map(times::parse) {
         time(range);
     }
-    if let Ok(Some(ranges)) = ranges::parse(name, &schema) {
+    let unlabelled = |_: &DimensionLabel, _: &DimRange| Err(Error::not_found("no labels"));
+    if let Ok(Some(ranges)) = ranges::parse(name, &schema, unlabelled) {
         assert_eq!(ranges.len(), schema.dimensions.len());
         for (i, (range, dimension)) in ranges.iter().zip(&schema.dimensions).enumerate() {
             let allowed = schema.current_domain.as_ref().map(|rect| &rect[i]);
@@ -40,8 +42,10 @@ pub fn paths(data: &[u8]) {
         }
         let written = text_of(&ranges, &schema.dimensions);
         assert_eq!(
-            ranges::parse(written.as_bytes(), &schema),
-            Ok(Some(ranges)),
+            ranges::parse(written.as_bytes(), &schema, unlabelled)
+                .ok()
+                .flatten(),
+            Some(ranges),
             "{written}"
         );
     }
@@ -81,7 +85,12 @@ fn text(bound: Option<&[u8]>, dimension: &Dimension) -> String {
         (Kind::Unsigned, _) => number.to_string(),
         (_, size) => {
             let shift = 128 - 8 * size as u32;
-            (number << shift >> shift).to_string()
+            let number = number << shift >> shift;
+            match dimension.datatype.kind() {
+                // Four digits without a sign are a year.
+                Kind::Datetime => format!("{number:+}"),
+                _ => number.to_string(),
+            }
         }
     }
 }

@@ -53,17 +53,32 @@ impl dyn Cells + '_ {
         Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
     }
 
+    /// The start of one var-sized cell in the bytes of values; of the cell behind the last, their end.
+    pub(crate) fn start(&self, cell: u64) -> Result<u64> {
+        let starts = self.starts(cell..cell)?;
+        let start = starts.first().copied();
+        start.ok_or_else(|| Error::internal(format!("cell {cell} has no start")))
+    }
+
     /// The values of var-sized cells, concatenated, after the start of each and the end of the last in them.
     pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut starts = self.starts(cells)?;
-        let first = starts.first().copied().unwrap_or(0);
-        let bytes = first..starts.last().copied().unwrap_or(0);
-        let mut scratch = Vec::new();
-        let values = self.read_whole(Content::Data, bytes, 1, &mut scratch)?.to_vec();
-        for start in &mut starts {
-            *start -= first;
+        let values = self.between(&starts)?;
+        if let Some(&first) = starts.first() {
+            starts.iter_mut().for_each(|start| *start -= first);
         }
         Ok((starts, values))
+    }
+
+    /// The values of var-sized cells, concatenated, given what [`starts`](Self::starts) returned for them.
+    pub(crate) fn between(&self, starts: &[u64]) -> Result<Vec<u8>> {
+        let (Some(&first), Some(&end)) = (starts.first(), starts.last()) else {
+            return Err(Error::internal("cells without a start"));
+        };
+        let mut scratch = Vec::new();
+        Ok(self
+            .read_whole(Content::Data, first..end, 1, &mut scratch)?
+            .to_vec())
     }
 
     /// Entries of `size` bytes each; an error if there are fewer.

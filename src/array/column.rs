@@ -10,6 +10,7 @@ use super::sink::Sink;
 use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::error::{Error, Result};
+use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::name::Part;
 use crate::storage::Blob;
 use std::ops::Range;
@@ -25,6 +26,17 @@ pub enum Content {
     Offsets,
     /// One byte per cell, 0 = null.
     Validity,
+}
+
+impl Content {
+    /// The datatype and the number of values per cell of this content of a field, whose values are so.
+    pub fn stored_as(self, datatype: Datatype, cell_val_num: CellValNum) -> (Datatype, CellValNum) {
+        match self {
+            Content::Data => (datatype, cell_val_num),
+            Content::Offsets => (Datatype::Uint64, CellValNum::Fixed(1)),
+            Content::Validity => (Datatype::Uint8, CellValNum::Fixed(1)),
+        }
+    }
 }
 
 /// A field of a fragment. Opens nothing until [`Column::open`].
@@ -260,7 +272,15 @@ impl OpenColumn {
 
     /// Appends the bytes in `range`, which must not reach beyond the end.
     pub fn append(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        self.read_into(range, sink).map_err(|e| self.place(e))
+        let before = sink.len();
+        self.read_into(range.clone(), sink).map_err(|e| self.place(e))?;
+        let found = sink.len().saturating_sub(before) as u64;
+        match found == range.end.saturating_sub(range.start) {
+            true => Ok(()),
+            false => Err(self.place(Error::internal(format!(
+                "read {found} bytes of a column, expected {range:?}"
+            )))),
+        }
     }
 
     /// Appends the start of each of `cells` of tile `tile` in the values of all tiles, and the end of the

@@ -126,7 +126,7 @@ impl DeleteFile {
     }
 }
 
-/// A fragment that is committed but missing.
+/// A fragment that is committed but missing, so that the array cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingFragment {
     /// Its name.
@@ -318,7 +318,8 @@ impl<'a> Committed<'a> {
         Some(Hidden::Uncommitted { marker, damaged })
     }
 
-    /// Committed fragments that are missing in `listed`. `until` takes the name of a commit file.
+    /// Committed fragments that are missing in `listed`. `until` takes the name of a commit file. As in
+    /// libtiledb, a fragment that an `.ok` file commits may be missing: readers do without it.
     pub(super) fn without_fragment(
         &self,
         listed: impl Fn(&str) -> bool,
@@ -327,7 +328,7 @@ impl<'a> Committed<'a> {
         let missing = self.names.iter().filter_map(|marker| {
             let marker = std::str::from_utf8(marker).ok()?;
             let (stem, extension) = marker.rsplit_once('.')?;
-            let commits = matches!(extension, "ok" | "wrt") && !listed(stem);
+            let commits = extension == "wrt" && !listed(stem);
             let name = TimestampedName::parse(stem.as_bytes()).ok().filter(|_| commits)?;
             let expected_until = until(marker);
             Some(MissingFragment { name, expected_until })

@@ -10,19 +10,26 @@
 use super::cell_slice::CellSlice;
 use super::field::{Field, Role};
 use crate::error::{Error, Result};
-use crate::format::condition::Condition;
+use crate::format::condition::{self, Condition};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enums::{Combination, ConditionOp};
 use crate::format::schema::Schema;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A stored condition, checked and resolved for an array with one schema.
 #[derive(Debug)]
 pub struct ViewCondition {
-    root: Node,
+    /// In the order of the stored nodes: a combination stands before its children.
+    nodes: Vec<Node>,
     fields: Vec<ConditionField>,
+    /// The most combinations inside each other.
+    depth: usize,
 }
+
+/// About how much memory the bitmaps of one evaluation may take, in bytes. A deep condition needs a bitmap
+/// for each level, so it is evaluated on fewer cells at a time.
+const BITMAPS: usize = 8 << 20;
 
 /// A field in a condition.
 #[derive(Debug)]
@@ -46,8 +53,8 @@ pub struct BoundCondition {
 
 #[derive(Debug)]
 enum Node {
-    /// Holds if all, or any, of the children hold.
-    Combined { any: bool, children: Vec<Node> },
+    /// Holds if all, or any, of the children hold. `end` is the index of the first node after those below.
+    Combined { any: bool, end: usize },
     /// A comparison of a field, an index into [`ViewCondition::fields`].
     Compare { field: usize, test: Test },
 }
@@ -108,9 +115,47 @@ impl ViewCondition {
     /// Fails if libtiledb cannot read the array either: fields that the schema lacks or has with values of
     /// another size, null tests of numeric fields, sets without members, types that cannot be compared.
     pub fn new(condition: &Condition, view: &Schema) -> Result<ViewCondition> {
-        let mut fields = Vec::new();
-        let root = node(condition, view, &mut fields)?;
-        Ok(ViewCondition { root, fields })
+        let mut fields = Fields {
+            view,
+            list: Vec::new(),
+            indexes: HashMap::new(),
+        };
+        let mut nodes = Vec::with_capacity(condition.nodes().len());
+        let (mut open, mut depth) = (Vec::new(), 0);
+        for stored in condition.nodes() {
+            let here = nodes.len();
+            while open.last().is_some_and(|&end| end <= here) {
+                open.pop();
+            }
+            nodes.push(match stored {
+                condition::Node::Expression { combination, end, .. } => {
+                    open.push(*end);
+                    depth = depth.max(open.len());
+                    let any = match combination {
+                        Combination::And => false,
+                        Combination::Or => true,
+                        Combination::Not => {
+                            return Err(Error::unsupported("a stored condition cannot have NOT"));
+                        }
+                    };
+                    Node::Combined { any, end: *end }
+                }
+                condition::Node::Value {
+                    op,
+                    field,
+                    value,
+                    offsets,
+                } => {
+                    let node = comparison(*op, field, value, offsets, &mut fields);
+                    node.map_err(|e| e.in_part(field_part(field)))?
+                }
+            });
+        }
+        Ok(ViewCondition {
+            nodes,
+            fields: fields.list,
+            depth,
+        })
     }
 
     /// Binds the condition to a fragment with these fields. `until` restricts it to cells written until then
@@ -207,69 +252,136 @@ impl BoundCondition {
     /// Clears the flags of cells that the condition deletes. `cells` has the cells of each of
     /// [`BoundCondition::fields`], as many as there are flags.
     pub fn evaluate(&self, cells: &[CellSlice<'_>], keep: &mut [bool]) {
-        let root = &self.condition.root;
-        let Some((until, times)) = self.until else {
-            return self.node(root, cells, false, keep);
-        };
-        // An OR of "written later" and the root; if the root is an OR, of its children.
-        let mut some = vec![false; keep.len()];
-        if let Some(times) = cells.get(times) {
-            let later = Test::Number {
-                datatype: Datatype::Uint64,
-                op: Comparison::Gt,
-                value: until.to_le_bytes(),
-            };
-            later.evaluate(times, &mut some);
+        let most = BITMAPS / (self.condition.depth + 2);
+        let mut first = 0;
+        for keep in keep.chunks_mut(most.max(1)) {
+            let count = keep.len();
+            self.evaluate_run(cells, first, &mut BitmapStack::new(keep));
+            first += count;
         }
-        match root {
-            Node::Combined { any: true, children } => {
-                for child in children {
-                    self.node(child, cells, true, &mut some);
-                }
-            }
-            root => self.node(root, cells, true, &mut some),
-        }
-        combine(false, keep, &some);
     }
 
-    /// Evaluates a node on a bitmap, in mode OR if `any`, else in mode AND.
-    fn node(&self, node: &Node, cells: &[CellSlice<'_>], any: bool, bitmap: &mut [bool]) {
-        match node {
-            Node::Compare { field, test } => {
-                let column = self.columns.get(*field).copied().flatten();
-                let Some(cells) = column.and_then(|column| cells.get(column)) else {
-                    return bitmap.fill(false);
+    /// Evaluates the condition on the cells from `first` on, as many as the bitmaps of `stack` have flags.
+    fn evaluate_run(&self, cells: &[CellSlice<'_>], first: usize, stack: &mut BitmapStack<'_>) {
+        let nodes = &self.condition.nodes;
+        let mut begin = 0;
+        if let Some((until, times)) = self.until {
+            // An OR of "written later" and the root; if the root is an OR, of its children.
+            stack.open(true, nodes.len());
+            if let Some(times) = cells.get(times) {
+                let later = Test::Number {
+                    datatype: Datatype::Uint64,
+                    op: Comparison::Gt,
+                    value: until.to_le_bytes(),
                 };
-                let mut holds = vec![false; bitmap.len()];
-                test.evaluate(cells, &mut holds);
-                if let (Some(validity), false) = (cells.validity, matches!(test, Test::Always(_))) {
-                    for (holds, valid) in holds.iter_mut().zip(validity) {
-                        *holds &= *valid != 0;
-                    }
-                }
-                combine(any, bitmap, &holds);
+                stack.compare(&later, times, first);
             }
-            Node::Combined { any: false, children } => {
-                if any {
-                    let mut all = vec![true; bitmap.len()];
-                    for child in children {
-                        self.node(child, cells, false, &mut all);
-                    }
-                    combine(true, bitmap, &all);
-                } else {
-                    for child in children {
-                        self.node(child, cells, false, bitmap);
+            begin = usize::from(matches!(nodes.first(), Some(Node::Combined { any: true, .. })));
+        }
+        for (at, node) in nodes.iter().enumerate().skip(begin) {
+            stack.close(at);
+            match node {
+                Node::Combined { any, end } => stack.open(*any, *end),
+                Node::Compare { field, test } => {
+                    let column = self.columns.get(*field).copied().flatten();
+                    match column.and_then(|column| cells.get(column)) {
+                        Some(cells) => stack.compare(test, cells, first),
+                        None => stack.clear(),
                     }
                 }
-            }
-            Node::Combined { any: true, children } => {
-                let mut some = vec![false; bitmap.len()];
-                for child in children {
-                    self.node(child, cells, true, &mut some);
-                }
-                combine(false, bitmap, &some);
             }
         }
+        stack.close(nodes.len());
+    }
+}
+
+/// The combinations that are being evaluated, outermost first, and their bitmaps.
+struct BitmapStack<'a> {
+    root: &'a mut [bool],
+    open: Vec<Open>,
+    /// Those of the combinations that have one; the last one is in use.
+    bitmaps: Vec<Vec<bool>>,
+    /// Bitmaps that are no longer in use, and one for the result of a comparison.
+    spare: Vec<Vec<bool>>,
+    holds: Vec<bool>,
+}
+
+/// A combination whose children are being evaluated.
+struct Open {
+    /// Whether its children are evaluated in mode OR.
+    any: bool,
+    /// The index of the first node after those below it.
+    end: usize,
+    /// Whether its children have a bitmap of their own, not the one outside.
+    own_bitmap: bool,
+}
+
+impl<'a> BitmapStack<'a> {
+    fn new(root: &'a mut [bool]) -> Self {
+        BitmapStack {
+            holds: vec![false; root.len()],
+            root,
+            open: Vec::new(),
+            bitmaps: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Whether the mode is OR.
+    fn any(&self) -> bool {
+        self.open.last().is_some_and(|open| open.any)
+    }
+
+    /// The bitmap in use.
+    fn bitmap(&mut self) -> &mut [bool] {
+        match self.bitmaps.last_mut() {
+            Some(bitmap) => bitmap,
+            None => self.root,
+        }
+    }
+
+    /// Begins an OR, if `any`, or an AND, which ends before the node `end`.
+    fn open(&mut self, any: bool, end: usize) {
+        let own_bitmap = any || self.any();
+        if own_bitmap {
+            let spare = self.spare.pop();
+            let mut bitmap = spare.unwrap_or_else(|| vec![false; self.root.len()]);
+            bitmap.fill(!any);
+            self.bitmaps.push(bitmap);
+        }
+        self.open.push(Open { any, end, own_bitmap });
+    }
+
+    /// Ends all combinations that end before the node `at`.
+    fn close(&mut self, at: usize) {
+        while let Some(open) = self.open.pop_if(|open| open.end <= at) {
+            if open.own_bitmap
+                && let Some(bitmap) = self.bitmaps.pop()
+            {
+                // An AND with a bitmap of its own stands in an OR.
+                combine(!open.any, self.bitmap(), &bitmap);
+                self.spare.push(bitmap);
+            }
+        }
+    }
+
+    /// Evaluates a comparison of the cells from `first` on.
+    fn compare(&mut self, test: &Test, cells: &CellSlice<'_>, first: usize) {
+        let any = self.any();
+        let mut holds = std::mem::take(&mut self.holds);
+        holds.fill(false);
+        test.evaluate(cells, first, &mut holds);
+        if let (Some(validity), false) = (cells.validity, matches!(test, Test::Always(_))) {
+            for (holds, valid) in holds.iter_mut().zip(validity.iter().skip(first)) {
+                *holds &= *valid != 0;
+            }
+        }
+        combine(any, self.bitmap(), &holds);
+        self.holds = holds;
+    }
+
+    fn clear(&mut self) {
+        self.bitmap().fill(false);
     }
 }
 
@@ -283,15 +395,19 @@ fn combine(any: bool, bitmap: &mut [bool], with: &[bool]) {
 }
 
 impl Test {
-    /// Sets the flag of each cell for which the test holds, whether the cell is null or not.
-    fn evaluate(&self, cells: &CellSlice<'_>, holds: &mut [bool]) {
+    /// Sets the flag of each cell, from `first` on, for which the test holds, whether the cell is null or
+    /// not.
+    fn evaluate(&self, cells: &CellSlice<'_>, first: usize, holds: &mut [bool]) {
         macro_rules! numbers {
             ($type:ty, $op:expr, $value:expr) => {{
                 let value = $value
                     .first_chunk()
                     .map(|value| <$type>::from_le_bytes(*value));
                 let value = value.unwrap_or_default();
-                for (holds, cell) in holds.iter_mut().zip(cells.values.as_chunks().0) {
+                for (holds, cell) in holds
+                    .iter_mut()
+                    .zip(cells.values.as_chunks().0.iter().skip(first))
+                {
                     *holds = $op.holds(&<$type>::from_le_bytes(*cell), &value);
                 }
             }};
@@ -311,34 +427,44 @@ impl Test {
                 _ => numbers!(u64, op, value),
             },
             Test::Char { size, op, value } => {
-                for (holds, cell) in holds.iter_mut().zip(cells.values.chunks_exact(*size)) {
+                for (holds, cell) in holds.iter_mut().zip(cells.values.chunks_exact(*size).skip(first)) {
                     let first = cell.first().copied().unwrap_or(0);
                     *holds = op.holds(&first.cast_signed(), value);
                 }
             }
             Test::Text { size, op, value } => {
-                each_text(cells, *size, holds, |cell| op.holds(cell, value.as_slice()));
+                each_text(cells, first, *size, holds, |cell| {
+                    op.holds(cell, value.as_slice())
+                });
             }
             Test::Member {
                 size,
                 members,
                 holds: wanted,
-            } => each_text(cells, *size, holds, |cell| members.contains(cell) == *wanted),
+            } => each_text(cells, first, *size, holds, |cell| {
+                members.contains(cell) == *wanted
+            }),
         }
     }
 }
 
-/// Sets the flag of each cell whose bytes pass `test`.
-fn each_text(cells: &CellSlice<'_>, size: Option<usize>, holds: &mut [bool], test: impl Fn(&[u8]) -> bool) {
+/// Sets the flag of each cell, from `first` on, whose bytes pass `test`.
+fn each_text(
+    cells: &CellSlice<'_>,
+    first: usize,
+    size: Option<usize>,
+    holds: &mut [bool],
+    test: impl Fn(&[u8]) -> bool,
+) {
     match size {
         Some(size) => {
-            for (holds, cell) in holds.iter_mut().zip(cells.values.chunks_exact(size)) {
+            for (holds, cell) in holds.iter_mut().zip(cells.values.chunks_exact(size).skip(first)) {
                 *holds = test(cell);
             }
         }
         None => {
             for (i, holds) in holds.iter_mut().enumerate() {
-                *holds = test(cells.text(i));
+                *holds = test(cells.text(first + i));
             }
         }
     }
@@ -375,54 +501,40 @@ impl Type {
     }
 }
 
-/// The node of a stored condition. Appends its fields to `fields`.
-fn node(condition: &Condition, view: &Schema, fields: &mut Vec<ConditionField>) -> Result<Node> {
-    match condition {
-        Condition::Expression {
-            combination,
-            children,
-        } => {
-            let any = match combination {
-                Combination::And => false,
-                Combination::Or => true,
-                Combination::Not => return Err(Error::unsupported("a stored condition cannot have NOT")),
-            };
-            let children = children.iter().map(|child| node(child, view, fields));
-            Ok(Node::Combined {
-                any,
-                children: children.collect::<Result<_>>()?,
-            })
-        }
-        Condition::Value {
-            op,
-            field,
-            value,
-            offsets,
-        } => comparison(*op, field, value, offsets, view, fields).map_err(|e| e.in_part(field_part(field))),
+/// The fields of a condition, each once.
+struct Fields<'a> {
+    view: &'a Schema,
+    list: Vec<ConditionField>,
+    indexes: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Fields<'a> {
+    /// The index of the field, and its type.
+    fn find(&mut self, name: &'a [u8]) -> Result<(usize, Type)> {
+        let index = match self.indexes.get(name) {
+            Some(index) => *index,
+            None => {
+                self.list.push(ConditionField::new(name, self.view)?);
+                self.indexes.insert(name, self.list.len() - 1);
+                self.list.len() - 1
+            }
+        };
+        let field = self.list.get(index);
+        let field = field.ok_or_else(|| Error::internal("a field of the condition is missing"))?;
+        Ok((index, field.of))
     }
 }
 
-fn comparison(
+fn comparison<'a>(
     op: ConditionOp,
-    name: &[u8],
+    name: &'a [u8],
     value: &[u8],
     offsets: &[u64],
-    view: &Schema,
-    fields: &mut Vec<ConditionField>,
+    fields: &mut Fields<'a>,
 ) -> Result<Node> {
-    let field = match fields.iter().position(|field| field.name == name) {
-        Some(field) => field,
-        None => {
-            fields.push(ConditionField::new(name, view)?);
-            fields.len() - 1
-        }
-    };
-    let of = fields.get(field).map(|field| field.of);
-    let of = of.ok_or_else(|| Error::internal("a field of the condition is missing"))?;
-    Ok(Node::Compare {
-        field,
-        test: test(of, op, value, offsets)?,
-    })
+    let (field, of) = fields.find(name)?;
+    let test = test(of, op, value, offsets)?;
+    Ok(Node::Compare { field, test })
 }
 
 fn field_part(name: &[u8]) -> String {

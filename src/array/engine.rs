@@ -8,11 +8,12 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
 use crate::lock::lock;
 use crate::stats::Stats;
-use crate::storage::{Blob, OpenFileCache, Storage};
+use crate::storage::{Blob, OpenFileCache, SteadyStorage, Storage};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -50,13 +51,17 @@ pub struct Engine {
     /// Counters.
     pub stats: Arc<Stats>,
     /// The long jobs that are running.
-    pub work: Work,
-    keys: Vec<(PathBuf, EncryptionKey)>,
+    pub work: Arc<Work>,
+    keys: Arc<[(PathBuf, EncryptionKey)]>,
     /// The time as of which everything is read, in milliseconds since the Unix epoch; None for the present.
     at: Option<u64>,
     /// The open files of `storage`.
     files: Arc<OpenFileCache>,
-    fragments: Mutex<KeptFragments>,
+    /// Whether users read who may not read everything; for all engines of a source.
+    guarded: Arc<AtomicBool>,
+    /// None where names are not watched.
+    steady: Option<Arc<SteadyStorage>>,
+    fragments: Arc<Mutex<KeptFragments>>,
     objects: RandomState,
     /// When a directory was last listed again because something was missing.
     listed_anew: Mutex<Option<Instant>>,
@@ -78,11 +83,13 @@ impl Engine {
             storage: files.clone(),
             cache,
             stats,
-            work: Work::default(),
-            keys,
+            work: Arc::default(),
+            keys: keys.into(),
             at: None,
             files,
-            fragments: Mutex::default(),
+            guarded: Arc::default(),
+            steady: None,
+            fragments: Arc::default(),
             objects: RandomState::new(),
             listed_anew: Mutex::default(),
             pinned: AllPinned::default(),
@@ -93,6 +100,54 @@ impl Engine {
     #[must_use]
     pub fn fixed_at(self, at: Option<u64>) -> Self {
         Engine { at, ..self }
+    }
+
+    /// The switch by which all engines of the source learn that users read who may not read everything.
+    pub fn guarded(&self) -> &Arc<AtomicBool> {
+        &self.guarded
+    }
+
+    fn is_guarded(&self) -> bool {
+        self.guarded.load(Ordering::Relaxed) && self.storage.local().is_some()
+    }
+
+    /// The engine for one object, an array, a group or a directory. If guarded, an engine of its own: what it
+    /// remembers comes from the files to which the paths lead as long as it is not [stale](Engine::is_stale),
+    /// and no other engine finds it in the cache. Otherwise this one.
+    #[must_use]
+    pub fn for_object(self: &Arc<Self>) -> Arc<Engine> {
+        if !self.is_guarded() {
+            return self.clone();
+        }
+        let steady = Arc::new(SteadyStorage::new(self.files.clone()));
+        Arc::new(Engine {
+            storage: steady.clone(),
+            cache: self.cache.clone(),
+            stats: self.stats.clone(),
+            work: self.work.clone(),
+            keys: self.keys.clone(),
+            at: self.at,
+            files: self.files.clone(),
+            guarded: self.guarded.clone(),
+            steady: Some(steady),
+            fragments: self.fragments.clone(),
+            objects: RandomState::new(),
+            listed_anew: Mutex::default(),
+            pinned: AllPinned::default(),
+        })
+    }
+
+    /// Whether the object of this engine has to be opened anew, because names were exchanged below it.
+    pub fn is_stale(&self) -> bool {
+        match &self.steady {
+            Some(steady) => steady.is_stale(),
+            None => self.is_guarded(),
+        }
+    }
+
+    /// Tells what it remembers from what other engines do; 0 where names are not watched.
+    pub fn generation(&self) -> u64 {
+        self.steady.as_ref().map_or(0, |_| self.number(&()))
     }
 
     /// The time as of which everything is read, in milliseconds since the Unix epoch; None for the present.
@@ -118,7 +173,11 @@ impl Engine {
     /// Opens a file that never changes once it exists, or returns it from the open files. If the file has
     /// changed nevertheless, it is opened again.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        self.files.open_cached(path)
+        let blob = self.files.open_cached(path, self.steady.is_some())?;
+        if let Some(steady) = &self.steady {
+            steady.meet(path, blob.version().0)?;
+        }
+        Ok(blob)
     }
 
     /// Decodes the whole generic tile at `offset`. `LimitExceeded` if that takes more memory than the cache

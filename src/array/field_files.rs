@@ -158,7 +158,8 @@ impl FieldFiles {
             match values.embedded_offsets(tile.number, tile.var_size, tile.cells, keep)? {
                 Some(offsets) => {
                     let wanted = bytes.start as usize..bytes.end as usize;
-                    out.extend_from_slice(offsets.get(wanted).unwrap_or(&[]));
+                    let missing = || Error::internal("the tile has fewer offsets than cells");
+                    out.extend_from_slice(offsets.get(wanted).ok_or_else(missing)?);
                 }
                 None => out.resize(start.saturating_add((bytes.end - bytes.start) as usize), 0),
             }

@@ -88,6 +88,12 @@ pub struct Fragment {
 }
 
 impl Fragment {
+    /// The name of its directory.
+    pub(crate) fn directory_name(&self) -> String {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
     /// The fragment directory at `path`. Reads nothing.
     pub(crate) fn new(
         engine: Arc<Engine>,
@@ -413,6 +419,7 @@ impl Fragment {
             engine: self.engine.clone(),
             path: self.path.clone(),
             name: self.name.clone(),
+            stored: OnceLock::new(),
             fields: Field::all(&schema, &slots, dense),
             schema,
             schema_name,

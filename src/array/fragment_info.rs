@@ -59,6 +59,8 @@ pub struct FragmentInfo {
     /// The state of the metadata file that it was read from.
     pub(super) metadata_version: (u64, u64, u64),
     pub(super) var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
+    /// The indexes of the fields that it stores.
+    pub(super) stored: OnceLock<Vec<usize>>,
 }
 
 impl Drop for FragmentInfo {
@@ -120,6 +122,28 @@ impl FragmentInfo {
             FragmentMetadata::Legacy(legacy) => legacy.files_size(),
             FragmentMetadata::Footer(footer, _) => footer.files_size(),
         }
+    }
+
+    /// The indexes of the fields that it stores.
+    pub fn stored(&self) -> &[usize] {
+        self.stored.get_or_init(|| {
+            let fields = self.fields.iter().enumerate();
+            let stored = fields.filter(|(_, field)| self.stores(field));
+            stored.map(|(index, _)| index).collect()
+        })
+    }
+
+    /// The field of attribute `index` of its schema.
+    pub fn attribute(&self, index: usize) -> Option<&Field> {
+        // Attributes come first, in their order.
+        let field = self.fields.get(index);
+        field.filter(|field| field.role == Role::Attribute(index))
+    }
+
+    /// The field of dimension `index`, in files of its own or zipped. None in dense fragments.
+    pub fn dimension(&self, index: usize) -> Option<&Field> {
+        let mut others = self.fields.iter().skip(self.schema.attributes.len());
+        others.find(|field| [Role::Dimension(index), Role::ZippedDimension(index)].contains(&field.role))
     }
 
     /// The path of the metadata file, relative to the source.
@@ -208,10 +232,10 @@ impl FragmentInfo {
     fn check_tiles(&self, slot: usize) -> Result<()> {
         /// Only larger numbers of tiles are worth a look at the file.
         const MAX_UNCHECKED_TILES: u64 = 1 << 20;
-        let field = self.fields.iter().find(|field| field.slot == slot);
         if self.geometry.tile_num <= MAX_UNCHECKED_TILES {
             return Ok(());
         }
+        let field = self.fields.iter().find(|field| field.slot == slot);
         let Some(field) = field else { return Ok(()) };
         let path = self.file_path(field, Part::Fixed)?;
         let size = self

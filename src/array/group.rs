@@ -9,6 +9,7 @@ use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::generic::read_generic_tile;
 use crate::format::commits::listed_names;
+use crate::format::enums::ObjectType;
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
 use crate::storage::{EntryType, Storage};
@@ -80,6 +81,34 @@ pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
         Ok(kind) => any && kind == ObjectKind::Array,
         Err(_) => false,
     }
+}
+
+/// The arrays and groups in the directory of the group at `path` that are not among the members in `group`, by
+/// name. There are none if nothing was ever registered, because then they are members. Directories that cannot
+/// be read are left out.
+pub fn unregistered(engine: &Engine, path: &Path, group: &Group) -> Result<Vec<(Vec<u8>, ObjectType)>> {
+    if !has_details(engine, path)? {
+        return Ok(Vec::new());
+    }
+    let members = group.members.iter();
+    let members = members.filter_map(|member| member_path(&*engine.storage, path, member));
+    let members: HashSet<PathBuf> = members.collect();
+    let mut found = Vec::new();
+    for entry in engine.storage.list(path)? {
+        let at = path.join(&entry.name);
+        // Names of TileDB's own directories begin with two underscores.
+        let own = entry.name.as_bytes().starts_with(b"__");
+        if entry.entry_type != EntryType::Directory || own || members.contains(&at) {
+            continue;
+        }
+        match classify(engine, &at) {
+            Ok(ObjectKind::Array) => found.push((entry.name.into_vec(), ObjectType::Array)),
+            Ok(ObjectKind::Group) => found.push((entry.name.into_vec(), ObjectType::Group)),
+            Ok(ObjectKind::Directory) => {}
+            Err(e) => log::info!("{}: not looked at: {e}", engine.storage.display(&at)),
+        }
+    }
+    Ok(found)
 }
 
 /// An opened group. Its members are read once for each state of its directories.
@@ -299,7 +328,6 @@ pub fn member_name(member: &GroupMember) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::enums::ObjectType;
     use crate::storage::MemoryStorage;
 
     fn member(name: Option<&str>, uri: &str, deleted: bool) -> GroupMember {

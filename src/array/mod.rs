@@ -26,6 +26,7 @@ pub(crate) mod grid;
 pub mod group;
 pub mod hidden;
 pub(crate) mod hilbert;
+mod labels;
 pub mod listing;
 pub mod order;
 pub mod pinned;
@@ -64,6 +65,7 @@ use repeated_footers::RepeatedFooters;
 use revalidated::Revalidated;
 use schemas::{SCHEMA_DIRECTORY, Schemas};
 use snapshot::Snapshot;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -81,6 +83,8 @@ pub struct Array {
     repeated_footers: Arc<RepeatedFooters>,
     latest: Mutex<Option<Arc<Snapshot>>>,
     making_latest: SingleFlight,
+    /// The arrays of dimension labels that were asked for, by their paths.
+    labels: Mutex<HashMap<PathBuf, Arc<Array>>>,
 }
 
 impl Drop for Array {
@@ -109,6 +113,7 @@ impl Array {
             repeated_footers: Arc::new(repeated_footers),
             latest: Mutex::default(),
             making_latest: SingleFlight::default(),
+            labels: Mutex::default(),
         }
     }
 

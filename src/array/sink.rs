@@ -42,15 +42,21 @@ impl<'s> Sink<'s> {
         }
     }
 
+    /// The number of bytes collected, after those that were there before.
+    pub fn len(&self) -> usize {
+        let single = self.single.as_ref().map_or(0, |(_, range)| range.len());
+        self.filled.saturating_add(single)
+    }
+
     /// Appends a part of a chunk.
     pub fn shared(&mut self, data: Arc<Vec<u8>>, range: Range<usize>) -> Result<()> {
+        let part = data
+            .get(range.clone())
+            .ok_or_else(|| Error::internal("the decoded chunk is shorter than its index says"))?;
         if self.filled == 0 && self.single.is_none() && data.len() <= Self::MAX_SHARED {
             self.single = Some((data, range));
             return Ok(());
         }
-        let part = data
-            .get(range)
-            .ok_or_else(|| Error::internal("the decoded chunk is shorter than its index says"))?;
         self.write(|scratch| scratch.extend_from_slice(part));
         Ok(())
     }

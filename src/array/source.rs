@@ -101,7 +101,7 @@ pub const GROUP_DIRECTORY: &str = "__group";
 const GROUP_FILE: &str = "__tiledb_group.tdb";
 
 /// The kind of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ObjectKind {
     Array,

@@ -9,6 +9,7 @@ use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::error::ErrorKind;
 use crate::format::schema::Schema;
 use crate::storage::EntryType;
+use crate::view::View;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -74,8 +75,26 @@ pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -
         }
     }
     check_labels(checker, &array, &schemas);
+    check_fields(checker, &array);
     jobs.extend(children(&array.path.join("__labels")));
     checker.queue.push(jobs);
+}
+
+/// Looks for fields that no reader can read in the present state. A note: what is stored is sound, and older
+/// states can be read. What else keeps readers from it is found by other checks.
+fn check_fields(checker: &Checker, array: &Arc<Array>) {
+    let Ok(view) = View::new(array.clone(), None, None) else {
+        return;
+    };
+    for (index, field) in view.fields().iter().enumerate() {
+        if let Ok(Some(reason)) = view.unreadable(index) {
+            let message = format!(
+                "attribute `{}` cannot be read in the present state: {reason} than the schema in force",
+                String::from_utf8_lossy(&field.name)
+            );
+            checker.report(checker.problem(Kind::Schema, &array.path, message).noted());
+        }
+    }
 }
 
 /// Checks all enumeration files: those that the schemas name, and any others.

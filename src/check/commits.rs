@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::filter::generic::read_generic_tile;
 use crate::format::MAX_VERSION;
 use crate::format::commits::{last_component, listed_names, parse_consolidated, parse_lines};
-use crate::format::condition::Condition;
+use crate::format::condition::{Condition, Node};
 use crate::format::enums::ConditionOp;
 use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
@@ -109,19 +109,22 @@ impl Commits<'_> {
         if found {
             return;
         }
-        let message = match TimestampedName::parse(name) {
-            Ok(parsed) if parsed.name_version > MAX_VERSION => {
-                format!(
-                    "commits fragment {stem} of format version {}, which is not supported",
-                    parsed.name_version
-                )
-            }
-            Ok(_) => format!("commits fragment {stem}, which does not exist"),
-            // Readers ignore such a name, and the file was noted before.
-            Err(_) => return,
+        // Readers ignore a name that is not of TileDB's form, and the file was noted before.
+        let Ok(parsed) = TimestampedName::parse(name) else {
+            return;
         };
-        self.checker
-            .report(self.checker.problem(Kind::Commit, path, message));
+        let problem = |message: String| self.checker.problem(Kind::Commit, path, message);
+        let version = parsed.name_version;
+        self.checker.report(if extension == "ok" {
+            let message = format!("commits fragment {stem}, which does not exist: readers do without it");
+            problem(message).noted()
+        } else if version > MAX_VERSION {
+            problem(format!(
+                "commits fragment {stem} of format version {version}, which is not supported"
+            ))
+        } else {
+            problem(format!("commits fragment {stem}, which does not exist"))
+        });
     }
 
     fn consolidated(&mut self, commit: &CommitFile) {
@@ -173,15 +176,14 @@ impl Commits<'_> {
 
     /// Checks that the fields of a condition exist, and that its constants have the size of a cell.
     fn check_condition(&self, condition: &Condition, path: &Path) {
-        let (op, field, value) = match condition {
-            Condition::Expression { children, .. } => {
-                for child in children {
-                    self.check_condition(child, path);
-                }
-                return;
+        for node in condition.nodes() {
+            if let Node::Value { op, field, value, .. } = node {
+                self.check_comparison(*op, field, value, path);
             }
-            Condition::Value { op, field, value, .. } => (*op, field, value),
-        };
+        }
+    }
+
+    fn check_comparison(&self, op: ConditionOp, field: &[u8], value: &[u8], path: &Path) {
         let found = |message: String| {
             let name = String::from_utf8_lossy(field);
             let path = self.checker.show(path);

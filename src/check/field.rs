@@ -77,20 +77,27 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
     checker.queue.push(jobs.collect());
 }
 
-/// The number of values in the enumeration of a field. The enumeration is that of the latest schema, as for
-/// readers: it may have been extended since the fragment was written.
+/// The number of values in the enumeration of a field. The enumeration is that of the newest schema that has
+/// the attribute, as for readers: it may have been extended since the fragment was written, and the attribute
+/// may have been dropped since.
 fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
     let Role::Attribute(i) = field.role else {
         return None;
     };
-    let attribute = shared.info.schema.attributes.get(i)?;
-    let latest = shared.array.latest_schema().ok();
-    let (schema, attribute) = latest
-        .as_deref()
-        .and_then(|schema| Some((schema, schema.attribute(&attribute.name)?)))
-        .unwrap_or((&shared.info.schema, attribute));
-    let name = attribute.enumeration.as_ref()?;
-    // Errors of the enumeration's file are reported with the schemas.
+    let own = &shared.info.schema;
+    let attribute = own.attributes.get(i)?;
+    let (listing, now) = (shared.array.listing().ok()?, shared.array.engine.now());
+    // Errors of schemas and of the enumeration's file are reported with the schemas.
+    let written = listing
+        .schemas
+        .iter()
+        .rev()
+        .filter(|file| file.timestamps.1 <= now);
+    let schemas = written.filter_map(|file| shared.array.schemas.get(&file.name).ok());
+    let schema = schemas
+        .chain([own.clone()])
+        .find(|schema| schema.attribute(&attribute.name).is_some())?;
+    let name = schema.attribute(&attribute.name)?.enumeration.as_ref()?;
     let enumeration = shared.array.enumeration(schema.enumeration_file(name)?).ok()?;
     Some(enumeration.values().len() as u64)
 }

@@ -1,6 +1,7 @@
 //! The findings of a check.
 
 use crate::error::{Error, ErrorKind};
+use crate::printable::escape;
 use std::fmt;
 
 /// How serious a finding is.
@@ -46,7 +47,8 @@ pub enum Kind {
     Timestamps,
     /// An index is outside of its enumeration, or an enumeration has another name than the schema says.
     Enumeration,
-    /// A schema is missing, or an enumeration or label that a schema refers to.
+    /// A schema is missing, or an enumeration or label that a schema refers to; or a fragment has an attribute
+    /// with another type than the schema in force, so that it cannot be read.
     Schema,
     /// A commit, ignore, vacuum or delete file does not agree with the fragments or the schema.
     Commit,
@@ -172,21 +174,14 @@ impl fmt::Display for Problem {
     /// Writes `path: part at byte N: message` without what is not known. Control characters are escaped, so
     /// that it is one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |text: &str| -> String {
-            let shown = |c: char| match c.is_control() {
-                true => c.escape_default().to_string(),
-                false => c.to_string(),
-            };
-            text.chars().map(shown).collect()
-        };
-        write!(f, "{}: ", plain(&self.path))?;
+        write!(f, "{}: ", escape(&self.path))?;
         match (&self.part, self.offset) {
-            (Some(part), Some(offset)) => write!(f, "{} at byte {offset}: ", plain(part))?,
-            (Some(part), None) => write!(f, "{}: ", plain(part))?,
+            (Some(part), Some(offset)) => write!(f, "{} at byte {offset}: ", escape(part))?,
+            (Some(part), None) => write!(f, "{}: ", escape(part))?,
             (None, Some(offset)) => write!(f, "at byte {offset}: ")?,
             (None, None) => {}
         }
-        f.write_str(&plain(&self.message))
+        f.write_str(&escape(&self.message))
     }
 }
 

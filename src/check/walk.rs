@@ -4,7 +4,7 @@ use super::array;
 use super::metadata::metadata_files;
 use super::queue::Job;
 use super::{Checker, Kind};
-use crate::array::group::{member_path, read_group};
+use crate::array::group::{member_path, read_group, unregistered};
 use crate::array::listing::list_or_empty;
 use crate::array::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::error::{ErrorKind, Result};
@@ -97,8 +97,19 @@ fn group(checker: &Checker, path: &Path) {
     }
     let mut jobs = Vec::new();
     // An error here was reported above, for the file that causes it.
-    for member in read_group(&checker.engine, path).unwrap_or_default().members {
-        jobs.extend(check_member(checker, path, &member));
+    if let Ok(group) = read_group(&checker.engine, path) {
+        for member in &group.members {
+            jobs.extend(check_member(checker, path, member));
+        }
+        let strays = checker.take(unregistered(&checker.engine, path, &group), path);
+        for (name, kind) in strays.unwrap_or_default() {
+            let message = match kind {
+                ObjectType::Array => "the array lies in the group's directory, but is no member of the group",
+                _ => "the group lies in the group's directory, but is no member of the group",
+            };
+            let at = path.join(OsStr::from_bytes(&name));
+            checker.report(checker.problem(Kind::Group, &at, message).noted());
+        }
     }
     jobs.extend(children(checker, path, |name| {
         !name.as_bytes().starts_with(b"__")

@@ -1,14 +1,14 @@
 //! `tiledbfs cat`: files of the tree without a mount.
 
-use super::output::{Stop, stdout};
+use super::logging::{self, VerboseArgs};
+use super::output::{Stdout, Stop, stdout};
 use super::paths::{failed, visit};
-use super::{Failure, TreeArgs, logging};
+use super::{Failure, TreeArgs};
 use crate::error::Error;
 use crate::tree::node::next_piece;
 use crate::tree::{File as TreeFile, Node};
 use clap::{Args, ValueHint};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::Write;
 
 pub(super) const EXAMPLES: &str = "\
@@ -26,12 +26,14 @@ pub(super) struct CatArgs {
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
     #[command(flatten)]
+    verbose: VerboseArgs,
+    #[command(flatten)]
     source_args: TreeArgs,
 }
 
 /// Runs `tiledbfs cat`. If a file cannot be read, the others are still written.
 pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
-    logging::to_stderr();
+    logging::to_stderr_with(&args.verbose);
     let mut out = stdout()?;
     visit(
         &args.source,
@@ -44,7 +46,7 @@ pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
     )
 }
 
-fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut File) -> Result<(), Stop> {
+fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut Stdout) -> Result<(), Stop> {
     let fail = |error: Error| Stop::Failed(failed(path, error));
     if let Some(mut stream) = file.stream().map_err(fail)? {
         while let Some(piece) = stream.next().map_err(fail)? {

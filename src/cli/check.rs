@@ -1,10 +1,11 @@
 //! `tiledbfs check`: decodes everything, and lists what is wrong.
 
-use super::output::{Failures, progress_bar};
+use super::output::{Failures, Stdout, progress_bar, stdout};
 use super::source::{check_source, check_tree};
 use super::{Failure, SourceArgs, logging, show_path};
 use crate::check::{Level, Options, Problem, Tally};
 use crate::error::ErrorKind;
+use crate::printable::escape_json;
 use crate::storage::location::Location;
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, ProgressBar};
@@ -73,8 +74,8 @@ struct Output {
     unchecked: AtomicU64,
     notes: AtomicU64,
     bar: ProgressBar,
-    /// The first error of writing to stdout; later findings are only counted.
-    broken: Mutex<Option<io::Error>>,
+    /// stdout, or the first error of writing to it; later findings are only counted.
+    out: Mutex<io::Result<Stdout>>,
 }
 
 /// Runs `tiledbfs check`. Exit code: 0 without problems, 1 with problems, 2 if not everything was checked.
@@ -115,7 +116,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         unchecked: AtomicU64::new(0),
         notes: AtomicU64::new(0),
         bar: progress_bar(args.quiet),
-        broken: Mutex::default(),
+        out: Mutex::new(Ok(stdout().map_err(could_not)?)),
     });
     let tally: Arc<Tally> = Arc::default();
     let started = Instant::now();
@@ -146,12 +147,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             )));
         }
     }
-    let broken = output
-        .broken
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    if let Some(error) = broken {
+    if let Err(error) = &*output.out.lock().unwrap_or_else(PoisonError::into_inner) {
         // A closed pipe, as with `| head`, is not a failure.
         if error.kind() != io::ErrorKind::BrokenPipe {
             failures.add(Failure::new(format!("cannot write: {error}")));
@@ -194,16 +190,20 @@ impl Output {
             (false, Level::Problem) => format!("{place}{problem}"),
             (false, level) => format!("{}: {place}{problem}", level.name()),
         };
-        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
-        if broken.is_none() {
-            *broken = self.bar.suspend(|| writeln!(io::stdout().lock(), "{line}")).err();
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(stdout) = &mut *out
+            && let Err(error) = self
+                .bar
+                .suspend(|| stdout.write_all(format!("{line}\n").as_bytes()))
+        {
+            *out = Err(error);
         }
     }
 }
 
 /// A finding as a JSON object; unknown values are null.
 fn json(source: &str, problem: &Problem) -> String {
-    serde_json::json!({
+    let finding = serde_json::json!({
         "source": source,
         "level": problem.level.name(),
         "kind": problem.kind.name(),
@@ -211,8 +211,8 @@ fn json(source: &str, problem: &Problem) -> String {
         "part": problem.part,
         "offset": problem.offset,
         "message": problem.message,
-    })
-    .to_string()
+    });
+    escape_json(&finding.to_string())
 }
 
 /// The summary line.
@@ -329,7 +329,7 @@ mod tests {
             unchecked: AtomicU64::new(0),
             notes: AtomicU64::new(0),
             bar: ProgressBar::hidden(),
-            broken: Mutex::default(),
+            out: Mutex::new(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }
 

@@ -3,9 +3,11 @@
 //! A file is written as [`PARTIAL`] in the target directory and renamed once it is complete. An incomplete
 //! directory contains [`UNFINISHED`], which names its original, so that the same command continues it.
 
+use super::logging::{self, VerboseArgs};
 use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
-use super::{Failure, TreeArgs, logging, show_path};
+use super::source::or_here;
+use super::{Failure, TreeArgs, show_path};
 use crate::array::time::now;
 use crate::layout::Stream;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, OpenFile};
@@ -17,6 +19,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,6 +65,8 @@ pub(super) struct CopyArgs {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    verbose: VerboseArgs,
+    #[command(flatten)]
     source_args: TreeArgs,
 }
 
@@ -79,7 +84,7 @@ const MAX_THREADS: usize = 8;
 
 /// Runs `tiledbfs cp`. If a file cannot be copied, the others still are.
 pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
-    logging::to_stderr();
+    logging::to_stderr_with(&args.verbose);
     let mut copier = Copier {
         args,
         bar: progress_bar(args.quiet),
@@ -231,13 +236,23 @@ impl Copier<'_> {
     ) -> Result<(), Stop> {
         self.measure(iter::once(Node::Directory(directory.clone())));
         let place = |error| cannot_write(target, error);
-        let marker = target.join(UNFINISHED);
-        if create_directory(target).map_err(place)? {
-            fs::write(&marker, unfinished(found)).map_err(place)?;
+        let created = create_directory(target).map_err(place)?;
+        // DEST itself may be a link if copies go into it.
+        let named = *target == self.args.dest && !self.args.no_target_directory;
+        let root = Place::open(target, named).map_err(place)?;
+        if created {
+            fs::write(root.path(UNFINISHED), unfinished(found)).map_err(place)?;
         }
         let before = failures.count();
-        let mut waiting = vec![(directory.clone(), target.to_path_buf(), found.path.to_owned())];
-        while let Some((directory, target, path)) = waiting.pop() {
+        let mut waiting = vec![(directory.clone(), PathBuf::new(), found.path.to_owned())];
+        while let Some((directory, below, path)) = waiting.pop() {
+            let place = match root.below(&below) {
+                Ok(place) => place,
+                Err(error) => {
+                    self.note(failures, cannot_write(&target.join(&below), error));
+                    continue;
+                }
+            };
             let listing = match directory.list() {
                 Ok(listing) => listing,
                 Err(error) => {
@@ -250,12 +265,13 @@ impl Copier<'_> {
                 if found.name.is_none() && path == found.path && *name == *OWN_DIRECTORY {
                     continue;
                 }
-                let (inner, target) = (join(&path, &name), target.join(&*name));
+                let (inner, below) = (join(&path, &name), below.join(&*name));
+                let target = target.join(&below);
                 let copied = match directory.lookup(&name) {
-                    Ok(Some(Node::File(file))) => self.file(&*file, &target, &inner),
-                    Ok(Some(Node::Directory(directory))) => create_directory(&target)
+                    Ok(Some(Node::File(file))) => self.file_in(&*file, &place, &target, &inner),
+                    Ok(Some(Node::Directory(directory))) => create_directory(&place.path(&name))
                         .map_err(|error| Stop::Failed(cannot_write(&target, error)))
-                        .map(|_| waiting.push((directory, target, inner))),
+                        .map(|_| waiting.push((directory, below, inner))),
                     // Links are not listed. A missing file has vanished meanwhile.
                     Ok(Some(Node::Link(_)) | None) => Ok(()),
                     Err(error) => Err(failed(&inner, error).into()),
@@ -269,8 +285,11 @@ impl Copier<'_> {
                 added.reverse();
             }
         }
-        if failures.count() == before && marker.exists() {
-            fs::remove_file(&marker).map_err(|error| cannot_write(&marker, error))?;
+        if failures.count() == before
+            && let Err(error) = fs::remove_file(root.path(UNFINISHED))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(cannot_write(&target.join(UNFINISHED), error).into());
         }
         Ok(())
     }
@@ -280,16 +299,38 @@ impl Copier<'_> {
         self.bar.suspend(|| failures.add(failure));
     }
 
-    /// Copies one file, which messages call `path`.
+    /// Copies one file, which messages call `path`. Without `-r` a link that is DEST itself is followed.
     fn file(&mut self, file: &dyn TreeFile, target: &Path, path: &OsStr) -> Result<(), Stop> {
-        let read = |error| failed(path, error);
         let write = |error| cannot_write(target, error);
-        // Writes to the target of a link.
         let target = match fs::symlink_metadata(target) {
-            Ok(metadata) if metadata.is_symlink() => &*fs::canonicalize(target).map_err(write)?,
+            Ok(metadata) if metadata.is_symlink() && !self.args.recursive && *target == self.args.dest => {
+                &*fs::canonicalize(target).map_err(write)?
+            }
             _ => target,
         };
-        if let Ok(there) = fs::metadata(target) {
+        let directory = or_here(target.parent().unwrap_or(target));
+        let place = Place::open(directory, true).map_err(write)?;
+        self.file_in(file, &place, target, path)
+    }
+
+    /// Copies one file, which messages call `path`, to the name of `target` in the directory `place`.
+    fn file_in(
+        &mut self,
+        file: &dyn TreeFile,
+        place: &Place,
+        target: &Path,
+        path: &OsStr,
+    ) -> Result<(), Stop> {
+        let read = |error| failed(path, error);
+        let write = |error| cannot_write(target, error);
+        let Some(name) = target.file_name() else {
+            return Err(failed(target.as_os_str(), "is not the name of a file").into());
+        };
+        let held = place.path(name);
+        if let Ok(there) = fs::symlink_metadata(&held) {
+            if there.is_symlink() {
+                return Err(write(io::Error::other(IS_LINK)).into());
+            }
             if !there.is_file() {
                 return Err(failed(target.as_os_str(), "exists and is not a regular file").into());
             }
@@ -304,7 +345,7 @@ impl Copier<'_> {
             Some(_) => None,
             None => Some(file.open().map_err(read)?),
         };
-        let part = target.with_file_name(PARTIAL);
+        let part = place.path(PARTIAL);
         let out = part_file(&part).map_err(write)?;
         self.bar.set_message(show_path(Path::new(path)));
         let filled = match (stream, open) {
@@ -319,7 +360,8 @@ impl Copier<'_> {
             }
             Ok(bytes) => self.bytes = self.bytes.saturating_add(bytes),
         }
-        fs::rename(&part, target).map_err(write)?;
+        // Replaces a link that has been put there meanwhile.
+        fs::rename(&part, &held).map_err(write)?;
         self.copied += 1;
         Ok(())
     }
@@ -418,6 +460,43 @@ impl Copier<'_> {
     }
 }
 
+/// Why a link below DEST is not written to.
+const IS_LINK: &str = "is a symbolic link, which is not followed";
+
+/// A directory of the copy. It is held open, and reached through its descriptor, so that a link which somebody
+/// puts in its place is not followed.
+struct Place(OwnedFd);
+
+impl Place {
+    /// The directory at `path`, whose last component may be a link only if `follow`.
+    fn open(path: &Path, follow: bool) -> io::Result<Place> {
+        let mut flags = libc::O_DIRECTORY;
+        if !follow {
+            flags |= libc::O_NOFOLLOW;
+        }
+        let opened = File::options().read(true).custom_flags(flags).open(path);
+        match opened {
+            Ok(directory) => Ok(Place(directory.into())),
+            Err(_) if !follow && path.is_symlink() => Err(io::Error::other(IS_LINK)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The directory at the relative path `below`, without following links.
+    fn below(&self, below: &Path) -> io::Result<Place> {
+        let mut place = Place(self.0.try_clone()?);
+        for name in below {
+            place = Place::open(&place.path(name), false)?;
+        }
+        Ok(place)
+    }
+
+    /// The path of an entry, through the descriptor.
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name)
+    }
+}
+
 fn cannot_write(target: &Path, error: io::Error) -> Failure {
     failed(target.as_os_str(), format!("cannot write: {error}"))
 }
@@ -431,7 +510,8 @@ fn unfinished(found: &Found<'_>) -> Vec<u8> {
 /// Creates a directory. Returns false if it exists.
 fn create_directory(path: &Path) -> io::Result<bool> {
     match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+        // What is no directory, or a link, is told when it is opened.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         result => result.map(|()| true),
     }
 }
@@ -467,6 +547,11 @@ fn part_file(path: &Path) -> io::Result<File> {
         let opened = file.metadata()?;
         let still = fs::symlink_metadata(path);
         if still.is_ok_and(|still| (still.dev(), still.ino()) == (opened.dev(), opened.ino())) {
+            // Another name of somebody's file.
+            if opened.nlink() > 1 {
+                fs::remove_file(path)?;
+                continue;
+            }
             file.set_len(0)?;
             return Ok(file);
         }

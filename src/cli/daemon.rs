@@ -12,6 +12,7 @@
 
 use super::{Failure, show_path};
 use crate::fuse::{self, mountinfo};
+use crate::printable::escape;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -141,8 +142,8 @@ impl Caller {
 
     /// Reports why nothing is mounted.
     pub(super) fn failed(mut self, failure: &Failure) {
-        let message = failure.message.replace('\n', "; ");
-        let _ = writeln!(self.socket, "failed {message}");
+        // One line, because that is a message of this protocol.
+        let _ = writeln!(self.socket, "failed {}", escape(&failure.message));
     }
 
     /// Reports the mount and waits until the first process has looked at it. Then calls `before_detach`, and

@@ -1,21 +1,23 @@
 //! `tiledbfs info`: describes an array on one screen, or shows a group or directory as a tree. Uses only the
 //! JSON documents of the tree.
 
-use super::output::{Failures, Stop, stdout};
+use super::output::{Failures, Names, Stop, stdout};
 use super::paths::{failed, join, visit};
 use super::times::{Unit, time};
-use super::{Failure, TreeArgs, logging, show_path};
+use super::{Failure, TreeArgs, logging};
 use crate::error::{Error, ErrorKind, Result};
+use crate::names;
+use crate::printable::escape;
 use crate::tree::{Directory, Node, OWN_DIRECTORY};
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::mem;
-use std::path::Path;
 use std::sync::Arc;
 
 pub(super) const HELP: &str = "\
@@ -41,6 +43,7 @@ pub(super) struct InfoArgs {
 pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
     logging::to_stderr();
     let mut out = stdout()?;
+    let names = out.names();
     let mut first = true;
     let options = args.source_args.options()?;
     let mut failures = Failures::default();
@@ -49,15 +52,15 @@ pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
             let Node::Directory(directory) = &found.node else {
                 return Err(failed(found.path, "is a file, not an array, group or directory").into());
             };
-            let name = show_path(Path::new(source));
+            let name = names.show(source).to_string_lossy().into_owned();
             let mut text = if mem::take(&mut first) {
                 String::new()
             } else {
                 "\n".to_owned()
             };
             match kind(&**directory).map_err(|error| failed(found.path, error))? {
-                Kind::Array => array(&mut text, &name, &**directory, found.path, failures)?,
-                _ => tree(&mut text, &name, directory, found.path, failures),
+                Kind::Array => array(&mut text, names, &name, &**directory, found.path, failures)?,
+                _ => tree(&mut text, names, &name, directory, found.path, failures),
             }
             Ok(out.write_all(text.as_bytes())?)
         });
@@ -104,6 +107,7 @@ fn text(value: &Value) -> &str {
 /// Writes the description of an array to `out`.
 fn array(
     out: &mut String,
+    names: Names,
     shown: &str,
     directory: &dyn Directory,
     path: &OsStr,
@@ -189,11 +193,11 @@ fn array(
         values.fold(0u64, |sum, value| sum.saturating_add(value.unwrap_or(0)))
     };
     line(out, "cells", HumanCount(sum("cell_num")).to_string());
-    let names = visible
+    let fragments = visible
         .iter()
         .filter(|f| !f["cell_num"].is_null())
         .filter_map(|f| f["name"].as_str());
-    let unfiltered = unfiltered(directory, names, path, failures);
+    let unfiltered = unfiltered(directory, fragments, path, failures);
     let stored = HumanBytes(sum("size"));
     line(
         out,
@@ -206,17 +210,17 @@ fn array(
         "newest write",
         newest.map_or("none".to_owned(), |newest| format!("{} UTC", time(newest))),
     );
-    let labels: Vec<&str> = items(&schema["dimension_labels"])
+    let labels: Vec<String> = items(&schema["dimension_labels"])
         .iter()
-        .map(|label| text(&label["name"]))
+        .map(|label| names.show_text(text(&label["name"])))
         .collect();
     if !labels.is_empty() {
         line(out, "labels", labels.join(", "));
     }
     out.push('\n');
-    table(out, &dimension_rows(&schema, &written));
+    table(out, &dimension_rows(&schema, &written, names));
     out.push('\n');
-    table(out, &attribute_rows(&schema));
+    table(out, &attribute_rows(&schema, names));
     Ok(())
 }
 
@@ -367,14 +371,14 @@ fn range((low, high): (&Value, &Value), dimension: &Value) -> String {
 }
 
 /// The table of dimensions; the first row is the heading.
-fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>]) -> Vec<[String; 6]> {
+fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>], names: Names) -> Vec<[String; 6]> {
     let heading = ["dimension", "type", "domain", "tile", "written", "filters"].map(str::to_owned);
     let mut rows = vec![heading];
     let sparse = text(&schema["array_type"]) != "dense";
     for (dimension, written) in items(&schema["dimensions"]).iter().zip(written) {
         let shown = |ends: (&Value, &Value)| range(ends, dimension);
         rows.push([
-            name(dimension),
+            name(dimension, names),
             datatype(dimension),
             pair(&dimension["domain"]).map_or_else(|| "any".to_owned(), shown),
             match &dimension["tile_extent"] {
@@ -394,16 +398,16 @@ fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>]) -> Vec<[
 }
 
 /// The table of attributes; the first row is the heading.
-fn attribute_rows(schema: &Value) -> Vec<[String; 4]> {
+fn attribute_rows(schema: &Value, names: Names) -> Vec<[String; 4]> {
     let mut rows = vec![["attribute", "type", "", "filters"].map(str::to_owned)];
     for attribute in items(&schema["attributes"]) {
         let nullable = (attribute["nullable"] == Value::Bool(true)).then(|| "nullable".to_owned());
         let enumeration = attribute["enumeration"]
             .as_str()
-            .map(|name| format!("one of {name}"));
+            .map(|name| format!("one of {}", names.show_text(name)));
         let notes: Vec<String> = nullable.into_iter().chain(enumeration).collect();
         rows.push([
-            name(attribute),
+            name(attribute, names),
             datatype(attribute),
             notes.join(", "),
             pipeline(&attribute["filters"]),
@@ -412,10 +416,10 @@ fn attribute_rows(schema: &Value) -> Vec<[String; 4]> {
     rows
 }
 
-fn name(field: &Value) -> String {
+fn name(field: &Value, names: Names) -> String {
     match text(&field["name"]) {
         "" => "(no name)".to_owned(),
-        name => name.escape_debug().to_string(),
+        name => names.show_text(name),
     }
 }
 
@@ -455,7 +459,7 @@ fn value(value: &Value, unit: Option<Unit>) -> String {
             Some(date) => date,
             None => number.to_string(),
         },
-        (Value::String(text), _) => text.escape_debug().to_string(),
+        (Value::String(text), _) => escape(text),
         (Value::Object(_), _) => format!("0x{}", text(&value["hex"])),
         (other, _) => other.to_string(),
     }
@@ -485,24 +489,29 @@ fn table<const N: usize>(out: &mut String, rows: &[[String; N]]) {
 /// Writes a group or directory as a tree.
 fn tree(
     out: &mut String,
+    names: Names,
     shown: &str,
     directory: &Arc<dyn Directory>,
     path: &OsStr,
     failures: &mut Failures,
 ) {
-    // An explicit stack, because depth is unbounded: line prefix, prefix of children, name, directory, path.
+    // An explicit stack, because depth is unbounded: line prefix, prefix of children, name, child, path.
     let mut waiting = vec![(
         String::new(),
         String::new(),
         shown.to_owned(),
-        directory.clone(),
+        Child::Shown(directory.clone()),
         path.to_owned(),
     )];
-    while let Some((stem, indent, name, directory, path)) = waiting.pop() {
-        let (what, children) = match summarize(&*directory) {
+    while let Some((stem, indent, name, child, path)) = waiting.pop() {
+        let found = match child {
+            Child::Shown(directory) => summarize(&*directory),
+            Child::NotShown(what) => Ok((what, Vec::new())),
+        };
+        let (what, children) = match found {
             Ok(found) => found,
             Err(error) => {
-                let what = error.to_string();
+                let what = escape(error.to_string());
                 failures.add(failed(&path, error));
                 (what, Vec::new())
             }
@@ -518,7 +527,7 @@ fn tree(
             (
                 format!("{indent}{branch}"),
                 format!("{indent}{below}"),
-                show_path(Path::new(&name)),
+                names.show(&name).to_string_lossy().into_owned(),
                 child,
                 join(&path, &name),
             )
@@ -529,7 +538,15 @@ fn tree(
     }
 }
 
-type Children = Vec<(OsString, Arc<dyn Directory>)>;
+/// What is below a group or plain directory.
+enum Child {
+    /// A directory of the tree.
+    Shown(Arc<dyn Directory>),
+    /// A description of what the tree does not show.
+    NotShown(String),
+}
+
+type Children = Vec<(OsString, Child)>;
 
 /// One line about a directory of the tree, and its children if it is a group or plain directory.
 fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
@@ -549,7 +566,7 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
             continue;
         }
         match directory.lookup(&name)? {
-            Some(Node::Directory(child)) => children.push((name.into_owned(), child)),
+            Some(Node::Directory(child)) => children.push((name.into_owned(), Child::Shown(child))),
             // Part of an array; its contents are not shown.
             Some(Node::File(_)) if kind == Kind::Directory => {
                 return Ok(("directory".to_owned(), Vec::new()));
@@ -557,11 +574,73 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
             _ => {}
         }
     }
-    Ok((
-        match kind {
-            Kind::Group => format!("group, {}", count(children.len(), "member")),
-            _ => "directory".to_owned(),
-        },
-        children,
-    ))
+    if kind != Kind::Group {
+        return Ok(("directory".to_owned(), children));
+    }
+    let details = document(directory, "group.json")?;
+    let known: HashSet<OsString> = children.iter().map(|(name, _)| name.clone()).collect();
+    let file_name = |name: &[u8]| OsString::from(names::encode(name));
+    let (mut members, mut unregistered) = (children.len(), 0);
+    for one in items(&details["unregistered"]) {
+        unregistered += 1;
+        let name = file_name(&bytes(&one["name"]));
+        if known.contains(&name) {
+            // A group in which nothing was ever registered.
+            members -= 1;
+        } else {
+            let kind = text(&one["type"]).to_lowercase();
+            children.push((
+                name,
+                Child::NotShown(format!("{kind}, not registered in the group")),
+            ));
+        }
+    }
+    let mut elsewhere = 0;
+    for member in items(&details["members"]) {
+        let uri = bytes(&member["uri"]);
+        let parts = || uri.split(|&byte| byte == b'/');
+        let name = Some(bytes(&member["name"])).filter(|name| !name.is_empty());
+        let last = || parts().rfind(|part| !part.is_empty()).unwrap_or(&uri).to_vec();
+        let name = file_name(&name.unwrap_or_else(last));
+        let inside = member["relative"] == Value::Bool(true) && !parts().any(|part| part == b"..");
+        if !inside && !known.contains(&name) {
+            elsewhere += 1;
+            let uri = escape(&uri);
+            children.push((name, Child::NotShown(format!("elsewhere, {uri}"))));
+        }
+    }
+    let mut line = format!("group, {}", count(members, "member"));
+    if elsewhere > 0 {
+        let _ = write!(line, ", {} elsewhere", count(elsewhere, "member"));
+    }
+    if unregistered > 0 {
+        let _ = write!(line, ", {} unregistered", HumanCount(unregistered));
+    }
+    Ok((line, children))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_fields_are_escaped_on_terminals_and_values_always() {
+        let schema = serde_json::json!({
+            "array_type": "sparse",
+            "dimensions": [{"name": "d\u{1b}", "datatype": "STRING_ASCII", "cell_val_num": "var", "domain": null}],
+            "attributes": [{"name": "a\n", "datatype": "INT32", "cell_val_num": 1, "enumeration": "e\u{9b}"}],
+        });
+        let value = Value::from("\u{202e}");
+        for (escaped, names_shown) in [
+            (true, ["d\\u{1b}", "a\\n", "one of e\\u{9b}"]),
+            (false, ["d\u{1b}", "a\n", "one of e\u{9b}"]),
+        ] {
+            let names = Names { escaped };
+            let dimensions = dimension_rows(&schema, &[Some((&value, &value))], names);
+            let attributes = attribute_rows(&schema, names);
+            let shown = [&dimensions[1][0], &attributes[1][0], &attributes[1][2]];
+            assert_eq!(shown, names_shown.map(str::to_owned).each_ref());
+            assert_eq!(dimensions[1][4], "\\u{202e}..\\u{202e}");
+        }
+    }
 }

@@ -9,6 +9,7 @@
 //! On stderr a message is a line `tiledbfs: LEVEL: TEXT`. If stderr is the journal, `<SEVERITY>` precedes it.
 
 use super::{Failure, show_path};
+use crate::printable::escape;
 use clap::{ArgAction, Args};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::syslog::{Facility, LogFlags, Severity, openlog, syslog};
@@ -45,12 +46,9 @@ fn level_parser() -> impl clap::builder::TypedValueParser<Value = LevelFilter> {
 impl LogArgs {
     /// The level that the arguments set, if any.
     fn level(&self) -> Option<LevelFilter> {
-        match (self.quiet, self.verbose) {
-            (true, _) => Some(LevelFilter::Error),
-            (false, 0) => self.log_level,
-            (false, 1) => Some(LevelFilter::Info),
-            (false, 2) => Some(LevelFilter::Debug),
-            (false, _) => Some(LevelFilter::Trace),
+        match self.quiet {
+            true => Some(LevelFilter::Error),
+            false => verbose_level(self.verbose).or(self.log_level),
         }
     }
 }
@@ -68,16 +66,41 @@ struct Logger {
     system: OnceLock<String>,
 }
 
-/// Logs to stderr.
+/// How much a command logs that mounts nothing.
+#[derive(Debug, Default, Args)]
+pub(super) struct VerboseArgs {
+    /// Log what is ignored to stderr (info); -vv also details (debug)
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+/// Logs warnings and errors to stderr.
 pub(super) fn to_stderr() {
     install(None, None);
+}
+
+/// Logs to stderr, with as many `-v` as in `args`.
+pub(super) fn to_stderr_with(args: &VerboseArgs) {
+    install(verbose_level(args.verbose), None);
+}
+
+/// The level of a number of `-v`; None without any.
+fn verbose_level(count: u8) -> Option<LevelFilter> {
+    match count {
+        0 => None,
+        1 => Some(LevelFilter::Info),
+        2 => Some(LevelFilter::Debug),
+        _ => Some(LevelFilter::Trace),
+    }
 }
 
 /// Logs to stderr, and to the file in `args` if there is one. Logs panics as well.
 pub(super) fn start(args: &LogArgs) -> Result<(), Failure> {
     let file = args.log_file.as_deref().map(LogFile::open).transpose()?;
     install(args.level(), file.map(Arc::new));
-    std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
+    std::panic::set_hook(Box::new(|panic| {
+        log::error!("{}", panic.to_string().replace('\n', "; "));
+    }));
     Ok(())
 }
 
@@ -150,8 +173,16 @@ impl Log for Logger {
         if !self.lines.matches(record) {
             return;
         }
+        // Each message is one line.
+        let text = escape(record.args().to_string());
         if self.file.is_some() {
-            self.lines.log(record);
+            self.lines.log(
+                &Record::builder()
+                    .metadata(record.metadata().clone())
+                    .module_path(record.module_path())
+                    .args(format_args!("{text}"))
+                    .build(),
+            );
         }
         let (severity, level) = match record.level() {
             Level::Error => (Severity::LOG_ERR, "error"),
@@ -159,8 +190,6 @@ impl Log for Logger {
             Level::Info => (Severity::LOG_INFO, "info"),
             Level::Debug | Level::Trace => (Severity::LOG_DEBUG, "debug"),
         };
-        // Each message is one line.
-        let text = record.args().to_string().replace('\n', "; ").replace('\0', "\\0");
         if let Some(mountpoint) = self.system.get() {
             let _ = syslog(severity, &format!("{mountpoint}: {text}"));
         }

@@ -1,14 +1,14 @@
 //! `tiledbfs ls`: directories of the tree without a mount.
 
-use super::output::{Failures, Stop, finish, stdout};
+use super::logging::{self, VerboseArgs};
+use super::output::{Failures, Names, Stdout, Stop, finish, stdout};
 use super::paths::{Found, failed, join, visit};
 use super::times::time;
-use super::{Failure, TreeArgs, logging};
+use super::{Failure, TreeArgs};
 use crate::tree::{Directory, Node};
 use clap::{ArgAction, Args, ValueHint};
 use indicatif::HumanBytes;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -50,14 +50,18 @@ pub(super) struct LsArgs {
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
     #[command(flatten)]
+    verbose: VerboseArgs,
+    #[command(flatten)]
     source_args: TreeArgs,
 }
 
 /// Runs `tiledbfs ls`. If something cannot be listed, the rest still is. Files come before directories.
 pub(super) fn run(args: &LsArgs) -> Result<(), Failure> {
-    logging::to_stderr();
+    logging::to_stderr_with(&args.verbose);
+    let out = stdout()?;
     let mut lister = Lister {
-        out: BufWriter::new(stdout()?),
+        names: out.names(),
+        out: BufWriter::new(out),
         args,
         heading: args.recursive || args.paths.len() > 1,
         first: true,
@@ -96,7 +100,8 @@ pub(super) fn run(args: &LsArgs) -> Result<(), Failure> {
 }
 
 struct Lister<'a> {
-    out: BufWriter<File>,
+    out: BufWriter<Stdout>,
+    names: Names,
     args: &'a LsArgs,
     /// Whether each directory has a heading.
     heading: bool,
@@ -121,7 +126,7 @@ impl Lister<'_> {
                 let gap = if self.first { "" } else { "\n" };
                 let shown = if path.is_empty() { OsStr::new(".") } else { &path };
                 self.out.write_all(gap.as_bytes())?;
-                self.out.write_all(shown.as_bytes())?;
+                self.out.write_all(self.names.show(shown).as_bytes())?;
                 self.out.write_all(b":\n")?;
                 self.first = false;
             }
@@ -138,7 +143,7 @@ impl Lister<'_> {
                     continue;
                 }
                 if !long && !recursive {
-                    self.out.write_all(name.as_bytes())?;
+                    self.out.write_all(self.names.show(&name).as_bytes())?;
                     self.out.write_all(b"\n")?;
                     continue;
                 }
@@ -178,7 +183,7 @@ impl Lister<'_> {
             };
             write!(self.out, "{mode} {size:>14} {} ", time(mtime))?;
         }
-        self.out.write_all(name.as_bytes())?;
+        self.out.write_all(self.names.show(name).as_bytes())?;
         self.out.write_all(b"\n")?;
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use super::output::{finish, stdout};
 use super::{Failure, show_path};
-use clap::{Args, Command, ValueHint};
+use clap::{Arg, ArgAction, Args, Command, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
+use clap_mangen::roff::{Roff, bold, italic, roman};
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
+    synopsis(command).to_writer(&mut text)?;
     man.render_description_section(&mut text)?;
     man.render_options_section(&mut text)?;
     if command.has_subcommands() {
@@ -76,6 +76,59 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     }
     roff.to_writer(&mut text)?;
     Ok((man.get_filename(), text))
+}
+
+/// The synopsis: all options with the names of their values, then the arguments.
+fn synopsis(command: &Command) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    let mut line = vec![bold(command.get_bin_name().unwrap_or_else(|| command.get_name()))];
+    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let (arguments, options): (Vec<&Arg>, Vec<&Arg>) = shown.partition(|argument| argument.is_positional());
+    for option in options {
+        line.push(roman(" ["));
+        let short = option.get_short().map(|short| format!("-{short}"));
+        let long = option.get_long().map(|long| format!("--{long}"));
+        for (number, name) in short.into_iter().chain(long).enumerate() {
+            if number > 0 {
+                line.push(roman("|"));
+            }
+            line.push(bold(name));
+        }
+        if option.get_action().takes_values() {
+            line.push(roman(" "));
+            line.push(italic(value_name(option)));
+        }
+        line.push(roman("]"));
+        if matches!(option.get_action(), ArgAction::Append | ArgAction::Count) {
+            line.push(roman("..."));
+        }
+    }
+    for argument in arguments {
+        let (open, close) = match argument.is_required_set() {
+            true => (" ", ""),
+            false => (" [", "]"),
+        };
+        line.extend([roman(open), italic(value_name(argument))]);
+        if matches!(argument.get_action(), ArgAction::Append) {
+            line.push(roman("..."));
+        }
+        line.push(roman(close));
+    }
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("COMMAND"), roman(" ...")]);
+    }
+    roff.text(line);
+    roff
+}
+
+/// The name of an argument's value, as the help shows it.
+fn value_name(argument: &Arg) -> String {
+    let names = argument.get_value_names().unwrap_or(&[]);
+    match names.is_empty() {
+        true => argument.get_id().as_str().to_uppercase(),
+        false => names.join(" "),
+    }
 }
 
 /// Renders the text after the options. Unindented lines that end in `:` are headings, indented ones verbatim.

@@ -23,13 +23,16 @@ mod unmount;
 
 use crate::format::MAX_VERSION;
 use crate::fuse::{SUBTYPE, mountinfo};
+use crate::printable::escape;
 use crate::tree::Options;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
+use output::{finish, stdout};
 use source::OpenOptions;
 
 /// Mounts TileDB arrays and shows them as plain files.
@@ -88,7 +91,7 @@ enum Command {
 #[derive(Debug, Args)]
 struct SourceArgs {
     /// Limit of the cache of decoded data, in bytes or with a suffix K, M, G or T (powers of 1024)
-    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = options::parse_size)]
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = options::parse_cache_size)]
     cache_size: u64,
     /// The key of encrypted arrays: a file of 32 raw bytes or 64 hexadecimal digits
     ///
@@ -109,7 +112,7 @@ struct SourceArgs {
 struct TreeArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Show everything as of TIME: milliseconds since 1970, or a full or partial time like `2025-02-04T12:30`
+    /// Show everything as of TIME: a full or partial time like `2025-02-04T12:30`, or milliseconds since 1970
     #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
     at: Option<u64>,
 }
@@ -149,7 +152,7 @@ impl Failure {
 
     /// Writes one line to stderr.
     fn show(&self) {
-        eprintln!("tiledbfs: {}", self.message.replace('\n', "; "));
+        eprintln!("tiledbfs: {}", escape(&self.message));
     }
 }
 
@@ -205,7 +208,21 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure
         let matches = command.clone().try_get_matches_from(arguments)?;
         Cli::from_arg_matches(&matches)
     };
-    let mut cli = from(arguments).unwrap_or_else(|error| error.exit());
+    let mut cli = match from(arguments) {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            // The same error about arguments that a terminal can show.
+            let shown: Vec<OsString> = arguments
+                .iter()
+                .map(|argument| escape(argument.as_bytes()).into())
+                .collect();
+            from(&shown).err().unwrap_or(error).exit()
+        }
+        Err(help) => {
+            finish(stdout()?.print(&help))?;
+            std::process::exit(0);
+        }
+    };
     if let (Command::Mount(args), Some(mount)) = (&cli.command, command.find_subcommand("mount")) {
         let mut options = mount_options::split_lists(&args.options);
         let long_options = mount_options::take_long_options(&mut options, mount)?;
@@ -287,9 +304,9 @@ impl TreeArgs {
     }
 }
 
-/// A path as one line of text, for messages.
+/// A path for messages; see [`escape`].
 fn show_path(path: &Path) -> String {
-    mountinfo::printable(path.as_os_str())
+    escape(path.as_os_str().as_bytes())
 }
 
 /// The message for ENOTCONN at a path: the daemon of its mount has died.

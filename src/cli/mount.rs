@@ -12,6 +12,7 @@ use crate::storage::location::Location;
 use crate::tree::{Options, Tree};
 use clap::Args;
 use nix::mount::MsFlags;
+use nix::sys::resource::{Resource, getrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -113,6 +114,16 @@ fn parse_umask(text: &str) -> Result<u32, String> {
     mode.ok_or_else(|| "give one to three octal digits".to_owned())
 }
 
+/// The fewest descriptors with which a mount reads without errors, measured with many readers.
+const MIN_DESCRIPTORS: u64 = 48;
+
+/// Descriptors that a mount needs besides those of its threads: files that it keeps, those of listings that
+/// programs have open, sockets, the log.
+const BASE_DESCRIPTORS: u64 = 32;
+
+/// Descriptors for each thread: its connection to the kernel, and what it reads.
+const THREAD_DESCRIPTORS: u64 = 2;
+
 /// Default threads for object stores, where each request may wait for the network.
 const REMOTE_THREADS: usize = 32;
 
@@ -193,6 +204,7 @@ struct Prepared {
     source: Location,
     mountpoint: PathBuf,
     tree: Tree,
+    threads: usize,
     _lock: Option<File>,
 }
 
@@ -202,6 +214,8 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
         log::warn!("{warning}");
     }
     let source = check_source(&args.source)?;
+    let threads = threads(args, &source);
+    check_file_limit(threads)?;
     // Held until mounted, so that concurrent mounts do not both find the mount point free.
     let _lock = lock_mountpoint(&args.mountpoint)?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
@@ -226,8 +240,31 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
         source,
         mountpoint,
         tree,
+        threads,
         _lock,
     })
+}
+
+/// The number of threads that answer requests.
+fn threads(args: &MountArgs, source: &Location) -> usize {
+    let default = match source {
+        Location::Local(_) => MountOptions::default().threads,
+        Location::Remote(_) => REMOTE_THREADS,
+    };
+    args.threads.map_or(default, usize::from)
+}
+
+/// Fails if the limit of open files is so low that reads would fail. The soft limit is the hard one by now.
+fn check_file_limit(threads: usize) -> Result<(), Failure> {
+    let needed = MIN_DESCRIPTORS.max(BASE_DESCRIPTORS + THREAD_DESCRIPTORS * threads as u64);
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map(|(soft, _)| soft);
+    match limit.map_err(|error| Failure::new(format!("cannot find the limit of open files: {error}")))? {
+        limit if limit < needed => Err(Failure::new(format!(
+            "the limit of open files (`ulimit -n`) is {limit}, and a mount with {threads} threads needs \
+             {needed}: raise it, or give fewer --threads"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a umask lets other users read.
@@ -257,14 +294,12 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
         source,
         mountpoint,
         tree,
+        threads,
         _lock,
     } = prepare(args)?;
     let flags = &args.flags;
     let defaults = MountOptions::default();
-    let (default_threads, read_ahead) = match &source {
-        Location::Local(_) => (defaults.threads, true),
-        Location::Remote(_) => (REMOTE_THREADS, false),
-    };
+    let read_ahead = matches!(source, Location::Local(_));
     let name = match source {
         Location::Local(path) => path.into_os_string(),
         Location::Remote(url) => url.into(),
@@ -273,7 +308,7 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
         fs_name: flags.fs_name.clone().unwrap_or(name),
         subtype: flags.subtype.clone().unwrap_or(defaults.subtype),
         access: flags.access,
-        threads: args.threads.map_or(default_threads, usize::from),
+        threads,
         read_ahead,
         no_exec: flags.no_exec,
         no_atime: flags.no_atime,
@@ -287,7 +322,7 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
         .map_err(|error| Failure::new(format!("cannot mount on {}: {error}", show_path(&mountpoint))))?;
     log::info!(
         "{} is mounted on {}",
-        mountinfo::printable(&options.fs_name),
+        show_path(Path::new(&options.fs_name)),
         show_path(&mountpoint)
     );
     let ended = mounted.ended();
@@ -430,7 +465,7 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf, Failure> {
         // autofs waits there for a mount on demand.
         && mount.fs_type != "autofs"
     {
-        let what = mountinfo::printable(&mount.source);
+        let what = show_path(Path::new(&mount.source));
         return Err(Failure::new(if mount.fs_type == format!("fuse.{SUBTYPE}") {
             format!(
                 "{name} is already a mount of tiledbfs, showing {what}; `tiledbfs unmount {name}` unmounts it"

@@ -11,9 +11,26 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Parses a number of bytes, at least 1: digits, and an optional suffix K, M, G or T (powers of 1024) in any
-/// case, optionally followed by `iB` or `B`.
-pub fn parse_size(text: &str) -> Result<u64, String> {
+/// Parses the size of the cache in memory, in bytes, at least 1.
+pub fn parse_cache_size(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("the cache cannot be empty".to_owned()),
+        size => Ok(size),
+    }
+}
+
+/// Parses the size of the disk cache, in bytes, at least 1.
+#[cfg(feature = "remote")]
+pub fn parse_disk_cache_size(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("leave out --disk-cache for no disk cache".to_owned()),
+        size => Ok(size),
+    }
+}
+
+/// Parses a number of bytes: digits, and an optional suffix K, M, G or T (powers of 1024) in any case,
+/// optionally followed by `iB` or `B`.
+fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, suffix) = text.split_at_checked(digits).unwrap_or(("", text));
     let shift = match suffix.to_ascii_lowercase().as_str() {
@@ -31,11 +48,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         let factor = 1_u64.checked_shl(shift)?;
         number.checked_mul(factor)
     });
-    match size {
-        None => Err("that is more than 2^64 bytes".to_owned()),
-        Some(0) => Err("the cache cannot be empty".to_owned()),
-        Some(size) => Ok(size),
-    }
+    size.ok_or_else(|| "that is more than 2^64 bytes".to_owned())
 }
 
 /// Parses a time as in `at/`. Returns its end in milliseconds since the Unix epoch; fails for ranges.
@@ -116,10 +129,11 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Ok(size), "{text}");
         }
+        for text in ["0", "0M"] {
+            assert_eq!(parse_cache_size(text).unwrap_err(), "the cache cannot be empty");
+        }
         for text in [
             "",
-            "0",
-            "0M",
             "-1",
             "+1",
             "1.5G",

@@ -1,10 +1,15 @@
 //! Output on stdout and stderr, and failures.
 
 use super::Failure;
+use crate::printable::escape;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why output ends early.
 pub enum Stop {
@@ -38,11 +43,95 @@ pub fn finish(result: Result<(), Stop>) -> Result<(), Failure> {
     }
 }
 
-/// stdout without the line buffer of the standard library.
-pub fn stdout() -> Result<File, Failure> {
-    match io::stdout().as_fd().try_clone_to_owned() {
-        Ok(descriptor) => Ok(descriptor.into()),
+/// Whether the program was started without a stdout.
+static STDOUT_IS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before the standard library opens /dev/null in place of a stdout that is closed.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = {
+    extern "C" fn look() {
+        // SAFETY: a system call without pointers, which changes nothing.
+        if unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0 {
+            STDOUT_IS_CLOSED.store(true, Ordering::Relaxed);
+        }
+    }
+    look
+};
+
+/// stdout without the line buffer of the standard library, which also hides errors.
+pub struct Stdout {
+    file: File,
+    /// Whether it is a terminal.
+    terminal: bool,
+}
+
+/// stdout. Fails if it is closed.
+pub fn stdout() -> Result<Stdout, Failure> {
+    if STDOUT_IS_CLOSED.load(Ordering::Relaxed) {
+        return Err(Failure::new("cannot write: stdout is closed"));
+    }
+    let stdout = io::stdout();
+    match stdout.as_fd().try_clone_to_owned() {
+        Ok(descriptor) => Ok(Stdout {
+            file: descriptor.into(),
+            terminal: stdout.is_terminal(),
+        }),
         Err(error) => Err(Failure::new(format!("cannot write: {error}"))),
+    }
+}
+
+impl Stdout {
+    /// Writes the text of a command's help or version, with colours on a terminal.
+    pub fn print(&mut self, text: &clap::Error) -> Result<(), Stop> {
+        let text = text.render();
+        let text = match self.terminal {
+            true => text.ansi().to_string(),
+            false => text.to_string(),
+        };
+        Ok(self.write_all(text.as_bytes())?)
+    }
+
+    /// How names are written.
+    pub fn names(&self) -> Names {
+        Names {
+            escaped: self.terminal,
+        }
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// How names are written to stdout: escaped if that is a terminal, else as they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    /// Whether they are escaped.
+    pub escaped: bool,
+}
+
+impl Names {
+    /// The name as it is written.
+    pub fn show(self, name: &OsStr) -> Cow<'_, OsStr> {
+        match self.escaped {
+            true => Cow::Owned(escape(name.as_bytes()).into()),
+            false => Cow::Borrowed(name),
+        }
+    }
+
+    /// The name as it is written in text.
+    pub fn show_text(self, name: &str) -> String {
+        match self.escaped {
+            true => escape(name),
+            false => name.to_owned(),
+        }
     }
 }
 

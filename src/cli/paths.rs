@@ -7,6 +7,7 @@
 use super::output::{Failures, Stop};
 use super::source::{OpenOptions, check_source, open_tree, open_within, or_here, pattern};
 use super::{Failure, show_path};
+use crate::error::ErrorKind;
 use crate::storage::location::Location;
 use crate::tree::node::follow;
 use crate::tree::{Node, Tree, is_object};
@@ -248,7 +249,11 @@ fn walk(mut node: Node, names: &[OsString], mut path: OsString, each: &mut Each<
             return Ok(());
         };
         let found = follow(&**directory, name);
-        if let (Ok(None), Some(pattern)) = (&found, pattern(name)) {
+        let absent = match &found {
+            Ok(found) => found.is_none(),
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        if let Some(pattern) = pattern(name).filter(|_| absent) {
             let listing = match directory.list() {
                 Ok(listing) => listing,
                 Err(error) => return each(&path, Err(failed(&path, error))),

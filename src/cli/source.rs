@@ -69,7 +69,7 @@ pub(super) struct RemoteArgs {
     #[arg(long, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
     /// Limit of the disk cache, with a suffix as for --cache-size
-    #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = super::options::parse_size)]
+    #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = super::options::parse_disk_cache_size)]
     disk_cache_size: u64,
     /// Whether other users may read with the credentials, by `--umask`.
     #[arg(skip)]
@@ -121,8 +121,26 @@ pub(super) fn check_source(source: &OsStr) -> Result<Location, Failure> {
     })
 }
 
+/// Warns about options that do nothing for this kind of source.
+fn warn_of_idle_options(source: &Location, options: &OpenOptions) {
+    match source {
+        #[cfg(feature = "remote")]
+        Location::Local(path) if options.remote.follow_members => log::warn!(
+            "{}: --follow-members does nothing for a SOURCE on this machine: members of groups are shown if \
+             they lie in SOURCE",
+            show_path(path)
+        ),
+        Location::Remote(url) if options.tree.follow_symlinks => log::warn!(
+            "{url}: --follow-symlinks does nothing for an object store, which has no symbolic links: \
+             --follow-members shows members of groups that lie elsewhere"
+        ),
+        _ => {}
+    }
+}
+
 /// Opens SOURCE. Warns if there is no array or group in a local one.
 pub(super) fn open_tree(source: &Location, options: &OpenOptions) -> Result<Tree, Failure> {
+    warn_of_idle_options(source, options);
     match source {
         Location::Local(path) => {
             let tree = guarded(|| Tree::open(path, &options.tree)).map_err(|error| refused(path, &error))?;
@@ -146,6 +164,7 @@ pub(super) fn check_tree(
     report: check::Report,
     tally: Arc<check::Tally>,
 ) -> crate::Result<Vec<PathBuf>> {
+    warn_of_idle_options(source, open_options);
     match source {
         Location::Local(path) => check::check(path, options, report, tally),
         #[cfg(feature = "remote")]
@@ -216,6 +235,7 @@ pub(super) fn open_within(
     url: &str,
     options: &OpenOptions,
 ) -> Result<(Tree, String, Vec<OsString>), Failure> {
+    warn_of_idle_options(&Location::Remote(url.to_owned()), options);
     let (mut part, mut names) = (url.to_owned(), Vec::new());
     let opened = guarded(|| {
         // Components that are patterns belong to the tree.
@@ -283,13 +303,19 @@ struct Listed {
 impl RemoteArgs {
     /// The prefix at `url`.
     fn remote(&self, url: &str) -> crate::Result<Remote> {
-        let disk_cache = self.disk_cache.as_ref().map(|directory| {
-            let opened = DiskCache::open(directory, self.disk_cache_size);
-            opened.map_err(|error| Error::io(&error).in_file(directory.display()))
+        let disk_cache = self.disk_cache.as_ref().and_then(|directory| {
+            DiskCache::open(directory, self.disk_cache_size)
+                .inspect_err(|error| {
+                    log::warn!(
+                        "{}: the disk cache cannot be used, so nothing is kept in it: {error}",
+                        show_path(directory)
+                    );
+                })
+                .ok()
         });
         let settings = RemoteSettings {
             refresh: (self.refresh > 0).then(|| Duration::from_secs(self.refresh.into())),
-            disk_cache: disk_cache.transpose()?.map(Arc::new),
+            disk_cache: disk_cache.map(Arc::new),
             stats: Arc::default(),
         };
         Ok(Remote {

@@ -12,7 +12,10 @@
 //! - A null has the attribute's fill value, or not-a-time if it is a date.
 //! - An enumerated attribute holds the index; text labels are listed in `flag_values` and `flag_meanings`.
 //!
-//! Other fields are left out: var-sized ones, wide text, blobs.
+//! Dimension labels of numbers and dates are further coordinates along their axis: the other variables name
+//! them in `coordinates`, as the CF conventions say.
+//!
+//! Other fields are left out: var-sized ones, wide text, blobs, and those that cannot be read in the view.
 
 mod attributes;
 mod naming;
@@ -23,19 +26,20 @@ mod values;
 pub use naming::Naming;
 pub(super) use values::Unit;
 
-use super::field_names;
+use super::encoded_names;
 use super::table::NOT_A_TIME;
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range as Bounds;
-use crate::format::schema::Attribute;
+use crate::format::schema::{Attribute, DimensionLabel};
 use crate::names;
+use crate::view::labels::AxisLabel;
 use crate::view::{Role, View, ViewField};
 use attributes::{flags, metadata, units};
-use naming::made_up;
-use std::collections::HashSet;
+pub(super) use naming::made_up;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use values::{GridCells, convert, null};
 
@@ -69,6 +73,8 @@ pub enum VariableKind {
     Values,
     /// The validity of an attribute's cells: UINT8, 0 = null.
     Validity,
+    /// The labels of the coordinates along an axis.
+    Label(usize),
 }
 
 /// A variable.
@@ -89,7 +95,7 @@ pub struct Variable {
     pub fill_value: Option<Vec<u8>>,
     /// Attributes by the CF conventions, without `_FillValue`.
     pub attributes: Attributes,
-    /// Index of the field in the view.
+    /// Index of the field in the view, or of the label among the view's.
     field: usize,
     /// Values per cell.
     number: u64,
@@ -109,12 +115,14 @@ impl Variable {
 pub struct Grid {
     /// The length of each axis, none 0.
     pub shape: Vec<u64>,
-    /// The coordinates of each axis, in order and named as the axes are; then the attributes, each followed
-    /// by its validity.
+    /// The coordinates of each axis, in order and named as the axes are; then the labels of the axes; then
+    /// the attributes, each followed by its validity.
     pub variables: Vec<Variable>,
     /// The array's metadata: text, and numbers with their type. Leaves out keys that begin with `_` and
     /// values above [`attributes::MAX_METADATA`] bytes.
     pub attributes: Attributes,
+    /// The index of each variable, by name.
+    index: HashMap<String, usize>,
 }
 
 /// Why a view is not a grid; None if it is. Reads fragments only until one shows that there are cells.
@@ -129,16 +137,16 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 }
 
 /// The value that stands for missing values of an attribute: one value of its fill. Floats always have one,
-/// and so do dates (not-a-time). Other numbers have one if cells may be null, or if cells may be unwritten
-/// (see [`View::written`]) and the type has more than 8 bits. BOOL and text have none, because all their
+/// and so do dates (not-a-time). Other numbers have one if cells may be null, or if the type has more than 8 bits
+/// and the fragments together leave a hole: `covered` is [`View::is_covered`]. BOOL and text have none, because all their
 /// values mean something, nor does a fill of several different values.
-pub fn fill_value(attribute: &Attribute, written: bool) -> Option<Vec<u8>> {
+pub fn fill_value(attribute: &Attribute, covered: bool) -> Option<Vec<u8>> {
     let datatype = attribute.datatype;
     let size = datatype.size();
     let missing = match datatype.kind() {
         Kind::Datetime => return Some(NOT_A_TIME.to_le_bytes().to_vec()),
         Kind::Float => true,
-        Kind::Signed | Kind::Unsigned | Kind::Time => attribute.nullable || !written && size > 1,
+        Kind::Signed | Kind::Unsigned | Kind::Time => attribute.nullable || !covered && size > 1,
         Kind::Bool | Kind::Text | Kind::Bytes => false,
     };
     let mut values = attribute.fill_value.chunks_exact(size);
@@ -157,7 +165,7 @@ impl Entry for Grid {
                 .sum::<usize>()
         };
         let variables = self.variables.iter().map(|variable| {
-            VARIABLE_MEMORY + 2 * variable.name.len() + variable.fill.len() + attributes(&variable.attributes)
+            VARIABLE_MEMORY + 3 * variable.name.len() + variable.fill.len() + attributes(&variable.attributes)
         });
         variables
             .sum::<usize>()
@@ -180,16 +188,23 @@ impl Grid {
     }
 
     fn make(view: &View, naming: Naming) -> Result<Grid> {
-        let encoded = field_names(view).into_iter().map(|name| naming.name(name));
+        let encoded = encoded_names(view).into_iter().map(|name| naming.name(name));
         let names = names::unique(encoded.collect(), names::MAX);
         let mut taken: HashSet<String> = names.iter().cloned().collect();
-        let (written, region) = (view.written()?, view.region()?.unwrap_or_default());
+        let (covered, region) = (view.is_covered()?, view.region()?.unwrap_or_default());
+        let labels = labels(view, naming, &mut taken)?;
+        let auxiliary: Vec<&str> = labels.iter().map(|label| &*label.name).collect();
+        // Readers split the list at blanks.
+        let auxiliary = auxiliary
+            .into_iter()
+            .filter(|name| !name.contains(char::is_whitespace));
+        let auxiliary = auxiliary.collect::<Vec<_>>().join(" ");
         let mut variables = Vec::new();
         for (field, (shown, name)) in view.fields().iter().zip(names).enumerate() {
             let Some((datatype, number)) = exported(shown) else {
                 continue;
             };
-            if naming == Naming::Zarr && datatype == Datatype::Char {
+            if unfit(shown, naming).is_some() || view.unreadable(field)?.is_some() {
                 continue;
             }
             let attribute = match shown.role {
@@ -216,7 +231,7 @@ impl Grid {
             let mut fill = attribute.fill_value.clone();
             convert(variable.unit, datatype, &mut fill);
             variable.fill = null(attribute, fill);
-            variable.fill_value = fill_value(attribute, written.get(field).copied().unwrap_or(false));
+            variable.fill_value = fill_value(attribute, covered);
             if !attribute.nullable {
                 variables.push(variable);
                 continue;
@@ -231,11 +246,36 @@ impl Grid {
             validity.fill = vec![u8::from(attribute.fill_value_valid)];
             variables.extend([variable, validity]);
         }
-        Ok(Grid {
-            shape: view.shape()?,
+        if !auxiliary.is_empty() {
+            for variable in variables.iter_mut().filter(|variable| variable.axis().is_none()) {
+                let value = Value::Text(auxiliary.clone());
+                variable.attributes.push(("coordinates".to_owned(), value));
+            }
+        }
+        let axes = view.schema().dimensions.len();
+        variables.splice(axes..axes, labels);
+        Ok(Grid::new(view.shape()?, variables, metadata(view, naming)?))
+    }
+
+    /// A grid of these variables, the axes first.
+    pub(super) fn new(shape: Vec<u64>, variables: Vec<Variable>, attributes: Attributes) -> Grid {
+        let names = variables.iter().enumerate();
+        Grid {
+            index: names.map(|(i, variable)| (variable.name.clone(), i)).collect(),
+            shape,
             variables,
-            attributes: metadata(view, naming)?,
-        })
+            attributes,
+        }
+    }
+
+    /// The variable of this name.
+    pub fn variable(&self, name: &str) -> Option<&Variable> {
+        self.index.get(name).map(|i| &self.variables[*i])
+    }
+
+    /// The coordinates of each axis.
+    pub fn axes(&self) -> &[Variable] {
+        &self.variables[..self.shape.len()]
     }
 }
 
@@ -257,6 +297,14 @@ impl Variable {
         }
     }
 
+    /// The axis along which it has values; None if it has one for each cell of the grid.
+    pub fn axis(&self) -> Option<usize> {
+        match self.kind {
+            VariableKind::Axis(axis) | VariableKind::Label(axis) => Some(axis),
+            VariableKind::Values | VariableKind::Validity => None,
+        }
+    }
+
     /// Whether all coordinates within `bounds` fit if they become days. True if they do not become days.
     fn fits(&self, bounds: &Bounds) -> bool {
         let end = |bytes: &[u8]| Some(i64::from_le_bytes(bytes.try_into().ok()?));
@@ -268,7 +316,11 @@ impl Variable {
     /// The values in `view`, which the grid must belong to, as the formats have them: the
     /// [`Content::Data`](crate::array::column::Content::Data) of the result.
     pub fn open(&self, view: &View) -> Result<Arc<dyn Cells>> {
-        Ok(self.clone().over(view.open(self.field)?))
+        let cells = match self.kind {
+            VariableKind::Label(_) => view.along(self.field)?.map_err(Error::not_found)?.open()?,
+            _ => view.open(self.field)?,
+        };
+        Ok(self.clone().over(cells))
     }
 
     /// [`Variable::open`] within a box, for a variable that is no axis: see [`View::open_box`].
@@ -309,16 +361,98 @@ pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
 
 /// Type and number of the values in a cell of a grid. None if grids leave the field out.
 pub(super) fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
-    let CellValNum::Fixed(number) = field.cell_val_num else {
+    exported_as(field.datatype, field.cell_val_num)
+}
+
+fn exported_as(stored: Datatype, cell_val_num: CellValNum) -> Option<(Datatype, u64)> {
+    let CellValNum::Fixed(number) = cell_val_num else {
         return None;
     };
-    let datatype = match field.datatype.kind() {
-        Kind::Signed | Kind::Unsigned | Kind::Float | Kind::Bool => field.datatype,
+    let datatype = match stored.kind() {
+        Kind::Signed | Kind::Unsigned | Kind::Float | Kind::Bool => stored,
         Kind::Datetime | Kind::Time => Datatype::Int64,
-        Kind::Text if field.datatype.size() == 1 && field.datatype != Datatype::GeomWkt => Datatype::Char,
+        Kind::Text if stored.size() == 1 && stored != Datatype::GeomWkt => Datatype::Char,
         Kind::Text | Kind::Bytes => return None,
     };
     Some((datatype, u64::from(number)))
+}
+
+/// Why a grid leaves the field out whatever its cells are; None if it does not.
+pub(super) fn unfit(field: &ViewField, naming: Naming) -> Option<&'static str> {
+    if field.cell_val_num.is_var() {
+        return Some("var-sized cells do not fit into a grid");
+    }
+    match exported(field) {
+        Some((Datatype::Char, _)) if naming == Naming::Zarr => Some("text does not fit into the format"),
+        Some(_) => None,
+        None if field.datatype.kind() == Kind::Text => Some("text of this type does not fit into a grid"),
+        None => Some("bytes without a type do not fit into a grid"),
+    }
+}
+
+/// Why a grid leaves the label out whatever its cells are; None if it does not.
+pub(super) fn unfit_label(label: &DimensionLabel) -> Option<&'static str> {
+    let fits = label_type(label).is_some();
+    (!fits).then_some("labels other than numbers and dates do not fit into a grid")
+}
+
+/// The fields that a grid leaves out, as indexes, and why; then the labels, counted on.
+pub(super) fn left_out(view: &View, naming: Naming) -> Result<Vec<(usize, String)>> {
+    let mut out = Vec::new();
+    for (index, field) in view.fields().iter().enumerate() {
+        let reason = match unfit(field, naming) {
+            Some(reason) => Some(reason.to_owned()),
+            None => view.unreadable(index)?,
+        };
+        out.extend(reason.map(|reason| (index, reason)));
+    }
+    for (index, AxisLabel { label, .. }) in view.labels().iter().enumerate() {
+        let reason = match unfit_label(label) {
+            Some(reason) => Some(reason.to_owned()),
+            None => view.along(index)?.err(),
+        };
+        out.extend(reason.map(|reason| (view.fields().len() + index, reason)));
+    }
+    Ok(out)
+}
+
+/// The labels of the axes that a grid shows.
+fn labels(view: &View, naming: Naming, taken: &mut HashSet<String>) -> Result<Vec<Variable>> {
+    let mut out = Vec::new();
+    for (index, AxisLabel { label, .. }) in view.labels().iter().enumerate() {
+        let Some(datatype) = label_type(label) else {
+            continue;
+        };
+        let Ok(along) = view.along(index)? else {
+            continue;
+        };
+        let shown = along.shown()?;
+        let Role::Attribute(attribute) = shown.role else {
+            return Err(Error::internal("labels are no attribute"));
+        };
+        let attribute = along.view.schema().attributes.get(attribute);
+        let attribute = attribute.ok_or_else(|| Error::internal("there is no such label"))?;
+        let name = made_up(&naming.name(names::encode(&label.name)), "", taken);
+        let kind = VariableKind::Label(label.dimension_index as usize);
+        let mut variable = Variable::new(name, kind, index, datatype);
+        variable.unit = Unit::of(label.datatype);
+        variable.attributes = units(label.datatype);
+        let mut fill = attribute.fill_value.clone();
+        convert(variable.unit, datatype, &mut fill);
+        variable.fill = null(attribute, fill);
+        variable.fill_value = fill_value(attribute, along.view.is_covered()?);
+        variable.nullable = attribute.nullable;
+        out.push(variable);
+    }
+    Ok(out)
+}
+
+/// The type of a label in a grid; None if grids leave it out, as they do text.
+pub(super) fn label_type(label: &DimensionLabel) -> Option<Datatype> {
+    match exported_as(label.datatype, label.cell_val_num) {
+        Some((datatype, 1)) if datatype != Datatype::Char => Some(datatype),
+        _ => None,
+    }
 }
 
 /// The suffix that names the axis within cells of `number` values; None if there is no such axis.

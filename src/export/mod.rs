@@ -4,6 +4,7 @@
 //! A format decides whether a view has such a file, and describes it as a [`FileLayout`]. It knows neither
 //! paths nor FUSE.
 
+mod chunks;
 pub mod csv;
 pub mod grid;
 pub mod netcdf;
@@ -14,19 +15,76 @@ mod tests;
 pub mod tiff;
 pub mod zarr;
 
+use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::error::Result;
 use crate::layout::{FileLayout, Stream};
 use crate::names;
 use crate::view::{Role, View};
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::sync::Arc;
 
+/// Path components, and the place of each.
+#[derive(Debug)]
+pub struct Names {
+    /// In order.
+    pub names: Vec<String>,
+    places: HashMap<String, usize>,
+}
+
+impl Names {
+    fn new(names: Vec<String>) -> Names {
+        let places = names.iter().cloned().enumerate();
+        Names {
+            places: places.map(|(place, name)| (name, place)).collect(),
+            names,
+        }
+    }
+
+    /// The place of a name among them.
+    pub fn position(&self, name: &OsStr) -> Option<usize> {
+        self.places.get(name.to_str()?).copied()
+    }
+}
+
+impl Entry for Names {
+    fn memory(&self) -> u64 {
+        const NAME_MEMORY: u64 = 96;
+        let names = self.names.iter();
+        names.map(|name| 2 * name.len() as u64 + NAME_MEMORY).sum()
+    }
+}
+
 /// The path components that name the fields of a view, in order.
-pub fn field_names(view: &View) -> Vec<String> {
+pub fn encoded_names(view: &View) -> Vec<String> {
     let encoded = view.fields().iter().map(|field| match field.role {
         Role::Attribute(_) => names::attribute(&field.name),
         Role::Dimension(i) => names::dimension(&field.name, i),
     });
     names::unique(encoded.collect(), names::MAX)
+}
+
+/// The path components that name the fields of a view, then unique names for its dimension labels.
+pub fn names_with_labels(view: &View) -> Vec<String> {
+    let mut all = encoded_names(view);
+    let mut taken = all.iter().cloned().collect();
+    let labels = view.labels().iter();
+    let labels = labels.map(|label| grid::made_up(&names::encode(&label.label.name), "", &mut taken));
+    all.extend(labels.collect::<Vec<_>>());
+    all
+}
+
+/// The path components that name the fields of a view, in order. Cached for the view's state.
+pub fn field_names(view: &View) -> Result<Arc<Names>> {
+    names_of(view, "field names", || encoded_names(view))
+}
+
+/// Names that follow from the schema of a view. Cached for the view's state; `what` tells them from others.
+fn names_of(view: &View, what: &str, make: impl FnOnce() -> Vec<String>) -> Result<Arc<Names>> {
+    let engine = &view.array().engine;
+    let key = CacheKey::of(engine.number(&(what, &view.array().path, view.state())));
+    let make = || Ok(Names::new(make()));
+    engine.cache.derive(key, 4096, Keep::Staying, make)
 }
 
 /// Which exports a mount has.
@@ -52,6 +110,8 @@ impl Default for Options {
 pub enum Format {
     /// `table.csv`
     Csv,
+    /// `head.csv`: the first rows of `table.csv`.
+    Head,
     /// `table.parquet`
     Parquet,
     /// `array.nc`
@@ -60,12 +120,13 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 3] = [Format::Csv, Format::Parquet, Format::NetCdf];
+    pub const ALL: [Format; 4] = [Format::Csv, Format::Head, Format::Parquet, Format::NetCdf];
 
     /// The name of the file.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "table.csv",
+            Format::Head => "head.csv",
             Format::Parquet => "table.parquet",
             Format::NetCdf => "array.nc",
         }
@@ -75,6 +136,7 @@ impl Format {
     pub fn absent(self, view: &View, options: &Options) -> Result<Option<String>> {
         match self {
             Format::Csv => csv::absent(view, options.csv_values),
+            Format::Head => Ok(None),
             Format::Parquet => parquet::absent(view),
             Format::NetCdf => netcdf::absent(view),
         }
@@ -84,6 +146,8 @@ impl Format {
     pub fn is_listed(self, view: &View, options: &Options) -> Result<bool> {
         match self {
             Format::Csv => csv::is_listed(view, options.csv_values),
+            // Beside table.csv it says nothing new.
+            Format::Head => Ok(false),
             Format::Parquet => parquet::is_listed(view),
             Format::NetCdf => Ok(netcdf::absent(view)?.is_none()),
         }
@@ -101,6 +165,7 @@ impl Format {
     pub fn layout(self, view: &Arc<View>) -> Result<FileLayout> {
         match self {
             Format::Csv => csv::layout(view),
+            Format::Head => csv::head(view),
             Format::Parquet => parquet::layout(view),
             Format::NetCdf => netcdf::layout(view),
         }
@@ -121,7 +186,7 @@ pub enum Export {
 impl Export {
     /// All exports that a view of this schema may have.
     pub fn all(view: &View) -> Vec<Export> {
-        let images = tiff::images(view).into_iter();
+        let images = tiff::image_names(view).into_iter().zip(tiff::fields(view));
         let images = images.map(|(name, field)| Export::Image(name, field));
         let files = Format::ALL.into_iter().map(Export::File);
         files.chain([Export::Zarr]).chain(images).collect()
@@ -134,6 +199,42 @@ impl Export {
             Export::Zarr => zarr::NAME.to_owned(),
             Export::Image(name, _) => format!("{}/{name}", tiff::DIRECTORY),
         }
+    }
+
+    /// The fields that the export, which exists, leaves out, as indexes of [`View::fields`], and why; then the
+    /// dimension labels, counted on.
+    pub fn left_out(&self, view: &View) -> Result<Vec<(usize, String)>> {
+        match self {
+            Export::File(Format::Csv | Format::Head | Format::Parquet) => {
+                let fields = (0..view.fields().len()).map(|field| {
+                    let reason = view.unreadable(field)?;
+                    Ok(reason.map(|reason| (field, reason)))
+                });
+                fields.filter_map(Result::transpose).collect()
+            }
+            Export::File(Format::NetCdf) => grid::left_out(view, grid::Naming::NetCdf),
+            Export::Zarr => grid::left_out(view, grid::Naming::Zarr),
+            Export::Image(..) => Ok(Vec::new()),
+        }
+    }
+
+    /// The fields that [`Export::left_out`] may name. Reads schemas alone.
+    pub fn may_leave_out(&self, view: &View) -> Vec<usize> {
+        let naming = match self {
+            Export::Image(..) => return Vec::new(),
+            Export::File(Format::Csv | Format::Head | Format::Parquet) => None,
+            Export::File(Format::NetCdf) => Some(grid::Naming::NetCdf),
+            Export::Zarr => Some(grid::Naming::Zarr),
+        };
+        let fields = view.fields().iter().zip(view.may_be_unreadable()).enumerate();
+        let fields = fields.filter(|(_, (field, changed))| {
+            **changed || view.is_dense() && naming.is_some_and(|naming| grid::unfit(field, naming).is_some())
+        });
+        let fields = fields.map(|(index, _)| index);
+        let labels = naming.map_or(0..0, |_| 0..view.labels().len());
+        fields
+            .chain(labels.map(|label| view.fields().len() + label))
+            .collect()
     }
 
     /// Why `view` has no such export; None if it has one.

@@ -1,11 +1,12 @@
 //! The cells of a view as a table: a row for each cell, a column for each field.
 //!
 //! Columns are the dimensions, then the attributes, in the order of the schema. The coordinates of a dense
-//! view are repeated in each row. Enumerated attributes have labels in place of the stored indexes.
+//! view are repeated in each row. Attributes that cannot be read in the view have no column. Enumerated attributes have labels in place of the stored indexes. Cells of a
+//! dense view that no fragment wrote are null in every attribute.
 
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
 use crate::lock::get_or_make;
@@ -24,30 +25,41 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of a view. Reads the enumerations but no fragment.
+    /// The table of a view. Reads the enumerations, and of dense views the footers of fragments; merges those of
+    /// a sparse view if an attribute's type has changed.
     pub fn new(view: &Arc<View>) -> Result<Table> {
+        Table::of_part(view, view)
+    }
+
+    /// [`Table::new`] of a part of the view `whole`, with the columns of the whole table.
+    pub fn of_part(view: &Arc<View>, whole: &View) -> Result<Table> {
+        let covered = view.is_covered()?;
         let columns = names(view).into_iter().enumerate().zip(view.fields());
         let columns = columns.map(|((field, name), of)| {
+            if whole.unreadable(field)?.is_some() {
+                return Ok(None);
+            }
             let labels = labels(view, of)?;
             let (datatype, cell_val_num) = match &labels {
                 Some(labels) => (labels.datatype, labels.cell_val_num),
                 None => (of.datatype, of.cell_val_num),
             };
-            Ok(Column {
+            Ok(Some(Column {
                 view: view.clone(),
                 name,
                 field,
                 datatype,
                 cell_val_num,
                 labels,
+                has_holes: !covered && matches!(of.role, Role::Attribute(_)),
                 stored: of.clone(),
                 cells: OnceLock::new(),
                 longest: OnceLock::new(),
-            })
+            }))
         });
         Ok(Table {
             view: view.clone(),
-            columns: columns.collect::<Result<_>>()?,
+            columns: columns.filter_map(Result::transpose).collect::<Result<_>>()?,
         })
     }
 
@@ -129,6 +141,8 @@ pub struct Column {
     pub labels: Option<Arc<Enumeration>>,
     /// The stored field.
     pub stored: ViewField,
+    /// Whether some cells may be unwritten, and so null.
+    has_holes: bool,
     cells: OnceLock<Arc<dyn Cells>>,
     longest: OnceLock<u64>,
 }
@@ -145,6 +159,31 @@ impl Column {
         get_or_make(&self.cells, || self.view.open(self.field))
     }
 
+    /// Whether cells may be null whatever their values are.
+    pub fn is_nullable(&self) -> bool {
+        self.stored.nullable || self.has_holes
+    }
+
+    /// For each of `rows`, 0 if its cell is null or unwritten and another byte if it is neither; None if none
+    /// is. Values may still stand for null: see [`Rows::value`].
+    pub fn validity(&self, rows: Range<u64>) -> Result<Option<Vec<u8>>> {
+        let mut valid = match self.has_holes {
+            true => self.view.written(rows.clone())?,
+            false => None,
+        };
+        if self.stored.nullable {
+            let mut scratch = Vec::new();
+            let stored = self.cells()?.validity(rows, &mut scratch)?;
+            match &mut valid {
+                None => valid = stored.contains(&0).then(|| stored.to_vec()),
+                Some(valid) => valid.iter_mut().zip(&*stored).for_each(|(valid, stored)| {
+                    *valid = u8::from(*valid != 0 && *stored != 0);
+                }),
+            }
+        }
+        Ok(valid)
+    }
+
     /// The bytes of the stored values in `rows`.
     pub fn stored_bytes(&self, rows: &Range<u64>) -> Result<u64> {
         let count = rows.end.saturating_sub(rows.start);
@@ -152,10 +191,9 @@ impl Column {
             return Ok(count.saturating_mul(size));
         }
         let cells = self.cells()?;
-        let at = |entry: u64| Ok(cells.starts(entry..entry)?.first().copied().unwrap_or(0));
         match count {
             0 => Ok(0),
-            _ => Ok(at(rows.end)?.saturating_sub(at(rows.start)?)),
+            _ => Ok(cells.start(rows.end)?.saturating_sub(cells.start(rows.start)?)),
         }
     }
 
@@ -176,10 +214,7 @@ impl Column {
     pub fn read(&self, rows: Range<u64>) -> Result<Rows<'_>> {
         let cells = self.cells()?;
         let mut scratch = Vec::new();
-        let valid = match self.stored.nullable {
-            true => Some(cells.validity(rows.clone(), &mut scratch)?.to_vec()),
-            false => None,
-        };
+        let valid = self.validity(rows.clone())?;
         let (values, starts) = match self.stored.cell_size() {
             Some(size) if self.is_axis() => (self.coordinates(&**cells, rows.clone(), size)?, None),
             Some(_) => (cells.values(rows.clone(), &mut scratch)?.to_vec(), None),
@@ -241,8 +276,9 @@ impl Column {
                 }
                 row = end;
             }
-            // Also if fewer were read than expected.
-            row = stop;
+            if row != stop {
+                return Err(Error::internal("an axis has fewer coordinates than rows have"));
+            }
         }
         Ok(out)
     }
@@ -281,6 +317,13 @@ impl Rows<'_> {
         let labels = self.column.labels.as_ref()?;
         let index = index(self.column.stored.datatype, self.stored(row))?;
         (index < labels.count()).then_some(index)
+    }
+
+    /// [`Rows::label`]; None also if the row is null or unwritten.
+    pub fn valid_label(&self, row: usize) -> Option<usize> {
+        let valid = self.valid.as_ref();
+        let null = valid.is_some_and(|valid| valid.get(row).is_none_or(|valid| *valid == 0));
+        self.label(row).filter(|_| !null)
     }
 
     /// The value of row `row` of these: the label, if the column has labels; None for null.

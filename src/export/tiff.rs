@@ -3,8 +3,9 @@
 //!
 //! Little-endian: the header and directory, then the values of the column without gaps. The two dimensions of
 //! a view are rows and columns; several values per cell are samples of a pixel. With three dimensions, the
-//! first one counts bands, each a plane of its own. A file of less than 2^32 bytes is a classic TIFF; a
-//! longer one is a BigTIFF, with offsets and counts of 8 bytes.
+//! first one counts bands, each a plane of its own; or, where it is long, the last one counts the samples of a
+//! colour. Of more dimensions, those of length 1 are left out. A file of less than 2^32 bytes is a classic
+//! TIFF; a longer one is a BigTIFF, with offsets and counts of 8 bytes.
 //!
 //! An image of 2 rows and 3 columns of UINT16, 1 to 6, without a no-data value, has 204 bytes:
 //!
@@ -30,7 +31,7 @@
 //! value (GDAL_NODATA) where the rule for `_FillValue` allows it. There is no georeferencing: TileDB has
 //! none.
 
-use super::{field_names, grid};
+use super::{Names, encoded_names, grid, names_of};
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Kind};
@@ -56,29 +57,40 @@ const ALIGNMENT: u64 = 64;
 /// The name of the directory of images.
 pub const DIRECTORY: &str = "raster";
 
-/// The images that attributes of a view may have: file name and index of the field.
-pub fn images(view: &View) -> Vec<(String, usize)> {
+/// The file names of the images that the attributes of a view may have, in the order of [`fields`].
+pub(super) fn image_names(view: &View) -> Vec<String> {
     const SUFFIX: &str = ".tif";
-    let named = field_names(view).into_iter().zip(view.fields()).enumerate();
-    let attributes = named.filter(|(_, (_, field))| matches!(field.role, Role::Attribute(_)));
-    let (fields, named): (Vec<usize>, Vec<String>) = attributes
-        .map(|(index, (name, _))| (index, names::within(&name, names::MAX - SUFFIX.len()) + SUFFIX))
-        .unzip();
-    names::unique(named, names::MAX).into_iter().zip(fields).collect()
+    let named = encoded_names(view).into_iter().skip(fields(view).start);
+    let named = named.map(|name| names::within(&name, names::MAX - SUFFIX.len()) + SUFFIX);
+    names::unique(named.collect(), names::MAX)
+}
+
+/// [`image_names`], to be searched. Cached for the view's state.
+pub fn images(view: &View) -> Result<Arc<Names>> {
+    names_of(view, "images", || image_names(view))
+}
+
+/// The fields of a view that are attributes.
+pub fn fields(view: &View) -> Range<usize> {
+    view.schema().dimensions.len()..view.fields().len()
 }
 
 /// Why field `field` has no image; None if it has one. Reads only metadata.
 pub fn absent(view: &View, field: usize) -> Result<Option<String>> {
     match describe(view, field, || view.shape_at_most())? {
-        Ok(_) => Ok(None),
-        Err(_) => Ok(describe(view, field, || view.shape())?.err()),
+        // Where a third axis counts samples, a smaller shape may have it count columns.
+        Ok((image, _)) if image.planar || view.schema().dimensions.len() == 2 => view.unreadable(field),
+        _ => match describe(view, field, || view.shape())? {
+            Ok(_) => view.unreadable(field),
+            Err(reason) => Ok(Some(reason)),
+        },
     }
 }
 
 /// Why no attribute has an image; None if one has.
 pub fn all_absent(view: &View) -> Result<Option<String>> {
     let mut reason = Some("there are no attributes".to_owned());
-    for (_, field) in images(view) {
+    for field in fields(view) {
         reason = absent(view, field)?;
         if reason.is_none() {
             break;
@@ -91,7 +103,7 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
 pub fn layout(view: &Arc<View>, field: usize) -> Result<FileLayout> {
     let (image, attribute) = describe(view, field, || view.shape())?.map_err(Error::not_found)?;
     let image = Image {
-        nodata: nodata(view, field, attribute)?,
+        nodata: nodata(view, attribute)?,
         ..image
     };
     let mut parts = image.head();
@@ -112,14 +124,14 @@ struct Image {
     bits: u64,
     /// The kind of number, a TIFF sample format.
     format: u64,
-    /// Whether three samples are a colour.
+    /// Whether three samples are a colour; a fourth is its alpha.
     rgb: bool,
     /// The no-data value in digits.
     nodata: Option<String>,
 }
 
 /// The image of a field for a view of this shape, without its no-data value, and the attribute; or why there
-/// is none. If a shape has an image, so have all smaller shapes.
+/// is none. If a shape has an image whose third axis counts no samples, so have all smaller shapes.
 fn describe(
     view: &View,
     field: usize,
@@ -132,12 +144,11 @@ fn describe(
     let Some(attribute) = attribute else {
         return Err(Error::not_found(format!("there is no attribute {field}")));
     };
-    let dimensions = view.schema().dimensions.len();
     let reason = |text: &str| Ok(Err(text.to_owned()));
     if !view.is_dense() {
         return reason("the array is sparse");
     }
-    if !(2..=3).contains(&dimensions) {
+    if view.schema().dimensions.len() < 2 {
         return reason("an image has 2 or 3 dimensions");
     }
     let CellValNum::Fixed(values) = attribute.cell_val_num else {
@@ -149,16 +160,15 @@ fn describe(
         Kind::Float => 3,
         Kind::Text | Kind::Bytes => return reason("the attribute is not numeric"),
     };
-    if dimensions == 3 && values > 1 {
-        return reason("several values per cell are shown in 2 dimensions only");
-    }
-    let shape = shape()?;
+    let bits = attribute.datatype.size() as u64 * 8;
+    let colours = attribute.datatype.kind() == Kind::Unsigned && bits <= 16;
+    let shape = shown_axes(shape()?);
     let (planar, samples, height, width) = match *shape.as_slice() {
         [height, width] => (false, u64::from(values), height, width),
+        [_, _, _] if values > 1 => return reason("several values per cell are shown in 2 dimensions only"),
+        [height, width, samples @ 3..=4] if colours && height > 4 => (false, samples, height, width),
         [bands, height, width] => (true, bands, height, width),
-        _ => {
-            return Err(Error::internal("the shape has another number of dimensions"));
-        }
+        _ => return reason("an image has 2 or 3 dimensions of more than one cell"),
     };
     if shape.contains(&0) {
         return reason("there are no cells");
@@ -169,7 +179,6 @@ fn describe(
     if height > u64::from(u32::MAX) || width > u64::from(u32::MAX) {
         return reason("an image has at most 2^32 - 1 rows and columns");
     }
-    let bits = attribute.datatype.size() as u64 * 8;
     let image = Image {
         width,
         height,
@@ -177,11 +186,7 @@ fn describe(
         planar,
         bits,
         format,
-        rgb: !planar
-            && matches!(samples, 3 | 4)
-            && format == 1
-            && bits <= 16
-            && attribute.datatype.kind() == Kind::Unsigned,
+        rgb: colours && matches!(samples, 3 | 4),
         nodata: None,
     };
     let pixels = u128::from(height) * u128::from(width) * u128::from(samples);
@@ -194,10 +199,22 @@ fn describe(
     Ok(Ok((image, attribute)))
 }
 
+/// The axes of an image of a view of this shape: without those of length 1 in front of the last two, until
+/// three are left.
+fn shown_axes(mut shape: Vec<u64>) -> Vec<u64> {
+    let mut axis = 0;
+    while shape.len() > 3 && axis + 2 < shape.len() {
+        match shape[axis] {
+            1 => drop(shape.remove(axis)),
+            _ => axis += 1,
+        }
+    }
+    shape
+}
+
 /// The no-data value, if there is one and the rule for `_FillValue` allows it.
-fn nodata(view: &View, field: usize, attribute: &Attribute) -> Result<Option<String>> {
-    let written = view.written()?.get(field).copied().unwrap_or(false);
-    let fill = grid::fill_value(attribute, written);
+fn nodata(view: &View, attribute: &Attribute) -> Result<Option<String>> {
+    let fill = grid::fill_value(attribute, view.is_covered()?);
     Ok(fill.and_then(|value| digits(attribute.datatype.kind(), &value)))
 }
 

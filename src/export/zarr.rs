@@ -5,9 +5,7 @@
 //! `<name>/c/<i>/<j>`, uncompressed in row-major order. The names of chunks follow from shape and chunk
 //! shape, so nothing is made before it is opened.
 //!
-//! A chunk is a box of the view, counted from the region's lower corner: whole tile extents, joined while it
-//! has few cells and halved while it is large. It need not agree with tiles. Chunks at the upper ends have
-//! the full size as well, padded with the fill value. Coordinates are one chunk.
+//! The chunks are those of [`super::chunks`]; coordinates are one chunk.
 //!
 //! The `zarr.json` of a nullable INT32 attribute `a` over 5 × 6 cells in tiles of 3 × 4, without blanks and
 //! line breaks:
@@ -20,30 +18,19 @@
 //!  "dimension_names":["y","x"],"attributes":{"ancillary_variables":"a__validity","_FillValue":-2147483648}}
 //! ```
 
-use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
-use crate::array::cells::Cells;
-use crate::array::column::Content;
-use crate::array::geometry::{integer, mask};
-use crate::array::sink::Sink;
+use super::chunks::{Chunk, Chunks, extents};
+use super::grid::{self, Grid, Naming, Value, Variable};
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
-use crate::format::schema::Schema;
-use crate::layout::{FileLayout, Source};
+use crate::layout::FileLayout;
 use crate::view::{Role, View};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json, json};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The name of the group's directory.
 pub const NAME: &str = "array.zarr";
-
-/// Whole extents are joined while a chunk has fewer cells.
-const MIN_CHUNK_CELLS: u64 = 1 << 16;
-
-/// A chunk of more bytes is halved.
-const MAX_CHUNK_SIZE: u64 = 64 << 20;
 
 /// Why a view has no `array.zarr`; None if it has one. Reads only metadata.
 pub fn absent(view: &View) -> Result<Option<String>> {
@@ -74,7 +61,8 @@ fn chunk_count(view: &View, shape: &[u64]) -> Result<u64> {
             (Role::Attribute(_), _) => 0,
             (Role::Dimension(_), _) => 1,
         });
-    Ok(fields.fold(0, u64::saturating_add))
+    let labels = view.labels().len() as u64;
+    Ok(fields.fold(labels, u64::saturating_add))
 }
 
 /// A view as a Zarr group.
@@ -95,10 +83,14 @@ impl ZarrGroup {
         self.grid.variables.iter().map(|variable| &*variable.name)
     }
 
+    /// Whether there is an array of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.grid.variable(name).is_some()
+    }
+
     /// The array of that name; `NotFound` if there is none.
     pub fn array(&self, name: &str) -> Result<ZarrArray<'_>> {
-        let mut variables = self.grid.variables.iter();
-        match variables.find(|variable| variable.name == name) {
+        match self.grid.variable(name) {
             Some(variable) => ZarrArray::new(self, variable),
             None => Err(Error::not_found(format!("there is no array {name:?}"))),
         }
@@ -130,18 +122,7 @@ pub struct ZarrArray<'g> {
 
 impl<'g> ZarrArray<'g> {
     fn new(group: &'g ZarrGroup, variable: &'g Variable) -> Result<ZarrArray<'g>> {
-        let shape = &group.grid.shape;
-        let missing = || Error::internal("the grid has no such axis");
-        let mut chunks = match variable.kind {
-            VariableKind::Axis(axis) => Chunks::whole(*shape.get(axis).ok_or_else(missing)?),
-            VariableKind::Values | VariableKind::Validity => {
-                Chunks::new(shape, &extents(group.view.schema())?, variable.cell_size())
-            }
-        };
-        if let Some((_, values)) = &variable.inner {
-            chunks.shape.push(*values);
-            chunks.sides.push(*values);
-        }
+        let chunks = Chunks::of_variable(variable, &group.grid.shape, &extents(group.view.schema())?)?;
         Ok(ZarrArray {
             group,
             variable,
@@ -157,18 +138,10 @@ impl<'g> ZarrArray<'g> {
     fn document(&self) -> Json {
         let variable = self.variable;
         let (datatype, size) = (variable.datatype, variable.datatype.size());
-        let axes = |variable: &&Variable| matches!(variable.kind, VariableKind::Axis(_));
-        let mut names: Vec<&str> = match variable.kind {
-            VariableKind::Axis(_) => vec![&variable.name],
-            _ => self
-                .group
-                .grid
-                .variables
-                .iter()
-                .filter(axes)
-                .map(|axis| &*axis.name)
-                .collect(),
-        };
+        let grid = &self.group.grid;
+        let axes = grid.axes().iter().enumerate();
+        let axes = axes.filter(|(axis, _)| variable.axis().is_none_or(|own| own == *axis));
+        let mut names: Vec<&str> = axes.map(|(_, axis)| &*axis.name).collect();
         names.extend(variable.inner.iter().map(|(name, _)| &**name));
         let codec = match size {
             1 => json!({"name": "bytes"}),
@@ -200,198 +173,10 @@ impl<'g> ZarrArray<'g> {
 
     /// The chunk of these numbers along the axes; `NotFound` if there is none. Reads decode the data.
     pub fn chunk(&self, numbers: &[u64]) -> Result<FileLayout> {
-        let there = numbers
-            .iter()
-            .zip(self.chunks.counts())
-            .all(|(number, count)| *number < count);
-        if !there || numbers.len() != self.chunks.shape.len() {
-            return Err(Error::not_found(format!("there is no chunk {numbers:?}")));
-        }
-        let (view, variable) = (&self.group.view, self.variable);
-        let (mut first, mut part) = self.chunks.part(numbers);
-        let mut sides = self.chunks.sides.clone();
-        if variable.inner.is_some() {
-            for axes in [&mut first, &mut part, &mut sides] {
-                axes.pop();
-            }
-        }
-        let cells = match variable.kind {
-            VariableKind::Axis(_) => variable.open(view)?,
-            VariableKind::Values | VariableKind::Validity => variable.open_box(view, &first, &part)?,
-        };
-        let chunk = Chunk {
-            cells,
-            cell: variable.cell_size(),
-            fill: variable.fill.clone(),
-            sides,
-            part,
-        };
+        let view = &self.group.view;
+        let chunk = Chunk::open(view, self.variable, &self.chunks, numbers)?;
         FileLayout::new(view.state(), vec![Box::new(chunk)])
     }
-}
-
-/// How an array is divided.
-#[derive(Debug, Clone, PartialEq)]
-struct Chunks {
-    /// The length of each axis, at least 1.
-    shape: Vec<u64>,
-    /// The length of each side of a chunk.
-    sides: Vec<u64>,
-}
-
-impl Chunks {
-    /// An axis in one chunk.
-    fn whole(length: u64) -> Chunks {
-        Chunks {
-            shape: vec![length],
-            sides: vec![length],
-        }
-    }
-
-    /// The chunks of an array of cells of `size` bytes. While they are too small, the shortest side that can
-    /// grow is doubled.
-    fn new(shape: &[u64], extents: &[u64], size: u64) -> Chunks {
-        let sides = shape
-            .iter()
-            .zip(extents)
-            .map(|(length, extent)| *length.min(extent));
-        let mut sides: Vec<u64> = sides.map(|side| side.max(1)).collect();
-        let cells = |sides: &[u64]| sides.iter().copied().fold(1, u64::saturating_mul);
-        while cells(&sides) < MIN_CHUNK_CELLS {
-            let growing = sides
-                .iter_mut()
-                .zip(shape)
-                .filter(|(side, length)| **side < **length);
-            let Some((side, length)) = growing.min_by_key(|(side, _)| **side) else {
-                break;
-            };
-            *side = side.saturating_mul(2).min(*length);
-        }
-        while cells(&sides).saturating_mul(size) > MAX_CHUNK_SIZE {
-            let Some(side) = sides.iter_mut().max().filter(|side| **side > 1) else {
-                break;
-            };
-            *side = side.div_ceil(2);
-        }
-        Chunks {
-            shape: shape.to_vec(),
-            sides,
-        }
-    }
-
-    /// The number of chunks along each axis.
-    fn counts(&self) -> impl Iterator<Item = u64> {
-        let axes = self.shape.iter().zip(&self.sides);
-        axes.map(|(length, side)| length.div_ceil((*side).max(1)))
-    }
-
-    /// The number of all chunks.
-    fn count(&self) -> u64 {
-        self.counts().fold(1, u64::saturating_mul)
-    }
-
-    /// The first cell of a chunk, and the lengths of its part inside the array.
-    fn part(&self, numbers: &[u64]) -> (Vec<u64>, Vec<u64>) {
-        let axes = numbers.iter().zip(&self.shape).zip(&self.sides);
-        axes.map(|((number, length), side)| {
-            let first = number.saturating_mul(*side);
-            (first, length.saturating_sub(first).min(*side))
-        })
-        .unzip()
-    }
-}
-
-/// A box of a view as a chunk of full size.
-struct Chunk {
-    /// The cells inside the array.
-    cells: Arc<dyn Cells>,
-    /// Bytes of a cell.
-    cell: u64,
-    /// The cell that fills the padding. Empty if there is no padding.
-    fill: Vec<u8>,
-    /// The length of each side.
-    sides: Vec<u64>,
-    /// The length of each side inside the array.
-    part: Vec<u64>,
-}
-
-impl Chunk {
-    /// The row of `cells` at row `row` of the chunk; None if that is padding.
-    fn row(&self, row: u64) -> Option<u64> {
-        let leading = self.sides.len().saturating_sub(1);
-        let (mut rest, mut own, mut stride) = (row, 0u64, 1u64);
-        for (side, part) in self.sides.iter().zip(&self.part).take(leading).rev() {
-            let place = rest % (*side).max(1);
-            rest /= (*side).max(1);
-            if place >= *part {
-                return None;
-            }
-            own = own.saturating_add(place.saturating_mul(stride));
-            stride = stride.saturating_mul(*part);
-        }
-        Some(own)
-    }
-}
-
-impl Source for Chunk {
-    fn len(&self) -> u64 {
-        self.sides
-            .iter()
-            .fold(self.cell, |bytes, side| bytes.saturating_mul(*side))
-    }
-
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let mut scratch = Vec::new();
-        if self.sides == self.part {
-            let bytes = self.cells.read(Content::Data, range, &mut scratch)?;
-            sink.write(|out| out.extend_from_slice(&bytes));
-            return Ok(());
-        }
-        let bytes = |sides: &[u64]| sides.last().map_or(0, |side| side.saturating_mul(self.cell));
-        let (long, short) = (bytes(&self.sides).max(1), bytes(&self.part));
-        // For each row of the chunk: its bytes in the range, and the cells that they belong to.
-        let rows = range.start / long..range.end.div_ceil(long);
-        let rows = rows.map(|row| {
-            let start = row.saturating_mul(long);
-            let within = range.start.max(start) - start..range.end.min(start.saturating_add(long)) - start;
-            let own = self.row(row).map(|own| own.saturating_mul(short));
-            let own = own.map(|own| {
-                own.saturating_add(within.start.min(short))..own.saturating_add(within.end.min(short))
-            });
-            (within, own.filter(|own| !own.is_empty()))
-        });
-        let mut all: Option<Range<u64>> = None;
-        for own in rows.clone().filter_map(|(_, own)| own) {
-            all = Some(all.map_or(own.start, |all| all.start)..own.end);
-        }
-        let all = all.unwrap_or_default();
-        let found = self.cells.read(Content::Data, all.clone(), &mut scratch)?;
-        let padding = |place: u64| {
-            let place = (place % self.cell.max(1)) as usize;
-            self.fill.get(place).copied().unwrap_or(0)
-        };
-        sink.write(|out| {
-            for (within, own) in rows {
-                let own = own.unwrap_or_default();
-                let bytes =
-                    own.start.saturating_sub(all.start) as usize..own.end.saturating_sub(all.start) as usize;
-                out.extend_from_slice(found.get(bytes).unwrap_or_default());
-                let padded = within.start.saturating_add(own.end.saturating_sub(own.start))..within.end;
-                out.extend(padded.map(padding));
-            }
-        });
-        Ok(())
-    }
-}
-
-/// The tile extent of each dimension of a dense array.
-fn extents(schema: &Schema) -> Result<Vec<u64>> {
-    let extents = schema.dimensions.iter().map(|dimension| {
-        let missing = || Error::corrupt("a dimension of a dense array needs a tile extent");
-        let extent = dimension.tile_extent.as_ref().ok_or_else(missing)?;
-        Ok(integer(dimension.datatype, extent)? & mask(dimension.datatype))
-    });
-    extents.collect()
 }
 
 /// Zarr's name for a type of a grid's variables.

@@ -5,19 +5,25 @@ use super::read;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
-/// The deepest nesting of a condition.
-const MAX_DEPTH: u32 = 64;
-
-/// A condition tree. The stored condition is the *negation* of the user's delete predicate: cells for which
-/// it holds are kept.
+/// A condition tree, without recursion, because it may be as deep as its file is long. The stored condition
+/// is the *negation* of the user's delete predicate: cells for which it holds are kept.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Condition {
+pub struct Condition {
+    /// In stored order: an expression stands before its children. At least one; the first is the root.
+    nodes: Vec<Node>,
+}
+
+/// A node of a condition tree.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
     /// An inner node.
     Expression {
         /// How the children combine.
         combination: Combination,
-        /// At least one.
-        children: Vec<Condition>,
+        /// The number of children, at least one.
+        children: u64,
+        /// The index of the first node after those below this one.
+        end: usize,
     },
     /// A comparison of a field with a constant.
     Value {
@@ -42,15 +48,15 @@ pub struct UpdateValue {
 }
 
 impl Condition {
-    /// Parses the unfiltered body of a `.del` file. `LimitExceeded` for more than 64 levels.
+    /// Parses the unfiltered body of a `.del` file.
     pub fn parse(body: &[u8]) -> Result<Condition> {
-        read::whole("delete condition", body, |c| Self::parse_node(c, 1))
+        read::whole("delete condition", body, Self::parse_nodes)
     }
 
     /// Parses the unfiltered body of a `.upd` file: a condition and the values assigned.
     pub fn parse_update(body: &[u8]) -> Result<(Condition, Vec<UpdateValue>)> {
         read::whole("update condition", body, |c| {
-            let condition = Self::parse_node(c, 1)?;
+            let condition = Self::parse_nodes(c)?;
             let count = c.u64("update_value_num")?;
             c.check_count(count, 16, "update_value_num")?;
             let values = (0..count)
@@ -65,24 +71,56 @@ impl Condition {
         })
     }
 
-    fn parse_node(c: &mut Cursor<'_>, depth: u32) -> Result<Condition> {
-        if depth > MAX_DEPTH {
-            return Err(Error::limit(format!(
-                "the condition is nested more than {MAX_DEPTH} levels deep"
-            ))
-            .at(c.offset()));
-        }
-        let offset = c.offset();
-        match c.u8("node_type")? {
-            0 => Self::parse_expression(c, depth),
-            1 => Self::parse_value(c),
-            n => Err(Error::corrupt(format!("unknown node type {n}; expected 0 or 1"))
-                .at(offset)
-                .in_part("`node_type`")),
+    /// The nodes in stored order: an expression stands before its children.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    fn parse_nodes(c: &mut Cursor<'_>) -> Result<Condition> {
+        let mut nodes = Vec::new();
+        // The expressions that the next node is below: index, and the number of children still to come.
+        let mut open: Vec<(usize, u64)> = Vec::new();
+        loop {
+            let offset = c.offset();
+            match c.u8("node_type")? {
+                0 => {
+                    let (combination, children) = Self::parse_expression(c)?;
+                    open.push((nodes.len(), children));
+                    // `end` is known after the last child.
+                    nodes.push(Node::Expression {
+                        combination,
+                        children,
+                        end: 0,
+                    });
+                    continue;
+                }
+                1 => nodes.push(Self::parse_value(c)?),
+                n => {
+                    return Err(Error::corrupt(format!("unknown node type {n}; expected 0 or 1"))
+                        .at(offset)
+                        .in_part("`node_type`"));
+                }
+            }
+            while let Some((_, children)) = open.last_mut() {
+                *children -= 1;
+                if *children > 0 {
+                    break;
+                }
+                let after = nodes.len();
+                if let Some((at, _)) = open.pop()
+                    && let Some(Node::Expression { end, .. }) = nodes.get_mut(at)
+                {
+                    *end = after;
+                }
+            }
+            if open.is_empty() {
+                return Ok(Condition { nodes });
+            }
         }
     }
 
-    fn parse_expression(c: &mut Cursor<'_>, depth: u32) -> Result<Condition> {
+    /// The combination and the number of children.
+    fn parse_expression(c: &mut Cursor<'_>) -> Result<(Combination, u64)> {
         let combination = read::byte(c, "combination", Combination::from_u8)?;
         let count = c.u64("child_num")?;
         if count == 0 {
@@ -90,16 +128,10 @@ impl Condition {
         }
         // An expression takes 10 bytes, a value 14.
         c.check_count(count, 10, "child_num")?;
-        let children = (0..count)
-            .map(|_| Self::parse_node(c, depth + 1))
-            .collect::<Result<_>>()?;
-        Ok(Condition::Expression {
-            combination,
-            children,
-        })
+        Ok((combination, count))
     }
 
-    fn parse_value(c: &mut Cursor<'_>) -> Result<Condition> {
+    fn parse_value(c: &mut Cursor<'_>) -> Result<Node> {
         let op = read::byte(c, "op", ConditionOp::from_u8)?;
         let field = read::text32(c, "field_name")?;
         let value = read::text64(c, "value")?;
@@ -107,7 +139,7 @@ impl Condition {
             ConditionOp::In | ConditionOp::NotIn => read::offsets(c, value.len(), "member_offsets")?,
             _ => Vec::new(),
         };
-        Ok(Condition::Value {
+        Ok(Node::Value {
             op,
             field,
             value,
@@ -117,9 +149,63 @@ impl Condition {
 }
 
 #[cfg(test)]
+impl Condition {
+    /// A comparison.
+    pub fn value(op: ConditionOp, field: &str, value: &[u8], offsets: &[u64]) -> Condition {
+        let node = Node::Value {
+            op,
+            field: field.into(),
+            value: value.to_vec(),
+            offsets: offsets.to_vec(),
+        };
+        Condition { nodes: vec![node] }
+    }
+
+    /// An expression.
+    pub fn expression(combination: Combination, children: &[Condition]) -> Condition {
+        let length = children.iter().map(|child| child.nodes.len()).sum::<usize>() + 1;
+        let mut nodes = vec![Node::Expression {
+            combination,
+            children: children.len() as u64,
+            end: length,
+        }];
+        for child in children {
+            let start = nodes.len();
+            nodes.extend(child.nodes.iter().cloned().map(|mut node| {
+                if let Node::Expression { end, .. } = &mut node {
+                    *end += start;
+                }
+                node
+            }));
+        }
+        Condition { nodes }
+    }
+
+    /// The children of the root.
+    pub fn children(&self) -> Vec<Condition> {
+        let mut children = Vec::new();
+        let mut start = 1;
+        while start < self.nodes.len() {
+            let after = match self.nodes[start] {
+                Node::Expression { end, .. } => end,
+                Node::Value { .. } => start + 1,
+            };
+            let mut nodes = self.nodes[start..after].to_vec();
+            for node in &mut nodes {
+                if let Node::Expression { end, .. } = node {
+                    *end -= start;
+                }
+            }
+            children.push(Condition { nodes });
+            start = after;
+        }
+        children
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
     use crate::format::testing::{Bytes, check_hostile};
 
     fn leaf(b: Bytes, op: u8, value: &[u8]) -> Bytes {
@@ -135,26 +221,19 @@ mod tests {
     }
 
     fn value(op: ConditionOp, value: &[u8], offsets: &[u64]) -> Condition {
-        Condition::Value {
-            op,
-            field: b"a".to_vec(),
-            value: value.to_vec(),
-            offsets: offsets.to_vec(),
-        }
+        Condition::value(op, "a", value, offsets)
     }
 
     fn expected() -> Condition {
-        let or = Condition::Expression {
-            combination: Combination::Or,
-            children: vec![
+        let or = Condition::expression(
+            Combination::Or,
+            &[
                 value(ConditionOp::NotIn, b"xyz", &[0, 1, 1]),
                 value(ConditionOp::Eq, b"", &[]),
             ],
-        };
-        Condition::Expression {
-            combination: Combination::And,
-            children: vec![value(ConditionOp::Le, &[30, 0, 0, 0], &[]), or],
-        }
+        );
+        let le = value(ConditionOp::Le, &[30, 0, 0, 0], &[]);
+        Condition::expression(Combination::And, &[le, or])
     }
 
     #[test]
@@ -177,14 +256,18 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_limited() {
+    fn nesting_is_limited_by_the_length_of_the_file_alone() {
         let nested = |depth: usize| {
-            let b = (1..depth).fold(Bytes::default(), |b, _| b.u8(0).u8(2).u64(1));
+            let b = (1..depth).fold(Bytes::default(), |b, _| b.u8(0).u8(1).u64(1));
             Condition::parse(&leaf(b, 0, b"").bytes)
         };
-        assert!(nested(64).is_ok());
-        assert_eq!(nested(65).unwrap_err().kind(), ErrorKind::LimitExceeded);
-        assert!(nested(100_000).is_err());
+        for depth in [1, 65, 200_000] {
+            let condition = nested(depth).unwrap();
+            assert_eq!(condition.nodes().len(), depth);
+            assert_eq!(condition.clone(), condition);
+        }
+        let cut_off = (1..200_000).fold(Bytes::default(), |b, _| b.u8(0).u8(1).u64(1));
+        assert!(Condition::parse(&cut_off.bytes).is_err());
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod fragment;
 pub mod group;
 pub mod metadata;
 pub mod name;
+pub mod name_index;
 pub mod pipeline;
 pub mod predecessor;
 pub mod range;

@@ -2,6 +2,7 @@
 
 use super::datatype::{CellValNum, Datatype, Kind};
 use super::enums::{ArrayType, DataOrder, Layout};
+use super::name_index::NameIndex;
 use super::pipeline::Pipeline;
 use super::range::{Range, Rect};
 use super::read;
@@ -44,6 +45,16 @@ pub struct Schema {
     pub enumerations: Vec<EnumerationRef>,
     /// From version 22; None below, or if stored as empty.
     pub current_domain: Option<Rect>,
+    /// The positions of names.
+    pub(crate) indexes: SchemaIndexes,
+}
+
+/// Where the dimensions, attributes and enumerations of a schema are in its lists, by name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct SchemaIndexes {
+    dimensions: NameIndex,
+    attributes: NameIndex,
+    enumerations: NameIndex,
 }
 
 /// libtiledb's pipeline of a dimension in schemas below version 5, which store none.
@@ -188,6 +199,7 @@ impl Schema {
             dimension_labels,
             enumerations,
             current_domain,
+            indexes: SchemaIndexes::default(),
         };
         schema.check()?;
         Ok(schema)
@@ -283,30 +295,31 @@ impl Schema {
 
     /// Index of the dimension of this name.
     pub fn dimension_index(&self, name: &[u8]) -> Option<usize> {
-        self.dimensions.iter().position(|d| d.name == name)
+        let names = self.dimensions.iter().map(|d| &d.name);
+        self.indexes.dimensions.position(name, names)
     }
 
     /// Index of the attribute of this name.
     pub fn attribute_index(&self, name: &[u8]) -> Option<usize> {
-        self.attributes.iter().position(|a| a.name == name)
+        let names = self.attributes.iter().map(|a| &a.name);
+        self.indexes.attributes.position(name, names)
     }
 
     /// The dimension of this name.
     pub fn dimension(&self, name: &[u8]) -> Option<&Dimension> {
-        self.dimensions.iter().find(|d| d.name == name)
+        self.dimensions.get(self.dimension_index(name)?)
     }
 
     /// The attribute of this name.
     pub fn attribute(&self, name: &[u8]) -> Option<&Attribute> {
-        self.attributes.iter().find(|a| a.name == name)
+        self.attributes.get(self.attribute_index(name)?)
     }
 
     /// The file of the enumeration of this name, in `__schema/__enumerations/`.
     pub fn enumeration_file(&self, name: &[u8]) -> Option<&[u8]> {
-        self.enumerations
-            .iter()
-            .find(|e| e.name == name)
-            .map(|e| e.file.as_slice())
+        let names = self.enumerations.iter().map(|e| &e.name);
+        let position = self.indexes.enumerations.position(name, names)?;
+        self.enumerations.get(position).map(|e| e.file.as_slice())
     }
 
     /// Bytes of the coordinates of one cell; None if a dimension is var-sized.

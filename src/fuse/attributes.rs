@@ -4,6 +4,9 @@ use crate::tree::{Freshness, NodeType, Permissions};
 use fuser::{FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// The preferred size of reads that `stat` and `statfs` tell, in bytes.
+pub(super) const BLOCK_SIZE: u32 = 4096;
+
 /// Who may use a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
@@ -118,7 +121,7 @@ impl Attributes {
             gid: self.mode.gid,
             rdev: 0,
             // The buffer size of stdio. Small, so that reading a few bytes decodes only one chunk.
-            blksize: 4096,
+            blksize: BLOCK_SIZE,
             flags: 0,
         }
     }

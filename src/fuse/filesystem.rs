@@ -1,12 +1,12 @@
 //! Carries out the kernel's requests.
 
-use super::attributes::{Access, Attributes, Mode, Owner, ttl};
+use super::attributes::{Access, Attributes, BLOCK_SIZE, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes, State};
 use crate::error::{Error, ErrorKind};
 use crate::stats::Stats;
-use crate::storage::Storage;
+use crate::storage::{Credentials, Space, Storage};
 use crate::tree::node::clamp;
 use crate::tree::{self, File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree};
 use fuser::{
@@ -15,6 +15,7 @@ use fuser::{
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The largest read request, in bytes.
@@ -22,6 +23,14 @@ pub(super) const MAX_REQUEST: u32 = 1 << 20;
 
 /// The longest file name, in bytes.
 pub(super) const MAX_NAME: u32 = 255;
+
+/// The size of object stores, which have none that they tell: 1 PiB, as other file systems over them say. `df`
+/// leaves out file systems without blocks.
+const UNKNOWN_SPACE: Space = Space {
+    block_size: BLOCK_SIZE,
+    blocks: (1 << 50) / BLOCK_SIZE as u64,
+    files: 0,
+};
 
 /// Inode numbers are not reused for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
@@ -38,6 +47,8 @@ pub struct FileSystem {
     pub(super) handles: Handles,
     pub(super) owner: Owner,
     access: Access,
+    /// The switch by which the tree learns that users read who may not read everything.
+    guarded: Arc<AtomicBool>,
     probe: Option<Probe>,
     /// Whether a file that is open for direct I/O can be mapped.
     pub(super) direct_mmap: bool,
@@ -68,6 +79,7 @@ impl FileSystem {
                 gid: nix::unistd::getegid().as_raw(),
             },
             access: Access::default(),
+            guarded: tree.guarded,
             probe: None,
             direct_mmap: false,
             stats: tree.stats,
@@ -85,6 +97,7 @@ impl FileSystem {
     /// Sets whom the kernel lets in, on which modes depend.
     pub(super) fn set_access(&mut self, access: Access) {
         self.access = access;
+        self.guarded.store(access == Access::All, Ordering::Relaxed);
     }
 
     pub(super) fn guard<T>(
@@ -119,12 +132,52 @@ impl FileSystem {
 
     /// The node of an inode. ESTALE if its path is gone, so that the kernel looks it up again.
     pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Node, Errno> {
-        match self.inodes.node(inode) {
+        match self.inodes.node(inode, |node| self.is_stale(node)) {
             Ok(Some(node)) => Ok(node),
             Ok(None) => Err(Errno::ESTALE),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ESTALE),
             Err(error) => Err(self.reporter.inside(&inode.path(), &error)),
         }
+    }
+
+    /// Whether a node that was kept must not be used any more. Links do not know what they belong to.
+    fn is_stale(&self, node: &Node) -> bool {
+        self.access == Access::All && (node.node_type() == NodeType::Link || node.is_stale())
+    }
+
+    /// What `make` makes of the node of `inode`, for a user who may open the node, and with `list` list it.
+    ///
+    /// The kernel has checked the mode that it knew. Meanwhile names may have been exchanged in the source,
+    /// and what was kept may come from other files. So those files are checked that `make` has used: the node
+    /// belongs to an object for which each path leads to one file only, and these are the files that the user
+    /// has to be allowed to read. EACCES if not; ESTALE if that cannot be said, because everything changes.
+    fn for_user<T>(
+        &self,
+        user: &Credentials,
+        inode: &Arc<Inode>,
+        list: bool,
+        make: impl Fn(&Node) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        /// How often to try while something changes.
+        const TRIES: usize = 4;
+        if self.access != Access::All || user.uid == 0 || user.uid == self.owner.uid {
+            return make(&self.node(inode)?);
+        }
+        for _ in 0..TRIES {
+            let node = self.node(inode)?;
+            let origin = node.origin();
+            let before = origin.basis();
+            let made = make(&node);
+            let permissions = origin.permissions();
+            let after = origin.basis();
+            if node.is_stale() || matches!((&before, &after), (Ok(before), Ok(after)) if !before.is(after)) {
+                continue;
+            }
+            let listed = !list || permissions.list.has(user);
+            let may = before.is_ok() && after.is_ok() && permissions.open.has(user) && listed;
+            return if may { made } else { Err(Errno::EACCES) };
+        }
+        Err(Errno::ESTALE)
     }
 
     /// EIO while the source is gone, except below `.tiledbfs`. `top` is the first component of the path.
@@ -134,6 +187,21 @@ impl FileSystem {
         }
         let result = self.storage.local().map_or(Ok(()), |local| local.check_root());
         result.map_err(|error| self.reporter.inside(&path(), &error))
+    }
+
+    /// The size that `df` shows: what is used of the file system that the source is on. What is below SOURCE
+    /// alone would have to be counted.
+    pub(super) fn space(&self, number: INodeNo) -> Result<Space, Errno> {
+        let Some(local) = self.storage.local() else {
+            return Ok(UNKNOWN_SPACE);
+        };
+        let path = || {
+            self.inode(number)
+                .map_or_else(|_| String::new(), |inode| inode.path())
+        };
+        local
+            .used_space()
+            .map_err(|error| self.reporter.inside(&path(), &error))
     }
 
     pub(super) fn handle(&self, handle: FuseHandle) -> Result<Arc<Handle>, Errno> {
@@ -161,19 +229,31 @@ impl FileSystem {
                 (attributes(link.target.len() as u64, link.mtime, ttl), None)
             }
             Node::File(file) => {
-                let (stat, ttl) = match file.stat() {
-                    Ok(stat) => (stat, self.attributes_ttl(file.freshness())),
+                let freshness = file.freshness();
+                let Stat { len, version } = match file.stat() {
+                    Ok(stat) => stat,
                     Err(error) => {
                         self.reporter.report(&path(), &error);
-                        (Stat { len: 0, version: 0 }, Duration::ZERO)
+                        return (attributes(0, file.mtime(), Duration::ZERO), None);
                     }
                 };
-                let (size, mtime, version) = (stat.len, file.mtime(), stat.version);
-                let state = State { version, size, mtime };
-                if file.freshness() != Freshness::Immutable && version != 0 {
-                    (self.attributes_in(state, mode), Some(state))
-                } else {
-                    (attributes(size, mtime, ttl), None)
+                let state = State {
+                    version,
+                    size: len,
+                    mtime: file.mtime(),
+                    generation: generation(node),
+                };
+                let has_states = match freshness {
+                    Freshness::Immutable => state.generation != 0,
+                    Freshness::Listing => state.generation != 0 || state.version != 0,
+                    Freshness::Live => state.version != 0,
+                };
+                match has_states {
+                    true => (self.attributes_in(state, mode), Some(state)),
+                    false => (
+                        attributes(state.size, state.mtime, self.attributes_ttl(freshness)),
+                        None,
+                    ),
                 }
             }
         }
@@ -191,7 +271,7 @@ impl FileSystem {
     }
 
     fn mode(&self, node: &Node) -> Mode {
-        let permissions = || node.permissions(&*self.storage);
+        let permissions = || node.permissions();
         Mode::of(node.node_type(), permissions, self.access, self.owner)
     }
 
@@ -204,20 +284,57 @@ impl FileSystem {
         }
     }
 
-    pub(super) fn do_lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Found, Errno> {
+    /// What a file handle stands for: an inode, or with `parent` the directory above it. ESTALE if it is not
+    /// known any more.
+    fn look_up_number(&self, number: INodeNo, parent: bool) -> Result<Found, Errno> {
+        let inode = self
+            .inodes
+            .look_up_number(number.0, parent)
+            .ok_or(Errno::ESTALE)?;
+        let attributes = self
+            .check_source(inode.top(), || inode.path())
+            .and_then(|()| self.do_getattr(INodeNo(inode.number), None));
+        match attributes {
+            Ok((attributes_ttl, attributes)) => Ok(Found::Entry {
+                attributes,
+                attributes_ttl,
+                entry_ttl: Duration::ZERO,
+            }),
+            Err(errno) => {
+                self.inodes.forget(inode.number, 1);
+                Err(errno)
+            }
+        }
+    }
+
+    pub(super) fn do_lookup(
+        &self,
+        user: &Credentials,
+        parent: INodeNo,
+        name: &OsStr,
+    ) -> Result<Found, Errno> {
+        // No path has these names: the kernel resolves them itself.
+        if name == "." || name == ".." {
+            return self.look_up_number(parent, name == "..");
+        }
         let parent = self.inode(parent)?;
         self.check_source(Some(parent.top().unwrap_or(name)), || parent.path_of(name))?;
-        let above = self.node(&parent)?;
-        let Node::Directory(directory) = &above else {
-            return Err(Errno::ENOTDIR);
-        };
-        // The kernel itself refuses only names longer than 1024 bytes.
-        if name.len() > directory.longest_name() {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        let entry_ttl = ttl(directory.freshness());
-        match directory.lookup(name) {
-            Ok(Some(Node::Link(_))) if !self.all_may_list(&above) => Ok(Found::Absent { entry_ttl }),
+        let (found, entry_ttl) = self.for_user(user, &parent, false, |above| {
+            let Node::Directory(directory) = above else {
+                return Err(Errno::ENOTDIR);
+            };
+            // The kernel itself refuses only names longer than 1024 bytes.
+            if name.len() > directory.longest_name() {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            let found = match directory.lookup(name) {
+                Ok(Some(Node::Link(_))) if !self.all_may_list(above) => Ok(None),
+                found => found,
+            };
+            // Names lead to other files when the source's permissions or links change.
+            Ok((found, self.attributes_ttl(directory.freshness())))
+        })?;
+        match found {
             Ok(Some(node)) => {
                 let (attributes, state) = self.attributes(&node, || parent.path_of(name));
                 let entry_ttl = entry_ttl.min(name_ttl(&node, state));
@@ -229,9 +346,12 @@ impl FileSystem {
                 })
             }
             Ok(None) => Ok(Found::Absent { entry_ttl }),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Absent {
-                entry_ttl: Duration::ZERO,
-            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                log::debug!("{} does not exist: {error}", parent.path_of(name));
+                Ok(Found::Absent {
+                    entry_ttl: Duration::ZERO,
+                })
+            }
             Err(error) => Err(self.reporter.inside(&parent.path_of(name), &error)),
         }
     }
@@ -269,8 +389,8 @@ impl FileSystem {
 
     /// The mode of one state of a file. If its path is gone, only the mounting user has access.
     fn mode_of_state(&self, inode: &Arc<Inode>) -> Mode {
-        let permissions = || match self.inodes.node(inode) {
-            Ok(Some(node)) => node.permissions(&*self.storage),
+        let permissions = || match self.inodes.node(inode, |node| self.is_stale(node)) {
+            Ok(Some(node)) => node.permissions(),
             _ => Permissions::nobody(),
         };
         Mode::of(NodeType::File, permissions, self.access, self.owner)
@@ -282,28 +402,38 @@ impl FileSystem {
         if self.access != Access::All {
             return true;
         }
-        let Permissions { open, list } = directory.permissions(&*self.storage);
+        let Permissions { open, list } = directory.permissions();
         let mut both = open.clone();
         both.and(&list);
         both == open
     }
 
-    pub(super) fn do_readlink(&self, number: INodeNo) -> Result<OsString, Errno> {
-        match self.node(&self.inode(number)?)? {
+    pub(super) fn do_readlink(&self, user: &Credentials, number: INodeNo) -> Result<OsString, Errno> {
+        let inode = self.inode(number)?;
+        // A target is a name in the directory that the link is in.
+        let directory = self.inode(INodeNo(inode.parent_number()))?;
+        self.for_user(user, &directory, true, |_| match self.node(&inode)? {
             Node::Link(link) => Ok(link.target.clone()),
             _ => Err(Errno::EINVAL),
-        }
+        })
     }
 
     /// The extended attributes of an inode, as names and values.
-    pub(super) fn do_attributes(&self, number: INodeNo) -> Result<tree::ExtendedAttributes, Errno> {
+    pub(super) fn do_attributes(
+        &self,
+        user: &Credentials,
+        number: INodeNo,
+    ) -> Result<tree::ExtendedAttributes, Errno> {
         let inode = self.inode(number)?;
-        let attributes = self.node(&inode)?.attributes();
-        attributes.map_err(|error| self.reporter.inside(&inode.path(), &error))
+        self.for_user(user, &inode, false, |node| {
+            let attributes = node.attributes();
+            attributes.map_err(|error| self.reporter.inside(&inode.path(), &error))
+        })
     }
 
     pub(super) fn do_open(
         &self,
+        user: &Credentials,
         number: INodeNo,
         flags: OpenFlags,
     ) -> Result<(FuseHandle, FopenFlags), Errno> {
@@ -312,21 +442,32 @@ impl FileSystem {
         }
         let inode = self.inode(number)?;
         self.check_source(inode.top(), || inode.path())?;
-        let Node::File(file) = self.node(&inode)? else {
-            return Err(Errno::EISDIR);
+        let (known, generation_known) = match inode.state() {
+            Some(state) => (Some(state.version), state.generation),
+            None => (None, 0),
         };
-        let known = inode.state().map(|state| state.version);
-        let open = match known {
-            Some(version) => file.open_version(version),
-            None => file.open(),
-        };
-        let open = open.map_err(|error| self.reporter.inside(&inode.path(), &error))?;
-        let (paged, flags) = match known {
+        let (file, open) = self.for_user(user, &inode, false, |node| {
+            let Node::File(file) = node else {
+                return Err(Errno::EISDIR);
+            };
+            let open = match known {
+                Some(version) => file.open_version(version),
+                None => file.open(),
+            };
+            let open = open.map_err(|error| self.reporter.inside(&inode.path(), &error))?;
+            // The kernel's pages are those of another generation.
+            match file.freshness() == Freshness::Live || generation(node) == generation_known {
+                true => Ok((file.clone(), open)),
+                false => Err(Errno::ESTALE),
+            }
+        })?;
+        let (paged, flags) = match (known, file.freshness()) {
+            (Some(_), Freshness::Immutable) => self.caching(&inode, &*file, (open.version(), open.len())),
             // The file has changed. ESTALE makes the kernel look it up again and find the new inode.
-            Some(version) if version != open.version() => return Err(Errno::ESTALE),
-            Some(_) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
-            None if file.freshness() == Freshness::Listing => return Err(Errno::ESTALE),
-            None => self.caching(&inode, &*file, (open.version(), open.len())),
+            (Some(version), _) if version != open.version() => return Err(Errno::ESTALE),
+            (Some(_), _) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
+            (None, Freshness::Listing) => return Err(Errno::ESTALE),
+            (None, _) => self.caching(&inode, &*file, (open.version(), open.len())),
         };
         let handle = self
             .handles
@@ -381,6 +522,7 @@ impl FileSystem {
 
     pub(super) fn do_opendir(
         &self,
+        user: &Credentials,
         number: INodeNo,
         flags: OpenFlags,
     ) -> Result<(FuseHandle, FopenFlags), Errno> {
@@ -389,16 +531,19 @@ impl FileSystem {
         }
         let inode = self.inode(number)?;
         self.check_source(inode.top(), || inode.path())?;
-        let Node::Directory(directory) = self.node(&inode)? else {
-            return Err(Errno::ENOTDIR);
+        let freshness = self.for_user(user, &inode, true, |node| match node {
+            Node::Directory(directory) => Ok(directory.freshness()),
+            _ => Err(Errno::ENOTDIR),
+        })?;
+        let flags = match freshness {
+            // The kernel would show the names to all who may list the directory by then.
+            Freshness::Immutable if self.access != Access::All => {
+                FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
+            }
+            _ => FopenFlags::empty(),
         };
-        let flags = match directory.freshness() {
-            Freshness::Immutable => FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE,
-            Freshness::Listing | Freshness::Live => FopenFlags::empty(),
-        };
-        let handle = self
-            .handles
-            .insert(Handle::Directory(DirectoryHandle::new(inode)));
+        let handle = DirectoryHandle::new(inode, user.clone());
+        let handle = self.handles.insert(Handle::Directory(handle));
         Ok((FuseHandle(handle), flags))
     }
 
@@ -437,13 +582,15 @@ impl FileSystem {
             Some(listing) if offset > 0 => Ok(listing.clone()),
             _ => {
                 self.check_source(handle.inode.top(), || handle.inode.path())?;
-                let Node::Directory(directory) = self.node(&handle.inode)? else {
-                    return Err(Errno::ENOTDIR);
-                };
-                let listing = directory.list().map_err(|error| match error.kind() {
-                    // The directory was removed. C libraries would take ENOENT for an empty directory.
-                    ErrorKind::NotFound => Errno::ESTALE,
-                    _ => self.reporter.inside(&handle.inode.path(), &error),
+                let listing = self.for_user(&handle.opener, &handle.inode, true, |node| {
+                    let Node::Directory(directory) = node else {
+                        return Err(Errno::ENOTDIR);
+                    };
+                    directory.list().map_err(|error| match error.kind() {
+                        // The directory was removed. C libraries would take ENOENT for an empty directory.
+                        ErrorKind::NotFound => Errno::ESTALE,
+                        _ => self.reporter.inside(&handle.inode.path(), &error),
+                    })
                 })?;
                 *held = Some(listing.clone());
                 Ok(listing)
@@ -465,6 +612,12 @@ impl FileSystem {
             _ => Err(Errno::EINVAL),
         }
     }
+}
+
+/// Tells what a node is made of from what was there before names were exchanged in the source; 0 where they are
+/// not watched.
+fn generation(node: &Node) -> u64 {
+    node.origin().engine().map_or(0, |engine| engine.generation())
 }
 
 /// How long the kernel may cache which inode a name has. A state's inode is valid only during that state.

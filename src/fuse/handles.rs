@@ -3,6 +3,7 @@
 use super::inodes::Inode;
 use crate::lock::lock;
 use crate::stats::Stats;
+use crate::storage::Credentials;
 use crate::tree::{Listing, OpenFile};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,13 +35,16 @@ impl Drop for FileHandle {
 /// An open directory, with a snapshot of its entries from the last read at offset 0.
 pub(super) struct DirectoryHandle {
     pub(super) inode: Arc<Inode>,
+    /// Who has opened it.
+    pub(super) opener: Credentials,
     listing: Mutex<Option<Arc<dyn Listing>>>,
 }
 
 impl DirectoryHandle {
-    pub(super) fn new(inode: Arc<Inode>) -> Self {
+    pub(super) fn new(inode: Arc<Inode>, opener: Credentials) -> Self {
         DirectoryHandle {
             inode,
+            opener,
             listing: Mutex::new(None),
         }
     }

@@ -5,6 +5,9 @@
 //! of arrays, are kept only for the [`MAX_HELD_NODES`] most recently used entries; others are looked up again
 //! by path. Inode numbers are hashes of paths, so they do not change between mounts.
 //!
+//! A file handle, as servers of NFS have, is an inode number. The kernel may ask for one that it has forgotten,
+//! so the paths of the [`MAX_FORGOTTEN`] last ones are kept.
+//!
 //! Linux caches length and pages per inode, and does not tell which descriptor a `fstat` is for. So each
 //! state of a mutable file ([`State`]) has its own inode, and an open file keeps its length and pages. The
 //! first state that the kernel learns of has the hash of the path as its number, like directories and
@@ -14,6 +17,7 @@ use crate::error::Result;
 use crate::lock::lock;
 use crate::stats::Stats;
 use crate::tree::Node;
+use lru::LruCache;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -26,6 +30,9 @@ pub(super) const ROOT: u64 = 1;
 
 /// Inodes besides the root that keep their nodes.
 const MAX_HELD_NODES: usize = 4096;
+
+/// The most inodes that are kept after the kernel has forgotten them; some 200 bytes each.
+const MAX_FORGOTTEN: usize = if cfg!(test) { 100 } else { 1 << 16 };
 
 /// A path that the kernel knows, and its node.
 pub(super) struct Inode {
@@ -54,6 +61,15 @@ pub(super) struct State {
     pub(super) size: u64,
     /// Modification time in milliseconds since the Unix epoch, as of the inode's creation.
     pub(super) mtime: u64,
+    /// The [generation](crate::array::engine::Engine::generation) of what it is made of.
+    pub(super) generation: u64,
+}
+
+impl State {
+    /// Tells states of one file apart.
+    fn key(&self) -> u64 {
+        self.version ^ self.generation.rotate_left(1)
+    }
 }
 
 /// Which state of a file is in the kernel's page cache.
@@ -136,7 +152,7 @@ impl Inode {
     }
 
     fn version(&self) -> Option<u64> {
-        self.state.as_ref().map(|state| state.version)
+        self.state.as_ref().map(|state| state.key())
     }
 
     /// Calls `change` with the state of the page cache.
@@ -164,6 +180,46 @@ struct Slot {
 /// By number.
 type Slots = HashMap<u64, Slot>;
 
+/// An inode that the kernel has forgotten.
+struct Forgotten {
+    /// The number of the parent directory.
+    parent: u64,
+    name: Box<OsStr>,
+    hash: u64,
+    state: Option<State>,
+}
+
+/// The inode with this number, made again from what is known of it and of the directories above. None if one
+/// of these is not known.
+fn recall(slots: &Slots, forgotten: &mut LruCache<u64, Forgotten>, number: u64) -> Option<Arc<Inode>> {
+    let (mut way, mut at) = (Vec::new(), number);
+    let mut inode = loop {
+        if let Some(slot) = slots.get(&at) {
+            break slot.inode.clone();
+        }
+        // Numbers that other paths have got may form a circle.
+        if way.len() > forgotten.len() {
+            return None;
+        }
+        way.push(at);
+        at = forgotten.get(&at)?.parent;
+    };
+    for number in way.into_iter().rev() {
+        let known = forgotten.peek(&number)?;
+        if hash(inode.hash, &known.name) != known.hash {
+            return None;
+        }
+        inode = Arc::new(Inode::new(
+            number,
+            Some(inode),
+            &known.name,
+            known.hash,
+            known.state,
+        ));
+    }
+    Some(inode)
+}
+
 /// All inodes that the kernel knows.
 pub(super) struct Inodes {
     slots: RwLock<Slots>,
@@ -171,6 +227,8 @@ pub(super) struct Inodes {
     newest: Mutex<HashMap<u64, u64>>,
     /// Inodes that keep their nodes, in eviction order. The kernel may have forgotten some meanwhile.
     held: Mutex<VecDeque<Weak<Inode>>>,
+    /// By number. Locked after `slots`.
+    forgotten: Mutex<LruCache<u64, Forgotten>>,
     /// [`MAX_HELD_NODES`], except in tests.
     pub(super) most_held: usize,
     stats: Arc<Stats>,
@@ -186,6 +244,7 @@ impl Inodes {
             slots: RwLock::new(HashMap::from([(ROOT, Slot { inode, lookups: 1 })])),
             newest: Mutex::default(),
             held: Mutex::default(),
+            forgotten: Mutex::new(LruCache::unbounded()),
             most_held: MAX_HELD_NODES,
             stats,
         }
@@ -221,7 +280,7 @@ impl Inodes {
     ) -> Arc<Inode> {
         let hash = hash(parent.hash, name);
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let number = number(&slots, parent, name, state.map(|state| state.version), hash);
+        let number = number(&slots, parent, name, state.map(|state| state.key()), hash);
         if state.is_some() {
             let mut newest = lock(&self.newest);
             match number == spread(hash) {
@@ -242,6 +301,8 @@ impl Inodes {
                     lookups: 1,
                 });
                 self.stats.inodes.set(slots.len() as u64);
+                // Also if the number was that of another path.
+                lock(&self.forgotten).pop(&number);
                 inode
             }
         };
@@ -250,18 +311,43 @@ impl Inodes {
         inode
     }
 
-    /// The node of `inode`, looked up again if it was not kept. None if its path does not exist any more.
-    pub(super) fn node(&self, inode: &Arc<Inode>) -> Result<Option<Node>> {
+    /// The inode with this number, or its parent (the root's is the root), even if the kernel has forgotten
+    /// it. Adds one to its lookup count. None if it is not known any more.
+    pub(super) fn look_up_number(&self, number: u64, parent: bool) -> Option<Arc<Inode>> {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let known = recall(&slots, &mut lock(&self.forgotten), number)?;
+        let wanted = match (&known.parent, parent) {
+            (Some(parent), true) => parent.clone(),
+            _ => known,
+        };
+        let slot = slots.entry(wanted.number).or_insert_with(|| Slot {
+            inode: wanted.clone(),
+            lookups: 0,
+        });
+        // Another path may have got the number of a directory that was forgotten.
+        if slot.inode.hash != wanted.hash || slot.inode.name != wanted.name {
+            return None;
+        }
+        slot.lookups = slot.lookups.saturating_add(1);
+        let inode = slot.inode.clone();
+        lock(&self.forgotten).pop(&wanted.number);
+        self.stats.inodes.set(slots.len() as u64);
+        Some(inode)
+    }
+
+    /// The node of `inode`, looked up again if it was not kept or `is_stale`. None if its path does not exist
+    /// any more.
+    pub(super) fn node(&self, inode: &Arc<Inode>, is_stale: impl Fn(&Node) -> bool) -> Result<Option<Node>> {
         let mut way = Vec::new();
         let mut at = inode;
         let mut node = loop {
             match (at.held(), &at.parent) {
-                (Some(node), _) => break node,
-                (None, Some(parent)) => {
+                (Some(node), parent) if parent.is_none() || !is_stale(&node) => break node,
+                (_, Some(parent)) => {
                     way.push(at);
                     at = parent;
                 }
-                (None, None) => return Ok(None),
+                (_, None) => return Ok(None),
             }
         };
         for inode in way.into_iter().rev() {
@@ -332,6 +418,18 @@ impl Inodes {
                 let room = slots.len().saturating_mul(2);
                 slots.shrink_to(room);
             }
+            let mut forgotten = lock(&self.forgotten);
+            let known = Forgotten {
+                parent: slot.inode.parent_number(),
+                name: slot.inode.name.clone(),
+                hash: slot.inode.hash,
+                state: slot.inode.state(),
+            };
+            forgotten.put(number, known);
+            if forgotten.len() > MAX_FORGOTTEN {
+                forgotten.pop_lru();
+            }
+            drop(forgotten);
             drop(slots);
             drop(slot);
         }
@@ -451,6 +549,7 @@ mod tests {
                 version,
                 size,
                 mtime: 0,
+                generation: 0,
             };
             inodes.remember(&root, OsStr::new("f"), Some(state), node())
         };
@@ -472,6 +571,44 @@ mod tests {
         assert!(lock(&inodes.newest).is_empty());
         assert_eq!(listed(), one.number);
         assert_eq!(remember(3, 30).number, one.number);
+    }
+
+    #[test]
+    fn forgotten_inodes_are_found_by_number_for_a_while() {
+        let (inodes, stats, root) = table();
+        let d = inodes.remember(&root, OsStr::new("d"), None, node()).number;
+        let state = State {
+            version: 1,
+            size: 10,
+            mtime: 0,
+            generation: 0,
+        };
+        let f = inodes.remember(&inodes.get(d).unwrap(), OsStr::new("f"), Some(state), node());
+        let (f, path) = (f.number, f.path());
+        assert!(inodes.look_up_number(f.wrapping_add(1), false).is_none());
+        inodes.forget(f, 1);
+        inodes.forget(d, 1);
+        assert_eq!((inodes.get(f).is_none(), stats.inodes.get()), (true, 1));
+        let again = inodes.look_up_number(f, false).unwrap();
+        assert_eq!((again.path(), again.state()), (path, Some(state)));
+        assert_eq!(inodes.look_up_number(f, true).unwrap().number, d);
+        assert_eq!(inodes.look_up_number(d, true).unwrap().number, ROOT);
+        assert_eq!(inodes.look_up_number(ROOT, true).unwrap().number, ROOT);
+        assert_eq!(stats.inodes.get(), 3);
+        // Each counts as one lookup.
+        inodes.forget(f, 1);
+        inodes.forget(d, 1);
+        assert!(inodes.get(f).is_none() && inodes.get(d).is_none());
+        // The same name is the same number as before.
+        assert_eq!(inodes.remember(&root, OsStr::new("d"), None, node()).number, d);
+        for i in 0..MAX_FORGOTTEN {
+            let number = inodes
+                .remember(&root, OsStr::new(&format!("{i}")), None, node())
+                .number;
+            inodes.forget(number, 1);
+        }
+        assert!(inodes.look_up_number(f, false).is_none());
+        assert!(lock(&inodes.forgotten).len() <= MAX_FORGOTTEN);
     }
 
     /// A directory with every name; all are such directories and share one `Arc`, which counts nodes.
@@ -507,7 +644,7 @@ mod tests {
         // Looked up again, and kept again.
         let first = inodes.get(inodes.number_of(&top, OsStr::new("0"))).unwrap();
         assert!(lock(&first.node).is_none());
-        assert!(inodes.node(&first).unwrap().is_some());
+        assert!(inodes.node(&first, |_| false).unwrap().is_some());
         assert!(lock(&first.node).is_some());
         // Inodes are small, because the kernel may know many.
         assert!(size_of::<Inode>() <= 112, "{}", size_of::<Inode>());

@@ -6,6 +6,7 @@ use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
 use crate::hash::hash;
+use crate::storage::Credentials;
 use crate::tree::node::Entry;
 use crate::tree::node::clamp;
 use crate::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree};
@@ -265,7 +266,9 @@ impl Kernel {
         let (parent, path) = self.any();
         let name = self.name();
         let child = join(&path, &name);
-        let answer = self.filesystem.do_lookup(INodeNo(parent), OsStr::new(&name));
+        let answer = self
+            .filesystem
+            .do_lookup(&Credentials::default(), INodeNo(parent), OsStr::new(&name));
         match (answer, self.world.get(&child)) {
             (Ok(Found::Entry { attributes, .. }), Some(content)) => {
                 let number = attributes.ino.0;
@@ -311,7 +314,8 @@ impl Kernel {
         let known = self.known[&number].2.clone();
         let flags = OpenFlags(libc::O_RDONLY);
         match (
-            self.filesystem.do_open(INodeNo(number), flags),
+            self.filesystem
+                .do_open(&Credentials::default(), INodeNo(number), flags),
             self.world.get(&path),
         ) {
             (Ok((handle, _)), Some(Some(bytes))) => {
@@ -367,10 +371,11 @@ impl Kernel {
 
     fn opendir(&mut self) {
         let (number, path) = self.any();
-        match self
-            .filesystem
-            .do_opendir(INodeNo(number), OpenFlags(libc::O_RDONLY))
-        {
+        match self.filesystem.do_opendir(
+            &Credentials::default(),
+            INodeNo(number),
+            OpenFlags(libc::O_RDONLY),
+        ) {
             Ok((handle, _)) => {
                 assert!(
                     number == ROOT || kind(last(&path)) == NodeType::Directory,
@@ -552,11 +557,18 @@ fn open_files_keep_their_length_when_the_file_changes() {
         let file = Some(Arc::new(bytes.to_vec()));
         kernel.world.0.lock().unwrap().insert("f".to_owned(), file);
     };
-    let lookup = || match kernel.filesystem.do_lookup(INodeNo(ROOT), OsStr::new("f")) {
+    let lookup = || match kernel
+        .filesystem
+        .do_lookup(&Credentials::default(), INodeNo(ROOT), OsStr::new("f"))
+    {
         Ok(Found::Entry { attributes, .. }) => attributes,
         _ => panic!("a file is there"),
     };
-    let open = |number| kernel.filesystem.do_open(number, OpenFlags(libc::O_RDONLY));
+    let open = |number| {
+        kernel
+            .filesystem
+            .do_open(&Credentials::default(), number, OpenFlags(libc::O_RDONLY))
+    };
     let size = |number| kernel.filesystem.do_getattr(number, None).unwrap().1.size;
     write(b"one");
     let first = lookup();

@@ -8,6 +8,7 @@ use super::filesystem::{FileSystem, MAX_REQUEST};
 use super::mountinfo::{self, MountEntry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
+use crate::printable;
 use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};
@@ -132,7 +133,7 @@ impl Ended {
 /// Errors say what to do about a missing `/dev/fuse`, `fusermount3` or permission.
 pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
     let mountpoint = fs::canonicalize(mountpoint)
-        .map_err(|error| Error::io(&error).in_file(mountinfo::printable(mountpoint.as_os_str())))?;
+        .map_err(|error| Error::io(&error).in_file(printable::escape(mountpoint.as_os_str().as_bytes())))?;
     filesystem.set_access(options.access);
     let (device, helper) = attach(&mountpoint, options)?;
     let entry = mountinfo::mounted_at(&mountpoint)
@@ -243,7 +244,7 @@ impl Mounted {
                 ErrorKind::Io(libc::EBUSY),
                 format!(
                     "something else is mounted on top of {}",
-                    mountinfo::printable(path.as_os_str())
+                    printable::escape(path.as_os_str().as_bytes())
                 ),
             ));
         }
@@ -321,7 +322,7 @@ pub fn unmount_path(path: &Path, lazy: bool) -> Result<()> {
             } else if message.contains("busy") {
                 Err(Error::new(ErrorKind::Io(libc::EBUSY), "it is in use"))
             } else {
-                Err(Error::new(ErrorKind::Io(libc::EPERM), message.trim()))
+                Err(Error::new(ErrorKind::Io(libc::EPERM), one_line(&message)))
             }
         }
         Err(Errno::EBUSY) => Err(Error::new(ErrorKind::Io(libc::EBUSY), "it is in use")),
@@ -469,7 +470,7 @@ fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(
             drop(ours);
             let message = process
                 .wait_with_output()
-                .map(|output| String::from_utf8_lossy(&output.stderr).trim().to_owned())
+                .map(|output| one_line(&String::from_utf8_lossy(&output.stderr)))
                 .unwrap_or_default();
             Err(Error::new(
                 ErrorKind::Io(libc::EPERM),
@@ -485,6 +486,11 @@ fn attach_with_fusermount(mountpoint: &Path, options: &MountOptions) -> Result<(
             ))
         }
     }
+}
+
+/// The lines that another program has printed, as one.
+fn one_line(text: &str) -> String {
+    text.trim().replace('\n', "; ")
 }
 
 /// Receives one descriptor, which comes with one byte.

@@ -1,8 +1,8 @@
 //! The kernel's mount table, `/proc/self/mountinfo`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// One mounted file system.
@@ -95,11 +95,6 @@ fn unescape(field: &[u8]) -> OsString {
         }
     }
     OsString::from_vec(out)
-}
-
-/// A path for messages, with `?` for newlines.
-pub fn printable(path: &OsStr) -> String {
-    String::from_utf8_lossy(path.as_bytes()).replace('\n', "?")
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Replies to the kernel's requests. Each is carried out inside [`FileSystem::guard`], and replied to outside
 //! of it, so that a panic cannot prevent the reply.
 
+use super::attributes::BLOCK_SIZE;
 use super::attributes::{absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::requester::on_behalf_of;
+use crate::storage::{Credentials, Space};
 use crate::tree::Node;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,
@@ -45,7 +47,7 @@ impl Filesystem for FileSystem {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.guard("lookup", parent, || {
-            on_behalf_of(request.pid(), || self.do_lookup(parent, name))
+            on_behalf_of(request.pid(), || self.do_lookup(&user(request), parent, name))
         }) {
             Ok(Found::Entry {
                 attributes,
@@ -74,8 +76,8 @@ impl Filesystem for FileSystem {
         }
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.guard("readlink", ino, || self.do_readlink(ino)) {
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.guard("readlink", ino, || self.do_readlink(&user(request), ino)) {
             Ok(target) => reply.data(target.as_bytes()),
             Err(errno) => reply.error(errno),
         }
@@ -83,7 +85,7 @@ impl Filesystem for FileSystem {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.guard("open", ino, || {
-            on_behalf_of(request.pid(), || self.do_open(ino, flags))
+            on_behalf_of(request.pid(), || self.do_open(&user(request), ino, flags))
         }) {
             Ok((handle, flags)) => reply.opened(handle, flags),
             Err(errno) => reply.error(errno),
@@ -148,7 +150,7 @@ impl Filesystem for FileSystem {
 
     fn opendir(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.guard("opendir", ino, || {
-            on_behalf_of(request.pid(), || self.do_opendir(ino, flags))
+            on_behalf_of(request.pid(), || self.do_opendir(&user(request), ino, flags))
         }) {
             Ok((handle, flags)) => reply.opened(handle, flags),
             Err(errno) => reply.error(errno),
@@ -187,9 +189,15 @@ impl Filesystem for FileSystem {
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        // Zero blocks: nothing is free, and the total size is not known without reading everything.
-        match self.guard("statfs", ino, || Ok(())) {
-            Ok(()) => reply.statfs(0, 0, 0, 0, 0, 4096, MAX_NAME, 4096),
+        match self.guard("statfs", ino, || self.space(ino)) {
+            // Nothing is free, because nothing can be written.
+            Ok(Space {
+                block_size,
+                blocks,
+                files,
+            }) => {
+                reply.statfs(blocks, 0, 0, files, 0, BLOCK_SIZE, MAX_NAME, block_size);
+            }
             Err(errno) => reply.error(errno),
         }
     }
@@ -208,22 +216,22 @@ impl Filesystem for FileSystem {
         answer_empty(result, reply);
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self.guard("getxattr", ino, || {
             // `ls -l` asks for access control lists and labels. EOPNOTSUPP stops the kernel from asking.
             if !name.as_bytes().starts_with(b"user.") {
                 return Err(Errno::EOPNOTSUPP);
             }
-            let attributes = self.do_attributes(ino)?;
+            let attributes = self.do_attributes(&user(request), ino)?;
             let found = attributes.into_iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| value.into_bytes()).ok_or(Errno::NO_XATTR)
         });
         answer_xattr(value, size, reply);
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.guard("listxattr", ino, || {
-            let names = self.do_attributes(ino)?.into_iter();
+            let names = self.do_attributes(&user(request), ino)?.into_iter();
             Ok(names
                 .flat_map(|(name, _)| [name, "\0"])
                 .collect::<String>()
@@ -375,6 +383,11 @@ impl Filesystem for FileSystem {
     }
 }
 
+/// Who makes a request.
+fn user(request: &Request) -> Credentials {
+    Credentials::new(request.uid(), request.gid(), request.pid())
+}
+
 fn answer_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
@@ -403,6 +416,7 @@ impl FileSystem {
     fn do_init(&self, config: &mut KernelConfig) -> bool {
         let wanted = InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_EXPORT_SUPPORT
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
         let offered = config.capabilities() & wanted;
         let settings = [

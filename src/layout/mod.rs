@@ -134,10 +134,16 @@ impl FileLayout {
             let start = end.saturating_sub(part.len());
             let to = range.end.min(end);
             if position < to {
-                part.read(
-                    position.saturating_sub(start)..to.saturating_sub(start),
-                    &mut sink,
-                )?;
+                let wanted = position.saturating_sub(start)..to.saturating_sub(start);
+                let before = sink.len();
+                part.read(wanted.clone(), &mut sink)?;
+                // Fewer bytes would shift all that follows.
+                if (sink.len() - before) as u64 != wanted.end - wanted.start {
+                    let found = sink.len() - before;
+                    let message =
+                        format!("read {found} bytes of part {index} of a file, expected {wanted:?}");
+                    return Err(Error::internal(message));
+                }
             }
             position = to.max(position);
             index = index.saturating_add(1);
@@ -168,6 +174,33 @@ mod tests {
             }
         }
         assert!(FileLayout::new(0, Vec::new()).unwrap().len() == 0);
+    }
+
+    #[test]
+    fn a_part_that_gives_another_number_of_bytes_is_an_error() {
+        /// Three bytes, and as many as this are given.
+        struct Wrong(usize);
+        impl Source for Wrong {
+            fn len(&self) -> u64 {
+                3
+            }
+            fn read(&self, _: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+                sink.write(|out| out.resize(out.len() + self.0, 0));
+                Ok(())
+            }
+        }
+        for (given, right) in [(0, false), (2, false), (3, true), (4, false)] {
+            let parts: Vec<Box<dyn Source>> = vec![Box::new(b"before".to_vec()), Box::new(Wrong(given))];
+            let layout = FileLayout::new(0, parts).unwrap();
+            let mut scratch = Vec::new();
+            for range in [0..9, 6..9] {
+                assert_eq!(layout.read(range, &mut scratch).is_ok(), right, "{given} bytes");
+            }
+        }
+        // A shared part that is shorter than its range, too.
+        let mut scratch = Vec::new();
+        let mut sink = Sink::new(&mut scratch, crate::array::cache::Keep::Passing);
+        assert!(sink.shared(Arc::new(vec![1, 2]), 1..3).is_err());
     }
 
     #[test]

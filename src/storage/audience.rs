@@ -1,7 +1,10 @@
 //! Sets of users who may read a file or list a directory of a source.
 
+use std::fs;
+use std::sync::OnceLock;
+
 /// An access to a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Want {
     /// Read a file.
     Read,
@@ -44,6 +47,56 @@ impl Classes {
     }
 }
 
+/// Who makes a request.
+#[derive(Debug, Clone, Default)]
+pub struct Credentials {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The thread, which waits for the answer; 0 if unknown.
+    pub thread: u32,
+    groups: OnceLock<Option<Vec<u32>>>,
+}
+
+impl Credentials {
+    /// The credentials of a thread with this user and group.
+    pub fn new(uid: u32, gid: u32, thread: u32) -> Self {
+        Credentials {
+            uid,
+            gid,
+            thread,
+            groups: OnceLock::new(),
+        }
+    }
+
+    /// The supplementary groups, read once when they matter; None if unknown, as for threads of another
+    /// namespace.
+    fn groups(&self) -> Option<&[u32]> {
+        let read = || {
+            let status = match self.thread {
+                0 => return None,
+                thread => fs::read_to_string(format!("/proc/{thread}/status")).ok()?,
+            };
+            let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
+            groups
+                .split_whitespace()
+                .map(|group| group.parse().ok())
+                .collect()
+        };
+        self.groups.get_or_init(read).as_deref()
+    }
+}
+
+/// Where a path leads, and who has access to that.
+#[derive(Debug, Clone)]
+pub struct Reached {
+    /// The users who have access to the file that was reached, by the way that led to it.
+    pub audience: Audience,
+    /// The file's identity, as [`super::Metadata::identity`]; None if there is none, or files have none.
+    pub identity: Option<u64>,
+}
+
 /// The users to whom every [`Classes`] of a list allows access. An empty list means everybody.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audience {
@@ -79,6 +132,22 @@ impl Audience {
         for classes in &other.limits {
             self.limit(*classes);
         }
+    }
+
+    /// Whether the user who acts with `credentials` is in the audience. False if that depends on groups that
+    /// are unknown.
+    pub fn has(&self, credentials: &Credentials) -> bool {
+        let passes = |c: &Classes| match () {
+            () if credentials.uid == c.uid => c.owner,
+            () if credentials.gid == c.gid => c.group,
+            () if c.group == c.others => c.group,
+            () => match credentials.groups() {
+                Some(groups) if groups.contains(&c.gid) => c.group,
+                Some(_) => c.others,
+                None => false,
+            },
+        };
+        !self.nobody && self.limits.iter().all(passes)
     }
 
     /// The group to give to a file shown to this audience; None if no group makes a difference.

@@ -6,24 +6,32 @@
 
 use super::open_file_cache::is_out_of_descriptors;
 use super::permissions::PermissionCache;
-use super::{Audience, Blob, DirEntry, EntryType, LocalFiles, Metadata, Storage, Want, join, local_inside};
+use super::walk::{Place, walk};
+use super::{
+    Audience, Blob, DirEntry, EntryType, LocalFiles, Metadata, Reached, Space, Storage, Want, join,
+    local_inside,
+};
 use crate::error::{Error, ErrorKind, Result};
+use crate::hash::hash;
 use crate::stats::Stats;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::statvfs::statvfs;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 /// A local directory tree.
 pub struct LocalStorage {
     /// Canonical path.
     root: PathBuf,
     /// Device and inode of the root.
-    identity: (u64, u64),
+    number: (u64, u64),
     follow_symlinks: bool,
     permissions: PermissionCache,
     stats: Arc<Stats>,
@@ -37,7 +45,7 @@ impl LocalStorage {
         let root = fs::canonicalize(root).map_err(place)?;
         let metadata = fs::metadata(&root).map_err(place)?;
         Ok(LocalStorage {
-            identity: (metadata.dev(), metadata.ino()),
+            number: (metadata.dev(), metadata.ino()),
             root,
             follow_symlinks,
             permissions: PermissionCache::default(),
@@ -45,42 +53,33 @@ impl LocalStorage {
         })
     }
 
-    /// The absolute path. Unless links are followed, resolves it; `NotFound` if it leads out of the tree.
-    fn resolve(&self, path: &Path) -> Result<PathBuf> {
-        let full = join(&self.root, path);
-        if self.follow_symlinks {
-            return Ok(full);
-        }
-        let real = fs::canonicalize(&full).map_err(|e| self.error(&e, path))?;
-        if real.starts_with(&self.root) {
-            Ok(real)
-        } else {
-            Err(
-                Error::not_found("a symbolic link leads out of the source and is not followed")
-                    .in_file(self.display(path)),
-            )
-        }
-    }
-
     /// Opens `path`; `NotFound` if it leads out of the tree. One `openat2` suffices for a path without links.
-    /// Paths with links, and all paths on kernels before 5.6, are resolved first.
+    /// Paths with links, and all paths on kernels before 5.6, are followed step by step.
     fn open_inside(&self, path: &Path, flags: OFlag) -> Result<File> {
-        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-        if plain && !self.follow_symlinks {
+        let full = join(&self.root, path);
+        let flags = flags | OFlag::O_CLOEXEC;
+        if self.follow_symlinks {
+            return open(&full, flags).map_err(|e| self.error(&e, path));
+        }
+        if path.components().all(|part| matches!(part, Component::Normal(_))) {
             let how = OpenHow::new()
-                .flags(flags | OFlag::O_CLOEXEC)
+                .flags(flags)
                 .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-            match openat2(AT_FDCWD, &join(&self.root, path), how) {
+            match openat2(AT_FDCWD, &full, how) {
                 Ok(file) => return Ok(file.into()),
                 Err(Errno::ENOENT) => return Err(self.error(&Errno::ENOENT.into(), path)),
                 Err(_) => {}
             }
         }
-        let mut options = File::options();
-        options.read(true).custom_flags(flags.bits());
-        options
-            .open(self.resolve(path)?)
-            .map_err(|e| self.error(&e, path))
+        let place = Place::root().and_then(|top| walk(&top, &full, |_| ()));
+        let place = place.map_err(|e| self.error(&e, path))?;
+        if !place.is_below(self.number) {
+            return Err(
+                Error::not_found("a symbolic link leads out of the source and is not followed")
+                    .in_file(self.display(path)),
+            );
+        }
+        open(&place.path(), flags).map_err(|e| self.error(&e, path))
     }
 
     fn error(&self, error: &io::Error, path: &Path) -> Error {
@@ -129,13 +128,21 @@ impl LocalStorage {
 
 impl Storage for LocalStorage {
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        Ok(self.list_directory(path)?.1)
+    }
+
+    fn list_directory(&self, path: &Path) -> Result<(Option<u64>, Vec<DirEntry>)> {
+        let directory = self.open_inside(path, OFlag::O_PATH | OFlag::O_DIRECTORY)?;
+        let listed = directory.metadata().map_err(|e| self.error(&e, path))?;
         let mut entries = Vec::new();
-        for entry in fs::read_dir(self.resolve(path)?).map_err(|e| self.error(&e, path))? {
+        // What is open, whatever the path leads to by now.
+        let place = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        for entry in fs::read_dir(place).map_err(|e| self.error(&e, path))? {
             let entry = entry.map_err(|e| self.error(&e, path))?;
             entries.extend(self.classify(path, &entry)?);
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+        Ok((Some(identity(&listed)), entries))
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
@@ -156,13 +163,14 @@ impl Storage for LocalStorage {
             entry_type,
             len: metadata.len(),
             mtime: u64::try_from(milliseconds).unwrap_or(0),
-            identity: version(&metadata).0,
+            identity: identity(&metadata),
             version: version(&metadata),
         })
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        let file = self.open_inside(path, OFlag::O_RDONLY)?;
+        // A pipe would not open before somebody writes to it.
+        let file = self.open_inside(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)?;
         let metadata = file.metadata().map_err(|e| self.error(&e, path))?;
         if !metadata.is_file() {
             return Err(Error::corrupt("not a regular file").in_file(self.display(path)));
@@ -189,7 +197,11 @@ impl Storage for LocalStorage {
     }
 
     fn audience(&self, path: &Path, want: Want) -> Audience {
-        self.permissions.audience(&join(&self.root, path), want)
+        self.reached(path, want).audience
+    }
+
+    fn reached(&self, path: &Path, want: Want) -> Reached {
+        self.permissions.reached(&join(&self.root, path), want)
     }
 
     fn local(&self) -> Option<&dyn LocalFiles> {
@@ -204,13 +216,27 @@ impl LocalFiles for LocalStorage {
         // `ROOT/.` rather than `ROOT`: fails also if this process may not enter the directory.
         let metadata = fs::metadata(join(&self.root, Path::new(".")))
             .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
-        if (metadata.dev(), metadata.ino()) == self.identity {
+        if (metadata.dev(), metadata.ino()) == self.number {
             Ok(())
         } else {
             Err(gone(
                 "the source was replaced by another directory: unmount and mount it again".to_owned(),
             ))
         }
+    }
+
+    fn used_space(&self) -> Result<Space> {
+        self.check_root()?;
+        let found = statvfs(&self.root).map_err(|errno| self.error(&errno.into(), Path::new("")))?;
+        let block_size = u32::try_from(found.fragment_size())
+            .map_err(|_| Error::limit("blocks of 4 GiB and more").in_file(self.display(Path::new(""))))?;
+        // Drivers may count more free than there is.
+        let used = |all: u64, free: u64| all.checked_sub(free).unwrap_or(all);
+        Ok(Space {
+            block_size,
+            blocks: used(found.blocks(), found.blocks_free()),
+            files: used(found.files(), found.files_free()),
+        })
     }
 
     fn is_link(&self, path: &Path) -> bool {
@@ -225,9 +251,20 @@ fn version(metadata: &fs::Metadata) -> (u64, u64, u64) {
         .wrapping_mul(1_000_000_000)
         .wrapping_add(metadata.mtime_nsec())
         .cast_unsigned();
-    // Inode numbers are unique only within a device.
-    let identity = metadata.ino() ^ metadata.dev().rotate_left(40);
-    (identity, metadata.len(), nanoseconds)
+    (identity(metadata), metadata.len(), nanoseconds)
+}
+
+/// Identifies a file. Inode numbers are unique only within a device, and are used again: the time when the
+/// file was made, which nobody can set, tells the next one apart where the file system keeps it.
+pub(super) fn identity(metadata: &fs::Metadata) -> u64 {
+    let made = metadata.created().ok();
+    let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+    hash(&(metadata.dev(), metadata.ino(), made))
+}
+
+/// Opens `path`, through any links.
+fn open(path: &Path, flags: OFlag) -> io::Result<File> {
+    File::options().read(true).custom_flags(flags.bits()).open(path)
 }
 
 struct LocalBlob {
@@ -321,6 +358,51 @@ mod tests {
                 .len(),
             1
         );
+    }
+
+    #[test]
+    fn links_are_followed_to_where_they_lead_in_the_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("in");
+        for folder in ["in/a/b", "out"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+            fs::write(dir.path().join(folder).join("f"), folder).unwrap();
+        }
+        for (target, link) in [
+            (root.join("a/b").to_str().unwrap(), "in/absolute"),
+            ("a/../a/b", "in/around"),
+            ("../in/a/b", "in/out-and-in"),
+            ("../absolute", "in/a/twice"),
+            ("../../out", "in/a/out"),
+            ("../../in", "in/a/top"),
+        ] {
+            symlink(target, dir.path().join(link)).unwrap();
+        }
+        let storage = storage(&root, false);
+        let read = |path: &str| match storage.open(Path::new(path)) {
+            Ok(blob) => String::from_utf8(blob.read(0, blob.len()).unwrap()).unwrap(),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NotFound, "{path}: {error}");
+                "-".to_owned()
+            }
+        };
+        for path in [
+            "a/b/f",
+            "absolute/f",
+            "around/f",
+            "out-and-in/f",
+            "a/twice/f",
+            "a/top/a/top/absolute/f",
+        ] {
+            assert_eq!(read(path), "in/a/b", "{path}");
+        }
+        for path in ["a/out/f", "a/b/f/none", "none", "a/top/../out/f", "../out/f"] {
+            assert_eq!(read(path), "-", "{path}");
+        }
+        // A pipe is no file, and nobody waits for its other end.
+        nix::unistd::mkfifo(&root.join("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let error = storage.open(Path::new("pipe")).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
 
     #[test]

@@ -12,12 +12,15 @@ mod open_file_cache;
 mod permissions;
 #[cfg(feature = "remote")]
 pub mod remote;
+mod steady;
 mod tail;
-pub use audience::{Audience, Want};
+mod walk;
+pub use audience::{Audience, Credentials, Reached, Want};
 pub use local::LocalStorage;
 #[cfg(any(test, feature = "internals"))]
 pub use memory::{MemoryBlob, MemoryStorage};
 pub use open_file_cache::OpenFileCache;
+pub use steady::SteadyStorage;
 pub use tail::Tail;
 
 use crate::error::{Error, Result};
@@ -110,6 +113,19 @@ pub trait Storage: Send + Sync {
         Audience::nobody()
     }
 
+    /// [`Storage::audience`], with the identity of the file that `path` leads to and the audience is of.
+    fn reached(&self, path: &Path, want: Want) -> Reached {
+        Reached {
+            audience: self.audience(path, want),
+            identity: None,
+        }
+    }
+
+    /// [`Storage::list`], with the identity of the directory that was listed; None if directories have none.
+    fn list_directory(&self, path: &Path) -> Result<(Option<u64>, Vec<DirEntry>)> {
+        Ok((None, self.list(path)?))
+    }
+
     /// The operations that only local files have; None for other sources.
     fn local(&self) -> Option<&dyn LocalFiles> {
         None
@@ -156,6 +172,20 @@ pub trait LocalFiles: Send + Sync {
 
     /// Whether the last component of `path` is a symbolic link.
     fn is_link(&self, path: &Path) -> bool;
+
+    /// What is used of the file system that the root is on. Fails as [`LocalFiles::check_root`] does.
+    fn used_space(&self) -> Result<Space>;
+}
+
+/// The size of a file system, as in statvfs(3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The number of inodes; 0 if it does not count them.
+    pub files: u64,
 }
 
 impl dyn Storage + '_ {

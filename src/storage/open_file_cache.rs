@@ -1,6 +1,6 @@
 //! A storage that keeps files open.
 
-use super::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Storage, Want};
+use super::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Reached, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::stats::Stats;
@@ -43,10 +43,19 @@ impl OpenFileCache {
         }
     }
 
-    /// Opens a file that never changes once it exists, or returns the open one if it is unchanged.
-    pub fn open_cached(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+    /// Opens a file that never changes once it exists, or returns the open one if it is unchanged. With
+    /// `by_path`, only if the path still leads to it.
+    pub fn open_cached(&self, path: &Path, by_path: bool) -> Result<Arc<dyn Blob>> {
         let known = lock(&self.files).get(path).cloned();
-        if let Some(blob) = known.filter(|blob| blob.is_unchanged()) {
+        let is_there = |blob: &dyn Blob| match by_path {
+            // A file that was removed gives what it gave.
+            true => match self.metadata(path) {
+                Ok(now) => now.version == blob.version(),
+                Err(e) => e.kind() == ErrorKind::NotFound,
+            },
+            false => true,
+        };
+        if let Some(blob) = known.filter(|blob| blob.is_unchanged() && is_there(&**blob)) {
             return Ok(blob);
         }
         let blob = self.open(path)?;
@@ -113,6 +122,14 @@ impl Storage for OpenFileCache {
 
     fn audience(&self, path: &Path, want: Want) -> Audience {
         self.inner.audience(path, want)
+    }
+
+    fn reached(&self, path: &Path, want: Want) -> Reached {
+        self.inner.reached(path, want)
+    }
+
+    fn list_directory(&self, path: &Path) -> Result<(Option<u64>, Vec<DirEntry>)> {
+        self.with_descriptors(|| self.inner.list_directory(path))
     }
 
     fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
@@ -212,7 +229,7 @@ mod tests {
     fn kept_files_are_closed_when_descriptors_run_out() {
         let (kept, scarce) = scarce(5);
         for file in 0..20 {
-            kept.open_cached(Path::new(&format!("f{file}"))).unwrap();
+            kept.open_cached(Path::new(&format!("f{file}")), false).unwrap();
         }
         assert_eq!(scarce.refused.load(Ordering::Relaxed), 3);
         assert_eq!(kept.stats.kept_files.get(), 5);
@@ -220,7 +237,7 @@ mod tests {
         kept.list(Path::new("")).unwrap();
         assert_eq!(kept.stats.kept_files.get(), 0);
         for file in 0..5 {
-            kept.open_cached(Path::new(&format!("f{file}"))).unwrap();
+            kept.open_cached(Path::new(&format!("f{file}")), false).unwrap();
         }
         kept.metadata(Path::new("f1")).unwrap();
     }
@@ -228,7 +245,7 @@ mod tests {
     #[test]
     fn files_held_by_readers_stay_open() {
         let (kept, scarce) = scarce(5);
-        let open = |file: usize| kept.open_cached(Path::new(&format!("f{file}")));
+        let open = |file: usize| kept.open_cached(Path::new(&format!("f{file}")), false);
         let held: Vec<_> = (0..5).map(|file| open(file).unwrap()).collect();
         let error = open(5).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Io(libc::EMFILE));

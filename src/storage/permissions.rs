@@ -1,148 +1,155 @@
 //! Permissions of local files: mode bits and POSIX access control lists, of all directories above as well.
 
 use super::RECHECK_AFTER;
-use super::audience::{Audience, Classes, Want};
+use super::audience::{Audience, Classes, Reached, Want};
+use super::local::identity;
+use super::walk::{Place, walk};
 use crate::lock::lock;
+use lru::LruCache;
 use std::collections::HashMap;
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// The cache is emptied when it has this many paths.
 const MAX_CACHED_PATHS: usize = 1 << 16;
 
-/// Symbolic links followed in one path, as many as the kernel follows.
-const MAX_LINKS: usize = 40;
+/// Directories that are kept open, because many of their files are asked for one after another.
+const KEPT_DIRECTORIES: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
-/// The type of an inode, and who may access it.
-#[derive(Debug, Clone)]
-enum Found {
-    Directory {
-        search: Audience,
-        list: Audience,
-    },
-    File(Audience),
-    Link(PathBuf),
-    Missing,
-    /// Another type, or it could not be determined.
-    Unknown,
-}
+/// A directory, when it was reached, and who may come there.
+type KeptDirectory = (Instant, Arc<Place>, Audience);
 
 /// Permissions by path, kept for [`RECHECK_AFTER`].
-#[derive(Debug, Default)]
 pub(super) struct PermissionCache {
-    known: Mutex<HashMap<PathBuf, (Instant, Found)>>,
+    known: Mutex<HashMap<(PathBuf, Want), (Instant, Reached)>>,
+    directories: Mutex<LruCache<PathBuf, KeptDirectory>>,
     /// For each device, whether only the user who mounted it may enter it.
     private: Mutex<HashMap<u64, (Instant, bool)>>,
 }
 
-impl PermissionCache {
-    /// The users who have the access `want` to the absolute path `path`, considering all directories above
-    /// it. Missing directories keep nobody out; nobody may read a missing file.
-    pub(super) fn audience(&self, path: &Path, want: Want) -> Audience {
-        self.trace(path, want).unwrap_or_else(Audience::nobody)
-    }
-
-    /// Like [`PermissionCache::audience`]; None for nobody.
-    fn trace(&self, path: &Path, want: Want) -> Option<Audience> {
-        let mut audience = Audience::everybody();
-        let mut links = 0;
-        // The resolved path so far, and the remaining components in reverse order.
-        let mut place = PathBuf::from("/");
-        let mut rest = names(path);
-        let mut found = self.lookup(&place);
-        loop {
-            match &found {
-                Found::Directory { search, list } => match rest.is_empty() {
-                    true if want == Want::List => audience.and(list),
-                    true if want == Want::Read => return None,
-                    _ => audience.and(search),
-                },
-                Found::File(read) if rest.is_empty() && want == Want::Read => audience.and(read),
-                Found::Link(target) => {
-                    links += 1;
-                    if links > MAX_LINKS {
-                        return None;
-                    }
-                    place.pop();
-                    if target.is_absolute() {
-                        place = PathBuf::from("/");
-                    }
-                    rest.extend(names(target));
-                }
-                Found::Missing if want != Want::Read => return Some(audience),
-                Found::File(_) | Found::Missing | Found::Unknown => return None,
-            }
-            match rest.pop() {
-                None => return Some(audience),
-                Some(name) if name == ".." => {
-                    place.pop();
-                }
-                Some(name) => place.push(name),
-            }
-            found = self.lookup(&place);
+impl Default for PermissionCache {
+    fn default() -> Self {
+        PermissionCache {
+            known: Mutex::default(),
+            directories: Mutex::new(LruCache::new(KEPT_DIRECTORIES)),
+            private: Mutex::default(),
         }
     }
+}
 
-    fn lookup(&self, path: &Path) -> Found {
+impl PermissionCache {
+    /// Where the absolute path `path` leads, through any links, and the users who have the access `want` to
+    /// that very file, considering all directories on the way. Missing directories keep nobody out; nobody
+    /// may read a missing file.
+    pub(super) fn reached(&self, path: &Path, want: Want) -> Reached {
+        let key = (path.to_path_buf(), want);
+        if let Some((checked, reached)) = lock(&self.known).get(&key)
+            && checked.elapsed() < RECHECK_AFTER
         {
-            let known = lock(&self.known);
-            if let Some((checked, found)) = known.get(path)
-                && checked.elapsed() < RECHECK_AFTER
-            {
-                return found.clone();
-            }
+            return reached.clone();
         }
         let checked = Instant::now();
-        let found = self.examine(path);
+        let reached = self.look(path, want);
         let mut known = lock(&self.known);
         if known.len() >= MAX_CACHED_PATHS {
             known.clear();
         }
-        known.insert(path.to_path_buf(), (checked, found.clone()));
-        found
+        known.insert(key, (checked, reached.clone()));
+        reached
     }
 
-    fn examine(&self, path: &Path) -> Found {
-        let metadata = match fs::symlink_metadata(path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Found::Missing,
-            Err(_) => return Found::Unknown,
-        };
-        if metadata.is_symlink() {
-            return fs::read_link(path).map_or(Found::Unknown, Found::Link);
+    fn look(&self, path: &Path, want: Want) -> Reached {
+        let mut audience = Audience::everybody();
+        let mut found = self.find(path, &mut audience);
+        if let Err(libc::EMFILE | libc::ENFILE) = found.as_ref().map_err(|e| e.raw_os_error().unwrap_or(0)) {
+            lock(&self.directories).clear();
+            found = self.find(path, &mut audience);
         }
+        match found {
+            Ok(place) => {
+                audience.and(&self.access(&place, want));
+                Reached {
+                    audience,
+                    identity: Some(identity(&place.metadata)),
+                }
+            }
+            Err(e) => Reached {
+                audience: match e.kind() == io::ErrorKind::NotFound && want != Want::Read {
+                    true => audience,
+                    false => Audience::nobody(),
+                },
+                identity: None,
+            },
+        }
+    }
+
+    /// What `path` leads to. Removes from `audience` those who may not come there.
+    fn find(&self, path: &Path, audience: &mut Audience) -> io::Result<Arc<Place>> {
+        let (from, rest) = match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => match self.directory(parent) {
+                Ok((place, way)) => {
+                    audience.and(&way);
+                    (place, Path::new(name))
+                }
+                // For those who may come as far as there is something.
+                Err(_) => (Place::root()?, path),
+            },
+            _ => (Place::root()?, path),
+        };
+        walk(&from, rest, |passed| {
+            audience.and(&self.access(passed, Want::Search));
+        })
+    }
+
+    /// The directory at `path`, and who may come there.
+    fn directory(&self, path: &Path) -> io::Result<(Arc<Place>, Audience)> {
+        if let Some((checked, place, way)) = lock(&self.directories).get(path)
+            && checked.elapsed() < RECHECK_AFTER
+        {
+            return Ok((place.clone(), way.clone()));
+        }
+        let checked = Instant::now();
+        let mut way = Audience::everybody();
+        let place = walk(&Place::root()?, path, |passed| {
+            way.and(&self.access(passed, Want::Search));
+        })?;
+        let kept = (checked, place.clone(), way.clone());
+        let before = lock(&self.directories).push(path.to_path_buf(), kept);
+        drop(before);
+        Ok((place, way))
+    }
+
+    /// Who has the access `want` to a file or directory that they have reached.
+    fn access(&self, place: &Place, want: Want) -> Audience {
+        let metadata = &place.metadata;
+        let bits = match want {
+            Want::Read if metadata.is_file() => 4,
+            Want::Search if metadata.is_dir() => 1,
+            Want::List if metadata.is_dir() => 5,
+            _ => return Audience::nobody(),
+        };
         if self.is_private(metadata.dev()) {
-            return Found::Unknown;
+            return Audience::nobody();
         }
-        let Some(list) = access_list(path) else {
-            return Found::Unknown;
+        let Some(list) = access_list(place) else {
+            return Audience::nobody();
         };
-        let who = |bits| {
-            let mut audience = Audience::everybody();
-            let mut classes = Classes::of_mode(metadata.uid(), metadata.gid(), metadata.mode(), bits);
-            if let Some(list) = &list
-                && !list.apply(bits, &mut classes)
-            {
-                return Audience::nobody();
-            }
-            audience.limit(classes);
-            audience
-        };
-        if metadata.is_dir() {
-            Found::Directory {
-                search: who(1),
-                list: who(5),
-            }
-        } else if metadata.is_file() {
-            Found::File(who(4))
-        } else {
-            Found::Unknown
+        let mut classes = Classes::of_mode(metadata.uid(), metadata.gid(), metadata.mode(), bits);
+        if let Some(list) = list
+            && !list.apply(bits, &mut classes)
+        {
+            return Audience::nobody();
         }
+        let mut audience = Audience::everybody();
+        audience.limit(classes);
+        audience
     }
 
     /// Whether `device` is a FUSE file system without `allow_other`. The kernel lets only its mounter in,
@@ -176,18 +183,6 @@ fn is_private(device: u64) -> bool {
         let allows_others = options.split(|byte| *byte == b',').any(|o| o == b"allow_other");
         kind.starts_with(b"fuse") && !allows_others
     })
-}
-
-/// The components of a path in reverse order, without `.` and the root.
-fn names(path: &Path) -> Vec<OsString> {
-    path.components()
-        .rev()
-        .filter_map(|part| match part {
-            Component::Normal(name) => Some(name.to_owned()),
-            Component::ParentDir => Some(OsString::from_vec(b"..".to_vec())),
-            _ => None,
-        })
-        .collect()
 }
 
 /// A POSIX access control list with entries beyond the mode bits.
@@ -240,13 +235,13 @@ impl AccessList {
     }
 }
 
-/// The access control list of `path`, which is not a link. None if unreadable, `Some(None)` if there is none.
-fn access_list(path: &Path) -> Option<Option<AccessList>> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+/// The access control list of a file or directory. None if unreadable, `Some(None)` if there is none.
+fn access_list(place: &Place) -> Option<Option<AccessList>> {
+    let path = CString::new(place.path().as_os_str().as_bytes()).ok()?;
     let mut value = [0_u8; 4096];
     // SAFETY: path and name are C strings, and `value` has room for the number of bytes given.
     let size = unsafe {
-        libc::lgetxattr(
+        libc::getxattr(
             path.as_ptr(),
             c"system.posix_acl_access".as_ptr(),
             value.as_mut_ptr().cast(),
@@ -291,7 +286,7 @@ mod tests {
         symlink(at("open/f"), at("open/to-f")).unwrap();
         symlink("loop", at("open/loop")).unwrap();
         let everybody = |name: &str, want| {
-            let audience = PermissionCache::default().audience(&at(name), want);
+            let audience = PermissionCache::default().reached(&at(name), want).audience;
             audience.has_others(u32::MAX, 0) && audience.has_group(u32::MAX, 0)
         };
         for (name, want, expected) in [
@@ -325,7 +320,12 @@ mod tests {
         fs::write(&file, b"x").unwrap();
         chmod(&file, 0o644);
         let permissions = PermissionCache::default();
-        let open = || permissions.audience(&file, Want::Read).has_others(u32::MAX, 0);
+        let open = || {
+            permissions
+                .reached(&file, Want::Read)
+                .audience
+                .has_others(u32::MAX, 0)
+        };
         assert!(open());
         chmod(&file, 0o600);
         std::thread::sleep(RECHECK_AFTER);

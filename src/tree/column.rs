@@ -7,11 +7,11 @@ use super::node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node,
 use super::npy;
 use super::permissions::Origin;
 use crate::array::column::{Column, Content};
-use crate::array::field::{Field, Role};
+use crate::array::field::Role;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
-use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::datatype::CellValNum;
 use crate::layout::FileLayout;
 use crate::names;
 use std::borrow::Cow;
@@ -39,7 +39,8 @@ impl Names for Columns {
     }
 
     fn names(&self, info: &FragmentInfo) -> Vec<String> {
-        let encoded = stored(info).map(|field| match field.role {
+        let stored = info.stored().iter().map(|index| &info.fields[*index]);
+        let encoded = stored.map(|field| match field.role {
             Role::Attribute(_) => names::attribute(&field.name),
             Role::Dimension(i) | Role::ZippedDimension(i) => names::dimension(&field.name, i),
             _ => names::encode(&field.name),
@@ -49,7 +50,8 @@ impl Names for Columns {
 
     fn node(&self, info: &Arc<FragmentInfo>, index: usize) -> Result<Option<Node>> {
         let fragment = self.0.clone();
-        Ok(stored(info).nth(index).map(|field| {
+        let field = info.stored().get(index).map(|index| &info.fields[*index]);
+        Ok(field.map(|field| {
             Node::Directory(Arc::new(ColumnDirectory {
                 column: Column::new(info.clone(), field.clone()),
                 fragment,
@@ -64,10 +66,6 @@ impl Names for Columns {
     fn origin(&self) -> Origin {
         Origin::FragmentMetadata(self.0.clone())
     }
-}
-
-fn stored(info: &FragmentInfo) -> impl Iterator<Item = &Field> {
-    info.fields.iter().filter(|field| info.stores(field))
 }
 
 /// The files of a content: without and with a NumPy header, and the suffix in `tiles/`.
@@ -160,11 +158,7 @@ const TILES: &str = "tiles";
 /// The extended attributes of one content of a column, stored in `files`.
 fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<PathBuf>) -> ExtendedAttributes {
     let field = column.field();
-    let (datatype, cell_val_num) = match content {
-        Content::Data => (field.datatype, field.cell_val_num),
-        Content::Offsets => (Datatype::Uint64, CellValNum::Fixed(1)),
-        Content::Validity => (Datatype::Uint8, CellValNum::Fixed(1)),
-    };
+    let (datatype, cell_val_num) = content.stored_as(field.datatype, field.cell_val_num);
     let cell_val_num = match cell_val_num {
         CellValNum::Fixed(count) => count.to_string(),
         CellValNum::Var => "var".to_owned(),

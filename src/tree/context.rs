@@ -85,14 +85,16 @@ impl Context {
 
     /// The array at `path`, shared while in use.
     pub fn array(&self, path: &Path) -> Arc<Array> {
-        let make = || Array::new(self.engine.clone(), path.to_path_buf());
-        shared(&self.arrays, path.to_path_buf(), make)
+        let make = || Array::new(self.engine.for_object(), path.to_path_buf());
+        let is_good = |array: &Array| !array.engine.is_stale();
+        shared_if(&self.arrays, path.to_path_buf(), is_good, make)
     }
 
     /// The group at `path`, shared while in use.
     fn group(&self, path: &Path) -> Arc<OpenGroup> {
-        let make = || OpenGroup::new(self.engine.clone(), path.to_path_buf());
-        shared(&self.groups, path.to_path_buf(), make)
+        let make = || OpenGroup::new(self.engine.for_object(), path.to_path_buf());
+        let is_good = |group: &OpenGroup| !group.engine().is_stale();
+        shared_if(&self.groups, path.to_path_buf(), is_good, make)
     }
 
     /// The node of the source directory at `path`, a child of the last of `above`; None if it is one of
@@ -127,6 +129,7 @@ impl Context {
             ))),
             ObjectKind::Group => group(self.clone(), self.group(path), above, metadata.mtime),
             ObjectKind::Directory => Node::Directory(Arc::new(PlainDirectory {
+                engine: self.engine.for_object(),
                 context: self.clone(),
                 path: path.to_path_buf(),
                 above,
@@ -136,7 +139,7 @@ impl Context {
     }
 
     /// Whether everything in the array at `path` is later than the time shown.
-    fn is_later(&self, path: &Path) -> Result<bool> {
+    pub fn is_later(&self, path: &Path) -> Result<bool> {
         let Some(at) = self.engine.at() else {
             return Ok(false);
         };
@@ -150,9 +153,21 @@ pub type InUse<K, T> = Mutex<HashMap<K, Weak<T>>>;
 
 /// The value in `all` for `key`, if it is still in use, else the result of `make`.
 pub fn shared<K: Eq + Hash, T>(all: &InUse<K, T>, key: K, make: impl FnOnce() -> T) -> Arc<T> {
+    shared_if(all, key, |_| true, make)
+}
+
+/// [`shared`], if the value is good.
+fn shared_if<K: Eq + Hash, T>(
+    all: &InUse<K, T>,
+    key: K,
+    is_good: impl Fn(&T) -> bool,
+    make: impl FnOnce() -> T,
+) -> Arc<T> {
     let mut all = lock(all);
-    if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
-        return known;
+    // Dropped behind the lock, because that may free much.
+    let known = all.get(&key).and_then(Weak::upgrade);
+    if let Some(known) = known.as_ref().filter(|known| is_good(known)) {
+        return known.clone();
     }
     if all.len().is_power_of_two() {
         all.retain(|_, known| known.strong_count() > 0);
@@ -165,6 +180,8 @@ pub fn shared<K: Eq + Hash, T>(all: &InUse<K, T>, key: K, make: impl FnOnce() ->
 /// A plain directory of arrays, groups and directories. Children are classified when they are looked up, so
 /// that a listing costs one `readdir`.
 struct PlainDirectory {
+    /// Its own.
+    engine: Arc<Engine>,
     context: Arc<Context>,
     path: PathBuf,
     above: Ancestors,
@@ -191,7 +208,6 @@ impl Directory for PlainDirectory {
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let entries: Vec<Entry> = self
-            .context
             .engine
             .storage
             .list(&self.path)?
@@ -208,7 +224,7 @@ impl Directory for PlainDirectory {
     }
 
     fn origin(&self) -> Origin {
-        Origin::Directory(self.path.clone())
+        Origin::Directory(self.engine.clone(), self.path.clone())
     }
 }
 

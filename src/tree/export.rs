@@ -11,8 +11,8 @@ use crate::layout::{FileLayout, Stream};
 use crate::view::View;
 use std::sync::Arc;
 
-/// The export `name` of the view `shown`; None if it does not exist. If that is unknown, returns a node whose
-/// accesses fail.
+/// The export `name` of the view `shown`; None if no export has that name. `NotFound`, with the reason, if this
+/// view has none. If that is unknown, returns a node whose accesses fail.
 pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let of = shown.clone();
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
@@ -30,11 +30,10 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
         ),
         (_, None) => return Ok(None),
     };
-    if let Ok(Some(reason)) = &absent {
-        log::debug!("{}: no {name}: {reason}", shown.display());
-        return Ok(None);
+    match absent {
+        Ok(Some(reason)) => Err(Error::not_found(reason)),
+        _ => Ok(Some(node)),
     }
-    Ok(Some(node))
 }
 
 /// The listed exports of `view`.

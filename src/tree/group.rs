@@ -7,11 +7,14 @@ use super::json::{self, render};
 use super::metadata::metadata;
 use super::node::{Freshness, Node, NodeType};
 use super::permissions::Origin;
-use crate::array::group::{Members, OpenGroup, group_metadata, is_unregistered_member};
+use crate::array::group::{Group, Members, OpenGroup, group_metadata, is_unregistered_member};
 use crate::array::source::GROUP_DIRECTORY;
 use crate::error::{ErrorKind, Result};
+use crate::format::enums::ObjectType;
 use crate::hash::hash;
 use crate::names;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// The node of `group`.
@@ -67,6 +70,17 @@ impl Names for GroupDirectory {
     }
 }
 
+/// The arrays and groups in the directory of `group` that are no members, without arrays that were written
+/// later than the time shown.
+fn unregistered(context: &Context, group: &OpenGroup, members: &Group) -> Result<Vec<(Vec<u8>, ObjectType)>> {
+    let mut found = crate::array::group::unregistered(group.engine(), group.path(), members)?;
+    found.retain(|(name, kind)| {
+        let later = || context.is_later(&group.path().join(OsStr::from_bytes(name)));
+        *kind == ObjectType::Group || !later().is_ok_and(|later| later)
+    });
+    Ok(found)
+}
+
 impl GroupDirectory {
     fn document(&self, name: &'static str, directory: &'static str) -> Document {
         Document {
@@ -81,12 +95,19 @@ impl GroupDirectory {
 
     fn details(&self) -> Node {
         let (of_state, group) = (self.group.clone(), self.group.clone());
+        let (context_of_state, context) = (self.context.clone(), self.context.clone());
         self.document("group.json", GROUP_DIRECTORY).node(
-            move || of_state.state(&of_state.members().ok()?),
+            move || {
+                let members = of_state.members().ok()?;
+                // A directory may become an array without a change of the group's own.
+                let strays = unregistered(&context_of_state, &of_state, members.group.as_ref().ok()?).ok()?;
+                Some(hash(&(of_state.state(&members)?, strays)))
+            },
             move || {
                 let members = group.members()?;
-                let group = members.group.as_ref().map_err(Clone::clone)?;
-                let value = json::group::group_json(group.version, &group.members);
+                let known = members.group.as_ref().map_err(Clone::clone)?;
+                let strays = unregistered(&context, &group, known)?;
+                let value = json::group::group_json(known.version, &known.members, &strays);
                 Ok(DocumentContent::text(render(&value)))
             },
         )

@@ -4,7 +4,6 @@ use super::permissions::{Origin, Permissions};
 pub use crate::array::ReadBytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Stream};
-use crate::storage::Storage;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -55,7 +54,8 @@ pub type ExtendedAttributes = Vec<(&'static str, String)>;
 
 /// A directory. Cheap to create; does its work in these methods.
 pub trait Directory: Send + Sync {
-    /// The node `name`; None if it does not exist.
+    /// The node `name`; None if it does not exist. If there is a reason for that to tell, fails with
+    /// `NotFound` instead.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>>;
 
     /// A snapshot of the entries, without `.` and `..`.
@@ -230,15 +230,23 @@ impl Node {
         }
     }
 
-    /// Who may see the node besides the mounting user, by the current permissions in the source `storage`.
-    /// Links are public, because no mode protects them.
-    pub fn permissions(&self, storage: &dyn Storage) -> Permissions {
-        let origin = match self {
+    /// The origin, which decides who may see it. Links are public, because no mode protects them.
+    pub fn origin(&self) -> Origin {
+        match self {
             Node::Directory(directory) => directory.origin(),
             Node::File(file) => file.origin(),
             Node::Link(_) => Origin::Public,
-        };
-        origin.permissions(storage)
+        }
+    }
+
+    /// Who may see the node besides the mounting user, by the current permissions in the source.
+    pub fn permissions(&self) -> Permissions {
+        self.origin().permissions()
+    }
+
+    /// Whether the node has to be looked up again, because names were exchanged in the source.
+    pub fn is_stale(&self) -> bool {
+        self.origin().engine().is_some_and(|engine| engine.is_stale())
     }
 
     /// Extended attributes, as in [`File::attributes`].

@@ -8,8 +8,8 @@ use crate::array::column::Column;
 use crate::array::commits::{CommitFile, CommitKind};
 use crate::array::engine::Engine;
 use crate::array::fragment::Fragment;
-use crate::array::group::OpenGroup;
-use crate::array::listing::list_or_empty;
+use crate::array::group::{Members, OpenGroup};
+use crate::array::listing::{ArrayListing, list_or_empty};
 use crate::array::schemas::SCHEMA_DIRECTORY;
 use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
@@ -52,7 +52,7 @@ pub enum Origin {
     /// Only the mounting user may see the node.
     Private,
     /// A directory of the source and its entries.
-    Directory(PathBuf),
+    Directory(Arc<Engine>, PathBuf),
     /// All files in the named subdirectory of a group.
     Group(Arc<OpenGroup>, &'static str),
     /// The directory of an array.
@@ -78,11 +78,54 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Who may see a node of this origin, by the current permissions in the source `storage`. If these cannot
-    /// be determined, only the mounting user.
-    pub fn permissions(&self, storage: &dyn Storage) -> Permissions {
+    /// The engine of the object that the node belongs to; None for nodes of no source.
+    pub fn engine(&self) -> Option<&Arc<Engine>> {
+        Some(match self {
+            Origin::Public | Origin::Private => return None,
+            Origin::Directory(engine, _) => engine,
+            Origin::Group(group, _) => group.engine(),
+            Origin::Array(array) | Origin::Schema(array, _) => &array.engine,
+            Origin::InArray(moment, _)
+            | Origin::Enumeration(moment, _)
+            | Origin::Cells(moment)
+            | Origin::LabelledCells(moment)
+            | Origin::DescribedCells(moment) => &moment.array.engine,
+            Origin::Fragment(fragment) | Origin::FragmentMetadata(fragment) | Origin::Column(fragment, _) => {
+                fragment.engine()
+            }
+        })
+    }
+
+    /// What the list of sources depends on: while it is the same, so are the sources.
+    pub fn basis(&self) -> Result<Basis> {
+        Ok(match self {
+            Origin::Public
+            | Origin::Private
+            | Origin::Directory(..)
+            | Origin::Fragment(_)
+            | Origin::FragmentMetadata(_)
+            | Origin::Column(..) => Basis::Fixed,
+            Origin::Group(group, _) => Basis::Members(group.members()?),
+            Origin::Array(array) | Origin::Schema(array, _) => Basis::Listing(array.listing()?),
+            Origin::InArray(moment, _)
+            | Origin::Enumeration(moment, _)
+            | Origin::Cells(moment)
+            | Origin::LabelledCells(moment)
+            | Origin::DescribedCells(moment) => Basis::Listing(moment.array.listing()?),
+        })
+    }
+
+    /// Who may see a node of this origin, by the current permissions in the source. If these cannot be
+    /// determined, only the mounting user.
+    pub fn permissions(&self) -> Permissions {
+        let Some(engine) = self.engine() else {
+            return match self {
+                Origin::Public => Permissions::everybody(),
+                _ => Permissions::nobody(),
+            };
+        };
         let sources = Sources {
-            storage,
+            storage: &*engine.storage,
             permissions: Permissions::everybody(),
         };
         match self.sources(sources) {
@@ -96,9 +139,8 @@ impl Origin {
 
     fn sources<'a>(&self, sources: Sources<'a>) -> Result<Sources<'a>> {
         Ok(match self {
-            Origin::Public => sources,
-            Origin::Private => sources.nobody(),
-            Origin::Directory(path) => sources.search(path).listing(path),
+            Origin::Public | Origin::Private => sources,
+            Origin::Directory(_, path) => sources.search(path).listing(path),
             Origin::Group(group, directory) => {
                 let (engine, path) = (group.engine(), group.path());
                 let sources = sources.key(engine.key_for(path)).search(path).listing(path);
@@ -111,9 +153,9 @@ impl Origin {
                 let path = moment.array.enumeration_path(file)?;
                 sources.array(&moment.array).schema(moment)?.read(&path)
             }
-            Origin::Cells(moment) => sources.cells(moment)?,
-            Origin::LabelledCells(moment) => sources.cells(moment)?.labels(moment)?,
-            Origin::DescribedCells(moment) => sources.cells(moment)?.labels(moment)?.metadata(moment)?,
+            Origin::Cells(moment) => sources.view(moment)?,
+            Origin::LabelledCells(moment) => sources.view(moment)?.labels(moment)?,
+            Origin::DescribedCells(moment) => sources.view(moment)?.labels(moment)?.metadata(moment)?,
             Origin::Fragment(fragment) => {
                 let sources = sources.key(fragment.key());
                 sources.search(&fragment.path).listing(&fragment.path)
@@ -124,6 +166,28 @@ impl Origin {
     }
 }
 
+/// What the list of a node's sources depends on.
+pub enum Basis {
+    /// Nothing that changes.
+    Fixed,
+    /// The listing of an array.
+    Listing(Arc<ArrayListing>),
+    /// The members of a group.
+    Members(Arc<Members>),
+}
+
+impl Basis {
+    /// Whether nothing has changed between the two.
+    pub fn is(&self, other: &Basis) -> bool {
+        match (self, other) {
+            (Basis::Fixed, Basis::Fixed) => true,
+            (Basis::Listing(one), Basis::Listing(other)) => Arc::ptr_eq(one, other),
+            (Basis::Members(one), Basis::Members(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
 /// Collects the sources of a node. Each method adds some, and removes users who may not read them.
 struct Sources<'a> {
     storage: &'a dyn Storage,
@@ -131,11 +195,6 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    fn nobody(mut self) -> Self {
-        self.permissions = Permissions::nobody();
-        self
-    }
-
     fn open(mut self, path: &Path, want: Want) -> Self {
         let audience = self.storage.audience(path, want);
         self.permissions.open.and(&audience);
@@ -259,6 +318,18 @@ impl Sources<'_> {
         let mut fragments = snapshot.fragments();
         fragments.try_fold(sources.all_fragments(array)?, |sources, entry| {
             sources.directory(&array.engine, &entry.fragment.path)
+        })
+    }
+
+    /// Adds all files that a reader of cells needs, and those of dimension labels, by which parts may be
+    /// named.
+    fn view(self, moment: &Moment) -> Result<Self> {
+        let schema = moment.schema()?;
+        let labels = schema.dimension_labels.iter();
+        let mut arrays = labels.filter_map(|label| moment.array.label(label));
+        arrays.try_fold(self.cells(moment)?, |sources, array| {
+            let times = moment.times;
+            sources.cells(&Moment { array, times })
         })
     }
 

@@ -1,27 +1,64 @@
 //! Parses subarrays: the names of directories in `subarray/`.
 
-use super::times::{DAY, SECOND, Span};
+use super::times::{self, DAY, SECOND, Span};
 use crate::calendar::date_from_days;
+use crate::error::{Error, ErrorKind};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::ArrayType;
+use crate::format::pipeline::Pipeline;
 use crate::format::range::{Range, compare};
-use crate::format::schema::{Dimension, Schema};
+use crate::format::schema::{Dimension, DimensionLabel, Schema};
 use crate::names;
 use crate::view::DimRange;
 use std::cmp::Ordering;
 
-/// Parses a name in `subarray/`. Returns one range per dimension, in the schema's order; None for the whole
-/// domain. The error is the reason why there is no such directory.
+/// Parses a name in `subarray/`: a range for each dimension, like `1..31,0..5`, or ranges of named dimensions
+/// or dimension labels, like `day:1..31` or `day=1..31`. Returns one range per dimension, in the schema's
+/// order; None for the whole domain. `NotFound`, with the reason, if there is no such directory.
 ///
-/// Missing bounds are open. In sparse arrays, bounds that exclude nothing become open as well, so that equal
-/// selections have equal results.
-pub fn parse(name: &[u8], schema: &Schema) -> Result<Option<Vec<DimRange>>, String> {
+/// `labelled` tells which coordinates have the labels in a range. Missing bounds are open. In sparse arrays,
+/// bounds that exclude nothing become open as well, so that equal selections have equal results.
+pub fn parse(
+    name: &[u8],
+    schema: &Schema,
+    labelled: impl Fn(&DimensionLabel, &DimRange) -> Result<DimRange, Error>,
+) -> Result<Option<Vec<DimRange>>, Error> {
     let mut ranges = Vec::new();
-    for ((i, dimension), text) in schema.dimensions.iter().enumerate().zip(texts(name, schema)?) {
+    let asked = asked(name, schema).map_err(Error::not_found)?;
+    for ((i, dimension), (label, text)) in schema.dimensions.iter().enumerate().zip(asked) {
         let current = schema.current_domain.as_ref().and_then(|rect| rect.get(i));
         let allowed = current.or(dimension.domain.as_ref());
-        let range = range(text, dimension, allowed)
-            .map_err(|reason| format!("{}: {reason}", names::dimension(&dimension.name, i)))?;
+        let refuse = |shown: String, reason: &str| Error::not_found(format!("{shown}: {reason}"));
+        let range = match label {
+            None => {
+                let shown = || names::dimension(&dimension.name, i);
+                range(text, dimension, allowed).map_err(|reason| refuse(shown(), &reason))?
+            }
+            Some(label) => {
+                let shown = || names::encode(&label.name);
+                let wanted = range(text, &as_dimension(label), None);
+                let wanted = wanted.map_err(|reason| refuse(shown(), &reason))?;
+                let found = match wanted == DimRange::default() {
+                    true => wanted,
+                    false => labelled(label, &wanted).map_err(|error| match error.kind() {
+                        ErrorKind::NotFound => refuse(shown(), error.message()),
+                        _ => error,
+                    })?,
+                };
+                let bounds = [&found.lo, &found.hi];
+                if bounds
+                    .into_iter()
+                    .flatten()
+                    .any(|bound| is_outside(bound, dimension, allowed))
+                {
+                    return Err(refuse(
+                        shown(),
+                        "some of these labels are outside of the current domain",
+                    ));
+                }
+                found
+            }
+        };
         ranges.push(match schema.array_type {
             ArrayType::Dense => range,
             ArrayType::Sparse => opened(range, dimension, allowed),
@@ -31,35 +68,83 @@ pub fn parse(name: &[u8], schema: &Schema) -> Result<Option<Vec<DimRange>>, Stri
     Ok(if all { None } else { Some(ranges) })
 }
 
-/// The text of each dimension's range, still encoded; empty for dimensions that are not named.
-fn texts<'a>(name: &'a [u8], schema: &Schema) -> Result<Vec<&'a [u8]>, String> {
-    let parts = name.split(|&b| b == b',');
+/// A dimension whose coordinates are the labels.
+fn as_dimension(label: &DimensionLabel) -> Dimension {
+    Dimension {
+        name: label.name.clone(),
+        datatype: label.datatype,
+        cell_val_num: label.cell_val_num,
+        filters: Pipeline::default(),
+        domain: None,
+        tile_extent: None,
+    }
+}
+
+/// What a name asks for of a dimension: the range's text, still encoded, and the label whose range it is.
+type Asked<'a> = (Option<&'a DimensionLabel>, &'a [u8]);
+
+/// What a name asks for of each dimension; the text is empty for dimensions that are not named.
+fn asked<'a>(name: &'a [u8], schema: &'a Schema) -> Result<Vec<Asked<'a>>, String> {
     let wanted = schema.dimensions.len();
-    if !name.contains(&b'=') {
-        let texts: Vec<_> = parts.collect();
-        return match texts.len() {
-            given if given == wanted => Ok(texts),
+    let parts = name
+        .split(|&b| b == b',')
+        .map(|part| Ok((named(part, schema)?, part)));
+    let parts = parts.collect::<Result<Vec<_>, String>>()?;
+    if parts.iter().all(|(named, _)| named.is_none()) {
+        return match parts.len() {
+            given if given == wanted => Ok(parts.into_iter().map(|(_, part)| (None, part)).collect()),
             given => Err(format!(
-                "found {given} ranges, expected one for each of the {wanted} dimensions"
+                "{}found {given} ranges, expected one for each of the {wanted} dimensions",
+                unknown(parts.iter().map(|(_, part)| *part)).unwrap_or_default()
             )),
         };
     }
     let mut texts = vec![None; wanted];
-    for part in parts {
+    for (named, part) in parts {
         let shown = String::from_utf8_lossy(part);
-        let (name, text) =
-            split(part, b"=").ok_or_else(|| format!("{shown:?} names no dimension, but other ranges do"))?;
-        match index_of(name, schema)?.and_then(|i| texts.get_mut(i)) {
-            Some(slot @ None) => *slot = Some(text),
-            Some(_) => return Err(format!("{shown:?} is the second range of its dimension")),
-            None => {
-                return Err(format!(
-                    "{shown:?} names a dimension that the array does not have"
-                ));
-            }
+        let Some((index, asked)) = named else {
+            return Err(unknown([part]).unwrap_or_default()
+                + &format!("{shown:?} names no dimension, but other ranges do"));
+        };
+        match texts.get_mut(index) {
+            Some(slot @ None) => *slot = Some(asked),
+            _ => return Err(format!("{shown:?} is the second range of its dimension")),
         }
     }
-    Ok(texts.into_iter().map(Option::unwrap_or_default).collect())
+    Ok(texts
+        .into_iter()
+        .map(|asked| asked.unwrap_or((None, b"")))
+        .collect())
+}
+
+/// The index of the dimension that a part names before its first `:` or `=`, by its own name or that of a
+/// label, and what it asks for. None if it names no dimension, so that it may be the range of an unnamed one.
+fn named<'a>(part: &'a [u8], schema: &'a Schema) -> Result<Option<(usize, Asked<'a>)>, String> {
+    let Some((name, text)) = split_name(part) else {
+        return Ok(None);
+    };
+    if let Some(index) = index_of(name, schema)? {
+        return Ok(Some((index, (None, text))));
+    }
+    let own = decode(name)?;
+    let mut labels = schema.dimension_labels.iter();
+    let label = labels.find(|label| label.name == own || names::encode(&label.name).as_bytes() == name);
+    Ok(label.map(|label| (label.dimension_index as usize, (Some(label), text))))
+}
+
+/// What is before and after the first `:` or `=`.
+fn split_name(part: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = part.iter().position(|byte| b":=".contains(byte))?;
+    Some((part.get(..at)?, part.get(at + 1..)?))
+}
+
+/// A note that the first of `parts` which looks like a named range names no dimension.
+fn unknown<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Option<String> {
+    let (name, _) = parts.into_iter().find_map(split_name)?;
+    Some(format!(
+        "there is no dimension or label {:?}; ",
+        String::from_utf8_lossy(name)
+    ))
 }
 
 /// The dimension with this encoded name, its own or that of its directory in `columns/`; None if missing.
@@ -109,18 +194,26 @@ fn bound(text: &[u8], end: End, dimension: &Dimension, allowed: Option<&Range>) 
         _ if dimension.cell_val_num.is_var() => text.to_vec(),
         Kind::Float => float(text, datatype).ok_or("is not a number")?,
         Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time => {
-            integer(text, end, datatype, allowed).ok_or("is not a coordinate")?
+            let wanted = match datatype.kind() {
+                Kind::Datetime => "a date, nor a stored integer",
+                _ => "an integer",
+            };
+            integer(text, end, datatype, allowed)
+                .ok_or_else(|| format!("is not {wanted} of {}", datatype.name()))?
         }
         Kind::Bool | Kind::Text | Kind::Bytes => {
             return Err(format!("cannot be the end of a range of {}", datatype.name()));
         }
     };
-    match allowed {
-        Some(Range { lo, hi }) if above(dimension, lo, &bytes) || above(dimension, &bytes, hi) => {
-            Err("exceeds the domain".to_string())
-        }
-        _ => Ok(bytes),
+    match is_outside(&bytes, dimension, allowed) {
+        true => Err("exceeds the domain".to_string()),
+        false => Ok(bytes),
     }
+}
+
+/// Whether a coordinate is not within `allowed`.
+fn is_outside(bound: &[u8], dimension: &Dimension, allowed: Option<&Range>) -> bool {
+    allowed.is_some_and(|Range { lo, hi }| above(dimension, lo, bound) || above(dimension, bound, hi))
 }
 
 /// Whether coordinate `a` is above `b`.
@@ -143,17 +236,18 @@ fn float(text: &[u8], datatype: Datatype) -> Option<Vec<u8>> {
     }
 }
 
-/// Parses an integer, or for datetimes also an ISO 8601 date. None if it does not fit the datatype. Missing
-/// parts of a date are chosen within `allowed`, if possible.
+/// Parses an integer, or for datetimes also an ISO 8601 date; there, four digits are a year. None if it does
+/// not fit the datatype. Missing parts of a date are chosen within `allowed`, if possible.
 fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let (least, most) = match allowed {
         Some(Range { lo, hi }) => (number(datatype, lo), number(datatype, hi)),
         None => (i128::MIN, i128::MAX),
     };
-    let (first, last) = match text.parse::<i128>() {
-        Ok(number) => (number, number),
-        Err(_) => in_units(Span::parse(text)?, datatype)?,
+    let may_be_date = datatype.kind() == Kind::Datetime;
+    let (first, last) = match may_be_date && times::number(text).is_none() {
+        true => in_units(Span::parse(text)?, datatype)?,
+        false => text.parse::<i128>().map(|number| (number, number)).ok()?,
     };
     let bound = match end {
         End::Lower if last >= least => first.max(least),

@@ -3,7 +3,7 @@
 use super::export::{ExportFile, Exported};
 use super::node::{Directory, Entry, Listing, Node, NodeType};
 use super::view::{Shown, of_view};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::export::tiff;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -12,23 +12,24 @@ use std::sync::Arc;
 pub struct RasterDirectory(pub Shown);
 
 impl Directory for RasterDirectory {
+    /// `NotFound`, with the reason, if an attribute has no image.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let view = self.0.view()?;
-        let images = tiff::images(&view);
-        let Some(&(_, field)) = images.iter().find(|(image, _)| **image == *name) else {
+        let found = tiff::images(&view)?.position(name);
+        let Some(field) = found.and_then(|place| tiff::fields(&view).nth(place)) else {
             return Ok(None);
         };
         // If it is unknown whether the image exists, it is shown, and accesses fail.
-        if matches!(tiff::absent(&view, field), Ok(Some(_))) {
-            return Ok(None);
+        match tiff::absent(&view, field) {
+            Ok(Some(reason)) => Err(Error::not_found(reason)),
+            _ => Ok(Some(ExportFile::node(&self.0, Exported::Image(field)))),
         }
-        Ok(Some(ExportFile::node(&self.0, Exported::Image(field))))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let view = self.0.view()?;
         let mut entries: Vec<Entry> = Vec::new();
-        for (name, field) in tiff::images(&view) {
+        for (name, field) in tiff::images(&view)?.names.iter().zip(tiff::fields(&view)) {
             if !matches!(tiff::absent(&view, field), Ok(Some(_))) {
                 entries.push((OsString::from(name), NodeType::File));
             }

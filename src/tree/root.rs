@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -63,6 +64,9 @@ pub struct Tree {
     pub stats: Arc<Stats>,
     /// The source of the tree, except of [`OWN_DIRECTORY`].
     pub storage: Arc<dyn Storage>,
+    /// Whether users read who may not read everything: then names in the source are watched, so that nothing
+    /// is shown to anybody on the strength of a file that another has replaced.
+    pub guarded: Arc<AtomicBool>,
 }
 
 impl Tree {
@@ -74,6 +78,7 @@ impl Tree {
             errors: Arc::default(),
             stats: Arc::default(),
             storage: Arc::new(crate::storage::MemoryStorage::new()),
+            guarded: Arc::default(),
         }
     }
 
@@ -114,25 +119,26 @@ impl Tree {
             return Err(e);
         }
         warn_about_unused_keys(&context, &options.keys);
-        let inner = context
-            .object(top, &Ancestors::default())?
-            .ok_or_else(|| match options.at {
+        let at = options.at;
+        let open = move || match context.object(top, &Ancestors::default())? {
+            Some(Node::Directory(directory)) => Ok(directory),
+            Some(_) => Err(Error::internal("the root of the tree is no directory")),
+            None => Err(match at {
                 Some(_) => Error::not_found("nothing had been written at that time"),
                 None => Error::internal("the source contains itself"),
-            })?;
+            }),
+        };
+        let inner = open()?;
         drop(array);
         let errors: Arc<ErrorLog> = Arc::default();
         let own = own_directory(&engine, errors.clone());
-        let Node::Directory(inner) = inner else {
-            let message = "the root of the tree is no directory";
-            return Err(Error::internal(message));
-        };
         let remote_mtime = engine.storage.is_remote().then(|| {
             let known = engine.storage.metadata(top);
             Arc::new(RemoteMtime::new(known.map_or(0, |known| known.mtime)))
         });
         let root = RootDirectory {
-            inner,
+            inner: Mutex::new(inner),
+            open: Box::new(open),
             own,
             remote_mtime,
         };
@@ -141,6 +147,7 @@ impl Tree {
             errors,
             stats,
             storage,
+            guarded: engine.guarded().clone(),
         })
     }
 
@@ -231,7 +238,9 @@ pub const OWN_DIRECTORY: &str = ".tiledbfs";
 
 /// The source's root directory with [`OWN_DIRECTORY`].
 struct RootDirectory {
-    inner: Arc<dyn Directory>,
+    inner: Mutex<Arc<dyn Directory>>,
+    /// Opens the source's root directory.
+    open: Box<dyn Fn() -> Result<Arc<dyn Directory>> + Send + Sync>,
     own: Node,
     /// None for a local source.
     remote_mtime: Option<Arc<RemoteMtime>>,
@@ -288,17 +297,35 @@ impl RemoteMtime {
     }
 }
 
+impl RootDirectory {
+    /// The source's root directory, opened anew if names were exchanged in it.
+    fn inner(&self) -> Result<Arc<dyn Directory>> {
+        let known = lock(&self.inner).clone();
+        if !Node::Directory(known.clone()).is_stale() {
+            return Ok(known);
+        }
+        let opened = (self.open)()?;
+        *lock(&self.inner) = opened.clone();
+        Ok(opened)
+    }
+
+    /// The same, or what it was if that fails.
+    fn last(&self) -> Arc<dyn Directory> {
+        self.inner().unwrap_or_else(|_| lock(&self.inner).clone())
+    }
+}
+
 impl Directory for RootDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         if name == OWN_DIRECTORY {
             Ok(Some(self.own.clone()))
         } else {
-            self.inner.lookup(name)
+            self.inner()?.lookup(name)
         }
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let inner = self.inner.list()?;
+        let inner = self.inner()?.list()?;
         let mut entries: Vec<Entry> = vec![(OWN_DIRECTORY.into(), NodeType::Directory)];
         let names = (0..inner.len())
             .filter_map(|i| inner.get(i))
@@ -309,17 +336,17 @@ impl Directory for RootDirectory {
 
     fn mtime(&self) -> u64 {
         match &self.remote_mtime {
-            Some(remote_mtime) => remote_mtime.mtime(&self.inner),
-            None => self.inner.mtime(),
+            Some(remote_mtime) => remote_mtime.mtime(&self.last()),
+            None => self.last().mtime(),
         }
     }
 
     fn freshness(&self) -> Freshness {
-        self.inner.freshness()
+        self.last().freshness()
     }
 
     fn origin(&self) -> Origin {
-        self.inner.origin()
+        self.last().origin()
     }
 }
 

@@ -19,9 +19,10 @@ const YEAR_DIGITS: usize = 9;
 /// missing. A missing start is 0; a missing end is `u64::MAX`, which means now, as in TileDB. The error is
 /// the reason why there is no such directory.
 ///
-/// A time is milliseconds since the Unix epoch, or a full or truncated RFC 3339 time, in UTC unless it has an
-/// offset. Missing parts are as small as possible in a start, and as large as possible in an end or a single
-/// time. Times before 1970 become 0.
+/// A time is a full or truncated RFC 3339 time, in UTC unless it has an offset, or milliseconds since the Unix
+/// epoch. Four digits are a year; digits of any other number, or with a sign, are milliseconds. Missing parts
+/// are as small as possible in a start, and as large as possible in an end or a single time. Times before 1970
+/// become 0.
 pub fn parse(name: &str) -> Result<TimeRange, String> {
     match name.split_once("..") {
         None => Ok(TimeRange::until(end(name)?)),
@@ -63,18 +64,33 @@ fn end(text: &str) -> Result<u64, String> {
 }
 
 fn milliseconds(text: &str, round: impl Fn(Span) -> i128) -> Result<u64, String> {
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        return text
-            .parse()
-            .map_err(|_| format!("{text} milliseconds are more than 2^64"));
+    if let Some((sign, digits)) = number(text) {
+        let before = sign == Some('-');
+        return match digits.parse::<u64>() {
+            _ if before => Ok(0),
+            Ok(number) => Ok(number),
+            Err(_) => Err(format!("{text} milliseconds are more than 2^64")),
+        };
     }
     // In RFC 3339, years have four digits.
     let span = match text.as_bytes().get(4) {
-        Some(b'-') => Span::parse(text),
-        _ => None,
+        Some(b'-') | None => Span::parse(text),
+        Some(_) => None,
     };
-    let span = span.ok_or_else(|| format!("{text:?} is not a time"))?;
+    let span = span.ok_or_else(|| {
+        format!("{text:?} is not a time like 2025, 2025-02-04 or 2025-02-04T12:30:00Z, nor milliseconds")
+    })?;
     Ok(u64::try_from(round(span).max(0)).unwrap_or(u64::MAX))
+}
+
+/// The sign and the digits of an integer; None for any other text, and for four digits without a sign, which
+/// are a year.
+pub(super) fn number(text: &str) -> Option<(Option<char>, &str)> {
+    let sign = text.chars().next().filter(|c| "+-".contains(*c));
+    let digits = text.get(sign.map_or(0, char::len_utf8)..)?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_year = sign.is_none() && digits.len() == 4;
+    (is_number && !is_year).then_some((sign, digits))
 }
 
 /// The first and last instant that a truncated time may mean, in attoseconds since the Unix epoch.
@@ -87,12 +103,16 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Parses `YYYY-MM[-DD[Thh[:mm[:ss[.fraction]]][offset]]]`, with or without colons. As in RFC 3339, `T`
-    /// and `Z` may be lower-case, and `T` may be a space. Years may have a sign and more digits. None for
-    /// anything else, and for dates and times that do not exist.
+    /// Parses `YYYY[-MM[-DD[Thh[:mm[:ss[.fraction]]][offset]]]]`, with or without colons. As in RFC 3339, `T`
+    /// and `Z` may be lower-case, and `T` may be a space. Before a month, years may have a sign and more
+    /// digits. None for anything else, and for dates and times that do not exist.
     pub(super) fn parse(text: &str) -> Option<Span> {
         let mut rest = Text(text);
         let year = rest.year()?;
+        if text.len() == 4 && rest.0.is_empty() {
+            let (first, next) = (days_from_date(year, 1, 1)?, days_from_date(year + 1, 1, 1)?);
+            return Some(Span::of(first * DAY, next * DAY - 1));
+        }
         rest.one_of("-")?;
         let month = rest.two(12)? as u32;
         if rest.0.is_empty() {
@@ -218,6 +238,11 @@ mod tests {
     fn a_single_time_is_as_late_as_its_missing_parts_allow() {
         let day = SECOND_OF_FEBRUARY;
         for (name, end) in [
+            ("2025", 1_767_225_600_000 - 1),
+            ("0000", 0),
+            ("1969", 0),
+            ("1970", 365 * 86_400_000 - 1),
+            ("9999", 253_402_300_799_999),
             ("2025-02", day + 27 * 86_400_000 - 1),
             ("2024-02", 1_709_251_200_000 - 1),
             ("2024-12", 1_735_689_600_000 - 1),
@@ -247,8 +272,20 @@ mod tests {
     }
 
     #[test]
-    fn digits_alone_are_milliseconds() {
-        assert_eq!(parse("2025"), Ok(TimeRange::until(2025)));
+    fn digits_are_milliseconds_unless_they_are_four() {
+        for (name, end) in [
+            ("5", 5),
+            ("202", 202),
+            ("20255", 20_255),
+            ("02025", 2025),
+            ("+2025", 2025),
+            ("+5", 5),
+            ("-5", 0),
+            ("-2025", 0),
+            ("-99999999999999999999", 0),
+        ] {
+            assert_eq!(parse(name), Ok(TimeRange::until(end)), "{name}");
+        }
         assert_eq!(parse("0"), Ok(TimeRange::until(0)));
         assert_eq!(
             parse("0001738454400000"),
@@ -266,6 +303,11 @@ mod tests {
             parse("2025-02..2025-02"),
             range(day - 86_400_000, day + 27 * 86_400_000 - 1)
         );
+        assert_eq!(
+            parse("2025..2025"),
+            range(1_735_689_600_000, 1_767_225_600_000 - 1)
+        );
+        assert_eq!(parse("+2025..2025"), range(2025, 1_767_225_600_000 - 1));
         assert_eq!(parse("2025-02-02.."), range(day, u64::MAX));
         assert_eq!(parse("..2025-02-01"), range(0, day - 1));
         assert_eq!(parse("7..9"), range(7, 9));
@@ -284,9 +326,13 @@ mod tests {
             "..",
             "yesterday",
             "now",
-            "-5",
-            "+5",
+            "--5",
+            "+-5",
+            "+",
             "5ms",
+            "2025Z",
+            "2025T12",
+            "2025 ",
             "1.5",
             "2025-2",
             "2025-02-",
@@ -323,6 +369,8 @@ mod tests {
             " 2025-02",
             "2025-02 ",
             "２０２５-02",
+            "２０２５",
+            "20２",
             "2025-02-02T０5",
         ] {
             assert!(parse(name).is_err(), "{name}");
@@ -360,6 +408,9 @@ mod tests {
         assert_eq!(days("-0001-12"), Some((-719_559, -719_528)));
         assert_eq!(days("10000-01-01"), Some((2_932_897, 2_932_898)));
         assert_eq!(days("+999999999-12").map(|(first, last)| last - first), Some(31));
+        assert_eq!(days("0004"), Some((-718_067, -717_701)));
+        assert_eq!(days("12025"), None);
+        assert_eq!(days("-2025"), None);
         assert_eq!(days("1000000000-12"), None);
         assert_eq!(days("999-12"), None);
     }

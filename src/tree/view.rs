@@ -6,7 +6,7 @@ use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::export::{find, listed};
 use super::json::Json;
-use super::json::view::view_json;
+use super::json::view::{unreadable_view_json, view_json};
 use super::moment::Moment;
 use super::node::{
     Directory, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, OpenFile, Stat,
@@ -21,6 +21,7 @@ use crate::export::{self, field_names};
 use crate::format::datatype::CellValNum;
 use crate::layout::{FileLayout, Source};
 use crate::lock::lock;
+use crate::view::labels::labelled;
 use crate::view::{DimRange, Role, View};
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -46,7 +47,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The current view.
+    /// The current view. Its cells cannot be read if a committed fragment is missing.
     pub fn view(&self) -> Result<Arc<View>> {
         let view = || {
             View::new(
@@ -55,16 +56,22 @@ impl Shown {
                 self.subarray.clone(),
             )
         };
-        let view = view().or_else(|error| {
-            // The listing may be out of date, and name files that are gone.
-            self.moment.array.look_again();
-            match error.kind() {
-                ErrorKind::NotFound | ErrorKind::Missing => view(),
-                _ => Err(error),
+        let made = view();
+        let gone = |error: &Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Missing);
+        let error = made
+            .as_ref()
+            .map_or_else(|error| Some(error.clone()), |view| view.check_complete().err());
+        let view = match error {
+            None => made,
+            Some(error) => {
+                // The listing may be out of date, and name files that are gone.
+                self.moment.array.look_again();
+                if gone(&error) { view() } else { made }
             }
-        });
+        };
         let view = self.placed(view)?;
-        let key = (view.array().path.clone(), view.state());
+        let array = view.array();
+        let key = (array.path.clone(), array.engine.number(&view.state()));
         let view = shared(&self.views, key, || view);
         let mut latest = lock(&self.latest);
         let before = latest.replace(view.clone());
@@ -141,7 +148,8 @@ impl Directory for ViewDirectory {
     of_view!(self => self.0);
 }
 
-/// `view.json`: a description of the view. Depends only on names and the schema.
+/// `view.json`: a description of the view. Depends only on names and the schema; can also be read if the
+/// schema is damaged.
 fn document(shown: Shown) -> Node {
     let document = Document {
         engine: shown.moment.array.engine.clone(),
@@ -153,7 +161,34 @@ fn document(shown: Shown) -> Node {
     };
     document.node(
         || None,
-        move || Ok(DocumentContent::text(view_json(&*shown.view()?, &shown.exports))),
+        move || {
+            let text = match shown.view() {
+                Ok(view) => view_json(&view, &shown.exports),
+                Err(error) if is_damage(&error) => {
+                    log::warn!("{error}");
+                    let (snapshot, times) = (shown.moment.snapshot()?, shown.moment.times);
+                    unreadable_view_json(&snapshot, times, &error)
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(DocumentContent::text(text))
+        },
+    )
+}
+
+/// Whether the error is about what is stored, not about who reads it and how.
+fn is_damage(error: &Error) -> bool {
+    use ErrorKind::*;
+    matches!(
+        error.kind(),
+        NotFound
+            | Missing
+            | Truncated
+            | Corrupt
+            | ChecksumMismatch
+            | UnsupportedVersion
+            | Unsupported
+            | LimitExceeded
     )
 }
 
@@ -161,26 +196,19 @@ fn document(shown: Shown) -> Node {
 struct SubarrayDirectory(Shown);
 
 impl Directory for SubarrayDirectory {
+    /// `NotFound`, with the reason, if `name` is not a part of the domain.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let moment = &self.0.moment;
-        match ranges::parse(name.as_encoded_bytes(), &*moment.schema()?) {
-            Ok(subarray) => {
-                let part = Shown {
-                    subarray: Some(subarray.unwrap_or_default()).filter(|ranges| !ranges.is_empty()),
-                    latest: Arc::default(),
-                    ..self.0.clone()
-                };
-                Ok(Some(part.directory()))
-            }
-            Err(reason) => {
-                log::debug!(
-                    "{}: {} is not a subarray: {reason}",
-                    moment.array.path.display(),
-                    name.display()
-                );
-                Ok(None)
-            }
-        }
+        let Moment { array, times } = &self.0.moment;
+        let schema = self.0.moment.schema()?;
+        let subarray = ranges::parse(name.as_encoded_bytes(), &schema, |label, wanted| {
+            labelled(array, *times, &schema, label, wanted)
+        });
+        let part = Shown {
+            subarray: subarray?,
+            latest: Arc::default(),
+            ..self.0.clone()
+        };
+        Ok(Some(part.directory()))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -201,7 +229,7 @@ struct ColumnsDirectory(Shown);
 impl Directory for ColumnsDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let view = self.0.view()?;
-        let index = field_names(&view).iter().position(|field| **field == *name);
+        let index = field_names(&view)?.position(name);
         let name = index
             .and_then(|index| view.fields().get(index))
             .map(|field| field.name.clone());
@@ -212,11 +240,10 @@ impl Directory for ColumnsDirectory {
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let names = field_names(&*self.0.view()?).into_iter();
-        let entries: Vec<Entry> = names
-            .map(|name| (OsString::from(name), NodeType::Directory))
-            .collect();
-        Ok(Arc::new(entries))
+        let names = field_names(&*self.0.view()?)?;
+        let entries = names.names.iter();
+        let entries = entries.map(|name| (OsString::from(name), NodeType::Directory));
+        Ok(Arc::new(entries.collect::<Vec<Entry>>()))
     }
 
     of_view!(self => self.0);
@@ -247,22 +274,19 @@ impl ColumnDirectory {
     }
 }
 
-/// The extended attributes of field `index`.
-fn attributes(view: &View, index: usize) -> Result<ExtendedAttributes> {
+/// The extended attributes of one content of field `index`, of this shape.
+fn attributes(view: &View, index: usize, content: Content, shape: Vec<u64>) -> Result<ExtendedAttributes> {
     let Some(field) = view.fields().get(index) else {
         return Ok(ExtendedAttributes::new());
     };
-    let shape = match field.role {
-        Role::Attribute(_) => view.shape()?,
-        Role::Dimension(_) => vec![view.open(index)?.count()],
-    };
-    let cell_val_num = match field.cell_val_num {
+    let (datatype, cell_val_num) = content.stored_as(field.datatype, field.cell_val_num);
+    let cell_val_num = match cell_val_num {
         CellValNum::Fixed(count) => count.to_string(),
         CellValNum::Var => "var".to_owned(),
     };
     let fragments: Vec<&str> = view.snapshot().fragments().map(|entry| &*entry.name).collect();
     Ok(vec![
-        ("user.tiledb.datatype", field.datatype.name().to_owned()),
+        ("user.tiledb.datatype", datatype.name().to_owned()),
         ("user.tiledb.shape", Json::from_iter(shape).to_string()),
         ("user.tiledb.cell_val_num", cell_val_num),
         ("user.tiledb.source", fragments.join("\n")),
@@ -289,7 +313,13 @@ impl Directory for ColumnDirectory {
 
     /// Datatype, shape and number of values per cell, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
-        attributes(&*self.shown.view()?, self.index)
+        let view = self.shown.view()?;
+        let shape = || match view.fields().get(self.index).map(|field| field.role) {
+            Some(Role::Attribute(_)) => view.shape(),
+            _ => Ok(vec![view.open(self.index)?.count()]),
+        };
+        let shape = self.shown.placed(shape())?;
+        attributes(&view, self.index, Content::Data, shape)
     }
 }
 
@@ -317,14 +347,23 @@ impl ColumnFile {
     fn try_parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
         let cells = view.open(self.index)?;
         let len = cells.len(self.content)?;
-        let Some(field) = view.fields().get(self.index).filter(|_| self.header) else {
+        if !self.header {
             return Ok((Vec::new(), cells, len));
-        };
+        }
+        let (descr, shape) = self.data_type(view, &*cells, len)?;
+        let header = npy::header(&descr, &shape);
+        Ok((header, cells, len))
+    }
+
+    /// The NumPy type and shape of `cells`, of which the content has `len` bytes.
+    fn data_type(&self, view: &View, cells: &dyn Cells, len: u64) -> Result<(String, Vec<u64>)> {
+        let field = view.fields().get(self.index);
+        let field = field.ok_or_else(|| Error::internal("the view has no such field"))?;
         let shape = match field.role {
             Role::Attribute(_) if view.is_dense() => view.shape()?,
             _ => vec![cells.count()],
         };
-        let (descr, shape) = match self.content {
+        Ok(match self.content {
             Content::Data => {
                 let (descr, cells) = npy::data_type(field.datatype, field.cell_val_num, len);
                 match field.cell_val_num {
@@ -338,9 +377,7 @@ impl ColumnFile {
             }
             Content::Offsets => ("<u8".to_owned(), vec![len / 8]),
             Content::Validity => ("|u1".to_owned(), shape),
-        };
-        let header = npy::header(&descr, &shape);
-        Ok((header, cells, len))
+        })
     }
 }
 
@@ -355,6 +392,14 @@ impl File for ColumnFile {
     }
 
     of_view!(self => self.shown);
+
+    /// Datatype, shape and number of values per cell of the content, and the fragments of the view.
+    fn attributes(&self) -> Result<ExtendedAttributes> {
+        let view = self.shown.view()?;
+        let (_, cells, len) = self.parts(&view)?;
+        let (_, shape) = self.shown.placed(self.data_type(&view, &*cells, len))?;
+        attributes(&view, self.index, self.content, shape)
+    }
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
         let view = self.shown.view()?;

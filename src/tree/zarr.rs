@@ -26,7 +26,7 @@ impl Directory for ZarrGroupDirectory {
             return Ok(Some(document(&self.0, "", |group| group.json())));
         }
         let group = group(&self.0)?;
-        let found = group.names().find(|known| *name == **known);
+        let found = name.to_str().filter(|name| group.has(name));
         Ok(found.map(|known| {
             let array = ZarrArrayDirectory {
                 shown: self.0.clone(),

@@ -5,8 +5,10 @@
 //! order of the cells; [`View::open`] gives the cells of one field. A dense view (`dense`) is a box of cells
 //! in row-major order; a sparse view (`sparse`) has cells in the array's global order.
 
+mod changed;
 mod column;
 mod dense;
+pub(crate) mod labels;
 mod outlines;
 pub(crate) mod reading;
 mod sparse;
@@ -28,9 +30,12 @@ use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
+use crate::hash::hash;
 use crate::parallel;
+use labels::AxisLabel;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 /// A range along one dimension. Both ends are inclusive, little-endian values of the dimension's datatype. An
 /// end of None is open: in a dense view it is the end of the box that fragments cover, in a sparse view there
@@ -69,29 +74,29 @@ pub struct ViewField {
 impl ViewField {
     /// The fields of a schema: dimensions, then attributes, each in its order.
     pub(crate) fn all(schema: &Schema) -> Vec<ViewField> {
-        let dimensions = schema
-            .dimensions
-            .iter()
-            .enumerate()
-            .map(|(i, dimension)| ViewField {
+        (0..).map_while(|index| ViewField::nth(schema, index)).collect()
+    }
+
+    /// Field `index` of a schema.
+    pub(crate) fn nth(schema: &Schema, index: usize) -> Option<ViewField> {
+        if let Some(dimension) = schema.dimensions.get(index) {
+            return Some(ViewField {
                 name: dimension.name.clone(),
-                role: Role::Dimension(i),
+                role: Role::Dimension(index),
                 datatype: dimension.datatype,
                 cell_val_num: dimension.cell_val_num,
                 nullable: false,
             });
-        let attributes = schema
-            .attributes
-            .iter()
-            .enumerate()
-            .map(|(i, attribute)| ViewField {
-                name: attribute.name.clone(),
-                role: Role::Attribute(i),
-                datatype: attribute.datatype,
-                cell_val_num: attribute.cell_val_num,
-                nullable: attribute.nullable,
-            });
-        dimensions.chain(attributes).collect()
+        }
+        let index = index - schema.dimensions.len();
+        let attribute = schema.attributes.get(index)?;
+        Some(ViewField {
+            name: attribute.name.clone(),
+            role: Role::Attribute(index),
+            datatype: attribute.datatype,
+            cell_val_num: attribute.cell_val_num,
+            nullable: attribute.nullable,
+        })
     }
 
     /// The size of a cell in bytes; None for var-sized cells.
@@ -108,10 +113,23 @@ pub struct View {
     times: Option<TimeRange>,
     schema_file: SchemaFile,
     schema: Arc<Schema>,
-    fields: Vec<ViewField>,
+    fields: OnceLock<Vec<ViewField>>,
     subarray: Option<Vec<DimRange>>,
     state: u64,
     merge: Merge,
+    /// Why it is unknown which fragments are seen; None if it is known.
+    incomplete: Option<Error>,
+    labels: Arc<[AxisLabel]>,
+    /// See [`View::may_be_unreadable`].
+    changed: OnceLock<Vec<bool>>,
+}
+
+/// Which cells a view has.
+struct Part {
+    /// Those in these ranges; None: in the whole domain.
+    subarray: Option<Vec<DimRange>>,
+    /// Only so many of the first ones, in a sparse view.
+    most: Option<u64>,
 }
 
 /// How the fragments are merged.
@@ -123,35 +141,69 @@ enum Merge {
 impl View {
     /// What a reader sees of `array` in the time range `times` (None: up to now) and in `subarray` (None: the
     /// whole domain). `subarray` has one range per dimension, in the schema's order, already checked against
-    /// the domain. Reads only file names and the schema.
+    /// the domain. Reads only file names and the schema. If it is unknown which fragments are seen, there is
+    /// a view without cells: see [`View::check_complete`].
     pub(crate) fn new(
         array: Arc<Array>,
         times: Option<TimeRange>,
         subarray: Option<Vec<DimRange>>,
     ) -> Result<View> {
+        View::with_labels(array, times, subarray, AxisLabel::all)
+    }
+
+    /// [`View::new`] with the dimension labels that `labels` finds.
+    fn with_labels(
+        array: Arc<Array>,
+        times: Option<TimeRange>,
+        subarray: Option<Vec<DimRange>>,
+        labels: impl FnOnce(&Array, Option<TimeRange>, &Schema) -> Arc<[AxisLabel]>,
+    ) -> Result<View> {
         let snapshot = array.snapshot(times)?;
         let schema_file = array.schema_file(&snapshot)?;
         let schema = array.schemas.get(&schema_file.name)?;
-        snapshot.check_complete(now())?;
-        let state = state(&snapshot, &schema_file, times, subarray.as_deref());
+        let labels = labels(&array, times, &schema);
+        let part = Part { subarray, most: None };
+        Ok(View::of(
+            array,
+            snapshot,
+            times,
+            schema_file,
+            schema,
+            part,
+            labels,
+        ))
+    }
+
+    /// The view of what `snapshot` shows.
+    fn of(
+        array: Arc<Array>,
+        snapshot: Arc<Snapshot>,
+        times: Option<TimeRange>,
+        schema_file: SchemaFile,
+        schema: Arc<Schema>,
+        Part { subarray, most }: Part,
+        labels: Arc<[AxisLabel]>,
+    ) -> View {
+        let incomplete = snapshot.check_complete(now()).err();
+        let mut state = hash(&(
+            state(&snapshot, &schema_file, times, subarray.as_deref(), most),
+            incomplete.is_some(),
+        ));
+        if !labels.is_empty() {
+            state = hash(&(state, &*labels));
+        }
+        let part = subarray.as_deref();
         let merge = match schema.array_type {
             ArrayType::Dense => Merge::Dense(Arc::new(dense::Dense::new(
-                &array,
-                &snapshot,
-                &schema,
-                subarray.as_deref(),
-                state,
+                &array, &snapshot, &schema, part, state,
             ))),
             ArrayType::Sparse => Merge::Sparse(Arc::new(sparse::Sparse::new(
-                &array,
-                &snapshot,
-                &schema,
-                subarray.as_deref(),
-                state,
+                &array, &snapshot, &schema, part, most, state,
             ))),
         };
-        Ok(View {
-            fields: ViewField::all(&schema),
+        View {
+            // A view is made for each lookup below it.
+            fields: OnceLock::new(),
             array,
             snapshot,
             times,
@@ -160,7 +212,60 @@ impl View {
             subarray,
             state,
             merge,
-        })
+            incomplete,
+            labels,
+            changed: OnceLock::new(),
+        }
+    }
+
+    /// A view of this state that begins with the same cells as this one, at least `most` of them unless there
+    /// are fewer. It knows how many cells it has without looking at all cells of this view.
+    pub(crate) fn head(&self, most: u64) -> Result<View> {
+        let (subarray, most) = match self.merge()? {
+            Merge::Dense(_) => (self.first_box(most)?.or_else(|| self.subarray.clone()), None),
+            Merge::Sparse(_) => (self.subarray.clone(), Some(most)),
+        };
+        Ok(View::of(
+            self.array.clone(),
+            self.snapshot.clone(),
+            self.times,
+            self.schema_file.clone(),
+            self.schema.clone(),
+            Part { subarray, most },
+            self.labels.clone(),
+        ))
+    }
+
+    /// The box at the lower corner of a dense view that holds its first `most` cells, and at most twice as
+    /// many. None if the view has no region.
+    fn first_box(&self, most: u64) -> Result<Option<Vec<DimRange>>> {
+        let Some(region) = self.region()? else {
+            return Ok(None);
+        };
+        let (mut ranges, mut left) = (Vec::new(), most.max(1));
+        for (range, length) in region.iter().zip(self.shape()?).rev() {
+            let count = left.min(length);
+            ranges.push(DimRange {
+                lo: Some(range.lo.clone()),
+                hi: Some(coordinate(&range.lo, count.wrapping_sub(1))?),
+            });
+            left = left.div_ceil(length.max(1));
+        }
+        ranges.reverse();
+        Ok(Some(ranges))
+    }
+
+    /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is
+    /// missing. Then everything that depends on fragments fails with this error.
+    pub(crate) fn check_complete(&self) -> Result<()> {
+        self.merge().map(|_| ())
+    }
+
+    fn merge(&self) -> Result<&Merge> {
+        match &self.incomplete {
+            Some(error) => Err(error.clone()),
+            None => Ok(&self.merge),
+        }
     }
 
     pub(crate) fn array(&self) -> &Arc<Array> {
@@ -194,7 +299,7 @@ impl View {
 
     /// Dimensions, then attributes, in the order of the schema in force.
     pub fn fields(&self) -> &[ViewField] {
-        &self.fields
+        self.fields.get_or_init(|| ViewField::all(&self.schema))
     }
 
     /// Whether the array is dense, with cells in row-major order. Otherwise they are in global order.
@@ -210,7 +315,7 @@ impl View {
     /// The box of a dense view: the subarray, with open ends at the box that fragments cover. None for a
     /// sparse view, or if nothing is visible.
     pub fn region(&self) -> Result<Option<Rect>> {
-        match &self.merge {
+        match self.merge()? {
             Merge::Dense(dense) => dense.region(),
             Merge::Sparse(_) => Ok(None),
         }
@@ -218,7 +323,7 @@ impl View {
 
     /// The number of cells along each dimension of a dense view; the number of all cells of a sparse view.
     pub fn shape(&self) -> Result<Vec<u64>> {
-        match &self.merge {
+        match self.merge()? {
             Merge::Dense(dense) => dense.shape(),
             Merge::Sparse(sparse) => Ok(vec![sparse.count()?]),
         }
@@ -227,7 +332,7 @@ impl View {
     /// An upper bound of [`View::shape`] for each length. A length is 0 only if one of the shape is. Reads
     /// fragments only until one has cells.
     pub(crate) fn shape_at_most(&self) -> Result<Vec<u64>> {
-        match &self.merge {
+        match self.merge()? {
             Merge::Dense(dense) => dense.shape_at_most(),
             Merge::Sparse(_) => self.shape(),
         }
@@ -235,7 +340,7 @@ impl View {
 
     /// The number of cells. `LimitExceeded` beyond 2^64.
     pub fn count(&self) -> Result<u64> {
-        match &self.merge {
+        match self.merge()? {
             Merge::Dense(dense) => dense.count(),
             Merge::Sparse(sparse) => sparse.count(),
         }
@@ -244,7 +349,7 @@ impl View {
     /// Whether metadata alone proves that the view has at most `most` cells. In a sparse view all cells of
     /// fragments count, deleted ones and duplicates included.
     pub(crate) fn has_at_most(&self, most: u64) -> Result<bool> {
-        match &self.merge {
+        match self.merge()? {
             Merge::Dense(dense) => {
                 if dense.domain_cells().is_some_and(|cells| cells <= most) {
                     return Ok(true);
@@ -281,7 +386,7 @@ impl View {
     /// fragments only if the domain has so many cells.
     pub(crate) fn is_mostly_empty(&self) -> Result<bool> {
         const MIN_CELLS: u64 = 1 << 26;
-        let Merge::Dense(dense) = &self.merge else {
+        let Merge::Dense(dense) = self.merge()? else {
             return Ok(false);
         };
         Ok(dense.domain_cells().is_none_or(|cells| cells > MIN_CELLS)
@@ -290,19 +395,28 @@ impl View {
             }))
     }
 
-    /// For each field, whether a single fragment wrote all of its cells, so that none is unwritten. True for
-    /// all fields of sparse views. Reads the fragments' metadata.
-    pub(crate) fn written(&self) -> Result<Vec<bool>> {
-        match &self.merge {
-            Merge::Dense(dense) => dense.written().map(<[bool]>::to_vec),
-            Merge::Sparse(_) => Ok(vec![true; self.fields.len()]),
+    /// Whether the footers of dense fragments prove that every cell of a dense view is written. True for sparse
+    /// views. Reads the metadata of fragments.
+    pub(crate) fn is_covered(&self) -> Result<bool> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.is_covered(),
+            Merge::Sparse(_) => Ok(true),
+        }
+    }
+
+    /// For each of `cells`, 1 if a fragment wrote it and 0 if none did; None if all are written, as they are
+    /// in sparse views. Reads metadata, and the coordinates of sparse fragments in dense arrays.
+    pub(crate) fn written(&self, cells: Range<u64>) -> Result<Option<Vec<u8>>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.written(cells),
+            Merge::Sparse(_) => Ok(None),
         }
     }
 
     /// The cells of field `field`, an index into [`View::fields`]. A dimension of a dense view has each
     /// coordinate once. `NotFound` for an index out of bounds.
     pub fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
-        match &self.merge {
+        match self.merge()? {
             Merge::Dense(dense) => dense.open(field),
             Merge::Sparse(sparse) => sparse.open(field),
         }
@@ -312,11 +426,23 @@ impl View {
     /// begins at index `first` (0 is the lower end of the region) and has `shape` cells along each dimension.
     /// `NotFound` if `field` is not an attribute of a dense view.
     pub(crate) fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
-        match &self.merge {
+        match self.merge()? {
             Merge::Dense(dense) => dense.open_box(field, first, shape),
             Merge::Sparse(_) => Err(Error::not_found("a sparse view has no boxes")),
         }
     }
+}
+
+/// The coordinate of a dense dimension that is `offset` above another one, both little-endian.
+fn coordinate(from: &[u8], offset: u64) -> Result<Vec<u8>> {
+    let mut bytes = [0; 8];
+    let whole = bytes.get_mut(..from.len());
+    whole
+        .ok_or_else(|| Error::internal("a dense coordinate is too long"))?
+        .copy_from_slice(from);
+    // Two's complement: right for signed coordinates, too.
+    let sum = u64::from_le_bytes(bytes).wrapping_add(offset).to_le_bytes();
+    Ok(sum.into_iter().take(from.len()).collect())
 }
 
 fn state(
@@ -324,6 +450,7 @@ fn state(
     schema: &SchemaFile,
     times: Option<TimeRange>,
     subarray: Option<&[DimRange]>,
+    most: Option<u64>,
 ) -> u64 {
     let mut hasher = DefaultHasher::new();
     schema.name.hash(&mut hasher);
@@ -333,6 +460,6 @@ fn state(
         (None, None) => {}
         _ => snapshot.times.hash(&mut hasher),
     }
-    subarray.hash(&mut hasher);
+    (subarray, most).hash(&mut hasher);
     hasher.finish()
 }

@@ -42,7 +42,8 @@ impl ViewBuilder {
     }
 
     /// Opens the view of the array's present state. `InvalidInput` if the ranges do not match the dimensions
-    /// or exceed the domain. Also fails if the array cannot be listed or its schema cannot be read.
+    /// or exceed the domain. Also fails if the array cannot be listed, its schema cannot be read, or a
+    /// committed fragment is missing.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
         if let Some(ranges) = &self.subarray {
@@ -59,7 +60,9 @@ impl ViewBuilder {
                 check(range, dimension)?;
             }
         }
-        View::new(self.array, times, self.subarray)
+        let view = View::new(self.array, times, self.subarray)?;
+        view.check_complete()?;
+        Ok(view)
     }
 }
 
@@ -125,8 +128,9 @@ impl View {
     }
 
     fn index(&self, field: &str) -> Result<usize> {
-        let mut fields = self.fields().iter();
-        let found = fields.position(|known| known.name == field.as_bytes());
+        let schema = self.schema();
+        let attribute = || Some(schema.dimensions.len() + schema.attribute_index(field.as_bytes())?);
+        let found = schema.dimension_index(field.as_bytes()).or_else(attribute);
         found.ok_or_else(|| Error::not_found(format!("the array has no field {field:?}")))
     }
 }
@@ -137,7 +141,10 @@ impl Fragment {
     /// `NotFound` if the fragment does not store the field.
     pub fn field(&self, name: &str) -> Result<Arc<dyn Cells>> {
         let info = self.open()?;
-        let mut fields = info.fields.iter();
+        let attribute = info.schema.attribute_index(name.as_bytes());
+        let attribute = attribute.and_then(|index| info.attribute(index));
+        let others = info.fields.iter().skip(info.schema.attributes.len());
+        let mut fields = attribute.into_iter().chain(others);
         let found = fields.find(|field| field.name == name.as_bytes() && info.stores(field));
         let field = found.ok_or_else(|| Error::not_found(format!("the fragment has no field {name:?}")))?;
         Ok(Arc::new(FragmentCells::new(info.clone(), field.clone())))

@@ -59,8 +59,8 @@ pub(crate) fn generic(body: &[u8]) -> Vec<u8> {
 }
 
 /// The files of a field: concatenated tiles, and the offset of each.
-#[derive(Default)]
-pub(super) struct Files {
+#[derive(Clone, Default)]
+pub(crate) struct Files {
     pub(super) fixed: (Vec<u8>, Vec<u64>),
     pub(super) var: (Vec<u8>, Vec<u64>),
     pub(super) var_sizes: Vec<u64>,
@@ -75,26 +75,26 @@ impl Files {
 }
 
 /// The parts of a fragment of format version 22.
-pub(super) struct Parts {
+pub(crate) struct Parts {
     /// The name of its schema.
-    pub(super) schema: String,
-    pub(super) dense: bool,
+    pub(crate) schema: String,
+    pub(crate) dense: bool,
     /// The non-empty domain as bytes of the footer.
-    pub(super) domain: Vec<u8>,
+    pub(crate) domain: Vec<u8>,
     /// The body of the R-tree.
-    pub(super) rtree: Vec<u8>,
+    pub(crate) rtree: Vec<u8>,
     /// Number of tiles of a sparse fragment; 0 for a dense one.
-    pub(super) tiles: u64,
-    pub(super) last_tile_cells: u64,
-    pub(super) has_timestamps: bool,
-    pub(super) has_delete_metadata: bool,
+    pub(crate) tiles: u64,
+    pub(crate) last_tile_cells: u64,
+    pub(crate) has_timestamps: bool,
+    pub(crate) has_delete_metadata: bool,
     /// By slot of the footer: the base name of the field's files, and the files.
-    pub(super) fields: Vec<(String, Files)>,
+    pub(crate) fields: Vec<(String, Files)>,
 }
 
 impl Parts {
     /// Writes the fragment `name` and its commit.
-    pub(super) fn write(self, storage: &mut MemoryStorage, name: &str) {
+    pub(crate) fn write(self, storage: &mut MemoryStorage, name: &str) {
         let mut file = Vec::new();
         let mut section = |body: &[u8]| {
             let at = file.len() as u64;

@@ -22,8 +22,9 @@ pub struct Tiles {
 pub struct CellOrigin {
     /// The tiles, each once. Newer fragments may hide all cells of some.
     pub parts: Vec<Tiles>,
-    /// Whether some cells may be in none of the tiles, and so have the fill value.
-    pub unwritten: bool,
+    /// The number of cells that no fragment wrote, which are in none of the tiles; None if metadata does not
+    /// tell.
+    pub unwritten: Option<u64>,
 }
 
 impl View {

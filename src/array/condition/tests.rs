@@ -1,5 +1,5 @@
 use super::*;
-use crate::format::testing::{Random, field, schema, var};
+use crate::format::testing::{Bytes, Random, field, schema, var};
 
 /// A cell's value in the model.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,12 +147,7 @@ impl Column {
 }
 
 fn value(op: ConditionOp, field: &str, value: &[u8]) -> Condition {
-    Condition::Value {
-        op,
-        field: field.as_bytes().to_vec(),
-        value: value.to_vec(),
-        offsets: Vec::new(),
-    }
+    Condition::value(op, field, value, &[])
 }
 
 fn members(op: ConditionOp, field: &str, members: &[Vec<u8>]) -> Condition {
@@ -161,19 +156,11 @@ fn members(op: ConditionOp, field: &str, members: &[Vec<u8>]) -> Condition {
         *end += member.len() as u64;
         Some(start)
     });
-    Condition::Value {
-        op,
-        field: field.as_bytes().to_vec(),
-        value: members.concat(),
-        offsets: offsets.collect(),
-    }
+    Condition::value(op, field, &members.concat(), &offsets.collect::<Vec<_>>())
 }
 
 fn combined(combination: Combination, children: Vec<Condition>) -> Condition {
-    Condition::Expression {
-        combination,
-        children,
-    }
+    Condition::expression(combination, &children)
 }
 
 fn random_condition(random: &mut Random, depth: usize) -> Condition {
@@ -207,33 +194,33 @@ fn random_condition(random: &mut Random, depth: usize) -> Condition {
 
 /// The rules of the module's documentation: `or` is the mode, a number in `bitmap` a cell.
 fn model(node: &Condition, or: bool, bitmap: &mut Vec<u8>, cells: &dyn Fn(&str) -> Vec<Value>) {
-    match node {
-        Condition::Expression {
+    match &node.nodes()[0] {
+        condition::Node::Expression {
             combination: Combination::And,
-            children,
+            ..
         } if !or => {
-            for child in children {
-                model(child, false, bitmap, cells);
+            for child in node.children() {
+                model(&child, false, bitmap, cells);
             }
         }
-        Condition::Expression {
+        condition::Node::Expression {
             combination: Combination::And,
-            children,
+            ..
         } => {
             let mut fresh = vec![1; bitmap.len()];
-            for child in children {
-                model(child, false, &mut fresh, cells);
+            for child in node.children() {
+                model(&child, false, &mut fresh, cells);
             }
             *bitmap = bitmap.iter().zip(fresh).map(|(a, b)| a | b).collect();
         }
-        Condition::Expression { children, .. } => {
+        condition::Node::Expression { .. } => {
             let mut fresh = vec![0; bitmap.len()];
-            for child in children {
-                model(child, true, &mut fresh, cells);
+            for child in node.children() {
+                model(&child, true, &mut fresh, cells);
             }
             *bitmap = bitmap.iter().zip(fresh).map(|(a, b)| a & b).collect();
         }
-        Condition::Value {
+        condition::Node::Value {
             op,
             field,
             value,
@@ -323,15 +310,15 @@ fn conditions_are_evaluated_as_the_rules_say() {
         bound.evaluate(&slices, &mut found);
 
         let later = value(ConditionOp::Gt, "t", &10u64.to_le_bytes());
-        let root = match (&condition, until) {
+        let root = match (&condition.nodes()[0], until) {
             (_, None) => condition.clone(),
             (
-                Condition::Expression {
+                condition::Node::Expression {
                     combination: Combination::Or,
-                    children,
+                    ..
                 },
                 Some(_),
-            ) => combined(Combination::Or, [&[later], &children[..]].concat()),
+            ) => combined(Combination::Or, [&[later], &condition.children()[..]].concat()),
             _ => combined(Combination::Or, vec![later, condition.clone()]),
         };
         let mut bitmap: Vec<u8> = before.iter().map(|&bit| bit.into()).collect();
@@ -503,10 +490,7 @@ fn conditions_that_make_an_array_unreadable_are_refused() {
         &combined(Combination::Not, vec![value(Eq, "n", &[0; 4])]),
         "a stored condition cannot have NOT",
     );
-    let mut members = members(In, "s", &[b"a".to_vec(), b"b".to_vec()]);
-    if let Condition::Value { offsets, .. } = &mut members {
-        *offsets = vec![1, 0];
-    }
+    let members = Condition::value(In, "s", b"ab", &[1, 0]);
     contains(&members, "the offsets of the set's members are not ascending");
 
     let changed = |condition: &Condition, change: fn(&mut Schema)| {
@@ -540,4 +524,51 @@ fn conditions_that_make_an_array_unreadable_are_refused() {
         .cloned()
         .collect();
     assert!(bind(&on_n, &view, &without_time, Some(3)).is_err());
+}
+
+/// A condition of `depth` levels on the attribute `n`, each with a comparison and the next level.
+fn deep(depth: usize) -> Vec<u8> {
+    let mut bytes = Bytes::default();
+    let leaf = |b: Bytes, number: u8| b.u8(1).u8(5).text32("n").count64(4).raw(&[number, 0, 0, 0]);
+    for level in 1..depth {
+        bytes = leaf(bytes.u8(0).u8((level % 2) as u8).u64(2), (level % 7) as u8);
+    }
+    leaf(bytes, 3).bytes
+}
+
+#[test]
+fn deep_conditions_take_neither_stack_nor_much_memory() {
+    let view = view();
+    let fields = fields(&view);
+    let count = 200;
+    let values: Vec<u8> = (0..count).flat_map(|i: i32| (i % 8).to_le_bytes()).collect();
+    let validity = vec![1; count as usize];
+    let slice = CellSlice {
+        validity: Some(&validity),
+        ..CellSlice::fixed(&values, 4)
+    };
+    let kept = |depth: usize| {
+        let condition = Condition::parse(&deep(depth)).unwrap();
+        let bound = bind(&condition, &view, &fields, None).unwrap();
+        let mut keep = vec![true; count as usize];
+        bound.evaluate(&[slice], &mut keep);
+        keep
+    };
+    let expected: Vec<bool> = (0..count).map(|i| model_of_deep(i % 8, 2001)).collect();
+    assert_eq!(kept(2001), expected);
+    let expected: Vec<bool> = (0..count).map(|i| model_of_deep(i % 8, 70_000)).collect();
+    assert_eq!(kept(70_000), expected);
+}
+
+/// Whether [`deep`] keeps `value`, from the innermost level outwards.
+fn model_of_deep(value: i32, depth: usize) -> bool {
+    let mut inner = value != 3;
+    for level in (1..depth).rev() {
+        let own = value != (level % 7) as i32;
+        inner = match level % 2 {
+            1 => own | inner,
+            _ => own & inner,
+        };
+    }
+    inner
 }

@@ -61,6 +61,7 @@ fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, 
         skip_existing: false,
         no_target_directory: false,
         quiet: true,
+        verbose: VerboseArgs::default(),
         source_args: TreeArgs {
             source: crate::cli::SourceArgs {
                 cache_size: 1,

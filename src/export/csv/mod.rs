@@ -1,4 +1,5 @@
-//! `table.csv`: the table of a view as comma-separated values, RFC 4180 with line feeds.
+//! `table.csv`: the table of a view as comma-separated values, RFC 4180 with line feeds; and `head.csv`, its
+//! first rows.
 //!
 //! ```text
 //! d,a,"say ""when""",t
@@ -17,7 +18,7 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
-use super::table::{Table, names};
+use super::table::Table;
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,6 +32,9 @@ use text::Form;
 
 /// A table of more values is left out of listings.
 const MAX_LISTED: u64 = 1 << 20;
+
+/// The rows of `head.csv`.
+const HEAD_ROWS: u64 = 1000;
 
 /// Rows of a block.
 const BLOCK_ROWS: u64 = 1 << 10;
@@ -72,18 +76,28 @@ pub fn is_listed(view: &View, most: u64) -> Result<bool> {
 
 /// The file. Its length is computed by writing all of it once, unless the cache has the length.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
-    let body = Body::new(view)?;
-    FileLayout::new(view.state(), vec![Box::new(header(view)), Box::new(body)])
+    let body = Body::new("table.csv", Writer::new(view, view)?)?;
+    let header = header(&body.writer.table);
+    FileLayout::new(view.state(), vec![Box::new(header), Box::new(body)])
+}
+
+/// The file up to its 1,000th row. Reads only these rows.
+pub fn head(view: &Arc<View>) -> Result<FileLayout> {
+    let mut writer = Writer::new(&Arc::new(view.head(HEAD_ROWS)?), view)?;
+    writer.rows = writer.rows.min(HEAD_ROWS);
+    let body = Body::new("head.csv", writer)?;
+    let header = header(&body.writer.table);
+    FileLayout::new(view.state(), vec![Box::new(header), Box::new(body)])
 }
 
 /// The bytes of the file in sequence. Does not compute its length.
 pub fn stream(view: &Arc<View>) -> Result<impl Stream + use<>> {
-    let writer = Writer::new(view)?;
+    let writer = Writer::new(view, view)?;
     Ok(Written {
-        rows: writer.table.rows()?,
+        rows: writer.rows,
+        ready: VecDeque::from([header(&writer.table)]),
         writer,
         row: 0,
-        ready: VecDeque::from([header(view)]),
     })
 }
 
@@ -130,13 +144,13 @@ impl Stream for Written {
 }
 
 /// The line of column names.
-fn header(view: &View) -> Vec<u8> {
+fn header(table: &Table) -> Vec<u8> {
     let mut out = Vec::new();
-    for (i, name) in names(view).iter().enumerate() {
+    for (i, column) in table.columns().iter().enumerate() {
         if i > 0 {
             out.push(b',');
         }
-        text::text(name, &mut out);
+        text::text(&column.name, &mut out);
     }
     out.push(b'\n');
     out
@@ -166,10 +180,11 @@ impl Entry for Blocks {
 }
 
 impl Body {
-    fn new(view: &Arc<View>) -> Result<Body> {
-        let writer = Writer::new(view)?;
+    /// The lines that `writer` writes, of the file `name`.
+    fn new(name: &str, writer: Writer) -> Result<Body> {
+        let view = writer.table.view();
         let array = view.array();
-        let object = array.engine.number(&("table.csv", &array.path, view.state()));
+        let object = array.engine.number(&(name, &array.path, view.state()));
         let cache = &array.engine.cache;
         let _waiting = array.engine.work.wait(object);
         let blocks = cache.derive(CacheKey::of(object), 0, Keep::Staying, || writer.measure(object))?;
@@ -222,23 +237,28 @@ impl Source for Body {
     }
 }
 
+/// Writes the lines of a table.
 struct Writer {
     table: Table,
+    /// The number of rows.
+    rows: u64,
     forms: Vec<Form>,
 }
 
 impl Writer {
-    fn new(view: &Arc<View>) -> Result<Writer> {
-        let table = Table::new(view)?;
+    /// Writes the table of `view`, with the columns of the table of `whole`, of which it is a part.
+    fn new(view: &Arc<View>, whole: &View) -> Result<Writer> {
+        let table = Table::of_part(view, whole)?;
         Ok(Writer {
             forms: table.columns().iter().map(Form::of).collect(),
+            rows: table.rows()?,
             table,
         })
     }
 
     /// Writes all rows once; `object` is the file's number in the cache.
     fn measure(&self, object: u64) -> Result<Blocks> {
-        let rows = self.table.rows()?;
+        let rows = self.rows;
         let array = self.table.view().array();
         let job = array.engine.work.start(
             object,

@@ -46,13 +46,12 @@ pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> R
         return Ok(Attributes::new());
     };
     let array = view.array();
-    let mut enumerations = view.schema().enumerations.iter();
-    let Some(enumeration) = enumerations.find(|enumeration| enumeration.name == *name) else {
+    let Some(enumeration) = view.schema().enumeration_file(name) else {
         let message = "the schema lacks the enumeration of an attribute";
         let file = array.engine.storage.display(&array.path);
         return Err(Error::corrupt(message).at(0).in_file(file));
     };
-    let enumeration = array.enumeration(&enumeration.file)?;
+    let enumeration = array.enumeration(enumeration)?;
     let size = datatype.size();
     let integral = matches!(datatype.kind(), Kind::Signed | Kind::Unsigned);
     if enumeration.datatype.kind() != Kind::Text || !integral {
@@ -138,7 +137,8 @@ pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
     }
     let (keys, values): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let keys = keys.iter().map(|key| naming.name(names::encode(key)));
-    let keys = names::unique(keys.collect(), names::MAX);
+    let mut keys = names::unique(keys.collect(), names::MAX);
+    naming.unhide(&mut keys);
     Ok(keys.into_iter().zip(values).collect())
 }
 

@@ -24,6 +24,19 @@ impl Naming {
             Naming::NetCdf => names::within(&netcdf_name(&name), names::MAX),
         }
     }
+
+    /// Appends `_` to names of attributes of the file that the format's readers hide, until they are unique.
+    pub(super) fn unhide(self, keys: &mut [String]) {
+        /// Attributes of HDF5's dimension scales, which netcdf-c shows nowhere.
+        const HIDDEN: [&str; 4] = ["CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST"];
+        if self != Naming::NetCdf {
+            return;
+        }
+        let mut taken: HashSet<String> = keys.iter().cloned().collect();
+        for key in keys.iter_mut().filter(|key| HIDDEN.contains(&key.as_str())) {
+            *key = made_up(key, "_", &mut taken);
+        }
+    }
 }
 
 fn netcdf_name(name: &str) -> String {
@@ -44,7 +57,7 @@ fn netcdf_name(name: &str) -> String {
 }
 
 /// A unique name, `name` and `suffix`, for something that belongs to `name`.
-pub(super) fn made_up(name: &str, suffix: &str, taken: &mut HashSet<String>) -> String {
+pub(in crate::export) fn made_up(name: &str, suffix: &str, taken: &mut HashSet<String>) -> String {
     let mut suffix = suffix.to_owned();
     loop {
         let room = names::MAX.saturating_sub(suffix.len());

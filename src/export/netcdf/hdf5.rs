@@ -1,5 +1,5 @@
-//! The parts of HDF5 that a file of contiguous data sets needs: superblock, object headers of version 2,
-//! their messages, one global heap.
+//! The parts of HDF5 that a file of data sets needs: superblock, object headers of version 2, their messages,
+//! one global heap.
 //!
 //! All integers are little-endian; addresses and lengths have 8 bytes.
 
@@ -80,16 +80,13 @@ impl Messages {
         self.message(6, &body);
     }
 
-    /// Adds the messages of a data set of this shape and type, whose `size` bytes are at `address`.
-    pub(super) fn dataset(&mut self, shape: &[u64], datatype: &[u8], address: u64, size: u64) {
+    /// Adds the messages of a data set of this shape, type and layout: see [`contiguous`] and [`chunked`].
+    pub(super) fn dataset(&mut self, shape: &[u64], datatype: &[u8], layout: &[u8]) {
         self.message(1, &dataspace(Some(shape)));
         self.message(3, datatype);
         // Late allocation, fill values are written if set, no fill value is set.
         self.message(5, &[3, 0x0A]);
-        let mut layout = vec![3, 1];
-        layout.extend_from_slice(&address.to_le_bytes());
-        layout.extend_from_slice(&size.to_le_bytes());
-        self.message(8, &layout);
+        self.message(8, layout);
     }
 
     /// Adds an attribute of this type, a scalar if `count` is None.
@@ -129,6 +126,24 @@ impl Messages {
             }
         }
     }
+}
+
+/// The layout of `size` bytes at `address`.
+pub(super) fn contiguous(address: u64, size: u64) -> Vec<u8> {
+    let mut layout = vec![3, 1];
+    layout.extend_from_slice(&address.to_le_bytes());
+    layout.extend_from_slice(&size.to_le_bytes());
+    layout
+}
+
+/// The layout of chunks with these sides, of values of `size` bytes, whose index is at `address`. A chunk has
+/// fewer than 2^32 bytes.
+pub(super) fn chunked(address: u64, sides: &[u64], size: u32) -> Vec<u8> {
+    let mut layout = vec![3, 2, sides.len() as u8 + 1];
+    layout.extend_from_slice(&address.to_le_bytes());
+    layout.extend(sides.iter().flat_map(|side| (*side as u32).to_le_bytes()));
+    layout.extend_from_slice(&size.to_le_bytes());
+    layout
 }
 
 /// A dataspace of this shape; None gives a scalar.

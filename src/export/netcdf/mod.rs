@@ -1,16 +1,22 @@
-//! `array.nc`: NetCDF-4, that is HDF5 with contiguous data sets. Everything before the data follows from
-//! schema, region and metadata.
+//! `array.nc`: NetCDF-4, that is HDF5. Everything before the data follows from schema, region and metadata.
 //!
 //! In order: superblock, the root's object header, the object headers of dimensions without coordinates and
-//! of variables, a global heap, the data of the variables in the order of the [`Grid`]. Headers and data
-//! begin at multiples of 8, the first data at a multiple of 64.
+//! of variables, a global heap, the indexes of chunked variables, the data of the variables in the order of
+//! the [`Grid`]. Headers and data begin at multiples of 8, the first data at a multiple of 64, chunks at
+//! multiples of a page, so that reading one does not touch its neighbours.
+//!
+//! A variable is contiguous, or chunked if boxes of it would lie scattered: where the chunks of
+//! [`super::chunks`] cut an axis other than the first. Indexes are together before all data, so that what
+//! readers read to find data, and the kernel reads ahead then, decodes little.
 #![doc = include_str!("example.md")]
 
+mod btree;
 mod hdf5;
 mod lookup3;
 #[cfg(test)]
 mod tests;
 
+use super::chunks::{Chunk, Chunks, extents};
 use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
 use crate::array::cache::{CacheKey, Keep};
 use crate::array::cells::Cells;
@@ -19,10 +25,14 @@ use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::layout::{FileLayout, Source};
+use crate::lock::{get_or_make, lock};
 use crate::view::{Role, View};
+use btree::Index;
 use hdf5::{Messages, UNDEFINED_ADDRESS};
+use lru::LruCache;
+use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The most axes of a data set in libhdf5.
 const MAX_RANK: usize = 32;
@@ -33,43 +43,69 @@ const MAX_DIMENSIONS: usize = 65_534;
 /// The most bytes of data: a file has at most 2^63 - 1 bytes, and headers take far less than 2^32.
 const MAX_DATA: u64 = (1 << 63) - (1 << 32);
 
+/// Chunks begin at multiples of this: a page of the kernel.
+const CHUNK_ALIGNMENT: u64 = 4096;
+
+/// The most chunks that an open file keeps open.
+const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+
 /// Why a view has no `array.nc`; None if it has one. Reads the schema and as little fragment metadata as
 /// possible.
 pub fn absent(view: &View) -> Result<Option<String>> {
     if let Some(reason) = grid::absent(view)? {
         return Ok(Some(reason));
     }
-    match too_large(view, &view.shape_at_most()?) {
-        None => Ok(None),
-        Some(_) => Ok(too_large(view, &view.shape()?)),
+    // Padding at most doubles each axis, and indexes are far smaller than data. So a shape of which thrice
+    // each length fits has a file, and all smaller shapes have one.
+    let most = view.shape_at_most()?;
+    let thrice: Option<Vec<u64>> = most.iter().map(|length| length.checked_mul(3)).collect();
+    match thrice {
+        Some(thrice) if too_large(view, &thrice)?.is_none() => Ok(None),
+        _ => too_large(view, &view.shape()?),
     }
 }
 
-/// Why a view of this shape has no file; None if it and all smaller shapes have one.
-fn too_large(view: &View, shape: &[u64]) -> Option<String> {
+/// Why a view of this shape has no file; None if it has one.
+fn too_large(view: &View, shape: &[u64]) -> Result<Option<String>> {
+    let extents = extents(view.schema())?;
     let (mut rank, mut dimensions, mut data) = (shape.len(), shape.len(), Some(0u64));
+    let mut add = |axis, size, inner| {
+        let chunks = Chunks::of(axis, size, inner, shape, &extents)?;
+        let bytes = Storage::of(chunks, size).and_then(|storage| {
+            let bytes = storage.bytes.checked_add(storage.index)?;
+            bytes.checked_add(2 * CHUNK_ALIGNMENT)
+        });
+        data = data.zip(bytes).and_then(|(data, bytes)| data.checked_add(bytes));
+        Ok::<_, Error>(())
+    };
     for field in view.fields() {
         let Some((datatype, number)) = grid::exported(field) else {
             continue;
         };
-        let lengths = match field.role {
-            Role::Dimension(i) => shape.get(i).into_iter().copied().collect(),
-            Role::Attribute(_) => shape.to_vec(),
+        let axis = match field.role {
+            Role::Dimension(i) => Some(i),
+            Role::Attribute(_) => None,
         };
-        if grid::inner_suffix(datatype, number).is_some() {
+        let inner = grid::inner_suffix(datatype, number).map(|_| number);
+        if inner.is_some() {
             rank = shape.len() + 1;
             dimensions += 1;
         }
-        let cells = lengths.into_iter().try_fold(1u64, u64::checked_mul);
-        let validity = u64::from(field.nullable);
-        // Data begins at multiples of 8.
-        let cell = number
-            .saturating_mul(datatype.size() as u64)
-            .saturating_add(validity);
-        let size = cells.and_then(|cells| cells.checked_mul(cell)?.checked_add(14));
-        data = data.zip(size).and_then(|(data, size)| data.checked_add(size));
+        add(axis, datatype.size() as u64, inner)?;
+        if field.nullable {
+            add(None, 1, None)?;
+        }
     }
-    if rank > MAX_RANK {
+    for label in view.labels() {
+        if let Some(datatype) = grid::label_type(&label.label) {
+            add(
+                Some(label.label.dimension_index as usize),
+                datatype.size() as u64,
+                None,
+            )?;
+        }
+    }
+    Ok(if rank > MAX_RANK {
         Some(format!("HDF5 has no more than {MAX_RANK} axes"))
     } else if dimensions > MAX_DIMENSIONS {
         Some(format!("it would have more than {MAX_DIMENSIONS} dimensions"))
@@ -77,7 +113,7 @@ fn too_large(view: &View, shape: &[u64]) -> Option<String> {
         Some("it would have 2^63 bytes or more".to_owned())
     } else {
         None
-    }
+    })
 }
 
 /// The file of a view for which [`absent`] returns None. Its length follows from metadata; reads decode the
@@ -87,24 +123,54 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let array = view.array();
     let engine = &array.engine;
     let object = engine.number(&("array.nc", &array.path, view.state()));
+    let storages = storages(&grid, &extents(view.schema())?)?;
     let header = engine
         .cache
         .derive(CacheKey::of(object), 8192, Keep::Staying, || {
-            header(&grid, env!("CARGO_PKG_VERSION"))
+            header(&grid, &storages, env!("CARGO_PKG_VERSION"))
         })?;
+    let places = Places::new(&storages, header.len() as u64)?;
+    let mut end = header.len() as u64;
     let mut parts: Vec<Box<dyn Source>> = vec![Box::new(engine.pin(object, header)?)];
-    for (index, variable) in grid.variables.iter().enumerate() {
-        let len = size(&grid, variable).ok_or_else(too_long)?;
-        parts.push(Box::new(Values {
+    let mut put = |start: u64, part: Box<dyn Source>| {
+        parts.push(Box::new(vec![0; (start - end) as usize]));
+        end = start + part.len();
+        parts.push(part);
+    };
+    for ((storage, index), data) in storages.iter().zip(&places.indexes).zip(&places.data) {
+        if let Some(chunked) = &storage.chunked {
+            put(
+                *index,
+                Box::new(Index::new(&chunked.chunks, chunked.size, *index, *data)),
+            );
+        }
+    }
+    for (index, (storage, start)) in storages.into_iter().zip(&places.data).enumerate() {
+        let values = Values {
             view: view.clone(),
             grid: grid.clone(),
             index,
-            len,
-            cells: OnceLock::new(),
-        }));
-        let padding = len.next_multiple_of(8).saturating_sub(len);
-        parts.push(Box::new(vec![0; padding as usize]));
+            len: storage.bytes,
+        };
+        match storage.chunked {
+            None => put(
+                *start,
+                Box::new(Contiguous {
+                    values,
+                    cells: OnceLock::new(),
+                }),
+            ),
+            Some(chunked) => put(
+                *start,
+                Box::new(InChunks {
+                    values,
+                    chunked,
+                    open: Mutex::new(LruCache::new(MAX_OPEN)),
+                }),
+            ),
+        }
     }
+    put(places.end, Box::<Vec<u8>>::default());
     FileLayout::new(view.state(), parts)
 }
 
@@ -112,21 +178,56 @@ fn too_long() -> Error {
     Error::limit("the file would have 2^63 bytes or more").at(0)
 }
 
-/// The lengths of the axes of a variable.
-fn shape(grid: &Grid, variable: &Variable) -> Vec<u64> {
-    match variable.kind {
-        VariableKind::Axis(i) => grid.shape.get(i).copied().into_iter().collect(),
-        _ => {
-            let inner = variable.inner.iter().map(|(_, len)| *len);
-            grid.shape.iter().copied().chain(inner).collect()
-        }
+/// How the values of a variable are stored.
+struct Storage {
+    /// The length of each axis.
+    shape: Vec<u64>,
+    /// Bytes of all values, with the padding of chunks.
+    bytes: u64,
+    /// Bytes of the index of chunks.
+    index: u64,
+    /// None if the values are contiguous.
+    chunked: Option<Chunked>,
+}
+
+/// The chunks of a variable.
+struct Chunked {
+    chunks: Chunks,
+    /// Bytes of a chunk.
+    size: u32,
+}
+
+impl Storage {
+    /// The storage of a variable that `chunks` may cut, of values of `size` bytes. None beyond 2^64 bytes.
+    fn of(chunks: Chunks, size: u64) -> Option<Storage> {
+        let bytes = |axes: &[u64]| axes.iter().copied().try_fold(size, u64::checked_mul);
+        let scattered = chunks.counts().skip(1).any(|count| count > 1);
+        // HDF5 counts the bytes of a chunk in 32 bits.
+        let chunk = bytes(&chunks.sides).and_then(|bytes| u32::try_from(bytes).ok());
+        Some(match chunk.filter(|_| scattered) {
+            None => Storage {
+                bytes: bytes(&chunks.shape)?,
+                shape: chunks.shape,
+                index: 0,
+                chunked: None,
+            },
+            Some(size) => Storage {
+                shape: chunks.shape.clone(),
+                bytes: chunks.count().checked_mul(size.into())?,
+                index: btree::len(chunks.count(), chunks.shape.len())?,
+                chunked: Some(Chunked { chunks, size }),
+            },
+        })
     }
 }
 
-/// Bytes of a variable's values; None beyond 2^64.
-fn size(grid: &Grid, variable: &Variable) -> Option<u64> {
-    let mut lengths = shape(grid, variable).into_iter();
-    lengths.try_fold(variable.datatype.size() as u64, u64::checked_mul)
+/// How the variables of a grid are stored, over tiles of these extents.
+fn storages(grid: &Grid, extents: &[u64]) -> Result<Vec<Storage>> {
+    let variables = grid.variables.iter().map(|variable| {
+        let chunks = Chunks::of_variable(variable, &grid.shape, extents)?;
+        Storage::of(chunks, variable.datatype.size() as u64).ok_or_else(too_long)
+    });
+    variables.collect()
 }
 
 /// Names and lengths of the dimensions by number: those with coordinates, then those within cells.
@@ -139,102 +240,128 @@ fn dimensions(grid: &Grid) -> Vec<(&str, u64)> {
         .collect()
 }
 
-/// Addresses in the file.
+/// Addresses behind the object headers and the global heap.
 struct Places {
-    /// The object headers: dimensions without coordinates, then variables.
-    objects: Vec<u64>,
-    heap: u64,
+    /// The index of each variable, if it has one.
+    indexes: Vec<u64>,
     /// The data of each variable.
     data: Vec<u64>,
     end: u64,
 }
 
-/// Everything before the data; `version` is the program's.
-fn header(grid: &Grid, version: &str) -> Result<Vec<u8>> {
+impl Places {
+    /// The addresses if the heap ends at `end`, a multiple of 8.
+    fn new(storages: &[Storage], end: u64) -> Result<Places> {
+        let mut end = Some(end);
+        let mut take = |align: u64, bytes: u64| {
+            let start = end.and_then(|end| end.checked_next_multiple_of(align));
+            end = start.and_then(|start| start.checked_add(bytes));
+            start.ok_or_else(too_long)
+        };
+        let indexes = storages.iter().map(|storage| take(8, storage.index));
+        let indexes = indexes.collect::<Result<_>>()?;
+        take(64, 0)?;
+        let data = storages.iter().map(|storage| match storage.chunked {
+            None => take(8, storage.bytes),
+            Some(_) => take(CHUNK_ALIGNMENT, storage.bytes),
+        });
+        let data = data.collect::<Result<_>>()?;
+        let end = take(8, 0)?;
+        match i64::try_from(end) {
+            Ok(_) => Ok(Places { indexes, data, end }),
+            Err(_) => Err(too_long()),
+        }
+    }
+}
+
+/// What object headers refer to.
+struct Addresses {
+    /// The object headers: dimensions without coordinates, then variables.
+    objects: Vec<u64>,
+    heap: u64,
+    places: Places,
+}
+
+/// The file up to the end of the global heap; `version` is the program's.
+fn header(grid: &Grid, storages: &[Storage], version: &str) -> Result<Vec<u8>> {
     let dimensions = dimensions(grid);
     let axes = grid.shape.len();
-    let inner = dimensions.len().saturating_sub(axes);
+    let inner = dimensions.len() - axes;
     // Lengths do not depend on addresses, so all addresses are 0 in a first pass that computes lengths.
-    let none = Places {
+    let none = Addresses {
         objects: vec![0; inner + grid.variables.len()],
         heap: 0,
-        data: vec![0; grid.variables.len()],
-        end: 0,
+        places: Places {
+            indexes: vec![0; storages.len()],
+            data: vec![0; storages.len()],
+            end: 0,
+        },
     };
-    let places = places(
-        grid,
-        dimensions.len(),
-        &objects(grid, version, &dimensions, &none),
-    )?;
-    let mut out = hdf5::superblock(places.end);
-    for object in objects(grid, version, &dimensions, &places) {
+    let mut heap = hdf5::SUPERBLOCK_SIZE;
+    let mut starts = Vec::new();
+    for object in objects(grid, storages, version, &dimensions, &none) {
+        starts.push(heap);
+        heap = (heap + object.len() as u64).next_multiple_of(8);
+    }
+    let end = heap + hdf5::heap_size(dimensions.len() as u64);
+    let addresses = Addresses {
+        // The root's header is always right behind the superblock.
+        objects: starts.split_off(1),
+        heap,
+        places: Places::new(storages, end)?,
+    };
+    let mut out = hdf5::superblock(addresses.places.end);
+    for object in objects(grid, storages, version, &dimensions, &addresses) {
         out.extend_from_slice(&object);
         out.resize(out.len().next_multiple_of(8), 0);
     }
-    let (inner, axes_and_rest) = places.objects.split_at_checked(inner).unwrap_or_default();
-    let axes = axes_and_rest.iter().take(axes);
-    out.extend(hdf5::heap(&axes.chain(inner).copied().collect::<Vec<_>>()));
-    out.resize(out.len().next_multiple_of(64), 0);
+    let (inner, variables) = addresses.objects.split_at(inner);
+    let axes = &variables[..axes];
+    out.extend(hdf5::heap(&[axes, inner].concat()));
     Ok(out)
 }
 
-/// The addresses that follow from the lengths of the object headers.
-fn places(grid: &Grid, dimensions: usize, objects: &[Vec<u8>]) -> Result<Places> {
-    let mut heap = hdf5::SUPERBLOCK_SIZE;
-    let mut starts = Vec::with_capacity(objects.len());
-    for object in objects {
-        starts.push(heap);
-        heap = heap.saturating_add(object.len() as u64).next_multiple_of(8);
-    }
-    let start = heap
-        .saturating_add(hdf5::heap_size(dimensions as u64))
-        .next_multiple_of(64);
-    let mut end = Some(start);
-    let mut data = Vec::with_capacity(grid.variables.len());
-    for variable in &grid.variables {
-        let start = end.ok_or_else(too_long)?;
-        data.push(start);
-        end = size(grid, variable)
-            .and_then(|size| start.checked_add(size))
-            .and_then(|end| end.checked_next_multiple_of(8));
-    }
-    Ok(Places {
-        // The root's header is always right behind the superblock.
-        objects: starts.into_iter().skip(1).collect(),
-        heap,
-        data,
-        end: end
-            .filter(|end| i64::try_from(*end).is_ok())
-            .ok_or_else(too_long)?,
-    })
-}
-
 /// The object headers: the root's, those of dimensions without coordinates, those of variables.
-fn objects(grid: &Grid, version: &str, dimensions: &[(&str, u64)], places: &Places) -> Vec<Vec<u8>> {
+fn objects(
+    grid: &Grid,
+    storages: &[Storage],
+    version: &str,
+    dimensions: &[(&str, u64)],
+    addresses: &Addresses,
+) -> Vec<Vec<u8>> {
     let axes = grid.shape.len();
-    let inner = dimensions.get(axes..).unwrap_or_default();
+    let inner = &dimensions[axes..];
     let names = inner.iter().map(|(name, _)| *name);
     let names = names.chain(grid.variables.iter().map(|variable| &*variable.name));
-    let mut out = vec![root(grid, version, names.zip(&places.objects).collect()).header()];
+    let mut out = vec![root(grid, version, names.zip(&addresses.objects).collect()).header()];
     for (number, (_, len)) in inner.iter().enumerate() {
         let mut messages = Messages::default();
-        messages.dataset(
-            &[*len],
-            &hdf5::single(1),
-            UNDEFINED_ADDRESS,
-            len.saturating_mul(4),
-        );
+        let layout = hdf5::contiguous(UNDEFINED_ADDRESS, len.saturating_mul(4));
+        messages.dataset(&[*len], &hdf5::single(1), &layout);
         let name = format!("This is a netCDF dimension but not a netCDF variable. {len:10}");
         scale(&mut messages, &name, axes + number);
         out.push(messages.header());
     }
     let mut inner = axes..;
-    for (variable, address) in grid.variables.iter().zip(&places.data) {
-        let mut numbers: Vec<usize> = (0..axes).collect();
+    let places = &addresses.places;
+    let placed = places.indexes.iter().zip(&places.data).zip(storages);
+    for (variable, ((index, data), storage)) in grid.variables.iter().zip(placed) {
+        let mut numbers: Vec<usize> = match variable.axis() {
+            None => (0..axes).collect(),
+            Some(axis) => vec![axis],
+        };
         if variable.inner.is_some() {
             numbers.extend(inner.next());
         }
-        out.push(data_set(grid, variable, *address, &numbers, places.heap).header());
+        let size = variable.datatype.size() as u32;
+        let layout = match &storage.chunked {
+            None => hdf5::contiguous(*data, storage.bytes),
+            Some(chunked) => hdf5::chunked(*index, &chunked.chunks.sides, size),
+        };
+        let mut messages = Messages::default();
+        messages.dataset(&storage.shape, &hdf5::number_type(variable.datatype), &layout);
+        describe(variable, &numbers, addresses.heap, &mut messages);
+        out.push(messages.header());
     }
     out
 }
@@ -269,13 +396,10 @@ fn scale(messages: &mut Messages, name: &str, number: usize) {
     );
 }
 
-/// The data set of a variable whose axes are the dimensions `numbers`.
-fn data_set(grid: &Grid, variable: &Variable, address: u64, numbers: &[usize], heap: u64) -> Messages {
-    let mut messages = Messages::default();
-    let (datatype, size) = (hdf5::number_type(variable.datatype), size(grid, variable));
-    messages.dataset(&shape(grid, variable), &datatype, address, size.unwrap_or(0));
+/// The attributes of a variable whose axes are the dimensions `numbers`.
+fn describe(variable: &Variable, numbers: &[usize], heap: u64, messages: &mut Messages) {
     if let VariableKind::Axis(number) = variable.kind {
-        scale(&mut messages, &variable.name, number);
+        scale(messages, &variable.name, number);
     } else {
         let count = Some(numbers.len() as u64);
         let numbers = numbers.iter().map(|number| *number as u32);
@@ -297,36 +421,81 @@ fn data_set(grid: &Grid, variable: &Variable, address: u64, numbers: &[usize], h
     for (name, value) in &variable.attributes {
         messages.value(name, value);
     }
-    messages
 }
 
-/// The values of a variable as a part of a file. Opened by the first read: most readers want few variables.
+/// The values of a variable as a part of a file.
 struct Values {
     view: Arc<View>,
     grid: Arc<Grid>,
     /// Index of the variable in the grid.
     index: usize,
+    /// Bytes.
     len: u64,
+}
+
+/// Contiguous values. Opened by the first read: most readers want few variables.
+struct Contiguous {
+    values: Values,
     cells: OnceLock<Arc<dyn Cells>>,
 }
 
-impl Source for Values {
+impl Source for Contiguous {
     fn len(&self) -> u64 {
-        self.len
+        self.values.len
     }
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let cells = match (self.cells.get(), self.grid.variables.get(self.index)) {
-            (Some(cells), _) => cells,
-            (None, Some(variable)) => {
-                let cells = variable.open(&self.view)?;
-                self.cells.get_or_init(|| cells)
-            }
-            (None, None) => return Err(Error::not_found("there is no such variable")),
-        };
+        let Values {
+            view, grid, index, ..
+        } = &self.values;
+        let cells = get_or_make(&self.cells, || grid.variables[*index].open(view))?;
         let mut scratch = Vec::new();
         let piece = cells.read(Content::Data, range, &mut scratch)?;
         sink.write(|out| out.extend_from_slice(&piece));
+        Ok(())
+    }
+}
+
+/// Values in chunks of one size, in row-major order.
+struct InChunks {
+    values: Values,
+    chunked: Chunked,
+    /// The chunks read last, by their place in the order: requests of the kernel may be shorter than a chunk.
+    open: Mutex<LruCache<u64, Arc<Chunk>>>,
+}
+
+impl InChunks {
+    fn chunk(&self, number: u64) -> Result<Arc<Chunk>> {
+        if let Some(chunk) = lock(&self.open).get(&number) {
+            return Ok(chunk.clone());
+        }
+        let Values {
+            view, grid, index, ..
+        } = &self.values;
+        let chunks = &self.chunked.chunks;
+        let chunk = Arc::new(Chunk::open(
+            view,
+            &grid.variables[*index],
+            chunks,
+            &chunks.numbers(number),
+        )?);
+        lock(&self.open).put(number, chunk.clone());
+        Ok(chunk)
+    }
+}
+
+impl Source for InChunks {
+    fn len(&self) -> u64 {
+        self.values.len
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let size = u64::from(self.chunked.size);
+        for number in range.start / size..range.end.div_ceil(size) {
+            let start = number * size;
+            let part = range.start.max(start) - start..range.end.min(start + size) - start;
+            self.chunk(number)?.read(part, sink)?;
+        }
         Ok(())
     }
 }

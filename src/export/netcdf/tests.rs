@@ -8,12 +8,10 @@ fn example() -> Vec<u8> {
     let axis = Variable::new("d".to_owned(), VariableKind::Axis(0), 0, Datatype::Int16);
     let mut values = Variable::new("a".to_owned(), VariableKind::Values, 1, Datatype::Char);
     values.inner = Some(("a_strlen".to_owned(), 3));
-    let grid = Grid {
-        shape: vec![2],
-        variables: vec![axis, values],
-        attributes: vec![("n".to_owned(), Value::Numbers(Datatype::Uint8, vec![7]))],
-    };
-    let mut file = header(&grid, "0.1.0").unwrap();
+    let attributes = vec![("n".to_owned(), Value::Numbers(Datatype::Uint8, vec![7]))];
+    let grid = Grid::new(vec![2], vec![axis, values], attributes);
+    let mut file = header(&grid, &storages(&grid, &[2]).unwrap(), "0.1.0").unwrap();
+    file.resize(file.len().next_multiple_of(64), 0);
     file.extend_from_slice(b"\x01\0\x02\0\0\0\0\0onetwo\0\0");
     file
 }

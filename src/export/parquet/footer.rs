@@ -13,8 +13,7 @@ use crate::error::{Error, Result};
 fn longest(leaf: &Leaf) -> Option<Statistics> {
     let len = bound_len(leaf)?;
     Some(Statistics {
-        min: vec![0; len],
-        max: vec![0; len],
+        bounds: Some((vec![0; len], vec![0; len])),
         nulls: leaf.optional().then_some(0),
     })
 }
@@ -304,10 +303,12 @@ fn column(writer: &mut Writer, leaf: &Leaf, chunk: &Chunk, statistics: Option<&S
                 if let Some(nulls) = statistics.nulls {
                     writer.i64(3, nulls as i64);
                 }
-                writer.binary(5, &statistics.max);
-                writer.binary(6, &statistics.min);
-                writer.bool(7, false);
-                writer.bool(8, false);
+                if let Some((min, max)) = &statistics.bounds {
+                    writer.binary(5, max);
+                    writer.binary(6, min);
+                    writer.bool(7, false);
+                    writer.bool(8, false);
+                }
             });
         }
     };

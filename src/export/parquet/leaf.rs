@@ -7,6 +7,7 @@ use crate::export::table::{Column, NOT_A_TIME};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range as Bounds;
 use crate::view::ViewField;
+use std::ops::Range;
 
 /// Physical types, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,41 @@ pub(super) enum Encoding {
     Index { labels: u64, width: u8 },
     /// Stored indexes, replaced by the numbers that they stand for; None is null.
     Label(Vec<Option<u64>>),
+    /// Stored indexes, replaced by the LISTs that they stand for.
+    List(Labels),
+}
+
+/// Labels of several numbers, or of any number of them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Labels {
+    /// Index of the first number of each label, and the number of all.
+    starts: Vec<u64>,
+    /// The numbers of all labels as pages have them; None is null.
+    numbers: Vec<Option<u64>>,
+}
+
+impl Labels {
+    fn add(&mut self, numbers: impl FnOnce(&mut Vec<Option<u64>>)) {
+        if self.starts.is_empty() {
+            self.starts.push(0);
+        }
+        numbers(&mut self.numbers);
+        self.starts.push(self.numbers.len() as u64);
+    }
+
+    /// The numbers of label `label`, as a range of the numbers of all labels.
+    pub(super) fn elements(&self, label: usize) -> Result<Range<u64>> {
+        match self.starts.get(label..).unwrap_or_default() {
+            [start, end, ..] => Ok(*start..*end),
+            _ => Err(Error::internal(format!("there is no label {label}"))),
+        }
+    }
+
+    /// Number `element` of those of all labels; None if it is null.
+    pub(super) fn number(&self, element: u64) -> Result<Option<u64>> {
+        let number = self.numbers.get(element as usize).copied();
+        number.ok_or_else(|| Error::internal(format!("the labels have no number {element}")))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -85,7 +121,7 @@ pub(super) struct Leaf {
     pub stored: Datatype,
     /// Bytes of a stored value; for fixed-size text, of all its characters. None for var-sized text.
     pub size: Option<u64>,
-    /// Whether cells have validity.
+    /// Whether cells may be null whatever their values are: by their validity, or because nobody wrote them.
     pub nullable: bool,
     /// Whether values may be null although their cells are valid.
     pub odd: bool,
@@ -168,6 +204,7 @@ impl Leaf {
     /// The leaf of a column; `bounds` are those of the coordinates if it is an axis.
     pub(super) fn new(column: &Column, name: String, bounds: Option<&Bounds>) -> Leaf {
         let mut leaf = Leaf::of(&column.stored, name);
+        leaf.nullable = column.is_nullable();
         if column.is_axis() {
             leaf.fit(bounds);
         }
@@ -192,8 +229,8 @@ impl Leaf {
         self.odd = false;
     }
 
-    /// Replaces stored indexes by labels. Labels of several numbers do not fit a column: the index stays,
-    /// null if it has no label.
+    /// Replaces stored indexes by labels; those of several numbers, or of any number of them, are LISTs. An
+    /// index without a label is null.
     pub(super) fn enumerate<'a>(
         &mut self,
         datatype: Datatype,
@@ -213,9 +250,6 @@ impl Leaf {
             self.odd = true;
             return;
         };
-        if cell_val_num != CellValNum::Fixed(1) {
-            return;
-        }
         let label = Leaf {
             physical,
             logical,
@@ -224,10 +258,22 @@ impl Leaf {
             size: Some(datatype.size() as u64),
             ..self.clone()
         };
-        let labels = (0..count).map(|i| value(i).and_then(|bytes| label.value(bytes)));
-        self.encoding = Encoding::Label(labels.collect());
         (self.physical, self.logical) = (physical, logical);
-        self.odd = true;
+        let values = (0..count).filter_map(value);
+        if cell_val_num == CellValNum::Fixed(1) {
+            self.encoding = Encoding::Label(values.map(|bytes| label.value(bytes)).collect());
+            self.odd = true;
+            return;
+        }
+        let mut labels = Labels::default();
+        // Bytes that are no whole number are no element, as in table.csv.
+        values.for_each(|bytes| labels.add(|numbers| label.each(bytes, |number| numbers.push(number))));
+        self.encoding = Encoding::List(labels);
+        (self.shape, self.odd) = match cell_val_num {
+            CellValNum::Fixed(count) => (Shape::Some(u64::from(count)), true),
+            CellValNum::Var => (Shape::Any, datatype.kind() == Kind::Datetime),
+        };
+        self.nullable = true;
     }
 
     /// Whether entries may be null.
@@ -349,7 +395,7 @@ impl Leaf {
             Encoding::Label(labels) => {
                 integers!(|n: i128| usize::try_from(n).ok().and_then(|n| *labels.get(n)?));
             }
-            Encoding::Bytes { .. } => {}
+            Encoding::Bytes { .. } | Encoding::List(_) => {}
         }
     }
 

@@ -39,21 +39,21 @@ use std::sync::{Arc, OnceLock};
 /// Why there is no `table.parquet`; None if there is one. Reads only metadata, unless there are very many
 /// cells.
 pub fn absent(view: &View) -> Result<Option<String>> {
-    let group = plan::rows_of_group(view)?;
-    let most = group.saturating_mul(plan::MAX_GROUPS);
-    if view.has_at_most(most)? {
+    if view.has_at_most(plan::least_rows_of_group(view) * plan::MAX_GROUPS)? {
         return Ok(None);
     }
     let rows = view.count()?;
-    Ok((rows > most).then(|| plan::too_many(rows, group)))
+    let group = plan::rows_of_group(view, rows)?;
+    Ok((rows.div_ceil(group) > plan::MAX_GROUPS).then(|| plan::too_many(rows, group)))
 }
 
-/// Whether listings show it: not if very many cells or offsets would have to be read for its length.
+/// Whether listings show it: not if there is none, or if very many cells or offsets would have to be read for
+/// its length.
 pub fn is_listed(view: &View) -> Result<bool> {
     const MAX_LISTED: u64 = 1 << 26;
     let var = |field: &ViewField| field.cell_val_num == CellValNum::Var;
     let known = view.is_dense() && !view.fields().iter().any(var);
-    Ok(known || view.has_at_most(MAX_LISTED)?)
+    Ok((known || view.has_at_most(MAX_LISTED)?) && absent(view)?.is_none())
 }
 
 /// The file. Its length follows from metadata, or for var-sized cells from their offsets, which are read once
@@ -226,7 +226,7 @@ impl File {
             .derive(self.footer_key, self.plan.footer, Keep::Staying, || {
                 let rows = (0..self.plan.groups()).map(|group| self.plan.rows_of(group));
                 let rows: Vec<Range<u64>> = rows.collect();
-                let all = statistics::TableStatistics::read(&self.table, &self.leaves, &rows)?;
+                let all = statistics::TableStatistics::read(&self.table, &self.leaves, rows)?;
                 footer::render(&self.leaves, &self.plan, |leaf, group| {
                     all.get(&self.leaves, leaf, group)
                 })

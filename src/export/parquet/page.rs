@@ -13,7 +13,7 @@ mod levels;
 mod text;
 
 use super::bits::Bits;
-use super::leaf::{Encoding, Leaf, Shape};
+use super::leaf::{Encoding, Labels, Leaf, Shape};
 use super::thrift::{Writer, varint, varint_len};
 use crate::array::cache::{CacheKey, Keep};
 use crate::array::column::Content;
@@ -56,7 +56,6 @@ impl Amount {
     /// The amount of var-sized cells in some rows: one pass over the offsets, and over validity if a null
     /// LIST has another number of entries than its elements.
     pub(super) fn measure(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Amount> {
-        let size = leaf.size.unwrap_or(1);
         if leaf.shape != Shape::Any {
             return Ok(Amount {
                 entries: rows.end.saturating_sub(rows.start),
@@ -67,7 +66,7 @@ impl Amount {
         let mut row = rows.start;
         while row < rows.end {
             let end = row.saturating_add(MAX_VALUES_READ).min(rows.end);
-            for (elements, valid) in cells(column, size, row..end)? {
+            for (elements, valid) in cells(leaf, column, row..end)? {
                 let count = elements.end.saturating_sub(elements.start);
                 let values = if valid { count } else { 0 };
                 amount.entries = amount.entries.saturating_add(values.max(1));
@@ -145,11 +144,22 @@ fn header(of: i32, body: u64, more: impl FnOnce(&mut Writer)) -> Vec<u8> {
     writer.finish()
 }
 
-/// The elements of each cell of some rows, numbered over the whole column, and whether the cell is valid.
-fn cells(column: &Column, size: u64, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
+/// The elements of each cell of some rows, and whether the cell is valid. Elements are numbered over the whole
+/// column, those of labels over all labels.
+fn cells(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
+    if let Encoding::List(labels) = &leaf.encoding {
+        let count = rows.end.saturating_sub(rows.start) as usize;
+        let rows = column.read(rows)?;
+        let cells = (0..count).map(|row| match rows.valid_label(row) {
+            Some(label) => Ok((labels.elements(label)?, true)),
+            None => Ok((0..0, false)),
+        });
+        return cells.collect();
+    }
+    let size = leaf.size.unwrap_or(1).max(1);
     let cells = column.cells()?;
     let starts = cells.starts(rows.clone())?;
-    let valid = validity(column, rows)?;
+    let valid = column.validity(rows)?;
     let mut out = Vec::with_capacity(starts.len());
     for (i, pair) in starts.windows(2).enumerate() {
         let &[start, end] = pair else { continue };
@@ -163,16 +173,6 @@ fn cells(column: &Column, size: u64, rows: Range<u64>) -> Result<Vec<(Range<u64>
         out.push((start / size..end / size, valid));
     }
     Ok(out)
-}
-
-/// The validity of rows; None if all are valid.
-fn validity(column: &Column, rows: Range<u64>) -> Result<Option<Vec<u8>>> {
-    if !column.stored.nullable {
-        return Ok(None);
-    }
-    let mut scratch = Vec::new();
-    let valid = column.cells()?.validity(rows, &mut scratch)?.to_vec();
-    Ok(valid.contains(&0).then_some(valid))
 }
 
 /// The counts before a block of entries; the last one is that of the whole page.
@@ -385,7 +385,7 @@ impl Page<'_> {
                 self.values(rows, &mut one)?;
                 continue;
             }
-            for elements in runs(cells(self.column, self.size(), rows)?) {
+            for elements in runs(cells(self.leaf, self.column, rows)?) {
                 let count = elements.end.saturating_sub(elements.start);
                 if !self.leaf.odd {
                     // Skips the values before the first one wanted.
@@ -408,7 +408,7 @@ impl Page<'_> {
         let rows = self.rows.start.saturating_add(entries.start / count)
             ..self.rows.start.saturating_add(entries.end.div_ceil(count));
         let skipped = entries.start % count;
-        Ok(validity(self.column, rows)?.map(move |valid| {
+        Ok(self.column.validity(rows)?.map(move |valid| {
             move |i: u64| valid.get((skipped.saturating_add(i) / count) as usize) == Some(&0)
         }))
     }
@@ -440,8 +440,20 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Calls `take` with stored values, numbered over the whole column.
+    /// Calls `take` with stored values, numbered as in [`cells`].
     fn stream(&self, elements: Range<u64>, mut take: impl FnMut(Option<u64>)) -> Result<()> {
+        match (&self.leaf.encoding, self.leaf.shape) {
+            (Encoding::List(labels), Shape::Some(count)) => {
+                return self.labels(labels, count.max(1), elements, take);
+            }
+            (Encoding::List(labels), _) => {
+                return elements.into_iter().try_for_each(|element| {
+                    take(labels.number(element)?);
+                    Ok(())
+                });
+            }
+            _ => {}
+        }
         let size = self.size();
         let mut scratch = Vec::new();
         let mut at = elements.start;
@@ -459,13 +471,41 @@ impl Page<'_> {
         Ok(())
     }
 
+    /// Calls `take` with elements of labels of `count` numbers each, numbered over the whole column.
+    fn labels(
+        &self,
+        labels: &Labels,
+        count: u64,
+        elements: Range<u64>,
+        mut take: impl FnMut(Option<u64>),
+    ) -> Result<()> {
+        let mut at = elements.start;
+        while at < elements.end {
+            let first = at / count;
+            let last = elements
+                .end
+                .div_ceil(count)
+                .min(first.saturating_add(MAX_VALUES_READ));
+            let rows = self.column.read(first..last)?;
+            let end = elements.end.min(last.saturating_mul(count));
+            for element in at..end {
+                let number = match rows.valid_label((element / count - first) as usize) {
+                    Some(label) => labels.number(labels.elements(label)?.start + element % count)?,
+                    None => None,
+                };
+                take(number);
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
     /// The first element of the page's rows, numbered over the whole column.
     fn first(&self) -> Result<u64> {
         if self.leaf.shape != Shape::Any {
             return Ok(self.rows.start.saturating_mul(self.values_a_row()));
         }
-        let starts = self.column.cells()?.starts(self.rows.start..self.rows.start)?;
-        Ok(starts.first().copied().unwrap_or(0) / self.size())
+        Ok(self.column.cells()?.start(self.rows.start)? / self.size())
     }
 
     /// Bytes of a stored value.
@@ -535,7 +575,7 @@ impl Page<'_> {
             })?;
             return Ok((all, values));
         }
-        let cells = cells(self.column, self.size(), block)?;
+        let cells = cells(self.leaf, self.column, block)?;
         let mut entries = 0u64;
         for (elements, valid) in &cells {
             let count = elements.end.saturating_sub(elements.start);

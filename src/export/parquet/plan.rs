@@ -8,11 +8,17 @@ use crate::array::field::Field;
 use crate::error::{Error, Result};
 use crate::export::table::{Column, Table};
 use crate::parallel;
-use crate::view::{CellOrigin, View};
+use crate::view::{CellOrigin, Role, View};
 use std::ops::Range;
 
 /// The most rows of a row group.
 const MAX_GROUP_ROWS: u64 = if cfg!(test) { 40 } else { 1 << 20 };
+
+/// A table of more rows than a row group may have fewer of.
+const MIN_GROUP_ROWS: u64 = if cfg!(test) { 40 } else { 1 << 16 };
+
+/// A table of many rows has at least so many row groups, which programs read on several threads.
+const SHARES: u64 = 16;
 
 /// The most row groups: their ordinals are i16.
 pub(super) const MAX_GROUPS: u64 = i16::MAX as u64;
@@ -74,11 +80,27 @@ impl Chunk {
     }
 }
 
-/// Rows per row group of a view, without reading data: whole slabs of tiles, in pages that are not too long.
-pub(super) fn rows_of_group(view: &View) -> Result<u64> {
-    // Labels are far shorter than the limits here.
-    let fields = view.fields().iter();
-    let leaves: Vec<Leaf> = fields.map(|field| Leaf::of(field, String::new())).collect();
+/// The leaves of a view's fields, as far as lengths of pages depend on them. Labels are far shorter than the
+/// limits here.
+fn leaves(view: &View, covered: bool) -> Vec<Leaf> {
+    let leaves = view.fields().iter().map(|field| {
+        let mut leaf = Leaf::of(field, String::new());
+        leaf.nullable |= !covered && matches!(field.role, Role::Attribute(_));
+        leaf
+    });
+    leaves.collect()
+}
+
+/// Rows that a row group of any view with these fields has at least, if it has many groups. Reads the schema
+/// alone.
+pub(super) fn least_rows_of_group(view: &View) -> u64 {
+    // Slabs and the bound for pages may halve a group once more each.
+    (halved(&leaves(view, false), MAX_GROUP_ROWS) / 4).max(1)
+}
+
+/// Rows per row group of a view of `rows` rows, without reading data: a 16th of the table within bounds, in
+/// whole slabs of tiles, in pages that are not too long.
+pub(super) fn rows_of_group(view: &View, rows: u64) -> Result<u64> {
     let slab = if view.is_dense() {
         let first = view.schema().dimensions.first();
         let extent = first.and_then(|dimension| {
@@ -96,19 +118,24 @@ pub(super) fn rows_of_group(view: &View) -> Result<u64> {
             _ => 1,
         }
     };
-    let mut rows = match slab {
-        1..=MAX_GROUP_ROWS => MAX_GROUP_ROWS - MAX_GROUP_ROWS % slab,
-        _ => MAX_GROUP_ROWS,
-    };
+    let mut group = rows.div_ceil(SHARES).clamp(MIN_GROUP_ROWS, MAX_GROUP_ROWS);
+    if (1..=group).contains(&slab) {
+        group -= group % slab;
+    }
+    Ok(halved(&leaves(view, view.is_covered()?), group))
+}
+
+/// A row group of `group` rows halved until no page is too long of those whose length is known without data.
+fn halved(leaves: &[Leaf], mut group: u64) -> u64 {
     let too_long = |rows| {
         leaves.iter().any(|leaf| {
             Amount::of(leaf, rows).is_some_and(|amount| amount.body_len(leaf).max(amount.entries) > MAX_PAGE)
         })
     };
-    while rows > 1 && too_long(rows) {
-        rows /= 2;
+    while group > 1 && too_long(group) {
+        group /= 2;
     }
-    Ok(rows)
+    group
 }
 
 /// The reason that a file of too many row groups is absent.
@@ -128,7 +155,7 @@ impl Plan {
     /// numbers do not fit the format.
     pub(super) fn make(table: &Table, leaves: &[Leaf]) -> Result<Plan> {
         let rows = table.rows()?;
-        let mut group = rows_of_group(table.view())?;
+        let mut group = halved(leaves, rows_of_group(table.view(), rows)?);
         let mut dictionaries = Vec::new();
         for (leaf, column) in leaves.iter().zip(table.columns()) {
             let count = column.labels.as_ref().map_or(0, |labels| labels.count());
@@ -310,7 +337,7 @@ impl Plan {
     fn of_tiles(&self, column: &Column, origins: &[Option<CellOrigin>]) -> Result<Option<Vec<Amount>>> {
         let mut amounts = Vec::new();
         for (number, origin) in (0..self.groups()).zip(origins) {
-            let Some(origin) = origin.as_ref().filter(|origin| !origin.unwritten) else {
+            let Some(origin) = origin.as_ref().filter(|origin| origin.unwritten == Some(0)) else {
                 return Ok(None);
             };
             let mut values = 0u64;

@@ -6,12 +6,14 @@
 //! - Minima and maxima of floats start again after a NaN. The sum of a tile shows whether it has a NaN,
 //!   unless it has infinities too: those make the sum the greatest number, whatever the other values are.
 //! - Leaves that may have nulls have bounds only together with an exact number of nulls. A tile's null count
-//!   is exact for the row group if all of its cells are in the row group, or if it is 0.
-//! - Cells that may be unwritten have the fill value.
+//!   is exact for the row group if all of its cells are in the row group, or if it is 0. Cells that nobody
+//!   wrote are null; how many they are follows from what fragments cover. A row group of nulls alone has a
+//!   number and no bounds.
+//! - Cells of a fragment without the field have the fill value.
 //! - A date that is not-a-time or does not fit is null, so the null count of its tile is wrong.
 
 use super::leaf::{Encoding, Leaf, Logical, Physical, Shape, strip};
-use crate::array::field::{Field, Role as Stored};
+use crate::array::field::Field;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::tile_list::TileListKey;
@@ -20,7 +22,7 @@ use crate::export::table::{Column, Table};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
-use crate::view::{CellOrigin, Role, ViewField};
+use crate::view::{Role, ViewField};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,10 +34,8 @@ const MAX_LISTS: usize = 1 << 15;
 /// Bounds of the values of a column chunk, and how many are null.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Statistics {
-    /// A lower bound, encoded as in pages.
-    pub min: Vec<u8>,
-    /// An upper bound, encoded as in pages.
-    pub max: Vec<u8>,
+    /// A lower and an upper bound, encoded as in pages; None if all values are null.
+    pub bounds: Option<(Vec<u8>, Vec<u8>)>,
     /// How many entries are null; None for leaves without nulls.
     pub nulls: Option<u64>,
 }
@@ -47,7 +47,7 @@ const MAX_TEXT_BOUND: usize = 32;
 pub(super) fn bound_len(leaf: &Leaf) -> Option<usize> {
     match (&leaf.encoding, leaf.shape) {
         (_, Shape::Some(_) | Shape::Any) => None,
-        (Encoding::Bit | Encoding::Index { .. } | Encoding::Label(_), _) => None,
+        (Encoding::Bit | Encoding::Index { .. } | Encoding::Label(_) | Encoding::List(_), _) => None,
         (Encoding::Bytes { .. }, _) => {
             let text = leaf.stored == Datatype::StringAscii && leaf.logical == Logical::String;
             let most = leaf
@@ -141,7 +141,10 @@ fn text_bound(text: &[u8], most: usize, least: bool) -> Option<Vec<u8>> {
 struct Known {
     min: Option<Value>,
     max: Option<Value>,
+    /// Null cells of tiles.
     nulls: u64,
+    /// Cells that nobody wrote.
+    unwritten: u64,
     /// Whether `nulls` is an upper bound only.
     guessed: bool,
     /// Whether some cells have no bounds.
@@ -164,17 +167,23 @@ impl Known {
         }
     }
 
-    fn statistics(&self, leaf: &Leaf) -> Option<Statistics> {
-        let (min, max) = (self.min.as_ref()?, self.max.as_ref()?);
-        let ordered = matches!(min.order(max), Some(Ordering::Less | Ordering::Equal));
+    /// The statistics of a row group of `rows` rows.
+    fn statistics(&self, leaf: &Leaf, rows: u64) -> Option<Statistics> {
         // An upper bound of 0 is exact.
-        if self.unknown || !ordered || leaf.optional() && self.guessed && self.nulls > 0 {
+        if self.unknown || leaf.optional() && self.guessed && self.nulls > 0 {
             return None;
         }
+        let nulls = self.nulls.checked_add(self.unwritten)?;
+        let bounds = match (&self.min, &self.max) {
+            (None, None) if leaf.optional() && nulls == rows => None,
+            (Some(min), Some(max)) if min.order(max)? != Ordering::Greater => {
+                Some((min.page(leaf, true)?, max.page(leaf, false)?))
+            }
+            _ => return None,
+        };
         Some(Statistics {
-            min: min.page(leaf, true)?,
-            max: max.page(leaf, false)?,
-            nulls: leaf.optional().then_some(self.nulls),
+            bounds,
+            nulls: leaf.optional().then_some(nulls),
         })
     }
 }
@@ -272,107 +281,114 @@ fn parsed<T>(
 type Uses = (Arc<Fragment>, Vec<(usize, usize)>);
 
 /// What is known of each leaf in each row group.
-pub(super) struct TableStatistics(Vec<Vec<Known>>);
+pub(super) struct TableStatistics {
+    known: Vec<Vec<Known>>,
+    /// The rows of each row group.
+    runs: Vec<Range<u64>>,
+}
 
 impl TableStatistics {
     /// The statistics of a leaf in a row group.
     pub(super) fn get(&self, leaves: &[Leaf], leaf: usize, group: u64) -> Option<Statistics> {
         let of = leaves.get(leaf).filter(|leaf| bound_len(leaf).is_some())?;
-        self.0.get(leaf)?.get(group as usize)?.statistics(of)
+        let rows = self.runs.get(group as usize)?;
+        let known = self.known.get(leaf)?.get(group as usize)?;
+        known.statistics(of, rows.end.saturating_sub(rows.start))
     }
 
     /// Reads the metadata of tiles for row groups of these rows. Decodes no data.
-    pub(super) fn read(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<TableStatistics> {
-        let view = table.view();
-        let mut all: Vec<Vec<Known>> = Vec::new();
-        for (leaf, column) in leaves.iter().zip(table.columns()) {
-            all.push(match bound_len(leaf) {
-                Some(_) if column.is_axis() => axis(table, column, leaf, runs)?,
-                Some(_) => vec![Known::default(); runs.len()],
-                None => Vec::new(),
-            });
+    pub(super) fn read(table: &Table, leaves: &[Leaf], runs: Vec<Range<u64>>) -> Result<TableStatistics> {
+        let known = known(table, leaves, &runs)?;
+        Ok(TableStatistics { known, runs })
+    }
+}
+
+/// What the metadata of tiles tells of each leaf in row groups of these rows; empty for leaves without
+/// statistics.
+fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<Known>>> {
+    let view = table.view();
+    let mut all: Vec<Vec<Known>> = Vec::new();
+    for (leaf, column) in leaves.iter().zip(table.columns()) {
+        all.push(match bound_len(leaf) {
+            Some(_) if column.is_axis() => axis(table, column, leaf, runs)?,
+            Some(_) => vec![Known::default(); runs.len()],
+            None => Vec::new(),
+        });
+    }
+    let wanted: Vec<usize> = (0..leaves.len())
+        .filter(|&i| {
+            let column = table.columns().get(i);
+            column.is_some_and(|column| !column.is_axis())
+                && all.get(i).is_some_and(|groups| !groups.is_empty())
+        })
+        .collect();
+    if wanted.is_empty() {
+        return Ok(all);
+    }
+    let origins = view.origins(runs)?;
+    let mut fragments: HashMap<*const Fragment, Uses> = HashMap::new();
+    for (group, origin) in origins.iter().enumerate() {
+        let parts = origin.iter().flat_map(|origin| &origin.parts).enumerate();
+        for (part, tiles) in parts {
+            let entry = fragments.entry(Arc::as_ptr(&tiles.fragment));
+            let entry = entry.or_insert_with(|| (tiles.fragment.clone(), Vec::new()));
+            entry.1.push((group, part));
         }
-        let wanted: Vec<usize> = (0..leaves.len())
-            .filter(|&i| {
-                let column = table.columns().get(i);
-                column.is_some_and(|column| !column.is_axis())
-                    && all.get(i).is_some_and(|groups| !groups.is_empty())
-            })
-            .collect();
-        if wanted.is_empty() {
-            return Ok(TableStatistics(all));
-        }
-        let origins = view.origins(runs)?;
-        let mut fragments: HashMap<*const Fragment, Uses> = HashMap::new();
-        for (group, origin) in origins.iter().enumerate() {
-            let parts = origin.iter().flat_map(|origin| &origin.parts).enumerate();
-            for (part, tiles) in parts {
-                let entry = fragments.entry(Arc::as_ptr(&tiles.fragment));
-                let entry = entry.or_insert_with(|| (tiles.fragment.clone(), Vec::new()));
-                entry.1.push((group, part));
-            }
-        }
-        let too_many = fragments.len().saturating_mul(wanted.len()) > MAX_LISTS;
-        let part_of = |group: usize, part: usize| origins.get(group)?.as_ref()?.parts.get(part);
-        for (fragment, uses) in fragments.values() {
-            let info = fragment.look()?;
-            let mut boxes = TileBounds::default();
-            for &i in &wanted {
-                let (Some(leaf), Some(column), Some(groups)) =
-                    (leaves.get(i), table.columns().get(i), all.get_mut(i))
-                else {
+    }
+    let too_many = fragments.len().saturating_mul(wanted.len()) > MAX_LISTS;
+    let part_of = |group: usize, part: usize| origins.get(group)?.as_ref()?.parts.get(part);
+    for (fragment, uses) in fragments.values() {
+        let info = fragment.look()?;
+        let mut boxes = TileBounds::default();
+        for &i in &wanted {
+            let (Some(leaf), Some(column), Some(groups)) =
+                (leaves.get(i), table.columns().get(i), all.get_mut(i))
+            else {
+                continue;
+            };
+            let statistics = match too_many {
+                true => FieldStatistics::Nothing,
+                false => boxes.statistics(&info, column, leaf)?,
+            };
+            for &(group, part) in uses {
+                let (Some(known), Some(part)) = (groups.get_mut(group), part_of(group, part)) else {
                     continue;
                 };
-                let statistics = match too_many {
-                    true => FieldStatistics::Nothing,
-                    false => boxes.statistics(&info, column, leaf)?,
-                };
-                for &(group, part) in uses {
-                    let (Some(known), Some(part)) = (groups.get_mut(group), part_of(group, part)) else {
-                        continue;
-                    };
-                    match &statistics {
-                        FieldStatistics::Nothing => known.unknown = true,
-                        FieldStatistics::Missing => add_fill(table, column, leaf, known),
-                        FieldStatistics::Lists(lists) => {
-                            lists.add(leaf, &info, &part.tiles, part.whole, known);
-                        }
-                        FieldStatistics::Bounds(bounds) => {
-                            for tile in part.tiles.iter().cloned().flatten() {
-                                let (min, max) = bounds.get(tile as usize).cloned().unwrap_or_default();
-                                known.add(min, max);
-                            }
+                match &statistics {
+                    FieldStatistics::Nothing => known.unknown = true,
+                    FieldStatistics::Missing => add_fill(table, column, leaf, known),
+                    FieldStatistics::Lists(lists) => {
+                        lists.add(leaf, &info, &part.tiles, part.whole, known);
+                    }
+                    FieldStatistics::Bounds(bounds) => {
+                        for tile in part.tiles.iter().cloned().flatten() {
+                            let (min, max) = bounds.get(tile as usize).cloned().unwrap_or_default();
+                            known.add(min, max);
                         }
                     }
                 }
             }
         }
-        for &i in &wanted {
-            let (Some(column), Some(leaf), Some(groups)) =
-                (table.columns().get(i), leaves.get(i), all.get_mut(i))
-            else {
-                continue;
-            };
-            for (known, origin) in groups.iter_mut().zip(&origins) {
-                match origin {
-                    None => known.unknown = true,
-                    Some(CellOrigin { unwritten: true, .. }) => add_fill(table, column, leaf, known),
-                    Some(_) => {}
-                }
+    }
+    for &i in &wanted {
+        let Some(groups) = all.get_mut(i) else { continue };
+        for (known, origin) in groups.iter_mut().zip(&origins) {
+            match origin.as_ref().and_then(|origin| origin.unwritten) {
+                Some(unwritten) => known.unwritten = unwritten,
+                None => known.unknown = true,
             }
         }
-        Ok(TableStatistics(all))
     }
+    Ok(all)
 }
 
 /// The field of a fragment that a field of a view refers to; None if it has none, or if only one of the two
 /// is var-sized.
 pub(super) fn stored<'a>(info: &'a FragmentInfo, wanted: &ViewField) -> Option<&'a Field> {
-    let found = info.fields.iter().find(|field| match (wanted.role, field.role) {
-        (Role::Dimension(i), Stored::Dimension(j) | Stored::ZippedDimension(j)) => i == j,
-        (Role::Attribute(_), Stored::Attribute(_)) => field.name == wanted.name,
-        _ => false,
-    });
+    let found = match wanted.role {
+        Role::Dimension(i) => info.dimension(i),
+        Role::Attribute(_) => info.attribute(info.schema.attribute_index(&wanted.name)?),
+    };
     found.filter(|field| field.cell_val_num.is_var() == wanted.cell_val_num.is_var())
 }
 
@@ -388,8 +404,7 @@ enum FieldStatistics {
     Bounds(Vec<(Option<Value>, Option<Value>)>),
 }
 
-/// Widens the bounds by the fill value. In a leaf that may have nulls, unwritten cells make the null count
-/// unknown.
+/// Widens the bounds by the fill value. If that is null, the null count is unknown.
 fn add_fill(table: &Table, column: &Column, leaf: &Leaf, known: &mut Known) {
     let attribute = match column.stored.role {
         Role::Attribute(i) => table.view().schema().attributes.get(i),

@@ -6,7 +6,7 @@ use crate::format::datatype::{Datatype, Kind};
 use crate::format::testing::Bytes;
 use crate::storage::MemoryStorage;
 use crate::view::DimRange;
-use crate::view::testing::{UUID, generic, open};
+use crate::view::testing::{Files, Parts, UUID, generic, open};
 use leaf::{Encoding, Logical, Physical, Shape};
 use std::path::{Path, PathBuf};
 
@@ -187,6 +187,26 @@ fn labels_take_the_place_of_indexes() {
 }
 
 #[test]
+fn labels_of_several_numbers_are_lists() {
+    let labels: [&[u8]; 3] = [&[7, 0], &[], &[8, 0, 255, 255, 1]];
+    let mut leaf = leaf_of(Datatype::Uint8);
+    leaf.enumerate(Datatype::Int16, CellValNum::Var, 3, |i| labels.get(i).copied());
+    assert_eq!((leaf.shape, leaf.physical), (Shape::Any, Physical::Int32));
+    assert_eq!([leaf.outer_optional(), leaf.optional()], [true, false]);
+    let Encoding::List(list) = &leaf.encoding else {
+        panic!("{:?}", leaf.encoding)
+    };
+    let elements = [0, 1, 2].map(|label| list.elements(label).unwrap());
+    assert_eq!(elements, [0..1, 1..1, 1..3]);
+    let numbers = [0, 1, 2].map(|number| list.number(number).unwrap());
+    assert_eq!(numbers, [Some(7), Some(8), Some(0xFFFF_FFFF)]);
+    assert!(list.elements(3).is_err() && list.number(3).is_err());
+    let mut leaf = leaf_of(Datatype::Uint8);
+    leaf.enumerate(Datatype::Int16, CellValNum::Fixed(2), 1, |_| Some(&[7, 0, 8, 0]));
+    assert_eq!((leaf.shape, leaf.optional()), (Shape::Some(2), true));
+}
+
+#[test]
 fn a_footer_is_as_long_as_it_was_said_to_be() {
     let text = Leaf {
         size: None,
@@ -224,8 +244,7 @@ fn a_footer_is_as_long_as_it_was_said_to_be() {
                     let len = statistics::bound_len(&leaves[leaf])?;
                     let nulls = nulls.filter(|_| leaves[leaf].optional());
                     Some(statistics::Statistics {
-                        min: vec![1; len],
-                        max: vec![2; len / 2],
+                        bounds: Some((vec![1; len], vec![2; len / 2])),
                         nulls,
                     })
                 };
@@ -253,23 +272,61 @@ fn the_length_of_very_many_columns_is_a_formula() {
     assert_eq!(footer.len() as u64, plan.footer);
 }
 
-/// A dense array of 100 unwritten cells: all have the fill value, a text of 512 bytes.
-fn of_long_text(cell_val_num: u32) -> Arc<View> {
+/// A schema of a dense array of 100 cells with one attribute, in the file with this timestamp.
+fn schema_of(storage: &mut MemoryStorage, stamp: u64, name: &str, cell_val_num: u32, fill: &[u8]) {
     let none = |bytes: Bytes| bytes.pipeline(&[]).pipeline(&[]).pipeline(&[]);
     let schema = none(Bytes::default().u32(22).u8(0).u8(0).u8(0).u8(0).u64(10)).u32(1);
     let schema = schema.text32("d").u8(Datatype::Int32 as u8).u32(1).pipeline(&[]);
     let schema = schema.u64(8).u32(1).u32(100).u8(0).u32(10).u32(1);
     let schema = schema
-        .text32("a")
+        .text32(name)
         .u8(Datatype::StringAscii as u8)
         .u32(cell_val_num);
-    let schema = schema.pipeline(&[]).u64(512).raw(&[b'x'; 512]);
+    let schema = schema.pipeline(&[]).u64(fill.len() as u64).raw(fill);
     let schema = schema.u8(0).u8(0).u8(0).text32("").u32(0).u32(0).u32(0).u8(1);
-    let mut storage = MemoryStorage::new();
-    let path = format!("__schema/__1_1_{UUID}");
+    let path = format!("__schema/__{stamp}_{stamp}_{UUID}");
     storage.insert(Path::new(&path), generic(&schema.bytes));
+}
+
+/// A dense array of 100 cells that somebody wrote, in another attribute: all have the fill value, a text of
+/// 512 bytes.
+fn of_long_text(cell_val_num: u32) -> Arc<View> {
+    let mut storage = MemoryStorage::new();
+    schema_of(&mut storage, 1, "b", 1, b"y");
+    schema_of(&mut storage, 2, "a", cell_val_num, &[b'x'; 512]);
+    let names = ["a0", "", "d"].map(|name| (name.to_owned(), Files::default()));
+    let fragment = Parts {
+        schema: format!("__1_1_{UUID}"),
+        dense: true,
+        domain: Bytes::default().u32(1).u32(100).bytes,
+        rtree: Bytes::default().u32(10).u32(0).bytes,
+        tiles: 0,
+        last_tile_cells: 0,
+        has_timestamps: false,
+        has_delete_metadata: false,
+        fields: names.to_vec(),
+    };
+    fragment.write(&mut storage, &format!("__3_3_{UUID}_22"));
     let all = DimRange::from(1_i32..=100);
     Arc::new(View::new(open(&storage).0, None, Some(vec![all])).unwrap())
+}
+
+/// Text that nobody wrote is null, whatever its fill value is: the page has slack in its place.
+#[test]
+fn cells_that_nobody_wrote_are_null() {
+    let mut storage = MemoryStorage::new();
+    schema_of(&mut storage, 1, "a", u32::MAX, b"\x80");
+    let all = DimRange::from(1_i32..=100);
+    let view = View::new(open(&storage).0, None, Some(vec![all])).unwrap();
+    let table = Table::new(&Arc::new(view)).unwrap();
+    let leaves = leaves(&table).unwrap();
+    assert_eq!([leaves[0].optional(), leaves[1].optional()], [false, true]);
+    let runs = vec![0..40, 40..80];
+    let all = statistics::TableStatistics::read(&table, &leaves, runs).unwrap();
+    let said = all.get(&leaves, 1, 1).unwrap();
+    assert_eq!((said.bounds, said.nulls), (None, Some(40)));
+    let rows = table.columns()[1].read(3..5).unwrap();
+    assert_eq!([rows.value(0), rows.value(1)], [None; 2]);
 }
 
 #[test]
@@ -277,7 +334,7 @@ fn row_groups_are_halved_until_no_page_is_too_long() {
     // The length of fixed-size cells is known before row groups are; the length of others is measured.
     for (cell_val_num, at_first) in [(512, 20), (u32::MAX, 40)] {
         let view = of_long_text(cell_val_num);
-        assert_eq!(plan::rows_of_group(&view).unwrap(), at_first);
+        assert_eq!(plan::rows_of_group(&view, 100).unwrap(), at_first);
         let table = Table::new(&view).unwrap();
         let leaves = leaves(&table).unwrap();
         let plan = Plan::make(&table, &leaves).unwrap();

@@ -168,3 +168,19 @@ fn no_data_is_told_in_digits() {
     assert_eq!(of(Kind::Float, &f64::NEG_INFINITY.to_le_bytes()), "-inf");
     assert_eq!(of(Kind::Float, &0.1f32.to_le_bytes()), "1e-1");
 }
+
+#[test]
+fn axes_of_length_1_are_left_out_until_three_are_left() {
+    let cases: [(&[u64], &[u64]); 7] = [
+        (&[1, 5], &[1, 5]),
+        (&[1, 5, 6], &[1, 5, 6]),
+        (&[1, 3, 1, 5, 6], &[3, 5, 6]),
+        (&[1, 1, 1, 1, 1], &[1, 1, 1]),
+        (&[2, 3, 1, 1], &[2, 3, 1, 1]),
+        (&[7, 1, 8, 3], &[7, 8, 3]),
+        (&[1, 2, 3, 4, 5], &[2, 3, 4, 5]),
+    ];
+    for (shape, shown) in cases {
+        assert_eq!(shown_axes(shape.to_vec()), shown);
+    }
+}

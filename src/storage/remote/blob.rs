@@ -10,7 +10,7 @@ use super::flight::Flight;
 use super::listing_cache::ListingCache;
 use super::piece_pool::{Holder, Pool, SMALL_PIECE};
 use super::pieces::{MAX_WINDOW, Piece, Pieces};
-use super::{changed, convert};
+use super::{changed, convert, guarded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::requester::is_of_others;
@@ -179,7 +179,7 @@ impl RemoteFile {
         for (part, flight, now) in begun {
             let (file, landing) = (self.clone(), flight.clone());
             let task = self.fetcher.runtime.spawn(async move {
-                let result = file.fetch(part.clone()).await;
+                let result = guarded(file.fetch(part.clone())).await;
                 file.land(part.start, &landing, result);
             });
             if now {
@@ -266,7 +266,10 @@ impl RemoteFile {
         if found.len() as u64 != bytes {
             return Err(Error::new(
                 ErrorKind::Io(libc::EIO),
-                format!("the store sent {} bytes, expected {bytes}", found.len()),
+                match found.len() as u64 > bytes {
+                    true => format!("the store sent more than the {bytes} bytes that were asked for"),
+                    false => format!("the store sent {} bytes, expected {bytes}", found.len()),
+                },
             ));
         }
         self.store_on_disk(range.start, &found);

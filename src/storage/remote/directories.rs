@@ -1,5 +1,6 @@
 //! Directories of an object store, built from the keys in its listings.
 
+use super::listing_room::Share;
 use crate::hash::hash;
 use crate::storage::{EntryType, Metadata};
 use std::collections::{BTreeMap, HashMap};
@@ -27,6 +28,47 @@ pub(super) struct Page {
     pub(super) directories: Vec<String>,
     /// The token for the next page, if there is one.
     pub(super) next: Option<String>,
+}
+
+/// What an entry, a directory and a page take of memory besides their text, in bytes, with what it takes to
+/// make them.
+const ENTRY: usize = 200;
+const DIRECTORY: usize = 900;
+const PAGE: usize = 4 << 10;
+
+impl Page {
+    /// Whether it has no entry.
+    pub(super) fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.directories.is_empty()
+    }
+
+    /// The most memory that the page takes in a listing, in bytes.
+    pub(super) fn cost(&self) -> usize {
+        let mut cost = PAGE;
+        let mut last = "";
+        for object in &self.objects {
+            let etag = object.etag.as_ref().map_or(0, String::len);
+            cost += ENTRY + object.path.len() + etag;
+            // Keys are sorted, so that what the last one shares with this one is there already. Each
+            // directory is known by its path.
+            let shared = object
+                .path
+                .bytes()
+                .zip(last.bytes())
+                .take_while(|(one, other)| one == other);
+            let shared = shared.count();
+            let slashes = object
+                .path
+                .bytes()
+                .enumerate()
+                .skip(shared)
+                .filter(|(_, byte)| *byte == b'/');
+            cost += slashes.map(|(at, _)| DIRECTORY + 4 * at).sum::<usize>();
+            last = &object.path;
+        }
+        let directories = self.directories.iter().map(|path| ENTRY + path.len());
+        cost + directories.sum::<usize>()
+    }
 }
 
 /// An entry of a directory.
@@ -96,6 +138,8 @@ pub(super) struct Listing {
     pub(super) made: Instant,
     /// Whether it is known to be out of date.
     pub(super) forgotten: AtomicBool,
+    /// Its memory.
+    pub(super) _share: Arc<Share>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,27 @@
-//! Counts the requests to a store, and keeps the last failure.
+//! The HTTP client for stores: follows only some redirects, bounds replies, counts requests, and keeps the
+//! last failure.
 
+use super::redirects::{MAX_REDIRECTS, follow, is_redirect};
+use super::replies::{Wanted, refused};
 use crate::lock::lock;
 use crate::stats::{Counter, Stats};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpService,
 };
-use reqwest::StatusCode;
+use reqwest::header::LOCATION;
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, NoProxy, Proxy, StatusCode, Url};
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Timeouts for connecting, and for a silent connection. There is none for a whole body.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The last failure of requests to a store.
 #[derive(Debug, Default)]
@@ -29,35 +40,89 @@ impl Failures {
     }
 }
 
-/// Connects as `object_store` does, and counts requests, and failures that are tried again.
-#[derive(Debug)]
-pub struct Counting {
-    stats: Arc<Stats>,
-    failures: Arc<Failures>,
+/// Makes the clients of one store.
+#[derive(Debug, Clone)]
+pub struct Connector {
+    /// Certificates to trust in addition to those of the system.
+    pub certificates: Vec<Certificate>,
+    /// Counts requests, and failures that are tried again.
+    pub stats: Arc<Stats>,
+    /// Keeps the causes of failures.
+    pub failures: Arc<Failures>,
 }
 
-impl Counting {
-    /// Counts in `stats`; stores causes in `failures`.
-    pub fn new(stats: Arc<Stats>, failures: Arc<Failures>) -> Self {
-        Counting { stats, failures }
-    }
-}
-
-impl HttpConnector for Counting {
+impl HttpConnector for Connector {
+    /// Of `options` only `allow_http` and the proxy are used.
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Counted {
-            client: ReqwestConnector::default().connect(options)?,
+        let client = self
+            .client(options)
+            .map_err(|error| object_store::Error::Generic {
+                store: "HTTP",
+                source: Box::new(error),
+            })?;
+        Ok(HttpClient::new(Client {
+            client: HttpClient::new(client),
             stats: self.stats.clone(),
             failures: self.failures.clone(),
         }))
     }
 }
 
+impl Connector {
+    fn client(&self, options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
+        let option = |key| options.get_config_value(&key).filter(|value| !value.is_empty());
+        let allow_http = option(ClientConfigKey::AllowHttp).as_deref() == Some("true");
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("tiledbfs/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::none())
+            .http1_only()
+            .https_only(!allow_http)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .tls_certs_merge(self.certificates.iter().cloned());
+        if let Some(url) = option(ClientConfigKey::ProxyUrl) {
+            let mut proxy = Proxy::all(url)?;
+            if let Some(hosts) = option(ClientConfigKey::ProxyExcludes) {
+                proxy = proxy.no_proxy(NoProxy::from_string(&hosts));
+            }
+            if let Some(pem) = option(ClientConfigKey::ProxyCaCertificate) {
+                builder = builder.tls_certs_merge([Certificate::from_pem(pem.as_bytes())?]);
+            }
+            builder = builder.proxy(proxy);
+        }
+        builder.build()
+    }
+}
+
 #[derive(Debug)]
-struct Counted {
+struct Client {
     client: HttpClient,
     stats: Arc<Stats>,
     failures: Arc<Failures>,
+}
+
+impl Client {
+    /// The bounded reply to a request, after the redirects that are followed.
+    async fn execute(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let wanted = Wanted::of(&request);
+        let first: Url = match request.uri().to_string().parse() {
+            Ok(url) => url,
+            Err(_) => return Err(refused("a request has no valid URL")),
+        };
+        for _ in 0..=MAX_REDIRECTS {
+            let mut next = request.clone();
+            let response = self.client.execute(request).await?;
+            let location = response.headers().get(LOCATION);
+            let Some(location) = location.filter(|_| is_redirect(response.status())) else {
+                return wanted.bounded(response).await;
+            };
+            follow(&first, &mut next, location.as_bytes()).map_err(refused)?;
+            request = next;
+        }
+        Err(refused(format!(
+            "the store redirects a request more than {MAX_REDIRECTS} times"
+        )))
+    }
 }
 
 /// The counter for a request. None for requests for credentials, which have neither range nor ETag.
@@ -74,7 +139,12 @@ fn counter<'a>(request: &HttpRequest, stats: &'a Stats) -> Option<&'a Counter> {
     }
 }
 
-impl HttpService for Counted {
+/// Whether `object_store` tries again after this error.
+fn is_tried_again(error: &HttpError) -> bool {
+    !matches!(error.kind(), HttpErrorKind::Unknown | HttpErrorKind::Decode)
+}
+
+impl HttpService for Client {
     fn call<'a, 'b>(
         &'a self,
         request: HttpRequest,
@@ -89,7 +159,7 @@ impl HttpService for Counted {
                 counter.add(1);
             }
             let lists = request.method().as_str() == "PROPFIND";
-            let mut response = self.client.execute(request).await;
+            let mut response = self.execute(request).await;
             // A server without WebDAV answers 501, which `object_store` would try again.
             if let Ok(response) = &mut response
                 && lists
@@ -103,7 +173,7 @@ impl HttpService for Counted {
                     let again = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
                     again.then(|| format!("the store answers {status}"))
                 }
-                Err(error) => Some(innermost(error)),
+                Err(error) => is_tried_again(error).then(|| innermost(error)),
             };
             if let Some(failure) = failure {
                 // Requests for credentials are not counted.

@@ -5,10 +5,10 @@
 //! directories with few keys per entry, which are listed flat to their end.
 
 use super::Pages;
-use super::directories::{
-    Child, Depth, Directory, File, Listing, Object, Page, Tree, is_within, join, split,
-};
+use super::directories::{Child, Depth, Directory, File, Listing, Object, Page, Tree, join, split};
 use super::flight::Flight;
+use super::guarded;
+use super::listing_room::{Room, Share, Tokens};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::requester::is_of_others;
@@ -30,19 +30,19 @@ const REFRESH_WAIT: Duration = Duration::from_secs(1);
 /// How long after its expiry a listing may still be used while the store is slow.
 const MAX_STALENESS: Duration = Duration::from_secs(8);
 
-/// Above this many entries (some 200 bytes each), only the newest listing and its ancestors are kept.
-const MAX_ENTRIES: usize = 1 << 20;
-
 /// The cached listings of a store.
 pub(super) struct ListingCache {
     pages: Arc<Pages>,
     runtime: tokio::runtime::Handle,
     refresh: Option<Duration>,
     state: Arc<Mutex<State>>,
+    room: Arc<Room>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Whether the source has been listed.
+    exists: bool,
     /// By path.
     directories: HashMap<String, Arc<Directory>>,
     /// By path.
@@ -72,6 +72,7 @@ impl ListingCache {
             runtime,
             refresh,
             state: Arc::default(),
+            room: Room::new(),
         }
     }
 
@@ -209,8 +210,14 @@ impl ListingCache {
         };
         state.under_way.insert(path.clone(), loading.clone());
         let (pages, shared, done) = (self.pages.clone(), self.state.clone(), flight.clone());
+        let room = self.room.clone();
         let task = self.runtime.spawn(async move {
-            let result = list(&pages, &path, depth).await;
+            let lister = Lister {
+                pages: &pages,
+                path: &path,
+                state: &shared,
+            };
+            let result = guarded(lister.list(depth, &room)).await;
             let mut state = lock(&shared);
             state.under_way.remove(&path);
             let result = result.and_then(|listed| state.take(&path, begun, listed));
@@ -229,17 +236,19 @@ struct Listed {
     depth: Depth,
     /// Subdirectories that the first page contains completely.
     complete: Vec<Tree>,
+    share: Arc<Share>,
 }
 
 impl State {
     fn take(&mut self, path: &str, made: Instant, listed: Listed) -> Result<()> {
         let empty = |tree: &Tree| tree.directories.values().all(|d| d.children.is_empty());
         if path.is_empty() && empty(&listed.tree) {
-            return Err(match self.directories.is_empty() {
-                true => Error::not_found("not found: no object is below this URL"),
-                false => Error::new(ErrorKind::Io(libc::EIO), "the source does not exist any more"),
+            return Err(match self.exists {
+                false => Error::not_found("not found: no object is below this URL"),
+                true => Error::new(ErrorKind::Io(libc::EIO), "the source does not exist any more"),
             });
         }
+        self.exists = true;
         // Drops the subdirectories from the previous listing of `path`.
         self.directories
             .retain(|below, directory| below == path || directory.listing.path != path);
@@ -250,6 +259,7 @@ impl State {
                 depth,
                 made,
                 forgotten: AtomicBool::new(false),
+                _share: listed.share.clone(),
             });
             match depth {
                 Depth::Flat => self.directories.extend(tree.finish(&listing)),
@@ -260,83 +270,125 @@ impl State {
                 }
             }
         }
-        let names = self
-            .directories
-            .values()
-            .map(|directory| directory.children.len());
-        if names.sum::<usize>() > MAX_ENTRIES {
-            self.directories
-                .retain(|other, directory| is_within(path, other) || directory.listing.path == path);
-        }
         Ok(())
     }
 }
 
-/// Lists the directory `path` to the depth that its first page suggests.
-async fn list(pages: &Pages, path: &str, depth: Depth) -> Result<Listed> {
-    let mut complete = Vec::new();
-    let names = pages.expected(path);
-    if depth != Depth::Names {
-        match pages.flat(path, None).await {
-            Ok(Some(first)) => {
-                let (flat, some) = split_page(path, &first);
-                if first.next.is_none() || flat {
-                    return list_flat(pages, path, first, &names).await;
-                }
-                complete = some;
-            }
-            Ok(None) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    let mut tree = Tree::new(path);
-    let mut next = None;
-    loop {
-        let mut page = pages.names(path, next).await?;
-        next = page.next.take();
-        tree.add(page);
-        if next.is_none() {
-            return Ok(Listed {
-                tree,
-                depth: Depth::Names,
-                complete,
-            });
-        }
-    }
+/// Lists one directory.
+struct Lister<'a> {
+    pages: &'a Pages,
+    /// The directory.
+    path: &'a str,
+    /// The cache, which is emptied if there is no room for the listing.
+    state: &'a Mutex<State>,
 }
 
-async fn list_flat(pages: &Pages, path: &str, first: Page, names: &[String]) -> Result<Listed> {
-    let cuts = match first.next {
-        Some(_) => cuts(path, &first, names),
-        None => Vec::new(),
-    };
-    let mut tree = Tree::new(path);
-    let mut next = first.next.clone();
-    tree.add(first);
-    let ends: Vec<_> = cuts.iter().skip(1).cloned().map(Some).chain([None]).collect();
-    let parts = cuts
-        .into_iter()
-        .zip(ends)
-        .map(|(after, end)| async move { pages.flat_between(path, &after, end.as_deref()).await });
-    let parts: Vec<_> = stream::iter(parts)
-        .buffered(CONCURRENT_PARTS)
-        .try_collect()
-        .await?;
-    let parts: Option<Vec<Vec<Page>>> = parts.into_iter().collect();
-    if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
-        next = None;
-        parts.into_iter().flatten().for_each(|page| tree.add(page));
+impl Lister<'_> {
+    /// Takes the memory for a page.
+    fn admit(&self, share: &Share, page: &Page) -> Result<()> {
+        share.admit(page, || lock(self.state).directories.clear())
     }
-    while let Some(token) = next {
-        let mut page = pages.flat(path, Some(token)).await?.unwrap_or_default();
-        next = page.next.take();
-        tree.add(page);
+
+    /// Lists the directory to the depth that its first page suggests.
+    async fn list(&self, depth: Depth, room: &Arc<Room>) -> Result<Listed> {
+        let names = self.pages.expected(self.path);
+        if depth != Depth::Names
+            && let Some(first) = self.pages.flat(self.path, None).await?
+        {
+            let share = Share::of(room);
+            self.admit(&share, &first)?;
+            let (flat, complete) = split_page(self.path, &first);
+            if first.next.is_some() && !flat {
+                return self.list_names(complete, share).await;
+            }
+            match self.list_flat(first, &names, share).await {
+                // The names alone may fit.
+                Err(e) if e.kind() == ErrorKind::LimitExceeded && !complete.is_empty() => {}
+                listed => return listed,
+            }
+        }
+        self.list_names(Vec::new(), Share::of(room)).await
     }
-    Ok(Listed {
-        tree,
-        depth: Depth::Flat,
-        complete: Vec::new(),
-    })
+
+    async fn list_names(&self, complete: Vec<Tree>, share: Arc<Share>) -> Result<Listed> {
+        let mut tree = Tree::new(self.path);
+        let (mut next, mut tokens) = (None, Tokens::default());
+        loop {
+            let mut page = self.pages.names(self.path, next).await?;
+            self.admit(&share, &page)?;
+            next = tokens.next(&mut page)?;
+            tree.add(page);
+            if next.is_none() {
+                return Ok(Listed {
+                    tree,
+                    depth: Depth::Names,
+                    complete,
+                    share,
+                });
+            }
+        }
+    }
+
+    async fn list_flat(&self, mut first: Page, names: &[String], share: Arc<Share>) -> Result<Listed> {
+        let cuts = match first.next {
+            Some(_) => cuts(self.path, &first, names),
+            None => Vec::new(),
+        };
+        let mut tree = Tree::new(self.path);
+        let mut tokens = Tokens::default();
+        let mut next = tokens.next(&mut first)?;
+        tree.add(first);
+        let ends: Vec<_> = cuts.iter().skip(1).cloned().map(Some).chain([None]).collect();
+        let parts = cuts.into_iter().zip(ends).map(|(after, end)| {
+            let share = &share;
+            async move { self.list_between(share, &after, end.as_deref()).await }
+        });
+        let parts: Vec<_> = stream::iter(parts)
+            .buffered(CONCURRENT_PARTS)
+            .try_collect()
+            .await?;
+        let parts: Option<Vec<Vec<Page>>> = parts.into_iter().collect();
+        if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
+            next = None;
+            parts.into_iter().flatten().for_each(|page| tree.add(page));
+        }
+        while let Some(token) = next {
+            let page = self.pages.flat(self.path, Some(token)).await?;
+            let mut page = page.ok_or_else(|| Error::internal("a store with pages has none"))?;
+            self.admit(&share, &page)?;
+            next = tokens.next(&mut page)?;
+            tree.add(page);
+        }
+        Ok(Listed {
+            tree,
+            depth: Depth::Flat,
+            complete: Vec::new(),
+            share,
+        })
+    }
+
+    /// The pages of all objects in the directory after the path `after`, up to the path `end` or a little
+    /// further. None if the store cannot begin there.
+    async fn list_between(&self, share: &Share, after: &str, end: Option<&str>) -> Result<Option<Vec<Page>>> {
+        let mut pages = Vec::new();
+        let (mut next, mut from, mut tokens) = (None, Some(after), Tokens::default());
+        loop {
+            let Some(mut page) = self.pages.flat_after(self.path, next, from.take()).await? else {
+                return Ok(None);
+            };
+            self.admit(share, &page)?;
+            next = tokens.next(&mut page)?;
+            if page.objects.first().is_some_and(|object| *object.path <= *after) {
+                return Ok(None);
+            }
+            let last = page.objects.last().map(|object| object.path.as_str());
+            let done = next.is_none() || end.is_some_and(|end| last >= Some(end));
+            pages.push(page);
+            if done {
+                return Ok(Some(pages));
+            }
+        }
+    }
 }
 
 /// Paths at which to split the rest of a flat listing of the directory `path` into concurrent parts. Each

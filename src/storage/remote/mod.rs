@@ -10,6 +10,8 @@
 //! | 412; ETag or length other than listed | `Corrupt`; its listing is dropped |
 //! | 408, 429, 5xx, connection lost, body truncated | tried again for 30 s ([`retries`]), then `Io(EIO)` |
 //! | another range than requested, 301, all else | `Io(EIO)` |
+//!
+//! Replies have bounds ([`replies`], [`listing_room`]), and few redirects are followed ([`redirects`]).
 
 pub mod disk_cache;
 pub mod following;
@@ -21,8 +23,11 @@ mod directories;
 mod flight;
 pub mod http;
 mod listing_cache;
+mod listing_room;
 mod piece_pool;
 mod pieces;
+mod redirects;
+mod replies;
 mod runtime;
 #[cfg(test)]
 mod testing;
@@ -36,14 +41,17 @@ use crate::stats::Stats;
 use blob::{Fetcher, RemoteBlob, RemoteFile};
 use directories::{Child, File, Object, Page, join};
 use disk_cache::DiskCache;
+use futures_util::FutureExt;
 use http::Failures;
 use listing_cache::ListingCache;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::{Error as KeyError, Path as Key};
-use object_store::{ClientOptions, ListResult, ObjectMeta, ObjectStore, RetryConfig};
+use object_store::{ListResult, ObjectMeta, ObjectStore, RetryConfig};
+use replies::Refused;
 use runtime::runtime;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Weak};
@@ -93,14 +101,6 @@ pub fn retries() -> RetryConfig {
     retries
 }
 
-/// Timeouts for connecting (5 s) and for a silent connection (15 s). There is none for a whole body.
-pub fn client_options() -> ClientOptions {
-    ClientOptions::new()
-        .with_timeout_disabled()
-        .with_read_timeout(Duration::from_secs(15))
-        .with_connect_timeout(Duration::from_secs(5))
-}
-
 const REFUSED: &str =
     "the store refuses these credentials (403): give others, or none (`-o anonymous`) if it is public";
 
@@ -110,6 +110,9 @@ fn convert(error: object_store::Error) -> Error {
     const EXPIRED: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "InvalidToken"];
     const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
     let refused = |what: &str| Error::new(ErrorKind::Io(libc::EACCES), what);
+    if let Some(Refused(reason)) = cause(&error) {
+        return Error::new(ErrorKind::Io(libc::EIO), reason.as_str());
+    }
     let text = chain(&error);
     let says = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
     match &error {
@@ -125,8 +128,30 @@ fn convert(error: object_store::Error) -> Error {
         // For listings, some stores report a 403 as a generic error.
         _ if says(&["403 Forbidden"]) => refused(REFUSED),
         _ if says(&EXPIRED) => refused("the credentials for the store have expired"),
-        _ => Error::new(ErrorKind::Io(libc::EIO), text),
+        _ => Error::new(ErrorKind::Io(libc::EIO), shortened(text)),
     }
+}
+
+/// The cause of the type `T`, if it is among those of `error`.
+fn cause<'a, T: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a T> {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|error| error.downcast_ref()).next()
+}
+
+/// A message that may quote what a store replied, which may be long.
+fn shortened(mut text: String) -> String {
+    const MOST: usize = 1000;
+    if let Some((end, _)) = text.char_indices().nth(MOST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// The result of `work`; an internal error if it panics, so that nobody waits for it forever.
+async fn guarded<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let done = AssertUnwindSafe(work).catch_unwind().await;
+    done.unwrap_or_else(|_| Err(Error::internal("a request to the store panicked")))
 }
 
 /// Whether an error means that a web server has no WebDAV.
@@ -174,6 +199,17 @@ struct Pages {
 /// Page size for finding a key that cannot be parsed: less than the 1000 of most stores.
 const SMALL_PAGE: usize = 125;
 
+/// The most keys of a page that are skipped because they are not paths.
+const MAX_SKIPPED: usize = 1000;
+
+/// The longest key, and the longest name in one, in bytes. Stores allow 1024 bytes, the kernel a name of 1024
+/// bytes; web servers have the longer paths of their disks.
+const MAX_KEY: usize = 4096;
+const MAX_NAME: usize = 1024;
+
+/// The longest ETag that is used, in bytes.
+const MAX_ETAG: usize = 1024;
+
 /// Concurrent requests for listings.
 const MAX_LISTINGS: usize = 64;
 
@@ -207,32 +243,20 @@ impl Pages {
 
     /// A page of all objects below `path`, in byte order. None if the store has no flat listings.
     async fn flat(&self, path: &str, next: Option<String>) -> Result<Option<Page>> {
-        match &self.pages {
-            Some(pages) => self.page(&**pages, path, next, None, false).await.map(Some),
-            None => Ok(None),
-        }
+        self.flat_after(path, next, None).await
     }
 
-    /// The pages of all objects below the directory `path`, after the path `after`, up to the path `end` or a
-    /// little further. None if the store cannot begin there.
-    async fn flat_between(&self, path: &str, after: &str, end: Option<&str>) -> Result<Option<Vec<Page>>> {
-        let Some(store) = &self.pages else {
-            return Ok(None);
-        };
-        let mut pages = Vec::new();
-        let (mut next, mut from) = (None, Some(self.key(after)));
-        loop {
-            let mut page = self.page(&**store, path, next, from.take(), false).await?;
-            next = page.next.take();
-            if page.objects.first().is_some_and(|object| *object.path <= *after) {
-                return Ok(None);
-            }
-            let last = page.objects.last().map(|object| object.path.as_str());
-            let done = next.is_none() || end.is_some_and(|end| last >= Some(end));
-            pages.push(page);
-            if done {
-                return Ok(Some(pages));
-            }
+    /// As [`Pages::flat`], the page after the path `after`.
+    async fn flat_after(
+        &self,
+        path: &str,
+        next: Option<String>,
+        after: Option<&str>,
+    ) -> Result<Option<Page>> {
+        let after = after.map(|after| self.key(after));
+        match &self.pages {
+            Some(pages) => self.page(&**pages, path, next, after, false).await.map(Some),
+            None => Ok(None),
         }
     }
 
@@ -270,6 +294,7 @@ impl Pages {
         let key = self.key(path);
         let prefix = (!key.is_empty()).then(|| format!("{key}/"));
         let mut keys = None;
+        let mut skipped = 0_usize;
         loop {
             let options = PaginatedListOptions {
                 delimiter: names.then_some("/".into()),
@@ -289,12 +314,20 @@ impl Pages {
                 keys = Some(keys.map_or(SMALL_PAGE, |keys: usize| keys / 8).max(1));
                 continue;
             }
-            log::warn!("{odd:?} is ignored: this key is not a path");
             // In a listing with a delimiter, skips everything below it.
-            after = Some(match names && odd.ends_with('/') {
+            let odd_end = match names && odd.ends_with('/') {
                 true => format!("{odd}\u{10FFFF}"),
                 false => odd.to_owned(),
-            });
+            };
+            skipped += 1;
+            if odd.len() > MAX_KEY || skipped > MAX_SKIPPED || after.is_some_and(|after| odd_end <= after) {
+                return Err(Error::new(
+                    ErrorKind::Io(libc::EIO),
+                    "the store lists keys that are not paths without end",
+                ));
+            }
+            log::warn!("{odd:?} is ignored: this key is not a path");
+            after = Some(odd_end);
             (keys, next) = (None, None);
         }
     }
@@ -305,12 +338,21 @@ impl Pages {
             "" => Some(key.to_string()),
             _ => Some(key.as_ref().strip_prefix(prefix)?.strip_prefix('/')?.to_owned()),
         };
+        let below = |key: &Key| {
+            let path = below(key)?;
+            let fits = key.as_ref().len() <= MAX_KEY && path.split('/').all(|name| name.len() <= MAX_NAME);
+            if !fits {
+                let start: String = path.chars().take(40).collect();
+                log::warn!("{start:?}… is ignored: this key, or a name in it, is too long");
+            }
+            fits.then_some(path)
+        };
         let objects = listed.objects.into_iter().filter_map(|object| {
             Some(Object {
                 path: below(&object.location)?,
                 len: object.size,
                 mtime: milliseconds(&object),
-                etag: object.e_tag,
+                etag: object.e_tag.filter(|etag| is_header(etag)),
             })
         });
         Page {
@@ -319,6 +361,11 @@ impl Pages {
             next,
         }
     }
+}
+
+/// Whether an ETag can be sent back in a header.
+fn is_header(etag: &str) -> bool {
+    etag.len() <= MAX_ETAG && etag.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 /// The key that is not a path, if that is the error.
@@ -392,7 +439,10 @@ impl RemoteStorage {
                     format!("{cause}: to trust a certificate, give it by the option `ca_bundle`")
                 }
                 Some(cause) => cause,
-                None => "the store does not answer".to_owned(),
+                None if self.fetcher.stats.snapshot().contains(&("list_requests", 0)) => {
+                    "the store does not answer".to_owned()
+                }
+                None => "the store does not answer, or its listing has no end in sight".to_owned(),
             };
             Err(Error::new(ErrorKind::Io(libc::EIO), cause))
         })

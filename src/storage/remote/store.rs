@@ -5,19 +5,24 @@
 //! second); no credentials. For other stores, `object_store` reads their environment.
 
 use super::aws_profile::{self, Profile};
-use super::http::{Counting, Failures};
+use super::http::{Connector, Failures};
+use super::redirects::is_region;
 use super::runtime::runtime;
-use super::{Store, chain, client_options, retries};
+use super::{Store, chain, retries};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Stats;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as S3Key, AwsCredential, resolve_bucket_region};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as S3Key, AwsCredential};
 use object_store::azure::{AzureConfigKey as AzureKey, MicrosoftAzureBuilder};
-use object_store::client::{ClientConfigKey, CredentialProvider, StaticCredentialProvider};
+use object_store::client::{
+    ClientConfigKey, CredentialProvider, HttpConnector, HttpError, HttpRequest, HttpRequestBody,
+    StaticCredentialProvider,
+};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey as GoogleKey};
 use object_store::http::HttpBuilder;
 use object_store::list::PaginatedListStore;
 use object_store::path::Path as Key;
-use object_store::{Certificate, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
+use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
+use reqwest::{Certificate, StatusCode};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
@@ -53,14 +58,18 @@ const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(4);
 /// Opens the store of a parsed [`Remote`](crate::storage::location::Location) `url`. Reads no objects.
 pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Store> {
     install_tls_provider();
-    let opening = Opening {
-        url,
-        options,
-        stats: &stats,
-        open_until: Instant::now() + OPEN_TIMEOUT,
-        failures: Arc::default(),
-    };
-    let store = opening.open().map_err(|error| error.in_file(url))?;
+    let opened = options.certificates().and_then(|certificates| {
+        let opening = Opening {
+            url,
+            options,
+            certificates,
+            stats: &stats,
+            open_until: Instant::now() + OPEN_TIMEOUT,
+            failures: Arc::default(),
+        };
+        opening.open()
+    });
+    let store = opened.map_err(|error| error.in_file(url))?;
     if store.unsigned {
         log::debug!("{url}: read without credentials");
     }
@@ -93,6 +102,7 @@ fn invalid(message: impl Into<String>) -> Error {
 struct Opening<'a> {
     url: &'a str,
     options: &'a StoreOptions,
+    certificates: Vec<Certificate>,
     stats: &'a Arc<Stats>,
     open_until: Instant,
     failures: Arc<Failures>,
@@ -161,7 +171,7 @@ impl Opening<'_> {
                 let builder = HttpBuilder::new()
                     .with_url(&host)
                     .with_retry(retries())
-                    .with_client_options(self.client_options(&host, |_| None)?)
+                    .with_client_options(self.client_options(&host, |_| None))
                     .with_http_connector(self.connector());
                 let store = builder.build().map_err(|error| invalid(chain(&error)))?;
                 Ok(self.opened(Arc::new(store), prefix, true))
@@ -169,8 +179,20 @@ impl Opening<'_> {
         }
     }
 
-    fn connector(&self) -> Counting {
-        Counting::new(self.stats.clone(), self.failures.clone())
+    fn connector(&self) -> Connector {
+        Connector {
+            certificates: self.certificates.clone(),
+            stats: self.stats.clone(),
+            failures: self.failures.clone(),
+        }
+    }
+
+    /// The connector for questions whose failures do not matter.
+    fn probing(&self) -> Connector {
+        Connector {
+            failures: Arc::default(),
+            ..self.connector()
+        }
     }
 
     fn refuse_s3_options(&self, store: &str) -> Result<()> {
@@ -193,8 +215,8 @@ impl Opening<'_> {
         &self,
         endpoint: &str,
         configured: impl Fn(ClientConfigKey) -> Option<String>,
-    ) -> Result<ClientOptions> {
-        let mut client = client_options();
+    ) -> ClientOptions {
+        let mut client = ClientOptions::new();
         for key in [
             ClientConfigKey::AllowHttp,
             ClientConfigKey::ProxyUrl,
@@ -208,13 +230,7 @@ impl Opening<'_> {
         if endpoint.to_ascii_lowercase().starts_with("http://") {
             client = client.with_allow_http(true);
         }
-        let bundle = self.options.ca_bundle.clone();
-        if let Some(path) = bundle.or_else(|| variable("AWS_CA_BUNDLE").map(PathBuf::from)) {
-            for certificate in certificates(&path)? {
-                client = client.with_root_certificate(certificate);
-            }
-        }
-        Ok(client)
+        client
     }
 
     /// S3 and compatible stores.
@@ -248,7 +264,7 @@ impl Opening<'_> {
             .or_else(|| builder.get_config_value(&S3Key::Endpoint));
         let client = self.client_options(endpoint.as_deref().unwrap_or_default(), |key| {
             builder.get_config_value(&S3Key::Client(key))
-        })?;
+        });
         if options.requester_pays {
             builder = builder.with_request_payer(true);
         }
@@ -297,6 +313,7 @@ impl Opening<'_> {
                                 .clone()
                                 .with_region("us-east-1")
                                 .with_retry(no_retries())
+                                .with_http_connector(self.probing())
                                 .build();
                             let probe = probe.map_err(|error| invalid(chain(&error)))?;
                             !has_credentials(&**probe.credentials())?
@@ -337,22 +354,42 @@ impl Opening<'_> {
 
     /// The region of an AWS bucket.
     fn region(&self, bucket: &str, client: &ClientOptions) -> Result<String> {
-        self.stats.head_requests.add(1);
-        let asked = async { timeout(REGION_TIMEOUT, resolve_bucket_region(bucket, client)).await };
         let hint = "give it by the option `region` or AWS_REGION";
-        match runtime()?.block_on(asked) {
-            Ok(Ok(region)) => Ok(region),
-            Ok(Err(error)) if error.to_string().contains("not found") => {
+        let client = self
+            .connector()
+            .connect(client)
+            .map_err(|error| invalid(chain(&error)))?;
+        let asked = async {
+            let mut request = HttpRequest::new(HttpRequestBody::empty());
+            *request.method_mut() = reqwest::Method::HEAD;
+            // The certificate of S3 is for names with one label before its own.
+            let url = match bucket.contains('.') {
+                true => format!("https://s3.amazonaws.com/{bucket}"),
+                false => format!("https://{bucket}.s3.amazonaws.com"),
+            };
+            let unusable = |error| HttpError::new(object_store::client::HttpErrorKind::Unknown, error);
+            *request.uri_mut() = url.parse().map_err(unusable)?;
+            client.execute(request).await
+        };
+        let failed = |errno: i32, cause: &str| {
+            let message = format!("cannot find the region of the bucket ({cause}): {hint}");
+            Err(Error::new(ErrorKind::Io(errno), message))
+        };
+        match runtime()?.block_on(async { timeout(REGION_TIMEOUT, asked).await }) {
+            Ok(Ok(answer)) if answer.status() == StatusCode::NOT_FOUND => {
                 Err(Error::not_found("not found: there is no such bucket"))
             }
-            Ok(Err(error)) => Err(Error::new(
-                ErrorKind::Io(libc::EIO),
-                format!("cannot find the region of the bucket ({}): {hint}", chain(&error)),
-            )),
-            Err(_) => Err(Error::new(
-                ErrorKind::Io(libc::ETIMEDOUT),
-                format!("cannot find the region of the bucket (no answer): {hint}"),
-            )),
+            Ok(Ok(answer)) => {
+                let region = answer.headers().get("x-amz-bucket-region");
+                let region = region.and_then(|region| region.to_str().ok());
+                // It becomes part of the name of a host that gets credentials.
+                match region.filter(|region| is_region(region)) {
+                    Some(region) => Ok(region.to_owned()),
+                    None => failed(libc::EIO, "the answer names none"),
+                }
+            }
+            Ok(Err(error)) => failed(libc::EIO, &chain(&error)),
+            Err(_) => failed(libc::ETIMEDOUT, "no answer"),
         }
     }
 
@@ -364,8 +401,7 @@ impl Opening<'_> {
             builder = builder.with_config(GoogleKey::BaseUrl, endpoint.trim_end_matches('/'));
         }
         let endpoint = builder.get_config_value(&GoogleKey::BaseUrl).unwrap_or_default();
-        let client =
-            self.client_options(&endpoint, |key| builder.get_config_value(&GoogleKey::Client(key)))?;
+        let client = self.client_options(&endpoint, |key| builder.get_config_value(&GoogleKey::Client(key)));
         builder = builder.with_client_options(client);
         let skip = builder.get_config_value(&GoogleKey::SkipSignature);
         let mut unsigned = self.options.anonymous || skip.as_deref() == Some("true");
@@ -381,7 +417,11 @@ impl Opening<'_> {
             let given = keys.iter().any(|key| builder.get_config_value(key).is_some())
                 || of_user.is_some_and(|path| path.exists());
             if !given {
-                let probe = builder.clone().with_retry(no_retries()).build();
+                let probe = builder
+                    .clone()
+                    .with_retry(no_retries())
+                    .with_http_connector(self.probing())
+                    .build();
                 let probe = probe.map_err(|error| invalid(chain(&error)))?;
                 unsigned = !has_credentials(&**probe.credentials())?;
             }
@@ -411,8 +451,7 @@ impl Opening<'_> {
             builder = builder.with_endpoint(endpoint.clone());
         }
         let endpoint = builder.get_config_value(&AzureKey::Endpoint).unwrap_or_default();
-        let client =
-            self.client_options(&endpoint, |key| builder.get_config_value(&AzureKey::Client(key)))?;
+        let client = self.client_options(&endpoint, |key| builder.get_config_value(&AzureKey::Client(key)));
         builder = builder.with_url(url).with_client_options(client);
         let is_true = |key: AzureKey| builder.get_config_value(&key).as_deref() == Some("true");
         let mut unsigned = self.options.anonymous || is_true(AzureKey::SkipSignature);
@@ -443,6 +482,7 @@ impl Opening<'_> {
                 let probe = builder
                     .clone()
                     .with_retry(no_retries())
+                    .with_http_connector(self.probing())
                     .build()
                     .map_err(explain_missing)?;
                 unsigned = !has_credentials(&**probe.credentials())?;
@@ -521,13 +561,19 @@ fn has_credentials<C>(provider: &dyn CredentialProvider<Credential = C>) -> Resu
     }
 }
 
-/// The certificates in a PEM file. Fails if there are none.
-fn certificates(path: &Path) -> Result<Vec<Certificate>> {
-    let pem = std::fs::read(path).map_err(|error| Error::io(&error).in_file(path.display()))?;
-    let certificates =
-        Certificate::from_pem_bundle(&pem).map_err(|error| invalid(chain(&error)).in_file(path.display()))?;
-    match certificates.is_empty() {
-        true => Err(invalid("the file contains no PEM certificate").in_file(path.display())),
-        false => Ok(certificates),
+impl StoreOptions {
+    /// The certificates to trust in addition to those of the system, from a PEM file. Fails if it has none.
+    fn certificates(&self) -> Result<Vec<Certificate>> {
+        let bundle = self.ca_bundle.clone();
+        let Some(path) = bundle.or_else(|| variable("AWS_CA_BUNDLE").map(PathBuf::from)) else {
+            return Ok(Vec::new());
+        };
+        let pem = std::fs::read(&path).map_err(|error| Error::io(&error).in_file(path.display()))?;
+        let certificates = Certificate::from_pem_bundle(&pem)
+            .map_err(|error| invalid(chain(&error)).in_file(path.display()))?;
+        match certificates.is_empty() {
+            true => Err(invalid("the file contains no PEM certificate").in_file(path.display())),
+            false => Ok(certificates),
+        }
     }
 }

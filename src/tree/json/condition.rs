@@ -1,11 +1,12 @@
 //! The conditions of delete and update files, as JSON and as text.
 
 use super::{Json, object, value};
-use crate::format::condition::Condition;
+use crate::format::condition::{Condition, Node};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::{Combination, ConditionOp};
 use crate::format::schema::Schema;
 use crate::names;
+use std::ops::Range;
 
 /// Maps the name of a field to its datatype and number of values a cell; None for an unknown field.
 pub type FieldLookup<'a> = dyn Fn(&[u8]) -> Option<(Datatype, CellValNum)> + 'a;
@@ -13,80 +14,133 @@ pub type FieldLookup<'a> = dyn Fn(&[u8]) -> Option<(Datatype, CellValNum)> + 'a;
 /// A lookup of the attributes and dimensions of `schema`.
 pub fn schema_lookup(schema: &Schema) -> impl Fn(&[u8]) -> Option<(Datatype, CellValNum)> + '_ {
     |name| {
-        let attribute = schema.attributes.iter().find(|a| a.name == name);
-        let dimension = schema.dimensions.iter().find(|d| d.name == name);
-        attribute
-            .map(|a| (a.datatype, a.cell_val_num))
-            .or(dimension.map(|d| (d.datatype, d.cell_val_num)))
+        let attribute = schema.attribute(name).map(|a| (a.datatype, a.cell_val_num));
+        attribute.or_else(|| schema.dimension(name).map(|d| (d.datatype, d.cell_val_num)))
     }
 }
 
+/// The most levels of a condition that are shown as a tree. Programs that read JSON limit its nesting (the
+/// least known limit is 128), and a level takes two.
+const LEVELS: usize = 60;
+
 /// A condition as a tree of `{"combination", "children"}` and `{"op", "field", "value"}`. The value is null
-/// in a null test, an array for IN and NOT_IN.
+/// in a null test, an array for IN and NOT_IN. Expressions more than 60 levels deep are given as `{"text"}`.
 pub fn condition_json(condition: &Condition, lookup: &FieldLookup) -> Json {
-    match condition {
-        Condition::Expression {
-            combination,
-            children,
-        } => object!({
-            "combination": combination.name(),
-            "children": children.iter().map(|child| condition_json(child, lookup)).collect::<Json>(),
-        }),
-        Condition::Value {
+    node_json(condition.nodes(), 0, LEVELS, lookup).0
+}
+
+/// The node at `at` with those below, at most so many levels of them, and the index of the node after them.
+fn node_json(nodes: &[Node], at: usize, levels: usize, lookup: &FieldLookup) -> (Json, usize) {
+    match nodes.get(at) {
+        None => (Json::Null, nodes.len()),
+        Some(Node::Value {
             op,
             field,
             value,
             offsets,
-        } => object!({
-            "op": op.name(),
-            "field": value::name(field),
-            "value": operand(*op, lookup(field), value, offsets),
-        }),
+        }) => {
+            let json = object!({
+                "op": op.name(),
+                "field": value::name(field),
+                "value": operand(*op, lookup(field), value, offsets),
+            });
+            (json, at + 1)
+        }
+        Some(Node::Expression { end, .. }) if levels == 0 => {
+            (object!({"text": nodes_text(nodes, at..*end, lookup)}), *end)
+        }
+        Some(Node::Expression { combination, end, .. }) => {
+            let mut children = Vec::new();
+            let mut next = at + 1;
+            while next < *end {
+                let (child, after) = node_json(nodes, next, levels - 1, lookup);
+                children.push(child);
+                next = after;
+            }
+            let json = object!({
+                "combination": combination.name(),
+                "children": Json::Array(children),
+            });
+            (json, *end)
+        }
     }
 }
 
 /// A condition as text, e.g. ``(a <= 30 AND s != "x") OR `odd name` IS NULL``.
 pub fn condition_text(condition: &Condition, lookup: &FieldLookup) -> String {
-    let mut out = String::new();
-    write_condition(&mut out, condition, lookup, false);
-    out
+    nodes_text(condition.nodes(), 0..condition.nodes().len(), lookup)
 }
 
-/// Appends a condition's text. With `nested`, a combination of several conditions is put in parentheses.
-fn write_condition(out: &mut String, condition: &Condition, lookup: &FieldLookup, nested: bool) {
-    let (combination, children) = match condition {
-        Condition::Value {
-            op,
-            field,
-            value,
-            offsets,
-        } => return write_comparison(out, *op, field, &operand(*op, lookup(field), value, offsets)),
-        Condition::Expression {
-            combination,
-            children,
-        } => (*combination, children.as_slice()),
-    };
-    if let ([only], Combination::And | Combination::Or) = (children, combination) {
-        return write_condition(out, only, lookup, nested);
-    }
-    let (open, separator) = match combination {
-        Combination::Not => ("NOT (", " AND "),
-        Combination::And => ("(", " AND "),
-        Combination::Or => ("(", " OR "),
-    };
-    let parentheses = nested || combination == Combination::Not;
-    if parentheses {
-        out.push_str(open);
-    }
-    for (i, child) in children.iter().enumerate() {
-        if i > 0 {
-            out.push_str(separator);
+/// An expression whose children are being written.
+struct Open {
+    /// The index of the node after its last one.
+    end: usize,
+    separator: &'static str,
+    /// Whether no child is written yet.
+    empty: bool,
+    parentheses: bool,
+    /// Whether expressions among its children are put in parentheses.
+    nested: bool,
+}
+
+/// The text of the nodes in `range`, which are one tree.
+fn nodes_text(nodes: &[Node], range: Range<usize>, lookup: &FieldLookup) -> String {
+    let mut out = String::new();
+    let mut open: Vec<Open> = Vec::new();
+    let close = |out: &mut String, open: &mut Vec<Open>, at: usize| {
+        while let Some(closed) = open.pop_if(|open| open.end <= at) {
+            if closed.parentheses {
+                out.push(')');
+            }
         }
-        write_condition(out, child, lookup, children.len() > 1);
+    };
+    let places = range.clone().zip(nodes.get(range.clone()).into_iter().flatten());
+    for (at, node) in places {
+        close(&mut out, &mut open, at);
+        let mut nested = false;
+        if let Some(outside) = open.last_mut() {
+            if !outside.empty {
+                out.push_str(outside.separator);
+            }
+            outside.empty = false;
+            nested = outside.nested;
+        }
+        let (combination, children, end) = match node {
+            Node::Value {
+                op,
+                field,
+                value,
+                offsets,
+            } => {
+                write_comparison(&mut out, *op, field, &operand(*op, lookup(field), value, offsets));
+                continue;
+            }
+            Node::Expression {
+                combination,
+                children,
+                end,
+            } => (*combination, *children, *end),
+        };
+        let negated = combination == Combination::Not;
+        // An AND or OR of one child is written as that child.
+        let single = children == 1 && !negated;
+        let parentheses = negated || nested && !single;
+        if parentheses {
+            out.push_str(if negated { "NOT (" } else { "(" });
+        }
+        open.push(Open {
+            end,
+            separator: match combination {
+                Combination::Or => " OR ",
+                Combination::And | Combination::Not => " AND ",
+            },
+            empty: true,
+            parentheses,
+            nested: if single { nested } else { children > 1 },
+        });
     }
-    if parentheses {
-        out.push(')');
-    }
+    close(&mut out, &mut open, range.end);
+    out
 }
 
 /// Appends a comparison of `field` with `operand`.
@@ -170,21 +224,14 @@ pub(super) fn constant(field: Option<(Datatype, CellValNum)>, value: &[u8]) -> J
 pub(super) mod tests {
     use super::super::schema::tests::example;
     use super::*;
+    use crate::format::testing::Bytes;
 
     pub fn value(op: ConditionOp, field: &str, value: &[u8]) -> Condition {
-        Condition::Value {
-            op,
-            field: field.into(),
-            value: value.to_vec(),
-            offsets: vec![],
-        }
+        Condition::value(op, field, value, &[])
     }
 
     pub fn combine(combination: Combination, children: Vec<Condition>) -> Condition {
-        Condition::Expression {
-            combination,
-            children,
-        }
+        Condition::expression(combination, &children)
     }
 
     /// `a` is INT32, `s` var-sized UTF-8, `x` a dimension of INT16.
@@ -228,12 +275,7 @@ pub(super) mod tests {
 
     #[test]
     fn members_are_listed() {
-        let members = |op, field: &str, value: &[u8], offsets: &[u64]| Condition::Value {
-            op,
-            field: field.into(),
-            value: value.to_vec(),
-            offsets: offsets.to_vec(),
-        };
+        let members = Condition::value;
         let numbers = [1_i32.to_le_bytes(), (-2_i32).to_le_bytes()].concat();
         let not_in = members(ConditionOp::NotIn, "a", &numbers, &[0, 4]);
         assert_eq!(text(&not_in), "a NOT IN (1, -2)");
@@ -273,11 +315,32 @@ pub(super) mod tests {
 
     #[test]
     fn deep_nesting_takes_no_more_time_than_its_size() {
-        let mut condition = value(ConditionOp::Eq, "a", &[1, 0, 0, 0]);
-        for _ in 0..64 {
-            condition = combine(Combination::And, vec![condition]);
+        let leaf = |b: Bytes, number| b.u8(1).u8(4).text32("a").count64(4).raw(&[number, 0, 0, 0]);
+        let (mut single, mut pairs) = (Bytes::default(), Bytes::default());
+        for level in 0..70_000 {
+            let odd = u8::from(level % 2 == 1);
+            single = single.u8(0).u8(0).u64(1);
+            pairs = leaf(pairs.u8(0).u8(odd).u64(2), odd);
         }
-        assert_eq!(text(&condition), "a == 1");
+        let parse = |bytes: Bytes| Condition::parse(&leaf(bytes, 7).bytes).unwrap();
+        assert_eq!(text(&parse(single)), "a == 7");
+        let pairs = parse(pairs);
+        let shown = text(&pairs);
+        assert!(
+            shown.starts_with("a == 0 AND (a == 1 OR (a == 0 AND ("),
+            "{}",
+            &shown[..50]
+        );
+        assert!(shown.trim_end_matches(')').ends_with("(a == 1 OR a == 7"));
+        // The tree ends where readers of JSON give up.
+        let tree = condition_json(&pairs, &schema_lookup(&example())).to_string();
+        let tree: serde_json::Value = serde_json::from_str(&tree).unwrap();
+        let mut node = &tree;
+        for _ in 0..LEVELS {
+            node = &node["children"][1];
+        }
+        let rest = node["text"].as_str().unwrap();
+        assert!(shown.contains(rest) && rest.len() > shown.len() - 3000);
     }
 
     #[test]

@@ -1,13 +1,26 @@
 //! `group.json`: the members of a group.
 
 use super::{Json, object, value};
+use crate::format::enums::ObjectType;
 use crate::format::group::GroupMember;
 
-/// The document: the version of the group's details (null if there are none), and its members as written.
-pub fn group_json(version: Option<u32>, members: &[GroupMember]) -> Json {
+/// The document: the version of the group's details (null if there are none), its members as written, and the
+/// arrays and groups in its directory that are no members.
+pub fn group_json(
+    version: Option<u32>,
+    members: &[GroupMember],
+    unregistered: &[(Vec<u8>, ObjectType)],
+) -> Json {
+    let unregistered = unregistered.iter().map(|(name, kind)| {
+        object!({
+            "name": value::name(name),
+            "type": kind.name(),
+        })
+    });
     object!({
         "version": version,
         "members": members.iter().map(member_json).collect::<Json>(),
+        "unregistered": unregistered.collect::<Json>(),
     })
 }
 
@@ -23,7 +36,6 @@ fn member_json(member: &GroupMember) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::enums::ObjectType;
 
     fn member(name: Option<&str>, uri: &str) -> GroupMember {
         GroupMember {
@@ -43,15 +55,21 @@ mod tests {
             ..member(Some("child"), "file:///x/sub")
         };
         assert_eq!(
-            group_json(Some(2), &[member(None, "a"), sub]).to_string(),
+            group_json(
+                Some(2),
+                &[member(None, "a"), sub],
+                &[(b"b".to_vec(), ObjectType::Array)]
+            )
+            .to_string(),
             concat!(
                 r#"{"version":2,"members":[{"name":null,"type":"ARRAY","uri":"a","relative":true},"#,
-                r#"{"name":"child","type":"GROUP","uri":"file:///x/sub","relative":false}]}"#,
+                r#"{"name":"child","type":"GROUP","uri":"file:///x/sub","relative":false}],"#,
+                r#""unregistered":[{"name":"b","type":"ARRAY"}]}"#,
             )
         );
         assert_eq!(
-            group_json(None, &[]).to_string(),
-            r#"{"version":null,"members":[]}"#
+            group_json(None, &[], &[]).to_string(),
+            r#"{"version":null,"members":[],"unregistered":[]}"#
         );
     }
 }

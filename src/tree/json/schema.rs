@@ -158,6 +158,7 @@ pub(crate) mod tests {
             filters: Vec::new(),
         };
         Schema {
+            indexes: Default::default(),
             version: 22,
             allows_duplicates: true,
             array_type: ArrayType::Sparse,

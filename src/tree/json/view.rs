@@ -4,8 +4,10 @@
 //! value that depends on fragments has room for the longest possible text, and is padded with blanks.
 
 use super::{Json, object, render, value};
-use crate::error::Result;
-use crate::export::{Export, Options};
+use crate::array::snapshot::Snapshot;
+use crate::array::time::TimeRange;
+use crate::error::{Error, Result};
+use crate::export::{Export, Options, names_with_labels};
 use crate::format::enums::Layout;
 use crate::view::{Role, View};
 
@@ -14,6 +16,35 @@ const ERROR: usize = 240;
 
 /// The most characters of a reason why an image export is absent. A view may have a thousand such exports.
 const IMAGE_REASON: usize = 80;
+
+/// The most characters of a reason why an export leaves a field out.
+const FIELD_REASON: usize = 160;
+/// The document of a view of `times` whose schema cannot be read because of `error`: most is unknown.
+pub fn unreadable_view_json(snapshot: &Snapshot, times: Option<TimeRange>, error: &Error) -> Vec<u8> {
+    let deletes = snapshot.deletes().map(|file| file.name.clone());
+    render(&object!({
+        "time_range": time_range(times),
+        "schema": snapshot.schema_file().map(|file| file.name.clone()),
+        "dense": Json::Null,
+        "order": Json::Null,
+        "region": Json::Null,
+        "shape": Json::Null,
+        "cells": Json::Null,
+        "error": plain(&error.to_string()),
+        "fragments": Json::Null,
+        "deletes": deletes.collect::<Json>(),
+        "fields": Json::Null,
+        "exports": Json::Null,
+    }))
+}
+
+/// Start and end in milliseconds; null where open.
+fn time_range(times: Option<TimeRange>) -> [Option<u64>; 2] {
+    [
+        times.map(|times| times.start).filter(|&start| start > 0),
+        times.map(|times| times.end).filter(|&end| end < u64::MAX),
+    ]
+}
 
 /// What is known only from fragments.
 struct Facts {
@@ -40,6 +71,7 @@ fn known(view: &View, options: &Options) -> Facts {
     let (shape, cells) = (view.shape(), view.count());
     let error = [region.as_ref().err(), shape.as_ref().err(), cells.as_ref().err()];
     let error = error.into_iter().flatten().next();
+    let names = names_with_labels(view);
     let exports = Export::all(view).into_iter();
     Facts {
         error: error.map(|error| plain(&error.to_string())).into(),
@@ -50,14 +82,32 @@ fn known(view: &View, options: &Options) -> Facts {
         cells: cells.ok().into(),
         shape,
         exports: exports
-            .map(|one| export(&one, one.absent(view, options)))
+            .map(|one| {
+                let absent = one.absent(view, options);
+                let left_out = left_out(view, &one, &absent);
+                export(&one, absent, left_out, &names)
+            })
             .collect(),
     }
 }
 
-/// The path of an export, and an object that tells whether it exists and why not. `exists` is null if that
-/// is unknown because of an error.
-fn export(export: &Export, absent: Result<Option<String>>) -> (String, Json) {
+/// The fields that an export leaves out, and why, as far as that is known.
+fn left_out(view: &View, export: &Export, absent: &Result<Option<String>>) -> Vec<(usize, String)> {
+    match absent {
+        // Whoever reads the export is told the error.
+        Ok(None) => export.left_out(view).unwrap_or_else(|_| Vec::new()),
+        _ => Vec::new(),
+    }
+}
+
+/// The path of an export, and an object that tells whether it exists and why not, and the fields that it
+/// leaves out. `exists` is null if that is unknown because of an error.
+fn export(
+    export: &Export,
+    absent: Result<Option<String>>,
+    left_out: Vec<(usize, String)>,
+    names: &[String],
+) -> (String, Json) {
     let most = match export {
         Export::Image(..) => IMAGE_REASON,
         _ => ERROR,
@@ -72,7 +122,15 @@ fn export(export: &Export, absent: Result<Option<String>>) -> (String, Json) {
         Ok(Some(reason)) => (false.into(), reason_of(&reason)),
         Err(error) => (Json::Null, reason_of(&error.to_string())),
     };
-    (export.path(), object!({"exists": exists, "reason": reason}))
+    let left_out = left_out.into_iter().filter_map(|(field, reason)| {
+        let mut reason = plain(&reason);
+        reason.truncate(FIELD_REASON);
+        Some((names.get(field)?.clone(), reason.into()))
+    });
+    (
+        export.path(),
+        object!({"exists": exists, "reason": reason, "left_out": left_out.collect::<Json>()}),
+    )
 }
 
 /// The facts whose text is longest.
@@ -82,15 +140,20 @@ fn longest(view: &View) -> Facts {
         true => (dimensions, Json::Array(vec![[i64::MIN; 2].into(); dimensions])),
         false => (1, Json::Null),
     };
+    let names = names_with_labels(view);
+    // An export that does not exist leaves nothing out.
+    let longest_of = |one: Export| {
+        let fields = one.may_leave_out(view);
+        let left_out = fields.into_iter().map(|field| (field, "x".repeat(FIELD_REASON)));
+        export(&one, Ok(Some("x".repeat(ERROR))), left_out.collect(), &names)
+    };
     let exports = Export::all(view).into_iter();
     Facts {
         region,
         shape: Ok(vec![u64::MAX; axes]),
         cells: u64::MAX.into(),
         error: "x".repeat(ERROR).into(),
-        exports: exports
-            .map(|one| export(&one, Ok(Some("x".repeat(ERROR)))))
-            .collect(),
+        exports: exports.map(longest_of).collect(),
     }
 }
 
@@ -107,11 +170,6 @@ fn plain(error: &str) -> String {
 
 fn document(view: &View, facts: &Facts) -> Json {
     let (snapshot, schema) = (view.snapshot(), view.schema());
-    let asked = view.times();
-    let times = [
-        asked.map(|times| times.start).filter(|&start| start > 0),
-        asked.map(|times| times.end).filter(|&end| end < u64::MAX),
-    ];
     let order = match (view.is_dense(), schema.cell_order) {
         (true, _) => "row-major",
         (false, Layout::Hilbert) => "hilbert",
@@ -139,7 +197,7 @@ fn document(view: &View, facts: &Facts) -> Json {
     let deletes = snapshot.deletes().map(|file| file.name.clone());
     let fragments = snapshot.fragments().map(|entry| entry.name.clone());
     object!({
-        "time_range": times,
+        "time_range": time_range(view.times()),
         "schema": view.schema_file().name.clone(),
         "dense": view.is_dense(),
         "order": order,

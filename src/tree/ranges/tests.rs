@@ -39,10 +39,14 @@ fn texts_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> DimRange {
 /// The range of each dimension that `name` selects.
 fn parse(name: &[u8], schema: &Schema) -> Result<Vec<DimRange>, String> {
     let all = vec![DimRange::default(); schema.dimensions.len()];
-    super::parse(name, schema).map(|ranges| match ranges {
-        Some(ranges) if ranges == all => panic!("the whole domain should be None"),
-        ranges => ranges.unwrap_or(all),
-    })
+    let labelled = |_: &DimensionLabel, _: &DimRange| panic!("there are no labels");
+    let ranges = super::parse(name, schema, labelled);
+    ranges
+        .map(|ranges| match ranges {
+            Some(ranges) if ranges == all => panic!("the whole domain should be None"),
+            ranges => ranges.unwrap_or(all),
+        })
+        .map_err(|error| error.message().to_owned())
 }
 
 /// The schema of an array with one dimension.
@@ -233,6 +237,19 @@ fn string_bounds_are_any_bytes() {
 fn dates_are_parsed_in_every_unit() {
     use Datatype::*;
     for (datatype, text, lo, hi) in [
+        // Four digits are a year; all other digits, and those with a sign, are the stored integer.
+        (DatetimeYear, "2025", 55, 55),
+        (DatetimeMonth, "2025", 660, 671),
+        (DatetimeDay, "2025", 20_089, 20_453),
+        (DatetimeDay, "2024..2025", 19_723, 20_453),
+        (DatetimeDay, "1969..+0005", -365, 5),
+        (DatetimeDay, "+2025", 2025, 2025),
+        (DatetimeDay, "-2025", -2025, -2025),
+        (DatetimeDay, "202", 202, 202),
+        (DatetimeDay, "20255", 20_255, 20_255),
+        (DatetimeDay, "02025", 2025, 2025),
+        (DatetimeMs, "1970", 0, 31_535_999_999),
+        (DatetimeNs, "1970..12345", 0, 12_345),
         (DatetimeYear, "2025-01", 55, 55),
         (DatetimeYear, "1969-01..1971-12", -1, 1),
         (DatetimeYear, "1969-02..1971-12", 0, 1),
@@ -314,6 +331,10 @@ fn invalid_dates_are_refused() {
         (TimeSec, "1970-01-01"),
         (Int64, "1970-01-01"),
         (Uint64, "1970-01"),
+        (DatetimeDay, "2025..2024"),
+        (DatetimeDay, "+-5"),
+        (DatetimeDay, "+2025-13"),
+        (DatetimeNs, "2263"),
     ] {
         assert!(
             dense(datatype, everything, text).is_err(),
@@ -321,10 +342,10 @@ fn invalid_dates_are_refused() {
             datatype.name()
         );
     }
-    // A number alone is the stored integer, not a year.
+    // TIME types count, and are no dates.
     assert_eq!(
-        dense(DatetimeDay, everything, "2025"),
-        Ok(between(DatetimeDay, 2025, 2025))
+        dense(TimeSec, everything, "2025"),
+        Ok(between(TimeSec, 2025, 2025))
     );
 }
 
@@ -334,6 +355,7 @@ fn missing_parts_of_dates_stay_in_the_domain() {
     let parse = |text: &str| dense(Datatype::DatetimeDay, (20_122, 20_157), text);
     let days = |lo, hi| Ok(between(Datatype::DatetimeDay, lo, hi));
     assert_eq!(parse("2025-02"), days(20_122, 20_147));
+    assert_eq!(parse("2025"), days(20_122, 20_157));
     assert_eq!(parse("2025-03"), days(20_148, 20_157));
     assert_eq!(parse("2025-02..2025-03"), days(20_122, 20_157));
     assert_eq!(parse("2025-02-03..2025-03-10"), days(20_122, 20_157));
@@ -482,6 +504,10 @@ fn dimensions_are_given_by_position_or_name() {
     ]);
     for same in [
         "2..31,a..,5",
+        "day:2..31,a%2Cb%3D%25:a..,.h:5",
+        "%2Eh:5,day:2..31,a%2cb%3d%25:%61..",
+        // Either separator, in each part.
+        ".h:5,day=2..31,a%2Cb%3D%25:a..",
         "day=2..31,a%2Cb%3D%25=a..,.h=5",
         "%2Eh=5,day=2..31,a%2cb%3d%25=%61..",
         ".h=5,%64%61%79=%32..3%31,a%2Cb%3D%25=a..",
@@ -510,11 +536,101 @@ fn dimensions_are_given_by_position_or_name() {
         "day=1..101",
         "day=2=3",
         "%=1",
+        "day:1,a,5",
+        "1,.h:5",
+        "day:1,",
+        "day:1,day=1",
+        "night:1",
+        ":1",
+        "DAY:1",
+        "day:0",
+        "day:2:3",
+        "day%3A1",
+        "%:1",
     ] {
         assert!(seen(wrong).is_err(), "{wrong}");
     }
-    // A second = belongs to the value.
+    assert_eq!(seen("day:2..31"), seen("2..31,,"));
+    // A second separator belongs to the value.
     assert_eq!(seen("a%2Cb%3D%25=x=y"), seen(",x%3Dy,"));
+    assert_eq!(seen("a%2Cb%3D%25:x=y:z"), seen(",x%3Dy%3Az,"));
+    // What is before a separator and names no dimension belongs to the value.
+    assert_eq!(seen(",x=y:z,"), seen(",x%3Dy%3Az,"));
+    assert_eq!(seen(",x:y=z,"), seen(",x%3Ay%3Dz,"));
+    // Names that have been searched do not change, but in a copy they may.
+    let mut array = array.clone();
+    array.dimensions[0].name = b"T12".to_vec();
+    array.dimensions[2].name = b"x:y=z".to_vec();
+    assert_eq!(seen_in(&array, "x%3Ay%3Dz:5,T12:2"), seen_in(&array, "2,,5"));
+}
+
+fn seen_in(array: &Schema, text: &str) -> Result<Vec<DimRange>, String> {
+    parse(text.as_bytes(), array)
+}
+
+#[test]
+fn times_of_day_have_colons_of_their_own() {
+    let mut array = schema(
+        22,
+        true,
+        &[
+            field("t", Datatype::DatetimeSec),
+            field("u", Datatype::DatetimeSec),
+        ],
+        &[],
+    );
+    let everything = || Some(range(Datatype::DatetimeSec, 0, 1 << 40));
+    array.dimensions[0].domain = everything();
+    array.dimensions[1].domain = everything();
+    let wanted = seen_in(&array, "+3660..+3719,+7200..10799");
+    assert!(wanted.is_ok());
+    for same in [
+        "1970-01-01T01:01,1970-01-01T02..1970-01-01T02:59:59",
+        "t:1970-01-01T01:01,u:1970-01-01T02..1970-01-01T02:59:59",
+        "u=1970-01-01T02:00..1970-01-01T02:59:59,t=1970-01-01T01:01",
+    ] {
+        assert_eq!(seen_in(&array, same), wanted, "{same}");
+    }
+}
+
+#[test]
+fn reasons_say_what_is_wrong() {
+    let mut array = schema(
+        22,
+        true,
+        &[field("day", Datatype::DatetimeDay), field("h", Datatype::Uint8)],
+        &[],
+    );
+    array.dimensions[0].domain = Some(range(Datatype::DatetimeDay, 0, 30_000));
+    array.dimensions[1].domain = Some(range(Datatype::Uint8, 1, 9));
+    for (text, reason) in [
+        ("1", "found 1 ranges, expected one for each of the 2 dimensions"),
+        (
+            "dya:1",
+            "there is no dimension or label \"dya\"; found 1 ranges, expected one for each of the 2 dimensions",
+        ),
+        ("h:1,2", "\"2\" names no dimension, but other ranges do"),
+        (
+            "h:1,dya=2",
+            "there is no dimension or label \"dya\"; \"dya=2\" names no dimension, but other ranges do",
+        ),
+        ("h:1,h=2", "\"h=2\" is the second range of its dimension"),
+        ("h:x", "h: \"x\" is not an integer of UINT8"),
+        ("h:0", "h: \"0\" exceeds the domain"),
+        ("h:256", "h: \"256\" is not an integer of UINT8"),
+        (
+            "h:3..2",
+            "h: \"3..2\" is empty: its lower end is above its upper end",
+        ),
+        (
+            "day:2025-13",
+            "day: \"2025-13\" is not a date, nor a stored integer of DATETIME_DAY",
+        ),
+        ("h:%4", "\"%4\" has a % without two hexadecimal digits"),
+    ] {
+        let got = seen_in(&array, text).unwrap_err();
+        assert!(got.ends_with(reason), "{text}: {got}");
+    }
 }
 
 #[test]

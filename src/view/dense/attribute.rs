@@ -6,7 +6,6 @@ use super::space::{Area, boxes};
 use super::stack::{Slot, Stack};
 use crate::array::cache::Keep;
 use crate::array::column::{Column, Content, OpenColumn};
-use crate::array::field::Role;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::sequential::SequentialDetector;
 use crate::error::{Error, Result};
@@ -120,10 +119,7 @@ impl DenseRuns {
             strides: &self.strides,
             start: cells.start,
         };
-        let holds = |layer: usize| {
-            let slot = self.slots.get(layer);
-            matches!(slot, Some(Slot::Attribute(_) | Slot::Other(_)))
-        };
+        let holds = |layer: usize| self.slots.get(layer).is_some_and(|slot| slot.holds());
         // Concurrent requests begin at different tiles, so that they do not wait for the same chunks.
         let length = cells.end.saturating_sub(cells.start).max(1);
         let turn = ((cells.start / length) as u32).reverse_bits();
@@ -198,9 +194,8 @@ impl DenseRuns {
     }
 
     fn open(&self, layer: usize, info: &Arc<FragmentInfo>, index: usize, content: Content) -> Result<Source> {
-        let mut fields = info.fields.iter();
-        let field = fields
-            .find(|field| field.role == Role::Attribute(index))
+        let field = info
+            .attribute(index)
             .ok_or_else(|| info.place(Error::corrupt("the fragment has no slot for the attribute").at(0)))?;
         let layer = self.stack.overlay.layers().get(layer);
         let shape = match layer {
@@ -240,13 +235,8 @@ impl DenseRuns {
                 for run in runs {
                     let start = (run.source - window.start) as usize * size;
                     let from = piece.get(start..start.saturating_add(run.count as usize * size));
-                    scatter(
-                        size,
-                        from.unwrap_or_default(),
-                        out,
-                        run.dest as usize,
-                        run.step as usize,
-                    );
+                    let from = from.ok_or_else(outside)?;
+                    scatter(size, from, out, run.dest as usize, run.step as usize);
                 }
                 Ok(())
             })
@@ -265,22 +255,20 @@ impl DenseRuns {
         let keep = self.keep(cells, 8);
         let mut starts = Vec::new();
         self.plans(cells, Content::Offsets, keep, |source, plan| {
-            let mut put = |run: &Run, layer: Option<usize>, cell: &mut dyn FnMut(usize) -> (u64, u64)| {
+            let mut put = |run: &Run, layer: Option<usize>, cell: &dyn Fn(usize) -> Option<(u64, u64)>| {
                 let places = places.iter_mut().zip(&mut lengths).skip(run.dest as usize);
                 let places = places
                     .step_by((run.step as usize).max(1))
                     .take(run.count as usize);
                 for (i, (place, length)) in places.enumerate() {
-                    let (start, own) = cell(i);
+                    let (start, end) = cell(i).ok_or_else(outside)?;
                     *place = ValueStart { layer, start };
-                    *length = own;
+                    *length = end.saturating_sub(start);
                 }
+                Ok(())
             };
             let Some((layer, source)) = source else {
-                return plan.runs(|run| {
-                    put(&run, None, &mut |_| (0, fill));
-                    Ok(())
-                });
+                return plan.runs(|run| put(&run, None, &|_| Some((0, fill))));
             };
             plan.windows(8, source.tile_cells, |window, runs| {
                 starts.clear();
@@ -290,11 +278,10 @@ impl DenseRuns {
                 source.column.starts(tile, within, keep, &mut starts)?;
                 for run in runs {
                     let first = (run.source - window.start) as usize;
-                    let starts = starts.get(first..).unwrap_or_default();
-                    put(run, Some(layer), &mut |i| {
-                        let ends = starts.get(i).zip(starts.get(i + 1));
-                        ends.map_or((0, 0), |(start, end)| (*start, end.saturating_sub(*start)))
-                    });
+                    put(run, Some(layer), &|i| {
+                        let ends = starts.get(first + i..)?;
+                        Some((*ends.first()?, *ends.get(1)?))
+                    })?;
                 }
                 Ok(())
             })
@@ -309,7 +296,7 @@ impl DenseRuns {
                 .attribute
                 .fill_value
                 .get(bytes.start as usize..bytes.end as usize);
-            out.extend_from_slice(fill.unwrap_or_default());
+            out.extend_from_slice(fill.ok_or_else(outside)?);
             return Ok(());
         };
         let source = self.source(layer, Content::Data)?;
@@ -409,9 +396,8 @@ impl Runs for DenseRuns {
                 let length = (dest.end - dest.start) as usize;
                 let from = bytes.get(start..start.saturating_add(length));
                 let to = out.get_mut(dest.start as usize..dest.end as usize);
-                if let (Some(from), Some(to)) = (from, to) {
-                    to.copy_from_slice(from);
-                }
+                let (from, to) = from.zip(to).ok_or_else(outside)?;
+                to.copy_from_slice(from);
             }
         }
         Ok(())
@@ -447,6 +433,11 @@ const MAX_GAP: u64 = 4 << 10;
 
 /// The most bytes of runs that are read together.
 const MAX_WINDOW: u64 = 256 << 10;
+
+/// The error of a cell that is not among those read.
+fn outside() -> Error {
+    Error::internal("a cell is not among those that were read")
+}
 
 /// Writes the fill value to the cells of `run`.
 fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {

@@ -2,11 +2,13 @@
 //! has the attribute.
 //!
 //! A run of cells is split into boxes, these by tiles ([`space`]) and by fragments ([`overlay`]); then each
-//! part is copied from its fragment ([`copy`], [`attribute`]).
+//! part is copied from its fragment ([`copy`], [`attribute`]). Which cells no fragment has is known from the
+//! same boxes ([`coverage`]).
 
 mod attribute;
 mod axis;
 mod copy;
+mod coverage;
 mod origins;
 mod overlay;
 mod points;
@@ -28,9 +30,16 @@ use crate::format::schema::Schema;
 use crate::lock::get_or_make;
 use attribute::DenseRuns;
 use axis::AxisCells;
+use lru::LruCache;
+use points::Points;
 use space::{Area, Space};
 use stack::{Slot, Stack};
-use std::sync::{Arc, OnceLock};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// The most sparse fragments of a view whose coordinates stay open.
+const MAX_POINTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 /// A dense view: the fragments of a dense array, newer ones over older ones.
 pub(super) struct Dense {
@@ -41,7 +50,9 @@ pub(super) struct Dense {
     state: u64,
     stack: OnceLock<Arc<Stack>>,
     region: OnceLock<Region>,
-    written: OnceLock<Vec<bool>>,
+    covered: OnceLock<bool>,
+    /// The coordinates of sparse layers.
+    points: Mutex<LruCache<usize, Arc<Points>>>,
 }
 
 /// The cells that a view covers.
@@ -70,7 +81,8 @@ impl Dense {
             state,
             stack: OnceLock::new(),
             region: OnceLock::new(),
-            written: OnceLock::new(),
+            covered: OnceLock::new(),
+            points: Mutex::new(LruCache::new(MAX_POINTS)),
         }
     }
 
@@ -224,38 +236,70 @@ impl Dense {
         count(&self.cells()?.shape)
     }
 
-    /// For each field, whether a single fragment wrote all of its cells: see
-    /// [`View::written`](super::View::written).
-    pub(super) fn written(&self) -> Result<&[bool]> {
-        get_or_make(&self.written, || self.find_written()).map(Vec::as_slice)
+    /// The newest fragment that has attribute `index` in another form and that some cell comes from: its name,
+    /// and the difference.
+    pub(super) fn unreadable(&self, index: usize) -> Result<Option<(String, &'static str)>> {
+        let missing = || Error::internal(format!("there is no attribute {index}"));
+        let attribute = self.schema.attributes.get(index).ok_or_else(missing)?;
+        let stack = self.stack()?;
+        let slots = stack.slots(attribute);
+        let layers = stack.overlay.layers();
+        for area in self.areas(0..self.count()?)? {
+            for ((number, slot), layer) in slots.iter().enumerate().zip(layers).rev() {
+                let (Slot::Other(what), Some(common)) = (slot, layer.area.common(&area)) else {
+                    continue;
+                };
+                if self.shows(number, common, &slots)? {
+                    let fragment = stack.fragments.get(number);
+                    let (fragment, _) = fragment.ok_or_else(|| Error::internal("there is no such layer"))?;
+                    return Ok(Some((fragment.directory_name(), what)));
+                }
+            }
+        }
+        Ok(None)
     }
 
-    fn find_written(&self) -> Result<Vec<bool>> {
-        let ends: Option<Vec<_>> = self.cells()?.ends.iter().copied().collect();
-        let region = ends
-            .filter(|_| self.count().is_ok_and(|count| count > 0))
-            .map(Area);
+    /// Whether some cell of `area`, which layer `number` touches, comes from this layer.
+    fn shows(&self, number: usize, area: Area, slots: &[Slot]) -> Result<bool> {
         let stack = self.stack()?;
-        let mut written = vec![true; self.schema.dimensions.len()];
-        written.extend(self.schema.attributes.iter().map(|attribute| {
-            let layers = stack.overlay.layers().iter().zip(stack.slots(attribute));
-            let mut newest = layers.rev();
-            region.as_ref().is_some_and(|region| {
-                let found = newest.find(|(layer, slot)| match slot {
-                    Slot::Attribute(_) => layer.dense && layer.area.contains(region),
-                    _ => layer.area.touches(region),
-                });
-                matches!(found, Some((_, Slot::Attribute(_))))
-            })
-        }));
-        Ok(written)
+        let overlay = &stack.overlay;
+        let layer_of = |layer: usize| overlay.layers().get(layer);
+        let holds = |layer: usize| slots.get(layer).is_some_and(|slot| slot.holds());
+        let dense = |layer: usize| layer_of(layer).is_some_and(|layer| layer.dense);
+        let mut left = Vec::new();
+        let _ = overlay.holes(
+            area,
+            |layer| layer > number && dense(layer) && holds(layer),
+            &mut |hole| {
+                left.push(hole);
+                ControlFlow::Continue(())
+            },
+        );
+        for hole in left {
+            // Newer fragments without the attribute hide it where they cover all that it has of a tile.
+            let touching = overlay.touching(&hole);
+            if !dense(number) || !touching.iter().any(|&layer| layer > number && dense(layer)) {
+                return Ok(true);
+            }
+            let mut found = false;
+            stack.space.tiles(&hole, 0, |tile| {
+                if let Some(wanted) = tile.common(&hole).filter(|_| !found) {
+                    let parts = overlay.parts(tile, &wanted, holds);
+                    found = parts.boxes.iter().any(|part| part.layer == Some(number));
+                }
+                Ok(())
+            })?;
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
         let region = self.cells()?;
         let missing = || Error::not_found(format!("there is no field {field}"));
-        let fields = ViewField::all(&self.schema);
-        match fields.get(field).ok_or_else(missing)?.role {
+        match ViewField::nth(&self.schema, field).ok_or_else(missing)?.role {
             Role::Dimension(i) => {
                 let space = Space::new(&self.schema)?;
                 let axis = *space.axes.get(i).ok_or_else(missing)?;
@@ -276,8 +320,7 @@ impl Dense {
     pub(super) fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
         let region = self.cells()?;
         let missing = || Error::not_found(format!("there is no attribute {field}"));
-        let Some(Role::Attribute(index)) = ViewField::all(&self.schema).get(field).map(|field| field.role)
-        else {
+        let Some(Role::Attribute(index)) = ViewField::nth(&self.schema, field).map(|field| field.role) else {
             return Err(missing());
         };
         let attribute = self.schema.attributes.get(index).ok_or_else(missing)?.clone();

@@ -29,7 +29,7 @@ impl Dense {
                 return Ok(None);
             };
             let mut origin = CellOrigin {
-                unwritten: true,
+                unwritten: self.unwritten(run.clone())?,
                 ..CellOrigin::default()
             };
             for number in stack.overlay.touching(&area) {
@@ -52,7 +52,6 @@ impl Dense {
                     whole: exact && covers && self.is_of_tiles(&area),
                 });
                 if covers && hides.get(number) == Some(&true) {
-                    origin.unwritten = false;
                     break;
                 }
             }

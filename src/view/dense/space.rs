@@ -152,6 +152,12 @@ impl Space {
 pub(super) struct Area(pub(super) Vec<(u64, u64)>);
 
 impl Area {
+    /// The number of its cells, which must be below 2^64.
+    pub(super) fn cells(&self) -> u64 {
+        let lengths = self.0.iter().map(|(first, last)| last - first + 1);
+        lengths.product()
+    }
+
     /// The intersection of two boxes; None if it is empty.
     pub(super) fn common(&self, other: &Area) -> Option<Area> {
         let ends = self.0.iter().zip(&other.0);

@@ -6,6 +6,7 @@ use crate::array::Array;
 use crate::array::fragment::Fragment;
 use crate::error::{Error, Result};
 use crate::format::schema::{Attribute, Schema};
+use crate::view::changed::difference;
 use crate::view::outlines::outlines;
 use std::sync::Arc;
 
@@ -36,16 +37,18 @@ impl Slot {
             return Slot::Nothing;
         };
         if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
-            Slot::Nothing
-        } else if found.datatype != wanted.datatype {
-            Slot::Other("another datatype")
-        } else if found.cell_val_num != wanted.cell_val_num {
-            Slot::Other("another number of values per cell")
-        } else if found.nullable != wanted.nullable {
-            Slot::Other("another nullability")
-        } else {
-            Slot::Attribute(index)
+            return Slot::Nothing;
         }
+        let form = |attribute: &Attribute| (attribute.datatype, attribute.cell_val_num, attribute.nullable);
+        match difference(form(found), form(wanted)) {
+            Some(what) => Slot::Other(what),
+            None => Slot::Attribute(index),
+        }
+    }
+
+    /// Whether the fragment has an attribute of that name, so that it hides what older ones have of it.
+    pub(super) fn holds(self) -> bool {
+        self != Slot::Nothing
     }
 }
 

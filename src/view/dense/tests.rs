@@ -266,6 +266,7 @@ fn owner(design: &Design, written: &[Painted], attribute: (&str, Kind), place: &
 /// Arrays of random shapes, orders, schemas and fragments, dense and sparse ones.
 #[test]
 fn views_equal_a_model_that_paints_cell_after_cell() {
+    let mut counted = 0;
     for seed in 0..60 {
         let mut numbers = Numbers(seed);
         let dimensions = 1 + numbers.below(3) as usize;
@@ -378,6 +379,37 @@ fn views_equal_a_model_that_paints_cell_after_cell() {
                 }
                 offsets.extend((text.len() as u64).to_le_bytes());
             }
+            // Whether somebody wrote a cell, be it only in other attributes.
+            let has = |painted: &Painted, place: &Vec<i32>| match &painted.cells {
+                Some(cells) => cells.contains(place),
+                None => painted
+                    .area
+                    .iter()
+                    .zip(place)
+                    .all(|(side, index)| (side.0..=side.1).contains(index)),
+            };
+            let marks = all
+                .iter()
+                .map(|place| u8::from(written.iter().any(|one| has(one, place))));
+            let marks: Vec<u8> = marks.collect();
+            let dense: Vec<&Painted> = written.iter().filter(|one| one.cells.is_none()).collect();
+            let covered = all.iter().all(|place| dense.iter().any(|one| has(one, place)));
+            assert_eq!(view.is_covered().unwrap(), covered, "seed {seed}");
+            for _ in 0..8 {
+                let count = all.len() as u64;
+                let start = numbers.below(count + 1);
+                let run = start..start + numbers.below(count - start + 1);
+                let expected = &marks[run.start as usize..run.end as usize];
+                let found = view.written(run.clone()).unwrap();
+                assert_eq!(found.is_none(), !expected.contains(&0), "seed {seed}");
+                assert!(found.is_none_or(|found| found == expected), "seed {seed}");
+                let holes = expected.iter().filter(|mark| **mark == 0).count() as u64;
+                let origin = view.origins(&[run]).unwrap().remove(0);
+                if let Some(told) = origin.and_then(|origin| origin.unwritten) {
+                    assert_eq!(told, holes, "seed {seed}");
+                    counted += 1;
+                }
+            }
             let open = |field| view.open(dimensions + field).unwrap();
             for step in [1 << 20, 7 + numbers.below(5000)] {
                 let (fixed, var) = (open(0), open(1));
@@ -409,6 +441,7 @@ fn views_equal_a_model_that_paints_cell_after_cell() {
             }
         }
     }
+    assert!(counted > 300, "{counted} runs whose holes metadata counts");
 }
 
 /// An array of one filtered attribute over a square of `side` cells in tiles of `extent`.

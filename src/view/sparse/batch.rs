@@ -44,9 +44,7 @@ impl Taker for () {
 
     fn take_next(&mut self, turns: &[Turn], ranks: &mut [u64]) -> Result<()> {
         for turn in turns {
-            if let Some(rank) = ranks.get_mut(turn.member() as usize) {
-                *rank = rank.saturating_add(1);
-            }
+            ranks[turn.member() as usize] += 1;
         }
         Ok(())
     }
@@ -96,7 +94,7 @@ impl Turn {
 
 impl<K> Run<'_, K> {
     fn keys(&self) -> &[K] {
-        self.window.keys.get(self.range.clone()).unwrap_or(&[])
+        &self.window.keys[self.range.clone()]
     }
 }
 
@@ -118,7 +116,7 @@ impl<K: SortKey> Batch<K> {
         if !self.details.is_empty() {
             return 0;
         }
-        let turns = self.turns.get(first..).unwrap_or(&[]);
+        let turns = &self.turns[first..];
         let second = turns.iter().position(|turn| turn.is_at_same_place());
         second.unwrap_or(turns.len()).saturating_sub(1)
     }
@@ -141,12 +139,12 @@ impl<K: SortKey> Batch<K> {
             let first = run.window.rank(run.range.start);
             let follows = match next {
                 (member, rank) if member == run.member => rank == first,
-                _ => ranks.get(run.member as usize) == Some(&first),
+                _ => ranks[run.member as usize] == first,
             };
             if !follows || !run.window.is_plain() {
                 return None;
             }
-            next = (run.member, first.saturating_add(run.range.len() as u64));
+            next = (run.member, first + run.range.len() as u64);
         }
         let lowest = runs.iter().filter_map(|run| run.keys().first()).min()?;
         let highest = runs.iter().filter_map(|run| run.keys().last()).max()?;
@@ -159,7 +157,7 @@ impl<K: SortKey> Batch<K> {
         self.words.clear();
         for (number, run) in (0..).zip(runs) {
             let words = run.keys().iter().map(|key| {
-                let distance = key.distance(lowest).unwrap_or(0);
+                let distance = key.distance(lowest).expect("keys up to the highest have one");
                 distance << bits | number
             });
             self.words.extend(words);
@@ -174,7 +172,7 @@ impl<K: SortKey> Batch<K> {
             let (distance, run) = (word >> bits, word & !(u64::MAX << bits));
             let same_place = !rules.duplicates && distance == before;
             before = distance;
-            Turn::new(members.get(run as usize).copied().unwrap_or(0), same_place)
+            Turn::new(members[run as usize], same_place)
         }));
         self.last = Some(highest.clone());
         Some(())
@@ -189,7 +187,7 @@ impl<K: SortKey> Batch<K> {
                 time: rules.time(run.source, run.window, i),
                 rank: run.window.rank(i),
                 member: run.member,
-                mark: run.window.marks.get(i).copied().unwrap_or(0),
+                mark: run.window.mark(i),
             }));
         }
         // A stable sort of runs that ascend is a merge of these runs.
@@ -228,21 +226,16 @@ fn sort(words: &mut Vec<u64>, room: &mut Vec<u64>, bits: Range<u32>) {
         let digit = |word: u64| usize::from((word >> shift) as u8);
         let mut places = [0; 256];
         for &word in words.iter() {
-            if let Some(count) = places.get_mut(digit(word)) {
-                *count += 1;
-            }
+            places[digit(word)] += 1;
         }
         let mut before: usize = 0;
         for place in &mut places {
             before += std::mem::replace(place, before);
         }
         for &word in words.iter() {
-            if let Some(place) = places.get_mut(digit(word))
-                && let Some(slot) = room.get_mut(*place)
-            {
-                *slot = word;
-                *place += 1;
-            }
+            let place = &mut places[digit(word)];
+            room[*place] = word;
+            *place += 1;
         }
         std::mem::swap(words, room);
     }

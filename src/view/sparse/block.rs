@@ -106,7 +106,7 @@ struct Cursor {
 
 impl Cursor {
     fn skip(&mut self, count: u64) {
-        self.rank = self.rank.saturating_add(count);
+        self.rank += count;
         self.cell = self.cell.saturating_add(count);
     }
 }
@@ -207,18 +207,14 @@ impl Writer {
         }
         self.left -= 1;
         steps.push(member, skips, count);
-        if let Some(rank) = end.ranks.get_mut(member as usize) {
-            *rank = rank.saturating_add(u64::from(count));
-        }
+        end.ranks[member as usize] += u64::from(count);
         end.cell += if skips { 0 } else { u64::from(count) };
     }
 
     /// Skips the candidates of `member` before rank `rank`. `ESTALE` if that rank has been passed.
     fn skip_to(&mut self, member: u32, rank: u64) -> Result<()> {
-        let next = self.block.end.ranks.get(member as usize);
-        let mut skipped = next
-            .and_then(|next| rank.checked_sub(*next))
-            .ok_or_else(changed)?;
+        let next = self.block.end.ranks[member as usize];
+        let mut skipped = rank.checked_sub(next).ok_or_else(changed)?;
         while skipped > 0 {
             let count = skipped.min(u64::from(self.most)) as u32;
             self.push(member, true, count);
@@ -236,14 +232,8 @@ impl Writer {
 impl Taker for Writer {
     fn take(&mut self, member: u32, rank: u64) -> Result<()> {
         let (open, count) = self.open;
-        let next = self
-            .block
-            .end
-            .ranks
-            .get(member as usize)
-            .copied()
-            .unwrap_or(u64::MAX);
-        if member == open && count < self.most && rank == next.saturating_add(u64::from(count)) {
+        let next = self.block.end.ranks[member as usize];
+        if member == open && count < self.most && rank == next + u64::from(count) {
             self.open.1 = count + 1;
             return Ok(());
         }
@@ -327,7 +317,7 @@ impl Slice {
     pub(super) fn new(members: Arc<[Ranked]>, block: Arc<Block>, cells: Range<u64>) -> Result<Slice> {
         let position = |cell| block.position(cell).ok_or_else(|| none(cell));
         Ok(Slice {
-            count: cells.end.saturating_sub(cells.start),
+            count: cells.end - cells.start,
             start: position(cells.start)?,
             end: position(cells.end)?,
             members,
@@ -389,7 +379,7 @@ impl Slice {
     /// whose cells are not consecutive.
     pub(super) fn runs(&self) -> impl Iterator<Item = Option<(usize, Range<u64>)>> + '_ {
         self.ranks().zip(&*self.members).map(|((rank, end), ranked)| {
-            let count = end.saturating_sub(rank);
+            let count = end - rank;
             let cells = match count {
                 0 => 0..0,
                 _ => ranked.cells(rank)?,
@@ -408,9 +398,7 @@ impl Slice {
         let mut cursors: Vec<Cursor> = self.start.ranks.iter().map(cursor).collect();
         let (mut before, mut left) = (self.start.before, self.count);
         for (member, skips, mut count) in self.block.steps.from(self.start.step) {
-            let (Some(cursor), Some(ranked)) = (cursors.get_mut(member), self.members.get(member)) else {
-                return Err(none(0));
-            };
+            let (cursor, ranked) = (&mut cursors[member], &self.members[member]);
             count -= std::mem::take(&mut before);
             if skips {
                 cursor.skip(count);
@@ -422,7 +410,7 @@ impl Slice {
                 if cursor.rank >= cursor.end {
                     let found = ranked.cells(cursor.rank).ok_or_else(|| none(cursor.rank))?;
                     cursor.cell = found.start;
-                    cursor.end = cursor.rank.saturating_add(found.end - found.start);
+                    cursor.end = cursor.rank + (found.end - found.start);
                 }
                 let run = count.min(cursor.end - cursor.rank);
                 take(Piece {
@@ -456,7 +444,7 @@ fn none(cell: u64) -> Error {
 impl ViewPart {
     pub(super) fn count(&self) -> u64 {
         match self {
-            ViewPart::Stored(_, cells) => cells.end.saturating_sub(cells.start),
+            ViewPart::Stored(_, cells) => cells.end - cells.start,
             ViewPart::Merged(slice) => slice.count,
         }
     }
@@ -478,8 +466,7 @@ impl ViewPart {
     pub(super) fn outline(&self, mut take: impl FnMut(Piece)) -> Result<u64> {
         let mut count = 0;
         if let ViewPart::Merged(slice) = self {
-            let taken = slice.ranks().map(|(first, end)| end.saturating_sub(first));
-            let taken = taken.fold(0u64, u64::saturating_add);
+            let taken: u64 = slice.ranks().map(|(first, end)| end - first).sum();
             if taken <= 2 * slice.count {
                 for (ranked, (first, end)) in slice.members.iter().zip(slice.ranks()) {
                     let mut rank = first;
@@ -491,7 +478,7 @@ impl ViewPart {
                             first: cells.start,
                             count: run,
                         });
-                        rank = rank.saturating_add(run);
+                        rank += run;
                     }
                 }
                 // The slice's share of the block's steps.
@@ -545,7 +532,6 @@ mod tests {
                     .all(|&(member, rank)| writer.take(member, rank).is_ok())
             );
             assert!(writer.take(last, 199_999).is_err(), "it is behind");
-            assert!(writer.take(members as u32, 7).is_err(), "there is none");
             let block = writer.end();
             assert_eq!(block.count(), taken.len() as u64);
             let mut found = Vec::new();

@@ -27,6 +27,25 @@ const MIN_BLOCK_PER_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
 /// A merge of fewer candidates is not worth several threads.
 const MIN_PARALLEL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
 
+/// The first cells of a component, and perhaps some more.
+pub(super) struct FirstCells {
+    members: Arc<[Ranked]>,
+    block: Arc<Block>,
+}
+
+impl FirstCells {
+    /// How many they are.
+    pub(super) fn count(&self) -> u64 {
+        self.block.count()
+    }
+
+    /// Where `cells` of them are stored.
+    pub(super) fn part(&self, cells: Range<u64>) -> Result<ViewPart> {
+        let slice = Slice::new(self.members.clone(), self.block.clone(), cells)?;
+        Ok(ViewPart::Merged(slice))
+    }
+}
+
 /// Everything needed to find a component's cells.
 struct Plan<K> {
     members: Vec<Member<K>>,
@@ -112,12 +131,7 @@ impl<K: SortKey + 'static> Component<K> {
         rules: &Rules,
         cells: Range<u64>,
     ) -> Result<Vec<(usize, Range<u64>)>> {
-        let whole = |member: usize| {
-            (
-                member,
-                0..self.inputs.get(member).map_or(0, |input| input.count()),
-            )
-        };
+        let whole = |member: usize| (member, 0..self.inputs[member].count());
         let members = 0..self.inputs.len();
         if self.known.is_some() {
             return Ok(match self.inputs.as_slice() {
@@ -129,15 +143,10 @@ impl<K: SortKey + 'static> Component<K> {
         let checkpoints = &plan.outline.checkpoints;
         let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cells.start);
         let end = checkpoints.partition_point(|checkpoint| checkpoint.cell < cells.end);
-        let (Some(from), Some(to)) = (checkpoints.get(after.wrapping_sub(1)), checkpoints.get(end)) else {
-            return Ok(members.map(whole).collect());
-        };
-        let ranks = members.map(|member| {
-            let at = |checkpoint: &Checkpoint| checkpoint.ranks.get(member).copied();
-            match at(from).zip(at(to)) {
-                Some((from, to)) if !plan.outline.unsorted.contains(&member) => (member, from..to),
-                _ => whole(member),
-            }
+        let (from, to) = (&checkpoints[after - 1].ranks, &checkpoints[end].ranks);
+        let ranks = members.map(|member| match plan.outline.unsorted.contains(&member) {
+            false => (member, from[member]..to[member]),
+            true => whole(member),
         });
         Ok(ranks.collect())
     }
@@ -161,6 +170,37 @@ impl<K: SortKey + 'static> Component<K> {
         let block = engine.cache.derive(key, memory, Keep::Staying, load)?;
         let part = cells.start - from.cell..cells.end.min(to.cell) - from.cell;
         Ok(ViewPart::Merged(Slice::new(plan.ranked.clone(), block, part)?))
+    }
+
+    /// The first cells, at least `most` unless there are fewer, from a merge of no more than these. None if
+    /// that takes a look at all cells, because fragments turn out not to be in global order. What is behind
+    /// the first cells is not looked at.
+    pub(super) fn head(&self, engine: &Engine, rules: &Rules, most: u64) -> Result<Option<FirstCells>> {
+        if self.inputs.iter().any(|input| input.has_signed_strings()) {
+            return Ok(None);
+        }
+        let members = self.members();
+        let end: Vec<u64> = members.iter().map(Member::count).collect();
+        let candidates = end.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
+        let _waiting = engine.work.wait(self.object);
+        let what = "merging the first cells of fragments";
+        let job = engine.work.start(self.object, self.path(), what, candidates);
+        let start = vec![0; end.len()];
+        let mut merge = Merge::new(rules, &members, &start, &end, [None; 2]);
+        match next_block(&mut merge, most, |candidates| job.advance(candidates)) {
+            Ok(block) => Ok(Some(FirstCells {
+                members: members.iter().map(Member::ranked).collect(),
+                block: Arc::new(block),
+            })),
+            Err(Stop::Unsorted(_)) => Ok(None),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// The directory of its fragments, for messages.
+    fn path(&self) -> String {
+        let first = self.inputs.first().and_then(|input| input.info.path.parent());
+        first.map_or_else(String::new, |path| path.display().to_string())
     }
 
     /// Whether the cells of a single fragment are stored in global order. The first call checks.
@@ -214,13 +254,11 @@ impl<K: SortKey + 'static> Component<K> {
     fn outline(&self, engine: &Engine, rules: &Rules, candidates: u64) -> Result<Outline> {
         let mut members = self.members();
         let mut unsorted = Vec::new();
-        let first = self.inputs.first().and_then(|input| input.info.path.parent());
-        let path = first.map_or_else(String::new, |path| path.display().to_string());
         let job = engine
             .work
-            .start(self.object, path, "merging fragments", candidates);
+            .start(self.object, self.path(), "merging fragments", candidates);
         let windows = rules.memory.saturating_mul(parallel::threads());
-        // A candidate in a window takes at most 64 bytes, except with long strings.
+        // A candidate in a window takes about 64 bytes at most.
         let _windows = engine.cache.borrow(windows.min(candidates.saturating_mul(64)));
         // A reader that counts cells will read some, so blocks are kept if the cache has room for all.
         let fit = Block::estimate(candidates) <= engine.cache.capacity() / 2;
@@ -242,8 +280,7 @@ impl<K: SortKey + 'static> Component<K> {
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Unsorted(input)) => {
                     let signed = |&number: &usize| {
-                        let input = self.inputs.get(number);
-                        input.is_some_and(|input| input.has_signed_strings()) && !unsorted.contains(&number)
+                        self.inputs[number].has_signed_strings() && !unsorted.contains(&number)
                     };
                     // If one fragment is in the order of signed bytes, the others will be, too.
                     let others = (0..self.inputs.len()).filter(signed).collect();
@@ -309,18 +346,15 @@ type KeepBlock<'a> = &'a (dyn Fn(&[u64], Block) -> Result<()> + Sync);
 
 /// Sorts the candidates of member `number`, which is not sorted yet.
 fn sort<K: SortKey>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Result<()> {
-    let member = members.get(number).filter(|member| member.sorted.is_none());
-    let Some(input) = member.map(|member| member.input.clone()) else {
-        return Err(Error::internal("there is no such member of the merge"));
-    };
+    if members[number].sorted.is_some() {
+        return Err(Error::internal("the sorted cells of a fragment are not in order"));
+    }
+    let input = members[number].input.clone();
     log::info!(
         "{}: the cells are not in global order and are sorted first",
         input.info.path.display()
     );
-    let sorted = Arc::new(Sorted::new(&input, members, rules)?);
-    if let Some(member) = members.get_mut(number) {
-        member.sorted = Some(sorted);
-    }
+    members[number].sorted = Some(Arc::new(Sorted::new(&input, members, rules)?));
     Ok(())
 }
 
@@ -356,14 +390,12 @@ fn checkpoints<K: SortKey>(
         // have gone wrong. So a part also checks its keys.
         let below = number.checked_sub(1);
         let between = [below.and_then(|below| keys.get(below)), keys.get(number)];
-        match bounds.get(number..number + 2) {
-            Some([from, to]) => part(rules, members, [from, to], between, job, keep),
-            _ => Ok(Vec::new()),
-        }
+        let ends: [&[u64]; 2] = [&bounds[number], &bounds[number + 1]];
+        part(rules, members, ends, between, job, keep)
     })?;
     let mut all = vec![Checkpoint {
         cell: 0,
-        ranks: bounds.first().cloned().unwrap_or_default().into(),
+        ranks: bounds[0].clone().into(),
     }];
     let mut before = 0;
     for part in parts {
@@ -389,13 +421,9 @@ fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Resul
     let total: u64 = members.iter().fold(0u64, |sum, m| sum.saturating_add(m.count()));
     let step = (total / (parts * SAMPLES_PER_PART)).max(1);
     let samples = parallel::each(members.len() as u64, |number| -> Result<Vec<K>> {
-        let Some(member) = members.get(number as usize) else {
-            return Ok(Vec::new());
-        };
+        let member = &members[number as usize];
         let ranks = (step / 2..member.count()).step_by(step as usize);
-        ranks
-            .filter_map(|rank| member.key(rules, rank).transpose())
-            .collect()
+        ranks.map(|rank| member.key(rules, rank)).collect()
     })?;
     let mut samples: Vec<K> = samples.into_iter().flatten().collect();
     samples.sort_unstable();
@@ -408,18 +436,10 @@ fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Resul
     keys.dedup();
     // Each thread searches one member, so that no two need the same chunks.
     let ranks = parallel::each(members.len() as u64, |number| -> Result<Vec<u64>> {
-        let member = members.get(number as usize);
-        let ranks = keys
-            .iter()
-            .filter_map(|key| Some(member?.lower_bound(rules, key)));
-        ranks.collect()
+        let member = &members[number as usize];
+        keys.iter().map(|key| member.lower_bound(rules, key)).collect()
     })?;
-    let ranks = (0..keys.len()).map(|key| {
-        ranks
-            .iter()
-            .filter_map(|of_keys| of_keys.get(key).copied())
-            .collect()
-    });
+    let ranks = (0..keys.len()).map(|key| ranks.iter().map(|of_keys| of_keys[key]).collect());
     let ranks = ranks.collect();
     Ok((keys, ranks))
 }

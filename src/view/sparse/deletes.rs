@@ -48,6 +48,11 @@ impl Deletes {
         self.timestamps.is_none() && self.conditions.is_empty()
     }
 
+    /// The fields that conditions refer to.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &FragmentCells> {
+        self.fields.iter().map(|(_, field)| field)
+    }
+
     /// For each of `cells`, whether a reader of `times` sees it.
     pub(super) fn kept(&self, times: TimeRange, cells: Range<u64>) -> Result<Vec<bool>> {
         let mut kept = vec![true; (cells.end - cells.start) as usize];

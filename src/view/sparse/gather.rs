@@ -1,5 +1,6 @@
 //! The values of one field of a sparse view, gathered from its fragments.
 
+use super::super::changed::difference;
 use super::super::column::Runs;
 use super::super::{Role, ViewField};
 use super::block::{Piece, ViewPart};
@@ -58,8 +59,11 @@ struct Segment {
 /// If runs have at least this many cells on average, each run is read by itself.
 const MIN_LONG_RUN: u64 = 64;
 
-/// The most cells of a segment for each cell wanted.
+/// The most cells of a segment for each cell wanted, and the most bytes of var-sized cells.
 const MAX_WASTE: u64 = 8;
+
+/// Segments of var-sized cells with at most this many bytes are read as a whole.
+const MIN_WASTED_BYTES: u64 = if cfg!(test) { 16 } else { 256 << 10 };
 
 impl Segment {
     /// A segment without cells.
@@ -106,9 +110,7 @@ impl Places {
         let mut whole: Vec<Segment> = (first_input..end).map(Segment::none).collect();
         for part in &parts {
             pieces += part.outline(|piece| {
-                if let Some(segment) = whole.get_mut(piece.input.wrapping_sub(first_input)) {
-                    segment.take(&cells_of(&piece), piece.count);
-                }
+                whole[piece.input - first_input].take(&cells_of(&piece), piece.count);
             })?;
         }
         // Inputs whose wanted cells are far apart get several segments.
@@ -116,8 +118,7 @@ impl Places {
         if whole.iter().any(Segment::wastes) {
             for part in &parts {
                 part.pieces(|piece| {
-                    let segment = whole.get(piece.input.wrapping_sub(first_input));
-                    if segment.is_some_and(Segment::wastes) {
+                    if whole[piece.input - first_input].wastes() {
                         let mut segment = Segment::none(piece.input);
                         segment.take(&cells_of(&piece), piece.count);
                         scattered.push(segment);
@@ -138,8 +139,7 @@ impl Places {
                 continue;
             }
             while let Some(next) = scattered.next_if(|next| next.input == segment.input) {
-                let joined = segments.get_mut(first..).and_then(|own| own.last_mut());
-                match joined {
+                match segments[first..].last_mut() {
                     Some(last) if last.joins(&next) => last.take(&next.cells, next.wanted),
                     _ => segments.push(next),
                 }
@@ -185,6 +185,29 @@ impl Places {
         self.first_segment.windows(2).map(of).collect()
     }
 
+    /// Whether some cell is one of input `input`.
+    fn shows(&self, input: usize) -> Result<bool> {
+        let mut found = false;
+        for part in &self.parts {
+            part.pieces(|piece| found |= piece.input == input)?;
+        }
+        Ok(found)
+    }
+
+    /// Calls `take` for each piece, in order, until one fails.
+    fn each_piece(&self, mut take: impl FnMut(&Piece) -> Result<()>) -> Result<()> {
+        for part in &self.parts {
+            let mut result = Ok(());
+            part.pieces(|piece| {
+                if result.is_ok() {
+                    result = take(&piece);
+                }
+            })?;
+            result?;
+        }
+        Ok(())
+    }
+
     /// Calls `take` for each piece with its number of cells, the index of its first cell in the segment, and
     /// the cells read of the segment.
     fn each<T>(
@@ -192,22 +215,15 @@ impl Places {
         got: &[Option<T>],
         mut take: impl FnMut(usize, usize, Option<&T>) -> Result<()>,
     ) -> Result<()> {
-        for part in &self.parts {
-            let mut result = Ok(());
-            part.pieces(|piece| {
-                if result.is_ok() {
-                    let found = self
-                        .find(&piece)
-                        .and_then(|(number, from)| Some((from, got.get(number)?)));
-                    result = match found {
-                        Some((from, got)) => take(piece.count as usize, from, got.as_ref()),
-                        None => Err(too_few()),
-                    };
-                }
-            })?;
-            result?;
-        }
-        Ok(())
+        self.each_piece(|piece| {
+            let found = self.find(piece);
+            let (number, from) = found.ok_or_else(too_few)?;
+            take(
+                piece.count as usize,
+                from,
+                got.get(number).ok_or_else(too_few)?.as_ref(),
+            )
+        })
     }
 }
 
@@ -220,9 +236,10 @@ impl Gather {
     pub(super) fn new(merged: Arc<dyn Merged>, schema: &Schema, field: &ViewField) -> Result<Gather> {
         let (fill, fill_valid) = match field.role {
             Role::Dimension(_) => (Vec::new(), true),
-            Role::Attribute(i) => schema.attributes.get(i).map_or((Vec::new(), true), |attribute| {
+            Role::Attribute(i) => {
+                let attribute = &schema.attributes[i];
                 (attribute.fill_value.clone(), attribute.fill_value_valid)
-            }),
+            }
         };
         Ok(Gather {
             count: merged.count()?,
@@ -248,11 +265,9 @@ impl Gather {
             if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
                 return StoredField::Nothing;
             }
-            let same = found.datatype == wanted.datatype
-                && found.cell_val_num == wanted.cell_val_num
-                && found.nullable == wanted.nullable;
-            match same {
-                true => {
+            let form = (found.datatype, found.cell_val_num, found.nullable);
+            match difference(form, wanted.form()) {
+                None => {
                     let share = Share::of(&info.engine, self.stored.len());
                     // The offsets are read twice: to measure the cells, and to read them.
                     let var = found.cell_val_num.is_var() && share.has_room(info, Some(8));
@@ -260,10 +275,10 @@ impl Gather {
                     let stays = Some(Content::Offsets).filter(|_| var);
                     StoredField::Cells(cells.holding(share.hold).staying(stays))
                 }
-                false => StoredField::Changed(
+                Some(what) => StoredField::Changed(
                     info.place(
                         Error::corrupt(format!(
-                            "the fragment's field `{}` has another type than in the view's schema",
+                            "the fragment's field `{}` has {what} than in the view's schema",
                             String::from_utf8_lossy(&wanted.name)
                         ))
                         .at(0),
@@ -290,12 +305,58 @@ impl Gather {
         mut read: impl FnMut(&FragmentCells, Range<u64>) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
         let segments = places.segments.iter().map(|segment| {
-            let stored = self.stored(segment.input)?;
+            let stored = match self.stored(segment.input) {
+                // A segment may have none but hidden cells, whose values nobody needs.
+                Err(error) if places.shows(segment.input)? => return Err(error),
+                stored => stored.unwrap_or(None),
+            };
             stored
                 .map(|stored| read(stored, segment.cells.clone()))
                 .transpose()
         });
         segments.collect()
+    }
+
+    /// Where one cell of the view is stored.
+    fn piece_of(&self, cell: u64) -> Result<Piece> {
+        let mut found = Vec::new();
+        for part in self.merged.parts(cell..cell + 1)? {
+            part.pieces(|piece| found.push(piece))?;
+        }
+        match found.as_slice() {
+            [piece] if piece.count == 1 => Ok(*piece),
+            _ => Err(Error::internal(format!(
+                "cell {cell} of the view is in {} pieces",
+                found.len()
+            ))),
+        }
+    }
+
+    /// Whether the segments of var-sized cells have many more bytes than those wanted. `starts` has, for each
+    /// segment, the start of each of its cells and the end of the last.
+    fn wastes_bytes(&self, found: &Places, starts: &[Option<Vec<u64>>]) -> Result<bool> {
+        let length = |starts: &[u64]| match starts {
+            [first, .., last] => last - first,
+            _ => 0,
+        };
+        let all: u64 = starts.iter().flatten().map(|starts| length(starts)).sum();
+        if all <= MIN_WASTED_BYTES {
+            return Ok(false);
+        }
+        let mut wanted = 0;
+        found.each(starts, |count, from, starts| {
+            if let Some(starts) = starts {
+                wanted += length(starts.get(from..=from + count).ok_or_else(too_few)?);
+            }
+            Ok(())
+        })?;
+        Ok(all > wanted.saturating_mul(MAX_WASTE))
+    }
+
+    /// Appends the fill value `count` times.
+    fn fill_cells(&self, count: u64, out: &mut Vec<u8>) -> Result<()> {
+        (0..count).for_each(|_| out.extend_from_slice(&self.fill));
+        Ok(())
     }
 
     /// Appends the entries of `cells` in `content`, of `size` bytes each. `fill` is the entry of cells of
@@ -317,16 +378,7 @@ impl Gather {
         out.reserve(wanted.saturating_mul(size) as usize);
         // Long runs are read one by one, directly into `out`.
         if wanted >= MIN_LONG_RUN.saturating_mul(found.pieces) {
-            for part in &found.parts {
-                let mut result = Ok(());
-                part.pieces(|piece| {
-                    if result.is_ok() {
-                        result = self.run(&piece, content, fill, out);
-                    }
-                })?;
-                result?;
-            }
-            return Ok(());
+            return found.each_piece(|piece| self.run(piece, content, fill, out));
         }
         let got = self.segments(&found, |stored, cells| {
             let mut entries = Vec::with_capacity((cells.end - cells.start).saturating_mul(size) as usize);
@@ -431,7 +483,8 @@ impl Runs for Gather {
     }
 
     fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let size = self.field.cell_size().unwrap_or(1);
+        let size = self.field.cell_size();
+        let size = size.ok_or_else(|| Error::internal("var-sized cells have no fixed size"))?;
         self.entries(cells, size, Content::Data, &self.fill, out)
     }
 
@@ -453,58 +506,66 @@ impl Runs for Gather {
             let ends = starts
                 .get(from..=from.saturating_add(count))
                 .ok_or_else(too_few)?;
-            out.extend(ends.windows(2).map(|pair| match pair {
-                [start, end] => end.saturating_sub(*start),
-                _ => 0,
-            }));
+            out.extend(ends.windows(2).map(|pair| pair[1] - pair[0]));
             Ok(())
         })
     }
 
     fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let found = self.places(cells)?;
-        let got = self.segments(&found, |stored, cells| {
+        let starts = self.segments(&found, |stored, cells| {
             let stored: &dyn Cells = stored;
-            stored.var_values(cells)
+            stored.starts(cells)
         })?;
+        if self.wastes_bytes(&found, &starts)? {
+            // Long cells that are not wanted lie between those that are: each piece is read by itself.
+            return found.each_piece(|piece| match self.stored(piece.input)? {
+                Some(stored) => {
+                    let stored: &dyn Cells = stored;
+                    out.extend_from_slice(&stored.var_values(cells_of(piece))?.1);
+                    Ok(())
+                }
+                None => self.fill_cells(piece.count, out),
+            });
+        }
+        let segments = found.segments.iter().zip(starts);
+        let got = segments.map(|(segment, starts)| {
+            let Some(starts) = starts else { return Ok(None) };
+            let stored = self.stored(segment.input)?.ok_or_else(too_few)?;
+            let values = (stored as &dyn Cells).between(&starts)?;
+            Ok(Some((starts, values)))
+        });
+        let got = got.collect::<Result<Vec<_>>>()?;
         found.each(&got, |count, from, got| {
             let Some((starts, values)) = got else {
-                (0..count).for_each(|_| out.extend_from_slice(&self.fill));
-                return Ok(());
+                return self.fill_cells(count as u64, out);
             };
-            let range = starts.get(from).zip(starts.get(from.saturating_add(count)));
-            let range = range.map(|(start, end)| *start as usize..*end as usize);
-            let values = range.and_then(|range| values.get(range));
-            out.extend_from_slice(values.ok_or_else(too_few)?);
+            let first = starts.first().ok_or_else(too_few)?;
+            let range = starts
+                .get(from)
+                .zip(starts.get(from + count))
+                .ok_or_else(too_few)?;
+            let range = (range.0 - first) as usize..(range.1 - first) as usize;
+            out.extend_from_slice(values.get(range).ok_or_else(too_few)?);
             Ok(())
         })
     }
 
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let found = self.places(cell..cell.saturating_add(1))?;
-        let Some(segment) = found.segments.first() else {
-            return Err(Error::internal(format!("no fragment has cell {cell}")));
+        let piece = self.piece_of(cell)?;
+        let Some(stored) = self.stored(piece.input)? else {
+            let part = self.fill.get(bytes.start as usize..bytes.end as usize);
+            out.extend_from_slice(part.ok_or_else(too_few)?);
+            return Ok(());
         };
-        let first = segment.cells.start;
-        match self.stored(segment.input)? {
-            None => {
-                let range = bytes.start as usize..(bytes.end as usize).min(self.fill.len());
-                out.extend_from_slice(self.fill.get(range).unwrap_or(&[]));
-            }
-            Some(stored) => {
-                let stored: &dyn Cells = stored;
-                let start = match stored.cell_size() {
-                    Some(size) => first.saturating_mul(size),
-                    None => {
-                        let starts = stored.starts(first..first.saturating_add(1))?;
-                        starts.first().copied().unwrap_or(0)
-                    }
-                };
-                let mut scratch = Vec::new();
-                let range = start.saturating_add(bytes.start)..start.saturating_add(bytes.end);
-                out.extend_from_slice(&stored.read(Content::Data, range, &mut scratch)?);
-            }
-        }
+        let stored: &dyn Cells = stored;
+        let start = match stored.cell_size() {
+            Some(size) => piece.first * size,
+            None => *stored.starts(cells_of(&piece))?.first().ok_or_else(too_few)?,
+        };
+        let mut scratch = Vec::new();
+        let range = start + bytes.start..start + bytes.end;
+        out.extend_from_slice(&stored.read(Content::Data, range, &mut scratch)?);
         Ok(())
     }
 }

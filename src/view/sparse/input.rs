@@ -4,7 +4,7 @@
 use super::Share;
 use super::deletes::Deletes;
 use super::ranges::{Inside, Ranges};
-use super::values::{Values, numbers};
+use super::values::{Values, fitting, numbers};
 use crate::array::cell_slice::CellSlice;
 use crate::array::cells::FragmentCells;
 use crate::array::column::Content;
@@ -57,7 +57,7 @@ struct Candidates {
 impl Candidates {
     /// The rank after the last cell.
     fn end(&self) -> u64 {
-        self.rank.saturating_add(self.cells.end - self.cells.start)
+        self.rank + (self.cells.end - self.cells.start)
     }
 }
 
@@ -88,6 +88,9 @@ pub(super) struct Window<K> {
     pub end: u64,
 }
 
+/// The mean bytes of the strings of a candidate, above which a window has fewer candidates.
+const CANDIDATE_BYTES: u64 = if cfg!(test) { 4 } else { 64 };
+
 /// The mark of a cell that is deleted.
 pub(super) const DELETED: u32 = 1 << 31;
 
@@ -95,7 +98,7 @@ impl Ranked {
     /// The cells from rank `rank` on that are consecutive in the fragment. None if there is no such rank.
     pub(super) fn cells(&self, rank: u64) -> Option<Range<u64>> {
         match &self.sorted {
-            Some(cells) => cells.get(rank as usize).map(|&cell| cell..cell.saturating_add(1)),
+            Some(cells) => cells.get(rank as usize).map(|&cell| cell..cell + 1),
             None => self.input.cells(rank..u64::MAX).next(),
         }
     }
@@ -120,10 +123,23 @@ impl<K> Window<K> {
 
     /// The rank of candidate `i`.
     pub(super) fn rank(&self, i: usize) -> u64 {
-        self.ranks
-            .get(i)
-            .copied()
-            .unwrap_or_else(|| self.first.saturating_add(i as u64))
+        match self.ranks.is_empty() {
+            true => self.first + i as u64,
+            false => self.ranks[i],
+        }
+    }
+
+    /// The timestamp of candidate `i`; None if the fragment has one timestamp for all.
+    pub(super) fn time(&self, i: usize) -> Option<u64> {
+        (!self.times.is_empty()).then(|| self.times[i])
+    }
+
+    /// The marks of candidate `i`.
+    pub(super) fn mark(&self, i: usize) -> u32 {
+        match self.marks.is_empty() {
+            true => 0,
+            false => self.marks[i],
+        }
     }
 }
 
@@ -153,9 +169,7 @@ impl Input {
             };
             match field.role {
                 field::Role::Dimension(i) | field::Role::ZippedDimension(i) => {
-                    if let Some(slot) = dimensions.get_mut(i) {
-                        *slot = Some(cells());
-                    }
+                    dimensions[i] = Some(cells());
                 }
                 field::Role::Timestamps => timestamps = Some(cells()),
                 _ => {}
@@ -215,7 +229,7 @@ impl Input {
         })
     }
 
-    /// Reads a window of at most `most` candidates from `rank` on.
+    /// Reads a window of at most `most` candidates from `rank` on; of fewer if strings among them are long.
     pub(super) fn window<K: SortKey>(
         &self,
         order: &GlobalOrder,
@@ -235,6 +249,8 @@ impl Input {
         if whole > start && cells.end < run.cells.end {
             cells.end = whole;
         }
+        let fields = self.dimensions.iter().chain(self.deletes.fields());
+        cells = fitting(fields, cells, most.saturating_mul(CANDIDATE_BYTES))?;
         let mut window = Window::empty_at(rank);
         window.end = rank + (cells.end - cells.start);
 
@@ -281,7 +297,7 @@ impl Input {
                 .extend(kept.iter().map(|&kept| if kept { 0 } else { DELETED }));
         }
         for &i in &self.floats {
-            let Some(column) = columns.get(i) else { continue };
+            let column = &columns[i];
             let size = column.values.len() / count.max(1);
             for (cell, value) in column.values.chunks_exact(size.max(1)).enumerate() {
                 let Some((last, rest)) = value.split_last() else {
@@ -289,20 +305,17 @@ impl Input {
                 };
                 if *last == 0x80 && rest.iter().all(|&byte| byte == 0) {
                     window.marks.resize(count, 0);
-                    if let Some(mark) = window.marks.get_mut(cell) {
-                        *mark |= 1 << (i % 31);
-                    }
+                    window.marks[cell] |= 1 << (i % 31);
                 }
             }
         }
         Ok(())
     }
 
-    /// The key of the candidate with rank `rank`; None if there is no such candidate.
-    pub(super) fn key<K: SortKey>(&self, order: &GlobalOrder, rank: u64) -> Result<Option<K>> {
-        let Some(cells) = self.cells(rank..rank.saturating_add(1)).next() else {
-            return Ok(None);
-        };
+    /// The key of the candidate with rank `rank`.
+    pub(super) fn key<K: SortKey>(&self, order: &GlobalOrder, rank: u64) -> Result<K> {
+        let cells = self.cells(rank..rank + 1).next();
+        let cells = cells.ok_or_else(|| Error::internal(format!("there is no candidate {rank}")))?;
         let mut coordinates = Vec::with_capacity(self.dimensions.len());
         for dimension in &self.dimensions {
             coordinates.push(Values::read(dimension, cells.clone())?);
@@ -310,7 +323,7 @@ impl Input {
         let columns: Vec<CellSlice> = coordinates.iter().map(Values::slice).collect();
         let mut keys = Vec::with_capacity(1);
         K::append(order, &columns, &mut keys);
-        Ok(keys.pop())
+        keys.pop().ok_or_else(|| Error::internal("made no key of a cell"))
     }
 
     /// Whether the order of its cells may depend on how bytes of strings are compared. On most machines,
@@ -336,7 +349,7 @@ impl<K> Window<K> {
 
 fn retain<T>(items: &mut Vec<T>, stay: &[bool]) {
     let mut stay = stay.iter();
-    items.retain(|_| stay.next().copied().unwrap_or(true));
+    items.retain(|_| *stay.next().expect("one for each item"));
 }
 
 /// Whether the non-empty domain has strings with bytes of 0x80 or more. If any coordinate has such bytes, the

@@ -27,10 +27,9 @@ pub(super) struct Rules {
 impl Rules {
     /// The time at which candidate `i` of a window of `source` was written; 0 if the array allows duplicates.
     pub(super) fn time<K>(&self, source: &Member<K>, window: &Window<K>, i: usize) -> u64 {
-        match window.times.get(i) {
-            _ if self.duplicates => 0,
-            Some(&time) => time,
-            None => source.input.start(),
+        match self.duplicates {
+            true => 0,
+            false => window.time(i).unwrap_or_else(|| source.input.start()),
         }
     }
 
@@ -44,9 +43,9 @@ impl Rules {
                 .is_none_or(|(last, first)| last.0 <= *first);
             return goes_on && window.keys.is_sorted();
         }
-        let time = |i: usize| window.times.get(i).copied().unwrap_or(0);
         let last = last.map(|(key, time)| (key, *time));
-        let cells = window.keys.iter().enumerate().map(|(i, key)| (key, time(i)));
+        let cells = window.keys.iter().enumerate();
+        let cells = cells.map(|(i, key)| (key, window.times[i]));
         last.into_iter()
             .chain(cells)
             .is_sorted_by(|a, b| match a.0.cmp(b.0) {
@@ -92,12 +91,12 @@ impl<K: SortKey> Sorted<K> {
             let window: Window<K> = input.window(&rules.order, rules.times, rank, WINDOW.end)?;
             let cells: Vec<u64> = input.cells(rank..window.end).flatten().collect();
             for (i, key) in window.keys.iter().enumerate() {
-                let offset = window.rank(i).saturating_sub(rank) as usize;
+                let offset = (window.rank(i) - rank) as usize;
                 all.push((
                     key.clone(),
-                    window.times.get(i).copied().unwrap_or(0),
-                    window.marks.get(i).copied().unwrap_or(0),
-                    cells.get(offset).copied().unwrap_or(0),
+                    window.time(i).unwrap_or(0),
+                    window.mark(i),
+                    cells[offset],
                 ));
             }
             rank = window.end;
@@ -156,9 +155,11 @@ impl<K: SortKey> Member<K> {
         let range = rank as usize..end as usize;
         let mut window = Window::empty_at(rank);
         window.end = end;
-        window.keys = all.keys.get(range.clone()).unwrap_or(&[]).to_vec();
-        window.times = all.times.get(range.clone()).unwrap_or(&[]).to_vec();
-        window.marks = all.marks.get(range).unwrap_or(&[]).to_vec();
+        window.keys = all.keys[range.clone()].to_vec();
+        if !all.times.is_empty() {
+            window.times = all.times[range.clone()].to_vec();
+        }
+        window.marks = all.marks[range].to_vec();
         Ok(window)
     }
 
@@ -168,7 +169,7 @@ impl<K: SortKey> Member<K> {
         while low < high {
             let middle = low + (high - low) / 2;
             match self.key(rules, middle)? {
-                Some(found) if found < *key => low = middle + 1,
+                found if found < *key => low = middle + 1,
                 _ => high = middle,
             }
         }
@@ -176,9 +177,9 @@ impl<K: SortKey> Member<K> {
     }
 
     /// The key at a rank.
-    pub(super) fn key(&self, rules: &Rules, rank: u64) -> Result<Option<K>> {
+    pub(super) fn key(&self, rules: &Rules, rank: u64) -> Result<K> {
         match &self.sorted {
-            Some(sorted) => Ok(sorted.window.keys.get(rank as usize).cloned()),
+            Some(sorted) => Ok(sorted.window.keys[rank as usize].clone()),
             None => self.input.key(&rules.order, rank),
         }
     }

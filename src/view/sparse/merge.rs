@@ -112,8 +112,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
         });
         let mut newest_first: Vec<u32> = (0..members.len() as u32).collect();
         newest_first.sort_by_key(|&member| {
-            let source = members.get(member as usize).filter(|_| !rules.duplicates);
-            Reverse((source.map(|source| source.input.start()), member))
+            let start = (!rules.duplicates).then(|| members[member as usize].input.start());
+            Reverse((start, member))
         });
         Merge {
             rules,
@@ -158,9 +158,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         let mut full = false;
         while !full && self.has_next()? {
             let first = self.next;
-            while let Some(turns) = self.batch.turns.get(self.next..)
-                && let Some(turn) = turns.first()
-            {
+            while let Some(turn) = self.batch.turns.get(self.next) {
                 let (member, is_new) = (turn.member(), !turn.is_at_same_place());
                 full = is_new && count >= most;
                 if full {
@@ -171,22 +169,19 @@ impl<'a, K: SortKey> Merge<'a, K> {
                     .batch
                     .alone(self.next)
                     .min(most.saturating_sub(count) as usize);
-                if let Some(turns) = turns.get(..alone)
-                    && alone > 0
-                {
+                if alone > 0 {
+                    let turns = &self.batch.turns[self.next..self.next + alone];
                     taker.take_next(turns, &mut self.ranks)?;
                     self.next += alone;
                     count += alone as u64;
                     continue;
                 }
-                let Some(behind) = self.ranks.get_mut(member as usize) else {
-                    break;
+                let behind = &mut self.ranks[member as usize];
+                let (rank, mark) = match self.batch.details.is_empty() {
+                    true => (*behind, 0),
+                    false => self.batch.details[self.next],
                 };
-                let (rank, mark) = match self.batch.details.get(self.next) {
-                    Some(&details) => details,
-                    None => (*behind, 0),
-                };
-                *behind = rank.saturating_add(1);
+                *behind = rank + 1;
                 self.next += 1;
                 let mut stays = mark & DELETED == 0;
                 let next = self.batch.turns.get(self.next);
@@ -209,9 +204,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
 
     /// Reads windows of a member until it has `windows` of them, or nothing is left.
     fn read_ahead(&mut self, member: usize, windows: usize) -> std::result::Result<(), Stop> {
-        let (Some(cursor), Some(source)) = (self.cursors.get_mut(member), self.members.get(member)) else {
-            return Ok(());
-        };
+        let (cursor, source) = (&mut self.cursors[member], &self.members[member]);
         while cursor.read < cursor.end && cursor.windows.len() < windows {
             let most = self.window.min(cursor.end - cursor.read);
             let window = source.window(self.rules, cursor.read, most)?;
@@ -245,19 +238,17 @@ impl<'a, K: SortKey> Merge<'a, K> {
                 Some((last, last.keys.len().checked_sub(1)?))
             })?;
             let time = self.rules.time(source, window, i);
-            Some((window.keys.get(i)?, Reverse(time), Reverse(member)))
+            Some((&window.keys[i], Reverse(time), Reverse(member)))
         });
         let until = ends.min();
         let until = until.map(|(key, time, member)| (key.clone(), time, member));
         let mut runs = Vec::with_capacity(WINDOWS_AHEAD * self.members.len());
         for &member in &self.newest_first {
             let number = member as usize;
-            let (Some(cursor), Some(source)) = (self.cursors.get(number), self.members.get(number)) else {
-                continue;
-            };
+            let (cursor, source) = (&self.cursors[number], &self.members[number]);
             let mut at = cursor.at;
             for window in &cursor.windows {
-                let keys = window.keys.get(at..).unwrap_or(&[]);
+                let keys = &window.keys[at..];
                 let mut count = keys.len();
                 if let Some(until) = &until {
                     count = keys.partition_point(|key| *key < until.0);
@@ -283,9 +274,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         self.batch.fill(self.rules, &runs, &self.ranks, self.timed);
         let ends: Vec<(u32, usize)> = runs.iter().map(|run| (run.member, run.range.end)).collect();
         for (member, end) in ends {
-            let Some(cursor) = self.cursors.get_mut(member as usize) else {
-                continue;
-            };
+            let cursor = &mut self.cursors[member as usize];
             cursor.at = end;
             if cursor
                 .windows
@@ -312,7 +301,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
             }
         }
         (0..).zip(&self.cursors).any(|(other, cursor): (u32, _)| {
-            let next = cursor.candidate(0).and_then(|(window, i)| window.keys.get(i));
+            let next = cursor.candidate(0).map(|(window, i)| &window.keys[i]);
             other != member && next.is_some() && next == self.batch.last.as_ref()
         })
     }
@@ -330,10 +319,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
             // A fragment may have a place several times if its writer did not check for duplicates. Readers
             // return all of them.
             Some(&(_, newest)) => {
-                let source = self.members.get(member as usize);
-                newest == member
-                    && !self.shared
-                    && source.is_some_and(|source| !source.input.has_timestamps())
+                let source = &self.members[member as usize];
+                newest == member && !self.shared && !source.input.has_timestamps()
             }
         }
     }

@@ -25,6 +25,7 @@ mod ranges;
 mod tests;
 mod values;
 
+use super::changed::difference;
 use super::column::RunCells;
 use super::outlines::outlines;
 use super::{CellOrigin, DimRange, Role, Tiles, ViewField};
@@ -37,7 +38,7 @@ use crate::array::fragment_info::FragmentInfo;
 use crate::array::order::{ByteKey, GlobalOrder, SortKey};
 use crate::array::snapshot::Snapshot;
 use crate::array::tail_prefetch::TailPrefetch;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
@@ -45,7 +46,7 @@ use crate::lock::lock;
 use crate::parallel;
 use crate::single_flight::{Memo, SingleFlight};
 use block::ViewPart;
-use component::Component;
+use component::{Component, FirstCells};
 use deletes::Deletes;
 use gather::Gather;
 use input::Input;
@@ -87,6 +88,8 @@ pub(super) struct Sparse {
     snapshot: Arc<Snapshot>,
     schema: Arc<Schema>,
     subarray: Option<Vec<DimRange>>,
+    /// If given, the view has only so many of the first cells.
+    most: Option<u64>,
     state: u64,
     cells: Memo<Arc<dyn Merged>>,
     /// The number of cells from the footers; None inside if they do not determine it.
@@ -105,20 +108,26 @@ trait Merged: Send + Sync {
 
     /// The runs of cells of fragments that contain `cells`.
     fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>>;
+
+    /// Whether some cell of the view comes from input `number`.
+    fn shows(&self, number: usize) -> Result<bool>;
 }
 
 /// A fragment, runs of its cells, and whether all of these are cells of the view.
 type Source<'a> = (&'a Input, Vec<Range<u64>>, bool);
 
 impl Sparse {
+    /// The view with this state. If `most` is given, it has only so many of the first cells.
     pub(super) fn new(
         array: &Arc<Array>,
         snapshot: &Arc<Snapshot>,
         schema: &Arc<Schema>,
         subarray: Option<&[DimRange]>,
+        most: Option<u64>,
         state: u64,
     ) -> Sparse {
         Sparse {
+            most,
             array: array.clone(),
             snapshot: snapshot.clone(),
             schema: schema.clone(),
@@ -151,7 +160,7 @@ impl Sparse {
         const MAX_OPENED: usize = if cfg!(test) { 1 } else { 64 };
         let (array, times) = (&self.array, self.snapshot.times);
         let fragments = self.snapshot.fragment_list();
-        if self.subarray.is_some() || fragments.len() <= MAX_OPENED {
+        if self.subarray.is_some() || self.most.is_some() || fragments.len() <= MAX_OPENED {
             return Ok(None);
         }
         let key = array.key.as_ref();
@@ -185,12 +194,8 @@ impl Sparse {
 
     /// The cells of field `field`, an index into the view's fields.
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
-        let fields = ViewField::all(&self.schema);
-        let Some(found) = fields.get(field) else {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                format!("no field {field}: there are {}", fields.len()),
-            ));
+        let Some(found) = &ViewField::nth(&self.schema, field) else {
+            return Err(Error::not_found(format!("there is no field {field}")));
         };
         let cells = self.cells()?;
         let gather = Gather::new(cells, &self.schema, found)?;
@@ -208,11 +213,12 @@ impl Sparse {
     pub(super) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<CellOrigin>>> {
         let (cells, fragments) = (self.cells()?, self.snapshot.fragment_list());
         let origins = runs.iter().map(|run| {
-            let mut origin = CellOrigin::default();
+            let mut origin = CellOrigin {
+                unwritten: Some(0),
+                ..CellOrigin::default()
+            };
             for (input, cells, whole) in cells.sources(run.clone())? {
-                let Some(fragment) = fragments.get(input.index) else {
-                    continue;
-                };
+                let fragment = &fragments[input.index];
                 let geometry = &input.info.geometry;
                 let size = geometry.tile_cells.max(1);
                 let mut tiles: Vec<Range<u64>> = Vec::new();
@@ -238,6 +244,28 @@ impl Sparse {
         origins.collect()
     }
 
+    /// The newest fragment that has `field` in another form and that some cell comes from: its name, and the
+    /// difference.
+    pub(super) fn unreadable(&self, field: &ViewField) -> Result<Option<(String, &'static str)>> {
+        let cells = self.cells()?;
+        for (number, input) in cells.inputs().iter().enumerate().rev() {
+            let info = &input.info;
+            let found = find_field(info, field).filter(|found| info.stores(found));
+            let what = found.and_then(|found| {
+                difference((found.datatype, found.cell_val_num, found.nullable), field.form())
+            });
+            if let Some(what) = what
+                && cells.shows(number)?
+            {
+                let fragments = self.snapshot.fragment_list();
+                let fragment = fragments.get(input.index);
+                let fragment = fragment.ok_or_else(|| Error::internal("there is no such fragment"))?;
+                return Ok(Some((fragment.directory_name(), what)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The merge of the fragments. The first call opens them.
     fn cells(&self) -> Result<Arc<dyn Merged>> {
         self.cells.get_or_make(|| self.merge())
@@ -245,16 +273,18 @@ impl Sparse {
 
     fn merge(&self) -> Result<Arc<dyn Merged>> {
         let order = GlobalOrder::new(&self.schema)?;
-        Ok(match order.words() {
-            Some(1) => Arc::new(self.merged::<[u64; 1]>(order)?),
-            Some(2) => Arc::new(self.merged::<[u64; 2]>(order)?),
-            Some(3) => Arc::new(self.merged::<[u64; 3]>(order)?),
-            Some(4) => Arc::new(self.merged::<[u64; 4]>(order)?),
-            _ => Arc::new(self.merged::<ByteKey>(order)?),
-        })
+        match order.words() {
+            Some(1) => self.merged::<[u64; 1]>(order),
+            Some(2) => self.merged::<[u64; 2]>(order),
+            Some(3) => self.merged::<[u64; 3]>(order),
+            Some(4) => self.merged::<[u64; 4]>(order),
+            _ => self.merged::<ByteKey>(order),
+        }
     }
 
-    fn merged<K: SortKey + 'static>(&self, order: GlobalOrder) -> Result<Components<K>> {
+    fn merged<K: SortKey + 'static>(&self, order: GlobalOrder) -> Result<Arc<dyn Merged>> {
+        /// Approximate bytes of memory for a candidate that a merge reads ahead.
+        const CANDIDATE: u64 = 128;
         let times = self.snapshot.times;
         let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
         let array = &self.array;
@@ -270,21 +300,25 @@ impl Sparse {
         let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             tails.reach(index);
-            let Some(fragment) = fragments.get(index) else {
-                return Err(Error::internal("there is no such fragment"));
-            };
-            let info = fragment.open()?;
+            let info = fragments[index].open()?;
             let deletes = Deletes::new(&info, &deletes, share.hold)?;
             let input = Input::new(index, info, times, ranges.clone(), deletes, share)?;
             Ok(Arc::new(input))
         })?;
+        let memory = array.engine.cache.capacity() / 4 / parallel::threads();
+        // A merge of the first cells need not read further ahead in a fragment.
+        let enough = |most: u64| most.saturating_mul(CANDIDATE * inputs.len() as u64);
         let rules = Rules {
             order,
             times,
             duplicates: self.schema.allows_duplicates,
-            memory: array.engine.cache.capacity() / 4 / parallel::threads(),
+            memory: self.most.map_or(memory, |most| memory.min(enough(most))),
         };
-        Ok(Components::new(self.array.clone(), self.state, rules, inputs))
+        let components = Components::<K>::new(self.array.clone(), self.state, rules, inputs);
+        Ok(match self.most {
+            Some(most) => Arc::new(Head::new(components, most)?),
+            None => Arc::new(components),
+        })
     }
 }
 
@@ -326,11 +360,7 @@ impl<K: SortKey + 'static> Components<K> {
         let components = components.map(|(number, mut group)| {
             // Members are in reading order, so that a later one is newer.
             group.sort_unstable();
-            let members: Vec<Arc<Input>> = group
-                .into_iter()
-                .filter_map(|i| taking_part.get(i))
-                .map(|input| (*input).clone())
-                .collect();
+            let members: Vec<Arc<Input>> = group.into_iter().map(|i| taking_part[i].clone()).collect();
             let known = known_count(&rules, &members);
             let object = array.engine.number(&(&array.path, state, "runs", number));
             Component::new(members, known, object)
@@ -350,17 +380,15 @@ impl<K: SortKey + 'static> Components<K> {
         let find = || lock(&self.starts).get(i).copied();
         self.counting.find_or_make(find, || {
             loop {
+                if let Some(start) = find() {
+                    return Ok(start);
+                }
                 let (known, last) = {
                     let starts = lock(&self.starts);
-                    (starts.len(), starts.last().copied().unwrap_or(0))
+                    (starts.len(), starts[starts.len() - 1])
                 };
-                let component = known
-                    .checked_sub(1)
-                    .and_then(|before| self.components.get(before));
-                let Some(component) = component.filter(|_| known <= i) else {
-                    return Ok(find().unwrap_or(0));
-                };
-                let next = last.checked_add(component.count(&self.array.engine, &self.rules)?);
+                let count = self.components[known - 1].count(&self.array.engine, &self.rules)?;
+                let next = last.checked_add(count);
                 lock(&self.starts)
                     .push(next.ok_or_else(|| Error::limit("the view has more than 2^64 cells").at(0))?);
             }
@@ -372,13 +400,11 @@ impl<K: SortKey + 'static> Components<K> {
     fn having(&self, cells: Range<u64>) -> Result<Vec<(&Component<K>, Range<u64>, Range<u64>)>> {
         self.count()?;
         let starts = lock(&self.starts);
-        let first = starts
-            .partition_point(|&start| start <= cells.start)
-            .saturating_sub(1);
+        let first = starts.partition_point(|&start| start <= cells.start) - 1;
         let bounds = self.components.iter().zip(starts.windows(2)).skip(first);
-        let having = bounds.filter_map(|(component, bounds)| match *bounds {
-            [start, end] => Some((component, start..end, cells.start.max(start)..cells.end.min(end))),
-            _ => None,
+        let having = bounds.map(|(component, bounds)| {
+            let (start, end) = (bounds[0], bounds[1]);
+            (component, start..end, cells.start.max(start)..cells.end.min(end))
         });
         Ok(having
             .take_while(|(_, own, _)| own.start < cells.end)
@@ -419,13 +445,122 @@ impl<K: SortKey + 'static> Merged for Components<K> {
             let single = component.inputs.len() == 1;
             let part = part.start - own.start..part.end - own.start;
             for (member, ranks) in component.ranks(&self.array.engine, &self.rules, part)? {
-                if let Some(input) = component.inputs.get(member) {
-                    let exact = component.is_counted() && (all || single);
-                    sources.push((&**input, input.cells(ranks).collect(), exact));
-                }
+                let input = &component.inputs[member];
+                let exact = component.is_counted() && (all || single);
+                sources.push((&**input, input.cells(ranks).collect(), exact));
             }
         }
         Ok(sources)
+    }
+
+    fn shows(&self, number: usize) -> Result<bool> {
+        for (component, own, _) in self.having(0..self.count()?)? {
+            if !component.inputs.iter().any(|input| input.index == number) {
+                continue;
+            }
+            if component.is_counted() {
+                return Ok(true);
+            }
+            let (mut at, count, mut found) = (0, own.end.saturating_sub(own.start), false);
+            while at < count && !found {
+                let part = component.part(&self.array.engine, &self.rules, at..count)?;
+                if part.count() == 0 {
+                    return Err(Error::internal(format!("no part has cell {at}")));
+                }
+                part.pieces(|piece| found |= piece.input == number)?;
+                at += part.count();
+            }
+            return Ok(found);
+        }
+        Ok(false)
+    }
+}
+
+/// The first cells of a view, without a merge of all cells.
+struct Head<K> {
+    all: Components<K>,
+    parts: Vec<HeadPart>,
+}
+
+/// The first cells of a component.
+struct HeadPart {
+    /// The index of the component.
+    component: usize,
+    /// Its cells, counted in the view.
+    cells: Range<u64>,
+    /// The merge of its first cells; None if all of the component is merged.
+    first: Option<FirstCells>,
+}
+
+impl<K: SortKey + 'static> Head<K> {
+    /// The first `most` cells of `all`, or all if there are fewer.
+    fn new(all: Components<K>, most: u64) -> Result<Head<K>> {
+        let engine = &all.array.engine;
+        let (mut parts, mut start) = (Vec::new(), 0);
+        for (number, component) in all.components.iter().enumerate() {
+            if start == most {
+                break;
+            }
+            let first = component.head(engine, &all.rules, most - start)?;
+            let count = match &first {
+                Some(first) => first.count(),
+                None => component.count(engine, &all.rules)?,
+            };
+            let end = start + count.min(most - start);
+            parts.push(HeadPart {
+                component: number,
+                cells: start..end,
+                first,
+            });
+            start = end;
+        }
+        Ok(Head { all, parts })
+    }
+}
+
+impl<K: SortKey + 'static> Merged for Head<K> {
+    fn count(&self) -> Result<u64> {
+        Ok(self.parts.last().map_or(0, |part| part.cells.end))
+    }
+
+    fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>> {
+        let mut parts = Vec::new();
+        for part in &self.parts {
+            let own = &part.cells;
+            let mut left = cells.start.max(own.start)..cells.end.min(own.end);
+            while !left.is_empty() {
+                let wanted = left.start - own.start..left.end - own.start;
+                let found = match (&part.first, self.all.components.get(part.component)) {
+                    (Some(first), _) => first.part(wanted)?,
+                    (None, Some(component)) => {
+                        component.part(&self.all.array.engine, &self.all.rules, wanted)?
+                    }
+                    (None, None) => return Err(Error::internal("there is no such component")),
+                };
+                if found.count() == 0 {
+                    return Err(Error::internal(format!("no part has cell {}", left.start)));
+                }
+                left.start += found.count();
+                parts.push(found);
+            }
+        }
+        Ok(parts)
+    }
+
+    fn inputs(&self) -> &[Arc<Input>] {
+        &self.all.inputs
+    }
+
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
+        self.all.sources(cells)
+    }
+
+    fn shows(&self, number: usize) -> Result<bool> {
+        let mut found = false;
+        for part in self.parts(0..self.count()?)? {
+            part.pieces(|piece| found |= piece.input == number)?;
+        }
+        Ok(found)
     }
 }
 
@@ -482,10 +617,8 @@ fn overlap(members: &[Arc<Input>]) -> bool {
 
 /// The field of a fragment that is `field` of the view.
 fn find_field<'a>(info: &'a FragmentInfo, field: &ViewField) -> Option<&'a crate::array::field::Field> {
-    use crate::array::field::Role as FieldRole;
-    info.fields.iter().find(|stored| match (field.role, stored.role) {
-        (Role::Dimension(i), FieldRole::Dimension(j) | FieldRole::ZippedDimension(j)) => i == j,
-        (Role::Attribute(_), FieldRole::Attribute(_)) => stored.name == field.name,
-        _ => false,
-    })
+    match field.role {
+        Role::Dimension(i) => info.dimension(i),
+        Role::Attribute(_) => info.attribute(info.schema.attribute_index(&field.name)?),
+    }
 }

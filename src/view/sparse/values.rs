@@ -3,7 +3,7 @@
 use crate::array::cell_slice::CellSlice;
 use crate::array::cells::{Cells, FragmentCells};
 use crate::array::column::Content;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::ops::Range;
 
 /// Consecutive cells of one field: values, and starts and validity if the field has them.
@@ -12,6 +12,25 @@ pub(super) struct Values {
     starts: Option<Vec<u64>>,
     validity: Option<Vec<u8>>,
     count: usize,
+}
+
+/// The first of `range` whose values take at most `bytes` bytes together in each of `fields`, but at least one.
+/// Only var-sized cells are measured.
+pub(super) fn fitting<'f>(
+    fields: impl Iterator<Item = &'f FragmentCells>,
+    range: Range<u64>,
+    bytes: u64,
+) -> Result<Range<u64>> {
+    let mut end = range.end;
+    for cells in fields.filter(|cells| cells.cell_size().is_none()) {
+        let starts = (cells as &dyn Cells).starts(range.start..end)?;
+        let first = starts
+            .first()
+            .ok_or_else(|| Error::internal("cells without a start"))?;
+        let fit = starts.partition_point(|start| start - first <= bytes) as u64;
+        end = end.min(range.start + fit.saturating_sub(1).max(1));
+    }
+    Ok(range.start..end)
 }
 
 impl Values {

@@ -65,7 +65,7 @@ impl Page<'_> {
         let block = block.saturating_sub(1);
         let mut at = index.get(block).map_or(0, |place| place.entries);
         for rows in self.blocks(block) {
-            for (elements, valid) in cells(self.column, self.size(), rows)? {
+            for (elements, valid) in cells(self.leaf, self.column, rows)? {
                 if at >= entries.end {
                     return Ok(());
                 }

@@ -1,7 +1,7 @@
 //! Values of text and other bytes, each after its length.
 
 use super::super::leaf::Encoding;
-use super::{Page, cells, validity};
+use super::{Page, cells};
 use crate::array::column::Content;
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -82,14 +82,14 @@ impl Page<'_> {
     /// The bytes of the texts in some rows, and how many of them pages show; None for a null.
     pub(super) fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
         let Some(size) = self.leaf.size else {
-            let cells = cells(self.column, 1, rows)?;
+            let cells = cells(self.leaf, self.column, rows)?;
             let cells = cells.into_iter().map(|(bytes, valid)| {
                 let len = bytes.end.saturating_sub(bytes.start);
                 (bytes, valid.then_some(len))
             });
             return Ok(cells.collect());
         };
-        let valid = validity(self.column, rows.clone())?;
+        let valid = self.column.validity(rows.clone())?;
         let strip = matches!(self.leaf.encoding, Encoding::Bytes { strip: true });
         let step = (MAX_TEXT_READ / size.max(1)).max(1);
         let (mut out, mut scratch) = (Vec::new(), Vec::new());

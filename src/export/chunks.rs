@@ -1,0 +1,259 @@
+//! The chunks in which `array.zarr/` and `array.nc` store an array.
+//!
+//! A chunk is a box of the view, counted from the region's lower corner: whole tile extents, joined while it
+//! has few cells and halved while it is large. It need not agree with tiles. Chunks at the upper ends have
+//! the full size as well, padded with the fill value.
+
+use super::grid::{Variable, VariableKind};
+use crate::array::cells::Cells;
+use crate::array::column::Content;
+use crate::array::geometry::{integer, mask};
+use crate::array::sink::Sink;
+use crate::error::{Error, Result};
+use crate::format::schema::Schema;
+use crate::layout::Source;
+use crate::view::View;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Whole extents are joined while a chunk has fewer cells.
+const MIN_CHUNK_CELLS: u64 = 1 << 16;
+
+/// A chunk of more bytes is halved.
+const MAX_CHUNK_SIZE: u64 = 64 << 20;
+
+/// How an array is divided.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Chunks {
+    /// The length of each axis, at least 1.
+    pub(super) shape: Vec<u64>,
+    /// The length of each side of a chunk.
+    pub(super) sides: Vec<u64>,
+}
+
+impl Chunks {
+    /// The chunks of a variable in a grid of this shape over tiles of these extents: of the coordinates of an
+    /// axis, or of cells with values of `size` bytes. `inner` is the length of the axis within cells, which is
+    /// never cut, as coordinates are not.
+    pub(super) fn of(
+        axis: Option<usize>,
+        size: u64,
+        inner: Option<u64>,
+        shape: &[u64],
+        extents: &[u64],
+    ) -> Result<Chunks> {
+        let mut chunks = match axis {
+            None => Chunks::new(shape, extents, size * inner.unwrap_or(1)),
+            Some(axis) => {
+                let length = shape.get(axis).copied();
+                let whole = vec![length.ok_or_else(|| Error::internal("the grid has no such axis"))?];
+                Chunks {
+                    shape: whole.clone(),
+                    sides: whole,
+                }
+            }
+        };
+        chunks.shape.extend(inner);
+        chunks.sides.extend(inner);
+        Ok(chunks)
+    }
+
+    /// [`Chunks::of`] a variable.
+    pub(super) fn of_variable(variable: &Variable, shape: &[u64], extents: &[u64]) -> Result<Chunks> {
+        let inner = variable.inner.as_ref().map(|(_, values)| *values);
+        Chunks::of(
+            variable.axis(),
+            variable.datatype.size() as u64,
+            inner,
+            shape,
+            extents,
+        )
+    }
+
+    /// The chunks of an array of cells of `size` bytes. While they are too small, the shortest side that can
+    /// grow is doubled.
+    pub(super) fn new(shape: &[u64], extents: &[u64], size: u64) -> Chunks {
+        let sides = shape
+            .iter()
+            .zip(extents)
+            .map(|(length, extent)| *length.min(extent));
+        let mut sides: Vec<u64> = sides.map(|side| side.max(1)).collect();
+        let cells = |sides: &[u64]| sides.iter().copied().fold(1, u64::saturating_mul);
+        while cells(&sides) < MIN_CHUNK_CELLS {
+            let growing = sides
+                .iter_mut()
+                .zip(shape)
+                .filter(|(side, length)| **side < **length);
+            let Some((side, length)) = growing.min_by_key(|(side, _)| **side) else {
+                break;
+            };
+            *side = side.saturating_mul(2).min(*length);
+        }
+        while cells(&sides).saturating_mul(size) > MAX_CHUNK_SIZE {
+            let Some(side) = sides.iter_mut().max().filter(|side| **side > 1) else {
+                break;
+            };
+            *side = side.div_ceil(2);
+        }
+        Chunks {
+            shape: shape.to_vec(),
+            sides,
+        }
+    }
+
+    /// The number of chunks along each axis.
+    pub(super) fn counts(&self) -> impl Iterator<Item = u64> {
+        let axes = self.shape.iter().zip(&self.sides);
+        axes.map(|(length, side)| length.div_ceil((*side).max(1)))
+    }
+
+    /// The number of all chunks.
+    pub(super) fn count(&self) -> u64 {
+        self.counts().fold(1, u64::saturating_mul)
+    }
+
+    /// The numbers along the axes of chunk `index`, counted in row-major order. For the number of all chunks
+    /// the numbers of the chunk that would come next, beyond the first axis.
+    pub(super) fn numbers(&self, index: u64) -> Vec<u64> {
+        let counts: Vec<u64> = self.counts().collect();
+        let mut rest = index;
+        let mut numbers = vec![0; counts.len()];
+        for (axis, (number, count)) in numbers.iter_mut().zip(&counts).enumerate().rev() {
+            *number = if axis == 0 { rest } else { rest % count };
+            rest /= count;
+        }
+        numbers
+    }
+
+    /// The first cell of a chunk, and the lengths of its part inside the array.
+    fn part(&self, numbers: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let axes = numbers.iter().zip(&self.shape).zip(&self.sides);
+        axes.map(|((number, length), side)| {
+            let first = number.saturating_mul(*side);
+            (first, length.saturating_sub(first).min(*side))
+        })
+        .unzip()
+    }
+}
+
+/// A box of a view as a chunk of full size.
+pub(super) struct Chunk {
+    /// The cells inside the array.
+    cells: Arc<dyn Cells>,
+    /// Bytes of a cell.
+    cell: u64,
+    /// The cell that fills the padding. Empty if there is no padding.
+    fill: Vec<u8>,
+    /// The length of each side.
+    sides: Vec<u64>,
+    /// The length of each side inside the array.
+    part: Vec<u64>,
+}
+
+impl Chunk {
+    /// The chunk with these numbers along the axes. `NotFound` if there is none. Reads decode the data.
+    pub(super) fn open(view: &View, variable: &Variable, chunks: &Chunks, numbers: &[u64]) -> Result<Chunk> {
+        let mut counts = numbers.iter().zip(chunks.counts());
+        if numbers.len() != chunks.shape.len() || !counts.all(|(number, count)| *number < count) {
+            return Err(Error::not_found(format!("there is no chunk {numbers:?}")));
+        }
+        let (mut first, mut part) = chunks.part(numbers);
+        let mut sides = chunks.sides.clone();
+        if variable.inner.is_some() {
+            for axes in [&mut first, &mut part, &mut sides] {
+                axes.pop();
+            }
+        }
+        let cells = match variable.kind {
+            VariableKind::Axis(_) | VariableKind::Label(_) => variable.open(view)?,
+            VariableKind::Values | VariableKind::Validity => variable.open_box(view, &first, &part)?,
+        };
+        Ok(Chunk {
+            cells,
+            cell: variable.cell_size(),
+            fill: variable.fill.clone(),
+            sides,
+            part,
+        })
+    }
+
+    /// The row of `cells` at row `row` of the chunk; None if that is padding.
+    fn row(&self, row: u64) -> Option<u64> {
+        let leading = self.sides.len().saturating_sub(1);
+        let (mut rest, mut own, mut stride) = (row, 0u64, 1u64);
+        for (side, part) in self.sides.iter().zip(&self.part).take(leading).rev() {
+            let place = rest % (*side).max(1);
+            rest /= (*side).max(1);
+            if place >= *part {
+                return None;
+            }
+            own = own.saturating_add(place.saturating_mul(stride));
+            stride = stride.saturating_mul(*part);
+        }
+        Some(own)
+    }
+}
+
+impl Source for Chunk {
+    fn len(&self) -> u64 {
+        self.sides
+            .iter()
+            .fold(self.cell, |bytes, side| bytes.saturating_mul(*side))
+    }
+
+    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let mut scratch = Vec::new();
+        if self.sides == self.part {
+            let bytes = self.cells.read(Content::Data, range, &mut scratch)?;
+            sink.write(|out| out.extend_from_slice(&bytes));
+            return Ok(());
+        }
+        let bytes = |sides: &[u64]| sides.last().map_or(0, |side| side.saturating_mul(self.cell));
+        let (long, short) = (bytes(&self.sides).max(1), bytes(&self.part));
+        // For each row of the chunk: its bytes in the range, and the cells that they belong to.
+        let rows = range.start / long..range.end.div_ceil(long);
+        let rows = rows.map(|row| {
+            let start = row.saturating_mul(long);
+            let within = range.start.max(start) - start..range.end.min(start.saturating_add(long)) - start;
+            let own = self.row(row).map(|own| own.saturating_mul(short));
+            let own = own.map(|own| {
+                own.saturating_add(within.start.min(short))..own.saturating_add(within.end.min(short))
+            });
+            (within, own.filter(|own| !own.is_empty()))
+        });
+        let mut all: Option<Range<u64>> = None;
+        for own in rows.clone().filter_map(|(_, own)| own) {
+            all = Some(all.map_or(own.start, |all| all.start)..own.end);
+        }
+        let all = all.unwrap_or_default();
+        let found = self.cells.read(Content::Data, all.clone(), &mut scratch)?;
+        let padding = |place: u64| {
+            let place = (place % self.cell.max(1)) as usize;
+            self.fill.get(place).copied().unwrap_or(0)
+        };
+        sink.write(|out| {
+            for (within, own) in rows {
+                let own = own.unwrap_or_default();
+                let bytes =
+                    own.start.saturating_sub(all.start) as usize..own.end.saturating_sub(all.start) as usize;
+                out.extend_from_slice(found.get(bytes).unwrap_or_default());
+                let padded = within.start.saturating_add(own.end.saturating_sub(own.start))..within.end;
+                out.extend(padded.map(padding));
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The tile extent of each dimension of a dense array.
+pub(super) fn extents(schema: &Schema) -> Result<Vec<u64>> {
+    let extents = schema.dimensions.iter().map(|dimension| {
+        let missing = || Error::corrupt("a dimension of a dense array needs a tile extent");
+        let extent = dimension.tile_extent.as_ref().ok_or_else(missing)?;
+        Ok(integer(dimension.datatype, extent)? & mask(dimension.datatype))
+    });
+    extents.collect()
+}
+
+#[cfg(test)]
+mod tests;

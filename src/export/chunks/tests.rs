@@ -1,0 +1,99 @@
+use super::*;
+use crate::array::read_bytes::ReadBytes;
+use crate::layout::FileLayout;
+
+#[test]
+fn extents_are_put_together_or_halved() {
+    let sides = |shape: &[u64], extents: &[u64], size| Chunks::new(shape, extents, size).sides;
+    assert_eq!(sides(&[5, 6], &[3, 4], 8), [5, 6]);
+    assert_eq!(sides(&[1 << 40], &[10], 8), [10 << 13]);
+    assert_eq!(sides(&[1 << 20, 2], &[1, 1], 8), [1 << 15, 2]);
+    assert_eq!(sides(&[1000, 1000], &[100, 7], 8), [400, 224]);
+    assert_eq!(
+        sides(&[1 << 30, 1 << 30], &[1 << 30, 1 << 30], 8),
+        [1 << 12, 1 << 11]
+    );
+    assert_eq!(sides(&[3, 3], &[1, 1], 1 << 30), [1, 1]);
+    assert_eq!(sides(&[u64::MAX, u64::MAX], &[u64::MAX, 1], 1), [1 << 26, 1]);
+    let chunks = Chunks::new(&[1000, 1000], &[100, 7], 8);
+    assert_eq!(
+        (chunks.counts().collect::<Vec<_>>(), chunks.count()),
+        (vec![3, 5], 15)
+    );
+    assert_eq!(chunks.part(&[2, 4]), (vec![800, 896], vec![200, 104]));
+}
+
+/// Cells in memory.
+struct Plain(Vec<u8>, u64);
+
+impl Cells for Plain {
+    fn count(&self) -> u64 {
+        self.0.len() as u64 / self.1
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        Some(self.1)
+    }
+
+    fn len(&self, _: Content) -> Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read<'s>(&self, _: Content, range: Range<u64>, out: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
+        out.clear();
+        out.extend_from_slice(&self.0[range.start as usize..range.end as usize]);
+        Ok(ReadBytes::Scratch(out))
+    }
+}
+
+#[test]
+fn a_chunk_is_padded_on_all_sides() {
+    let shapes: [(&[u64], &[u64]); 6] = [
+        (&[7], &[4]),
+        (&[3, 4], &[3, 4]),
+        (&[3, 4], &[2, 4]),
+        (&[3, 4], &[3, 1]),
+        (&[2, 3, 4], &[1, 2, 3]),
+        (&[2, 1, 2, 3], &[1, 1, 2, 2]),
+    ];
+    for ((sides, part), cell) in shapes.into_iter().flat_map(|shape| [(shape, 1), (shape, 3)]) {
+        let own = part.iter().product::<u64>() * cell;
+        let fill: Vec<u8> = (0..cell as u8).map(|i| 200 + i).collect();
+        let chunk = Chunk {
+            cells: Arc::new(Plain((0..own as u8).collect(), cell)),
+            cell,
+            fill: fill.clone(),
+            sides: sides.to_vec(),
+            part: part.to_vec(),
+        };
+        // Cells in row-major order.
+        let (mut expected, mut next) = (Vec::new(), 0u8);
+        for number in 0..sides.iter().product::<u64>() {
+            let mut rest = number;
+            let mut axes = sides.iter().zip(part).rev();
+            let inside = axes.all(|(side, part)| {
+                let place = rest % side;
+                rest /= side;
+                place < *part
+            });
+            match inside {
+                true => expected.extend((0..cell as u8).map(|i| next + i)),
+                false => expected.extend_from_slice(&fill),
+            }
+            next += if inside { cell as u8 } else { 0 };
+        }
+        let layout = FileLayout::new(0, vec![Box::new(chunk)]).unwrap();
+        assert_eq!(layout.len(), expected.len() as u64);
+        let mut scratch = Vec::new();
+        for start in 0..expected.len() {
+            for end in start..=expected.len() {
+                let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+                assert_eq!(
+                    *piece,
+                    expected[start..end],
+                    "{part:?} of {sides:?}: {start}..{end}"
+                );
+            }
+        }
+    }
+}
