@@ -20,7 +20,9 @@ gzip -9n "$made"/man/*
 for shell in bash zsh fish; do
     "$TILEDBFS_BIN" completions "$shell" >"$made/$shell"
 done
-ln -s /usr/bin/tiledbfs "$made/mount.tiledbfs"
+for helper in mount.tiledbfs mount.fuse.tiledbfs; do
+    ln -s /usr/bin/tiledbfs "$made/$helper"
+done
 package=$(cargo deb --no-build --strip --quiet --output "$TARGET/debian/")
 say "made $package"
 [ "${1:-}" = --test ] || exit 0
@@ -37,7 +39,9 @@ apply() {
 }
 apply --install "$package"
 [ "$("$root/usr/bin/tiledbfs" --version | head -1)" = "$("$TILEDBFS_BIN" --version | head -1)" ] || die "another version"
-[ "$(realpath "$root/usr/sbin/mount.tiledbfs")" = "$root/usr/bin/tiledbfs" ] || die "no helper"
+for helper in mount.tiledbfs mount.fuse.tiledbfs; do
+    [ "$(realpath "$root/usr/sbin/$helper")" = "$root/usr/bin/tiledbfs" ] || die "no $helper"
+done
 ! readelf -S "$root/usr/bin/tiledbfs" | grep -q '\.debug_line' || die "it is not stripped"
 for file in share/man/man1/tiledbfs.1.gz share/man/man1/tiledbfs-mount.1.gz share/man/man8/mount.tiledbfs.8.gz \
     share/bash-completion/completions/tiledbfs share/zsh/vendor-completions/_tiledbfs \

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Puts tiledbfs in place, or takes it away again: scripts/install.sh [--uninstall] [PREFIX]. PREFIX is /usr/local unless given.
-# What is installed: the program, stripped; mount.tiledbfs, by which mount(8) and /etc/fstab know it; the manual; completions of bash, zsh
-# and fish; a unit of systemd. It is built first, unless TILEDBFS_BIN names the program. DESTDIR, if set, stands before all paths.
+# What is installed: the program, stripped; mount.tiledbfs and mount.fuse.tiledbfs, by which mount(8) and /etc/fstab know it; the manual;
+# completions of bash, zsh and fish; a unit of systemd. It is built first, unless TILEDBFS_BIN names the program. DESTDIR, if set, stands
+# before all paths. Directories that are made are remembered, and taken away when they are empty.
 set -euo pipefail
 program=${TILEDBFS_BIN:-}
 umask 022
@@ -12,7 +13,7 @@ for argument; do
     case $argument in
     --uninstall) uninstall=1 ;;
     -*)
-        sed -n '2,4s/^# //p' "$0" >&2
+        sed -n '2,5s/^# //p' "$0" >&2
         exit 2
         ;;
     *) prefix=$(realpath -m "$argument") ;;
@@ -24,24 +25,35 @@ dest=${DESTDIR:-}
 
 # mount(8) looks for helpers in /sbin alone.
 case $prefix in
-/usr | /usr/local) helper=/sbin/mount.tiledbfs ;;
-*) helper=$prefix/sbin/mount.tiledbfs ;;
+/usr | /usr/local) sbin=/sbin ;;
+*) sbin=$prefix/sbin ;;
 esac
+# By type: tiledbfs, and fuse.tiledbfs, for which mount(8) would call mount.fuse, which does not know all options of fstab.
+helpers=("$sbin/mount.tiledbfs" "$sbin/mount.fuse.tiledbfs")
 share=$prefix/share
 bash_completion=$share/bash-completion/completions/tiledbfs
 zsh_completion=$share/zsh/site-functions/_tiledbfs
 fish_completion=$share/fish/vendor_completions.d/tiledbfs.fish
 unit=$prefix/lib/systemd/system/tiledbfs@.service
+# The directories that did not exist before, one a line, without DESTDIR.
+made=$share/tiledbfs/directories
 
 if [ "$uninstall" ]; then
-    link=$(readlink "$dest$helper" || true)
-    # One that leads to another installation is not ours.
-    [ "$link" != "$prefix/bin/tiledbfs" ] || rm -f "$dest$helper"
+    directories=$(LC_ALL=C sort -r "$dest$made" 2>/dev/null || true)
+    for helper in "${helpers[@]}"; do
+        link=$(readlink "$dest$helper" || true)
+        # One that leads to another installation is not ours.
+        [ "$link" != "$prefix/bin/tiledbfs" ] || rm -f "$dest$helper"
+    done
     for file in "$prefix/bin/tiledbfs" "$share/man/man1/tiledbfs.1" "$share/man/man8/mount.tiledbfs.8" \
-        "$bash_completion" "$zsh_completion" "$fish_completion" "$unit"; do
+        "$bash_completion" "$zsh_completion" "$fish_completion" "$unit" "$made"; do
         rm -f "$dest$file"
     done
     rm -f "$dest$share"/man/man1/tiledbfs-*.1
+    # From the inside out.
+    while read -r directory; do
+        [ -z "$directory" ] || rmdir --ignore-fail-on-non-empty "$dest$directory" 2>/dev/null || true
+    done <<<"$directories"
     say "took tiledbfs out of $dest$prefix"
     exit
 fi
@@ -61,17 +73,37 @@ for shell in bash zsh fish; do
 done
 sed "s|/usr/bin/tiledbfs|$prefix/bin/tiledbfs|g" systemd/tiledbfs@.service >"$scratch/unit"
 
-install -D -s -m 755 "$program" "$dest$prefix/bin/tiledbfs"
+# make_directory PATH: with all above it, remembering those that did not exist.
+make_directory() {
+    [ ! -d "$dest$1" ] || return 0
+    [ "$1" = / ] || make_directory "$(dirname "$1")"
+    mkdir -p "$dest$1"
+    printf '%s\n' "$1" >>"$scratch/directories"
+}
+
+# put MODE FILE PATH [OPTION...]
+put() {
+    make_directory "$(dirname "$3")"
+    install "${@:4}" -m "$1" "$2" "$dest$3"
+}
+
+# Those of an earlier installation are remembered still.
+cat "$dest$made" >"$scratch/directories" 2>/dev/null || true
+put 755 "$program" "$prefix/bin/tiledbfs" -s
 for page in "$scratch"/man/*.[18]; do
-    install -D -m 644 "$page" "$dest$share/man/man${page##*.}/${page##*/}"
+    put 644 "$page" "$share/man/man${page##*.}/${page##*/}"
 done
-install -D -m 644 "$scratch/bash" "$dest$bash_completion"
-install -D -m 644 "$scratch/zsh" "$dest$zsh_completion"
-install -D -m 644 "$scratch/fish" "$dest$fish_completion"
-install -D -m 644 "$scratch/unit" "$dest$unit"
-mkdir -p "$dest${helper%/*}"
-ln -sfn "$prefix/bin/tiledbfs" "$dest$helper"
+put 644 "$scratch/bash" "$bash_completion"
+put 644 "$scratch/zsh" "$zsh_completion"
+put 644 "$scratch/fish" "$fish_completion"
+put 644 "$scratch/unit" "$unit"
+make_directory "$sbin"
+for helper in "${helpers[@]}"; do
+    ln -sfn "$prefix/bin/tiledbfs" "$dest$helper"
+done
+make_directory "${made%/*}"
+put 644 "$scratch/directories" "$made"
 say "installed in $dest$prefix"
-if [ "$helper" != /sbin/mount.tiledbfs ]; then
-    say "for mount -t tiledbfs and /etc/fstab, as root: ln -s $prefix/bin/tiledbfs /sbin/mount.tiledbfs"
+if [ "$sbin" != /sbin ]; then
+    say "for mount -t tiledbfs and /etc/fstab, as root: ln -s ${helpers[*]} /sbin"
 fi

@@ -61,13 +61,35 @@ install_all() {
     ensure_stores
 }
 
+# consumer FEATURE...: builds the README's example as a crate of its own, which depends on this one with no other features, and runs it.
+# A crate outside of this one's workspace gets no features through the dev-dependencies.
+consumer() {
+    local crate=$TARGET/consumer features=("${@/#/\"}") shown
+    mkdir -p "$crate/src"
+    cp examples/read.rs "$crate/src/main.rs"
+    cp Cargo.lock "$crate"
+    cat >"$crate/Cargo.toml" <<END
+[package]
+name = "consumer"
+edition = "2024"
+[dependencies]
+tiledbfs = { path = "$ROOT", default-features = false, features = [$(IFS=,; echo "${features[*]/%/\"}")] }
+[profile.dev]
+debug = false
+[workspace]
+END
+    shown=$(cargo run --quiet --target-dir "$crate/target" --manifest-path "$crate/Cargo.toml" -- tests/data/sample/weather temperature)
+    printf '%s\n' "$shown"
+    [ "${shown%%$'\n'*}" = "shape [365, 6]" ]
+}
+
 # Functions that set variables or PATH run outside of `run`, whose commands are in a pipeline.
 stage="install"
 install_all
 run "cargo fmt" cargo fmt --check
 run "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings
 run "no code without use" cargo clippy --quiet -- -D warnings
-run "library alone" cargo clippy --quiet --lib --example read --no-default-features -- -D warnings
+run "library alone" cargo clippy --quiet --lib --no-default-features -- -D warnings
 run "without object stores" cargo clippy --quiet --bins --no-default-features --features mount -- -D warnings
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     stage="unpack $TILEDBFS_ARRAYS"
@@ -88,6 +110,9 @@ fi
 # Some of the other arrays are damaged too.
 run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" cargo test --quiet --release
 run "cargo build" cargo build --release
+run "library of another crate" consumer
+run "... with object stores" consumer remote
+run "... with all features" consumer remote mount
 run "quickstart" scripts/quickstart.sh
 run "package" scripts/deb.sh --test
 rm -rf "$TARGET/matrix"
@@ -101,17 +126,27 @@ run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
 run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 --count 20
 run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "corners of table.csv" "$PYTHON" tests/oracle/csv_corners.py
+run "corners of tables" "$PYTHON" tests/oracle/table_corners.py
 run "damage" "$PYTHON" tests/oracle/damage.py
+run "exchanged names" "$PYTHON" tests/oracle/name_swaps.py --seconds 60
+run "leftovers" "$PYTHON" tests/oracle/leftovers.py
+run "deep conditions" "$PYTHON" tests/oracle/deep_conditions.py
+run "what is listed" "$PYTHON" tests/oracle/listed.py
 run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
+run "times and parts" "$PYTHON" tests/oracle/times_and_parts.py
+run "dimension labels" "$PYTHON" tests/oracle/labels.py
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 120
+run "oracle: long cells" "$PYTHON" tests/oracle/long_cells.py --seed 2032 --count 20
 run "array.nc: corners" "$PYTHON" tests/oracle/netcdf_corners.py
 run "array.zarr and raster: own arrays" "$PYTHON" tests/oracle/exports_grids.py
+run "arrays of many attributes" "$PYTHON" tests/oracle/many_fields.py
 run "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json" --hashes "$TARGET/family.sha256"
     run "load" env TILEDBFS_LOAD_SOURCE="$arrays/arrays" TILEDBFS_LOAD_HASHES="$TARGET/family.sha256" \
         TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" cargo test --quiet --release --test load -- --nocapture many_readers
+    run "what is listed: other releases" "$PYTHON" tests/oracle/listed.py --share 1/5 "$arrays/arrays"
     run "views of other releases" "$PYTHON" tests/oracle/views.py --reads "$arrays"
     "$PYTHON" tests/oracle/table.py --output "$TARGET/VERIFIED.md" "$TARGET"/{core,filters,family}.json
     cmp -s "$TARGET/VERIFIED.md" tests/VERIFIED.md || summary+=("tests/VERIFIED.md is not what these runs verified: copy $TARGET/VERIFIED.md")
@@ -121,6 +156,7 @@ fi
 if [ -n "${TILEDBFS_VIEWS:-}" ]; then
     run "oracle: views" "$PYTHON" tests/oracle/views.py --family "$views" --share 1/3
     run "object stores: views" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --views "$views"
+    run "what is listed: views" "$PYTHON" tests/oracle/listed.py --share 1/5 "$views/arrays"
     run "table.csv" "$PYTHON" tests/oracle/exports_csv.py --family "$views"
     run "array.nc" "$PYTHON" tests/oracle/exports_netcdf.py --family "$views"
     run "array.zarr" "$PYTHON" tests/oracle/exports_zarr.py --family "$views"
@@ -130,6 +166,7 @@ else
     summary+=("oracle: views                      not run: TILEDBFS_VIEWS is not set")
 fi
 if [ -n "${TILEDBFS_REAL:-}" ]; then
+    run "what is listed: other programs" "$PYTHON" tests/oracle/listed.py --share 1/5 "$real/arrays"
     run "arrays of other programs" "$PYTHON" tests/oracle/real.py "$real"
 else
     summary+=("arrays of other programs           not run: TILEDBFS_REAL is not set")

@@ -548,7 +548,11 @@ fn loops_of_links_end() {
     std::os::unix::fs::symlink(".", sample.path("itself")).unwrap();
     fs::create_dir(sample.path("plain")).unwrap();
     std::os::unix::fs::symlink("../", sample.path("plain/above")).unwrap();
-    assert_eq!(sample.check(), []);
+    let found = sample.check();
+    assert!(
+        matches!(&found[..], [note] if note.level == Level::Note && note.path == "itself"),
+        "{found:?}"
+    );
 }
 
 /// All files below `directory`, relative to the sample.

@@ -37,6 +37,18 @@ fn it_is_listed_read_only_and_gone_after_the_drop() {
     ended.wait_for(Duration::ZERO).unwrap().unwrap();
 }
 
+/// Without a local source.
+#[test]
+fn the_size_is_one_that_df_shows() {
+    let mount = TestMount::new(tree());
+    let shown = std::process::Command::new("df").output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let path = mount.dir.path().to_str().unwrap();
+    let line = shown.lines().find(|line| line.ends_with(path)).expect(&shown);
+    let numbers: Vec<&str> = line.split_whitespace().skip(1).take(4).collect();
+    assert_eq!(numbers, ["1099511627776", "1099511627776", "0", "100%"]);
+}
+
 #[test]
 fn unmounted_by_others() {
     let mount = TestMount::new(tree());

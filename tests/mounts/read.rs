@@ -1,9 +1,14 @@
 //! Reads bytes, sizes and names through the kernel.
 
-use crate::common::{MTIME, Random, TestMount, dir, dir_of, file, noise};
+use crate::common::{MTIME, Random, TestMount, dir, dir_of, errno, file, noise};
 use std::collections::HashSet;
+use std::ffi::CString;
 use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
+use std::path::Path;
 use std::process::Command;
 use tiledbfs::internals::tree::Freshness;
 
@@ -219,4 +224,77 @@ fn forgotten_inodes_and_closed_files_are_freed() {
     crate::common::eventually("the kernel forgets", || mount.stats.inodes.get() <= 2);
     // Everything is found again.
     assert_eq!(fs::read(mount.path("5/f")).unwrap(), b"x");
+}
+
+/// A file handle, as servers of NFS have: `struct file_handle` of name_to_handle_at(2).
+#[repr(C)]
+struct Handle {
+    length: u32,
+    kind: i32,
+    bytes: [u8; 128],
+}
+
+impl Handle {
+    fn of(path: &Path) -> Handle {
+        let mut handle = Handle {
+            length: 128,
+            kind: 0,
+            bytes: [0; 128],
+        };
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let mut mount = 0;
+        // SAFETY: all pointers are to values that live until the call returns, and the length is that of `bytes`.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_name_to_handle_at,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                &raw mut handle,
+                &raw mut mount,
+                0,
+            )
+        };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        handle
+    }
+
+    fn open(&self, mount: &File) -> io::Result<File> {
+        // SAFETY: the handle lives until the call returns, and its length is that of its bytes.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_open_by_handle_at,
+                mount.as_raw_fd(),
+                &raw const *self,
+                libc::O_RDONLY,
+            )
+        };
+        match result {
+            // SAFETY: the call has opened this descriptor, and nobody else has it.
+            0.. => Ok(unsafe { File::from_raw_fd(result as i32) }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+#[test]
+fn file_handles_survive_that_the_kernel_forgets() {
+    let below = dir([("e", dir([("f", file(*b"content")), ("g", file(*b"other"))]))]);
+    let mount = TestMount::new(dir([("d", below), ("top", file(*b"top"))]));
+    let names = ["d/e/f", "d/e", "top", "d/e/g"];
+    let handles = names.map(|name| Handle::of(&mount.path(name)));
+    let point = File::open(mount.path("")).unwrap();
+    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    crate::common::eventually("the kernel forgets", || mount.stats.inodes.get() <= 1);
+    let text = |handle: &Handle| io::read_to_string(handle.open(&point).unwrap()).unwrap();
+    assert_eq!([text(&handles[0]), text(&handles[2])], ["content", "top"]);
+    // Of a directory the kernel finds the whole way to the root again.
+    let directory = handles[1].open(&point).unwrap();
+    let own = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    assert_eq!(fs::read_link(&own).unwrap(), mount.path("d/e"));
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 2);
+    assert_eq!(text(&handles[3]), "other");
+    // A number that nobody was told.
+    let mut unknown = Handle::of(&mount.path("top"));
+    unknown.bytes[0] ^= 1;
+    assert_eq!(errno(unknown.open(&point)), libc::ESTALE);
 }

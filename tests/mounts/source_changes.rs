@@ -459,11 +459,8 @@ fn columns_say_what_they_are() {
     }
     let schema = fs::read(place.shown("weather/schema.json")).unwrap();
     let schema: serde_json::Value = serde_json::from_slice(&schema).unwrap();
-    let attributes = schema["attributes"].as_array().unwrap();
-    let rain = attributes
-        .iter()
-        .find(|attribute| attribute["name"] == "rain")
-        .unwrap();
+    let mut fields = schema["attributes"].as_array().unwrap().iter();
+    let rain = fields.find(|field| field["name"] == "rain").unwrap();
     let all = of("/data.bin");
     assert_eq!(value(&all, "datatype"), rain["datatype"].as_str().unwrap());
     assert_eq!(value(&all, "cell_val_num"), rain["cell_val_num"].to_string());
@@ -473,6 +470,23 @@ fn columns_say_what_they_are() {
         rain["filters"]
     );
     assert_eq!(value(&of("/validity.bin"), "datatype"), "UINT8");
+    // Columns of views have them too, except filters.
+    let view = "weather/data/columns/rain";
+    for (name, datatype) in [
+        ("data.bin", "UINT16"),
+        ("data.npy", "UINT16"),
+        ("validity.npy", "UINT8"),
+    ] {
+        let of_view = attributes(&place.shown(&format!("{view}/{name}")));
+        assert_eq!(of_view.len(), 4, "{of_view:?}");
+        assert_eq!(value(&of_view, "datatype"), datatype);
+        assert_eq!(value(&of_view, "shape"), "[365,6]");
+        assert_eq!(value(&of_view, "cell_val_num"), "1");
+        assert_eq!(value(&of_view, "source"), FRAGMENTS.join("\n"));
+    }
+    let offsets = attributes(&place.shown("weather/data/columns/note/offsets.bin"));
+    assert_eq!(value(&offsets, "datatype"), "UINT64");
+    assert_eq!(value(&offsets, "shape"), format!("[{}]", 365 * 6 + 1));
     // Other files have none, and names that only the system asks for are not supported at all.
     assert!(attributes_of_none(&place.shown("weather/schema.json")));
 }

@@ -108,7 +108,7 @@ class Label:
 
 @dataclass
 class Enum:
-    """An enumeration. `values`: a list of byte strings (var-sized) or a NumPy array."""
+    """An enumeration. `values`: a list of byte strings (var-sized) or a NumPy array, with two axes if a value has several elements."""
 
     name: str
     type: str
@@ -298,7 +298,7 @@ class Lib:
     def enumeration(self, enum):
         """A handle for an `Enum`."""
         if isinstance(enum.values, np.ndarray):
-            data, offsets, cvn = np.ascontiguousarray(enum.values), None, 1
+            data, offsets, cvn = np.ascontiguousarray(enum.values), None, enum.values.shape[1] if enum.values.ndim > 1 else 1
         else:
             column = Column.of_cells(enum.values)
             data, offsets, cvn = column.data, column.offsets, VAR
@@ -393,7 +393,7 @@ class Lib:
 
     def _set_buffer(self, query, name, column, sizes):
         """Hands the memory of a column to a query; `sizes` receives the sizes that libtiledb may change."""
-        empty = np.zeros(1, "<u8")
+        empty = sizes.setdefault("empty", np.zeros(1, "<u8"))
         for part, suffix in (("data", "data"), ("offsets", "offsets"), ("validity", "validity")):
             memory = getattr(column, part)
             if memory is None:
@@ -403,7 +403,6 @@ class Lib:
             sizes[name, part] = (memory, size)
             start = memory if memory.nbytes else empty
             self.call(f"tiledb_query_set_{suffix}_buffer", query, name, start, ct.byref(size))
-        sizes["empty"] = empty
 
     def _set_ranges(self, array, query, ranges):
         """Restricts a query to one range for each dimension, given as arrays of two values."""

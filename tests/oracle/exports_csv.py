@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
+import coverage
 import names
 from capi import np_type
 from mount import mounted
@@ -157,13 +158,17 @@ def values_of(one, raw, labels):
     return "list", [[element(one.type, value) for value in np.frombuffer(cell, dtype)] for cell in raw]
 
 
-def table(view):
-    """The columns of a view."""
+def table(view, written=None):
+    """The columns of a view; `written` tells of each cell of a dense one whether somebody wrote it."""
     repeated = [None] * len(view.fields)
     if view.dense:
         axes = np.indices(view.shape).reshape(len(view.shape), -1).tolist()
         repeated[: len(axes)] = axes
-    return [column(view, i, repeated[i]) for i in range(len(view.fields))]
+    columns = [column(view, i, repeated[i]) for i in range(len(view.fields))]
+    for one, field in zip(columns, view.fields):
+        if written is not None and field.kind == "attribute":
+            one.values = [value if there else None for value, there in zip(one.values, written)]
+    return columns
 
 
 # -- readers -----------------------------------------------------------------------------------------------------
@@ -228,7 +233,7 @@ def pandas_reader(path, columns, encoding):
     if any(isinstance(v, str) and "\0" in v for c in columns for v in c.values):
         raise Unreadable("NUL bytes in text end it in pandas")
     types = {"int": "Int64", "uint": "UInt64", "float": "float64", "bool": "boolean"}
-    frame = pandas.read_csv(path, dtype={c.name: types.get(c.kind, "object") for c in columns}, float_precision="round_trip",
+    frame = pandas.read_csv(path, dtype={c.name: types.get(c.kind, "object") for c in columns},
                             keep_default_na=False, na_values={c.name: ["", "NaN"] if c.kind == "float" else [""] for c in columns}, skip_blank_lines=False, encoding=encoding)
     same("names", list(frame.columns), [c.name for c in columns])
     return [[None if value is pandas.NA or (c.kind != "float" and value != value) else value for value in frame[c.name].tolist()] for c in columns]
@@ -427,10 +432,27 @@ def read_anyhow(path, seed):
     return whole
 
 
+def first_rows(whole, count):
+    """The header and the first rows of a CSV file, whose text may have line feeds within quotes."""
+    end, quoted = -1, False
+    for _ in range(count + 1):
+        while True:
+            start = end + 1
+            end = whole.find(b"\n", start)
+            if end < 0:
+                return whole
+            quoted ^= whole.count(b'"', start, end) % 2 == 1
+            if not quoted:
+                break
+    return whole[: end + 1]
+
+
 def compare_file(path, columns, tally, label):
-    """Reads one file with every reader."""
+    """Reads one file with every reader, and `head.csv` before it."""
     try:
+        head = Path(path).with_name("head.csv").read_bytes()
         whole = read_anyhow(path, label)
+        same("head.csv", head, first_rows(whole, 1000))
     except (Differs, OSError) as error:
         tally.failures.append(f"{label}: {error}")
         return
@@ -476,8 +498,13 @@ def compare_array(family, point, array, every):
         label = f"{array} {view['path']}"
         folder = os.path.join(point, array, view["path"])
         try:
-            columns = table(family_view(doc, blob, view))
-            same("exports of view.json", load(os.path.join(folder, "view.json"))["exports"]["table.csv"], {"exists": True, "reason": None})
+            written = None
+            if doc["array_type"] == "dense":
+                shown = os.path.join(point, array)
+                written, _ = coverage.written(shown, folder, coverage.domains(os.path.join(family, "arrays", array), shown))
+            columns = table(family_view(doc, blob, view), written)
+            said = load(os.path.join(folder, "view.json"))["exports"]["table.csv"]
+            same("exports of view.json", (said["exists"], said["reason"]), (True, None))
             same("listed", "table.csv" in os.listdir(folder), True)
         except Exception as error:  # noqa: BLE001
             tally.failures.append(f"{label}: {type(error).__name__}: {error}")
@@ -496,7 +523,8 @@ def compare_shown(point, array):
             tally.exceptions[f"no table.csv: {said['reason']}"] += 1
             return tally
         view = shown_view(folder)
-        columns = table(view)
+        above = os.path.join(point, array)
+        columns = table(view, coverage.written(above, folder, coverage.shown_domains(above))[0] if view.dense else None)
     except (Differs, OSError, UnicodeError) as error:
         tally.exceptions[f"{array} has no columns to compare with: {str(error)[-160:]}"] += 1
         try:

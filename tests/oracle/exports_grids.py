@@ -37,7 +37,7 @@ TYPES = {name: {"i": "INT", "u": "UINT", "f": "FLOAT"}[name[0]] + str(8 * int(na
 
 def create(path, domains, tiles, attributes):
     """A dense array; attributes are (name, NumPy's name of the type, values per cell) or `Attr`."""
-    names = "yxz" if len(tiles) > 1 else "x"
+    names = "yxzct" if len(tiles) > 1 else "x"
     dims = [Dim(name, "INT64", *domain, tile) for name, domain, tile in zip(names, domains, tiles)]
     attributes = [a if isinstance(a, Attr) else Attr(a[0], TYPES[a[1]], a[2], pipeline=ZSTD) for a in attributes]
     LIB.create(str(path), Schema("dense", dims, attributes))
@@ -139,6 +139,40 @@ def colours(root, point, checks, written):
         checks.equal(f"{name} to rasterio", bands_of(path).tobytes(), np.ascontiguousarray(np.moveaxis(values, 2, 0)).tobytes())
         got = zarr.open_array(str(point / "colours/data/array.zarr" / name), mode="r")
         checks.equal(f"{name} to zarr", (got.metadata.dimension_names, got[...].tobytes()), (("y", "x", f"{name}_cell"), values.tobytes()))
+
+
+def third_axes(root, point, checks, written):
+    """Colours along the first or the last of three dimensions, and planes of five."""
+    names = ["red", "green", "blue", "alpha"]
+    for array, values in written["third"].items():
+        chunky = array.startswith("last")
+        bands = np.moveaxis(values, 2, 0) if chunky else values
+        path = point / array / "data/raster/a.tif"
+        checks.equal(f"{array} to rasterio", bands_of(path).tobytes(), np.ascontiguousarray(bands).tobytes())
+        with tifffile.TiffFile(path) as tiff:
+            page = tiff.pages[0]
+            checks.equal(f"{array} to tifffile", page.asarray().tobytes(), values.tobytes())
+            colours = "colours" in array
+            checks.equal(f"tags of {array}", (page.photometric, page.planarconfig), (2 if colours else 1, 1 if chunky else 2))
+            extra = [2 if colours else 0] * (len(bands) - (3 if colours else 1))
+            checks.equal(f"extra samples of {array}", list(page.extrasamples), extra)
+        if colours:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with rasterio.open(path) as image:
+                    checks.equal(f"colours of {array} to rasterio", [c.name for c in image.colorinterp], names[: len(bands)])
+            if values.dtype.itemsize == 1 and chunky:
+                with Image.open(path) as image:
+                    checks.equal(f"{array} to Pillow", np.asarray(image).tobytes(), values.tobytes())
+    five = written["five"]
+    data = point / "five/data"
+    checks.equal("whether five dimensions have images", os.path.exists(data / "raster"), False)
+    for part, want in (("1,0..6,0..0", five[1:2, 0:7, 0:1]), ("1,2,1", five[1:2, 2:3, 1:2]), ("0,0..2,1", five[0:1, 0:3, 1:2]), ("0..1,3,0", five[:, 3:4, 0:1])):
+        path = data / "subarray" / f"{part},..,.." / "raster/a.tif"
+        checks.equal(f"planes {part} of five dimensions", bands_of(path).tobytes(), want.tobytes())
+    with rasterio.open(data / "subarray/0,0..2,1,..,../raster/a.tif") as image:
+        checks.equal("colours of three planes", [c.name for c in image.colorinterp], names[:3])
+    checks.equal("whether two axes of planes have images", os.path.exists(data / "subarray/..,0..2,..,..,../raster"), False)
 
 
 def edges(root, point, checks, written):
@@ -285,6 +319,18 @@ def arrays(root):
     written["colours"] = {name: extremes(rng, dtype, (40, 30, k)) for name, (dtype, k) in several.items()}
     create(root / "colours", [(0, 39), (0, 29)], [16, 16], [(n, t, k) for n, (t, k) in several.items()])
     write(root / "colours", [(0, 39), (0, 29)], **written["colours"])
+    written["third"] = {
+        "last_colours": extremes(rng, "u1", (40, 30, 3)), "last_colours_alpha": extremes(rng, "u2", (5, 30, 4)), "first_colours": extremes(rng, "u1", (3, 30, 4)),
+        "first_colours_alpha": extremes(rng, "u2", (4, 30, 20)), "first_signed": extremes(rng, "i1", (3, 30, 20)), "first_wide": extremes(rng, "u4", (6, 30, 3)),
+    }
+    for name, values in written["third"].items():
+        box = [(0, n - 1) for n in values.shape]
+        create(root / name, box, [min(n, 16) for n in values.shape], [("a", values.dtype.str[1:], 1)])
+        write(root / name, box, a=values)
+    written["five"] = extremes(rng, "u1", (2, 7, 2, 30, 20))
+    box = [(0, n - 1) for n in written["five"].shape]
+    create(root / "five", box, [1, 1, 1, 16, 16], [("a", "u1", 1)])
+    write(root / "five", box, a=written["five"])
     create(root / "edges", [(-1000, 1000)] * 2, [100, 7], [("a", "i8", 1)])
     written["edges"] = extremes(rng, "i8", (960, 940))
     write(root / "edges", [(-957, 2), (-949, -10)], a=written["edges"])
@@ -319,7 +365,7 @@ def main():
         with mounted(root) as point:
             examples(root, point, checks)
             odd_names(root, point, checks)
-            for test in (all_types, colours, edges):
+            for test in (all_types, colours, third_axes, edges):
                 test(root, point, checks, written)
             checks.equal("errors", errors(point), [])
         large = Path(folder, "large")

@@ -3,8 +3,8 @@
     python3 exports_netcdf.py --family FOLDER    arrays with libtiledb's answers: `data` of each, with `--all` every view of theirs
     python3 exports_netcdf.py --source FOLDER    any arrays: `data` of each, held against what libtiledb reads now
 
-Readers: the file system alone, at random places, before the others; netCDF4, h5py, pyfive, xarray (with netcdf4 and with h5netcdf, decoded and not), and `numpy.memmap` at the offset of each variable; of a
-fixed share of the files ncdump, nccopy and gdalmdiminfo too, where they are installed. Compared are names, dimensions, types, values, attributes,
+Readers: the file system alone, at random places, before the others; netCDF4, h5py, pyfive, xarray (with netcdf4 and with h5netcdf, decoded and not), and `numpy.memmap` at the offset of each variable
+and of each chunk; of a fixed share of the files ncdump, nccopy and gdalmdiminfo too, where they are installed. Compared are names, dimensions, types, values, attributes,
 and sizes. Arrays without such a file must say why. The last line is `N passed, N failed`, counting pairs of file and reader, and absent files.
 """
 
@@ -29,16 +29,19 @@ import numpy as np
 import pyfive
 import xarray
 
+import coverage
 import names
 from capi import Lib, TileDBError, np_type
 from facts import TEXT_BYTES, Facts, json_value
-from grids import NOT_A_TIME, days, unique, units, within
+from grids import NOT_A_TIME, chunk_shape, days, unique, units, within
 from mount import mounted
 from view_files import Differs, ViewField, ViewTruth, load, same
 from views import FAMILY_KEY, chosen, family_view, shown_path
 
 CODES = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 NAT = np.int64(NOT_A_TIME)
+HIDDEN = {"CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST"}
+"""Attributes of HDF5's dimension scales, which netcdf-c shows nowhere."""
 COMMAND_LINE_SHARE = 8
 """One file in this many is also read by command-line programs."""
 
@@ -47,10 +50,10 @@ COMMAND_LINE_SHARE = 8
 
 
 class Variable:
-    """A variable: its values with one axis per dimension, text as `S1`."""
+    """A variable: its values with one axis per dimension, text as `S1`; the sides of its chunks, None if it is contiguous, and the cell that pads them."""
 
-    def __init__(self, dims, values, attrs):
-        self.dims, self.values, self.attrs = dims, values, attrs
+    def __init__(self, dims, values, attrs, chunks=None, fill=None):
+        self.dims, self.values, self.attrs, self.chunks, self.fill = dims, values, attrs, chunks, fill
 
 
 def nc_name(encoded):
@@ -92,11 +95,14 @@ class Expected:
                 self._attribute(one, nc_name(names.encode(one.name or "__attr")))
 
     def _metadata(self):
+        shown = {nc_name(names.encode(key)) for key in self.view.facts["metadata"] if not key.startswith("_")}
         for key, entry in self.view.facts["metadata"].items():
             value, datatype = entry["value"], entry["datatype"]
             if key.startswith("_") or isinstance(value, dict) or datatype in ("BLOB", "ANY", "GEOM_WKB"):
                 continue
             key = nc_name(names.encode(key))
+            if key in HIDDEN:
+                key = unique(key, "_", shown)
             if datatype.startswith("STRING") or datatype in TEXT_BYTES:
                 yield key, value or ""
             elif entry["value_num"]:
@@ -131,7 +137,7 @@ class Expected:
             values, fill = (values != 0).astype("i1"), (fill != 0).astype("i1")
         values, attrs = self._time(one, values)
         fill, _ = self._time(one, fill)
-        missing = one.nullable or not self.covered[one.name] and dtype.itemsize > 1
+        missing = one.nullable or not self.covered and dtype.itemsize > 1
         if one.type.startswith("DATETIME"):
             attrs["_FillValue"] = NAT
         elif dtype.kind == "f" or missing and dtype.kind != "S" and one.type != "BOOL":
@@ -148,34 +154,27 @@ class Expected:
         dims = list(self.axes)
         if inner:
             dims.append(unique(name, "_strlen" if text else "_cell", self.taken))
-        self.variables[name] = Variable(dims, values, attrs)
+        if one.nullable and one.type.startswith("DATETIME"):
+            fill = np.full_like(fill, NAT)
+        self.variables[name] = Variable(dims, values, attrs, self._chunks(dtype.itemsize * one.cvn, inner), fill if inner else fill[0])
         if one.nullable:
             validity = np.frombuffer(one.validity, "u1").reshape(one.shape)
-            values[validity == 0] = NAT if one.type.startswith("DATETIME") else fill if inner else fill[0]
+            values[validity == 0] = fill if inner else fill[0]
             attrs["ancillary_variables"] = unique(name, "__validity", self.taken)
-            self.variables[attrs["ancillary_variables"]] = Variable(list(self.axes), validity, {})
+            valid = np.uint8(attribute["fill_value_valid"])
+            self.variables[attrs["ancillary_variables"]] = Variable(list(self.axes), validity, {}, self._chunks(1, []), valid)
+
+    def _chunks(self, cell, inner):
+        """The sides of chunks of cells of `cell` bytes, those of `array.zarr/`; None if they are not cut but along the first axis."""
+        shape = self.view.shape
+        extents = [json_value(d["tile_extent"]) for d in self.schema["dimensions"]]
+        sides = chunk_shape(shape, extents, cell)
+        return (*sides, *inner) if any(side < length for side, length in zip(sides[1:], shape[1:])) else None
 
 
 def fallback(view, one):
     """The directory of an anonymous field."""
     return names.dimension("", view.fields.index(one)) if one.kind == "dimension" else names.attribute("")
-
-
-def covered(view, fragments, schemas):
-    """For each attribute, whether one fragment has all cells of the region, and no newer one that touches it lacks the attribute."""
-    out = {}
-    for one in (f for f in view.fields if f.kind == "attribute"):
-        out[one.name] = False
-        for fragment in reversed(fragments):
-            box = fragment["non_empty_domain"]
-            attribute = next((a for a in schemas[fragment["schema_name"]]["attributes"] if a["name"] == one.name), None)
-            has = attribute is not None and (attribute["cell_val_num"] == "var") == (one.cvn == "var")
-            if not has and all(lo <= b and a <= hi for (lo, hi), (a, b) in zip(view.region, box)):
-                break
-            if has and fragment["dense"] and all(a <= lo and hi <= b for (lo, hi), (a, b) in zip(view.region, box)):
-                out[one.name] = True
-                break
-    return out
 
 
 # -- comparing --------------------------------------------------------------------------------------------------
@@ -254,23 +253,46 @@ def by_netcdf4(path, expected):
                 same(f"length of {dimension}", file.dimensions[dimension].size, length)
 
 
+def parts_of(data, want):
+    """Offset, first cell and values of each contiguous part of a variable: of all of it, or of each chunk, padded."""
+    if want.chunks is None:
+        yield data.id.get_offset(), (0,) * want.values.ndim, want.values
+        return
+    numbers = list(np.ndindex(*(-(-n // side) for n, side in zip(want.values.shape, want.chunks))))
+    same(f"number of chunks of {data.name}", data.id.get_num_chunks(), len(numbers))
+    for index, number in enumerate(numbers):
+        first = tuple(n * side for n, side in zip(number, want.chunks))
+        info = data.id.get_chunk_info_by_coord(first)
+        size = int(np.prod(want.chunks)) * data.dtype.itemsize
+        if index == 0:
+            begin = info.byte_offset
+        same(f"chunk of {data.name} at {first}", (info.byte_offset, info.size, info.filter_mask), (begin + index * size, size, 0))
+        cells = np.empty(want.chunks, want.values.dtype)
+        cells[...] = want.fill
+        inside = want.values[tuple(slice(a, a + side) for a, side in zip(first, want.chunks))]
+        cells[tuple(slice(0, n) for n in inside.shape)] = inside
+        yield info.byte_offset, first, cells
+
+
 def by_h5py(path, expected):
-    """h5py, with `numpy.memmap` at the offset of each variable."""
+    """h5py, with `numpy.memmap` at the offset of each variable, or of each chunk."""
     with h5py.File(path) as file:
         extra = {d for v in expected.variables.values() for d in v.dims} - set(expected.variables)
         same("links", sorted(file), sorted(set(expected.variables) | extra))
         for name, want in expected.variables.items():
             data = file[name]
             same_values(name, data[...], want.values)
-            mapped = np.memmap(path, data.dtype, "r", data.id.get_offset(), data.shape)
-            same_values(f"mapped {name}", mapped, want.values)
-            same(f"offset of {name}", data.id.get_offset() % 8, 0)
+            same(f"chunks of {name}", data.chunks, want.chunks)
+            for offset, part, cells in parts_of(data, want):
+                mapped = np.memmap(path, data.dtype, "r", offset, cells.shape)
+                same_values(f"mapped {name} from {part}", mapped, cells)
+                same(f"offset of {name} from {part}", offset % 8, 0)
             hidden = {"CLASS", "NAME", "_Netcdf4Dimid", "DIMENSION_LIST", "_Netcdf4Coordinates"}
             same_attributes(name, dict(data.attrs), want.attrs, hidden)
             if want.dims != [name]:
                 same(f"scales of {name}", [dim[0].name[1:] for dim in data.dims], want.dims)
         same_attributes("the file", dict(file.attrs), expected.attrs, {"_NCProperties"})
-        offsets = [file[name].id.get_offset() for name in expected.variables]
+        offsets = [next(parts_of(file[name], want))[0] for name, want in expected.variables.items()]
         same("offset of the first data", min(offsets) % 64, 0)
     with open(path, "rb") as file:
         head = file.read(48)
@@ -490,9 +512,9 @@ class Comparison:
             if os.path.exists(path) or export["exists"] or not export["reason"] or "array.nc" in os.listdir(folder):
                 self.failures.append(f"{path}: is there, or nothing says why not: {export}")
             return
-        if export != {"exists": True, "reason": None} or "array.nc" not in os.listdir(folder):
+        if (export["exists"], export["reason"]) != (True, None) or "array.nc" not in os.listdir(folder):
             self.failures.append(f"{path}: is not listed, or view.json says {export}")
-        expected = self.expected(array, view, shown, said["fragments"], key)
+        expected = self.expected(array, view, shown, key)
         readers = dict(READERS)
         digest = hashlib.sha256(f"{array}/{view.path}".encode()).digest()
         if int.from_bytes(digest[:8], "big") % self.share == 0:
@@ -505,15 +527,13 @@ class Comparison:
                 kind = "" if isinstance(error, Differs) else type(error).__name__ + ": "
                 self.failures.append(f"{array} {view.path}, {name}: {kind}{error}")
 
-    def expected(self, array, view, shown, visible, key):
+    def expected(self, array, view, shown, key):
         """The expected content of the file."""
         handle = self.lib.open(os.path.join(self.source, array), 0, timestamp=view.time[1], key=key)
         schema = self.facts.schema(self.lib.get("tiledb_array_get_schema", handle))
         self.lib.close(handle)
-        fragments = {f["name"]: f for f in load(os.path.join(shown, "fragments.json"))}
-        fragments = [fragments[name] for name in visible]
-        schemas = {n: load(os.path.join(shown, "schemas", n + ".json")) for n in {f["schema_name"] for f in fragments}}
-        return Expected(view, schema, view.facts["enumerations"], covered(view, fragments, schemas))
+        _, covered = coverage.written(shown, os.path.join(shown, view.path), coverage.shown_domains(shown))
+        return Expected(view, schema, view.facts["enumerations"], covered)
 
     def finish(self, start):
         """Prints the findings, and exits."""

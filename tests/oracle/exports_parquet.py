@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+import coverage
 from mount import mounted
 
 TEXT = {"STRING_ASCII", "STRING_UTF8", "GEOM_WKT"}
@@ -131,8 +132,9 @@ def labelled(view, index, kind, cells):
     return "string", [labels[i] if i is not None and 0 <= i < len(labels) else None for i in cells]
 
 
-def expected(blob, view, dense):
-    """The columns of a view: name, type, values."""
+def expected(blob, view, written):
+    """The columns of a view: name, type, values. `written` tells of each cell of a dense view whether somebody wrote it; None for a sparse one."""
+    dense = written is not None
     out, names = [], {field["name"] for field in view["fields"]}
     dimensions = sum(field["kind"] == "dimension" for field in view["fields"])
     shape, count = view["shape"], view["cells"]
@@ -147,6 +149,10 @@ def expected(blob, view, dense):
         kind, cells = column(field, part, repeat)
         if field["kind"] == "attribute":
             kind, cells = labelled(view, index - dimensions, kind, cells)
+            if dense:
+                cvn = field["cell_val_num"]
+                none = [None] * cvn if kind.startswith("list") and cvn != "var" else None
+                cells = [cell if there else none for cell, there in zip(cells, written)]
         if not name:
             name = f"__dim_{index}" if field["kind"] == "dimension" else "__attr"
             while name in names:
@@ -484,7 +490,9 @@ def footer(path):
             if file.schema.column(i).max_definition_level and (not said.has_null_count or said.null_count != nulls):
                 raise Differs(f"{chunk.path_in_schema}: {said.null_count} nulls in row group {number}, there are {nulls}")
             if not said.has_min_max:
-                raise Differs(f"{chunk.path_in_schema}: statistics without bounds")
+                if nulls < len(values):
+                    raise Differs(f"{chunk.path_in_schema}: statistics without bounds, and {len(values) - nulls} values")
+                continue
             plain = values.cast(pa.int64()) if plain_type(values.type) == "timestamp" else values.cast(pa.int32()) if plain_type(values.type) == "date" else values
             kept = pc.drop_null(plain).to_pylist()
             low, high = said.min_raw, said.max_raw
@@ -502,6 +510,22 @@ def footer(path):
     return bounds
 
 
+def optional(path, view, covered):
+    """Fails unless those columns are optional that may have nulls by what schema and footers tell."""
+    import pyarrow.parquet as pq
+
+    leaves = pq.ParquetFile(path).schema
+    enumerated = {a["name"] for a in view["schema"]["attributes"] if a["enumeration"]}
+    for i, field in enumerate(view["fields"]):
+        leaf = leaves.column(i)
+        attribute = field["kind"] == "attribute"
+        dated = field["datatype"].startswith("DATETIME_") and (attribute or view["region"] is None)
+        nullable = attribute and (field["nullable"] or not covered or field["name"] in enumerated)
+        lowest = 1 if leaf.max_repetition_level else 0
+        if (leaf.max_definition_level > lowest) != (dated or nullable):
+            raise Differs(f"{leaf.path}: definition level {leaf.max_definition_level}, nullable {dated or nullable}")
+
+
 # -- running ----------------------------------------------------------------------------------------------------
 
 
@@ -515,7 +539,12 @@ def work(job):
         if paths and view["path"] not in paths:
             continue
         file = os.path.join(point, array, view["path"], "table.parquet")
-        wanted = expected(blob, view, doc["array_type"] == "dense")
+        written, sure = None, True
+        if doc["array_type"] == "dense":
+            shown = os.path.join(point, array)
+            known = coverage.domains(os.path.join(family, "arrays", array), shown)
+            written, sure = coverage.written(shown, os.path.join(shown, view["path"]), known)
+        wanted = expected(blob, view, written)
         for reader, read in READERS.items():
             start = time.time()
             try:
@@ -527,6 +556,8 @@ def work(job):
         start = time.time()
         try:
             made["bounds"] += footer(file)
+            optional(file, view, sure)
+            made["holes"] += written is not None and not written.all()
             made += filters(file, random.Random(f"{array} {view['path']}"), number)
         except BaseException as error:  # noqa: BLE001
             failures.append(f"{array} {view['path']} filters: {type(error).__name__}: {error}")

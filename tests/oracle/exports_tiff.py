@@ -61,13 +61,12 @@ class Images:
         grid = self.grids.grid(array, view, blob)
         wanted = {}
         for variable in grid.variables if grid else []:
-            rank = len(view["shape"])
-            if variable.of == "values" and rank in (2, 3) and not (rank == 3 and len(variable.dims) > 3):
+            if variable.of == "values" and arranged(view["shape"], variable.stored):
                 wanted[within(variable.name, 251) + ".tif"] = variable
         self.check(f"{array} {view['path']}", "listing", self.listing, folder, wanted, view)
         for name, variable in wanted.items():
             path = os.path.join(folder, "raster", name)
-            self.image(f"{array} {view['path']}/raster/{name}", path, len(view["shape"]), variable)
+            self.image(f"{array} {view['path']}/raster/{name}", path, view["shape"], variable)
 
     def listing(self, folder, wanted, view):
         """The names of the images, in `raster/` and in `view.json`."""
@@ -82,34 +81,33 @@ class Images:
         for name, export in images.items():
             same(f"whether {name} has a reason not to exist", export["reason"] is None, export["exists"])
 
-    def image(self, label, path, rank, variable):
-        """Compares an image with the values of a variable."""
+    def image(self, label, path, shape, variable):
+        """Compares an image with the values of a variable in a view of this shape."""
         self.images += 1
-        values = variable.stored
+        values, planar = arranged(shape, variable.stored)
         nodata = None if variable.missing is None else digits(variable.missing)
-        self.check(label, "tifffile", self.tifffile, path, rank, values, nodata)
+        self.check(label, "tifffile", self.tifffile, path, planar, values, nodata)
         self.check(label, "tifffile, mapped", self.mapped, path, values)
-        self.check(label, "rasterio", self.rasterio, path, rank, values, nodata)
-        one = rank == 2 and values.ndim == 2 and values.dtype.str in PILLOW
-        colour = rank == 2 and values.ndim == 3 and values.shape[2] in (3, 4) and values.dtype.str == "|u1"
+        self.check(label, "rasterio", self.rasterio, path, planar, values, nodata)
+        one = values.ndim == 2 and values.dtype.str in PILLOW
+        colour = not planar and values.ndim == 3 and values.shape[2] in (3, 4) and values.dtype.str == "|u1"
         if one or colour:
             self.check(label, "Pillow", self.pillow, path, values)
         if chosen((1, COMMANDS_SHARE), label, "commands"):
-            self.check(label, "gdalinfo", self.gdalinfo, path, rank, values, nodata)
-            self.check(label, "gdal_translate", self.translate, path, rank, values)
+            self.check(label, "gdalinfo", self.gdalinfo, path, planar, values, nodata)
+            self.check(label, "gdal_translate", self.translate, path, planar, values)
 
     @staticmethod
-    def tifffile(path, rank, values, nodata):
+    def tifffile(path, planar, values, nodata):
         with tifffile.TiffFile(path) as tiff:
             page = tiff.pages[0]
             got = page.asarray()
             tags = {tag.code: tag.value for tag in page.tags}
             same("pages", len(tiff.pages), 1)
         equal(got, values)
-        planar = rank == 3
         samples = values.shape[0] if planar else values.shape[2] if values.ndim == 3 else 1
         height, width = values.shape[1:] if planar else values.shape[:2]
-        colour = not planar and samples in (3, 4) and values.dtype.kind == "u" and values.dtype.itemsize < 3
+        colour = samples in (3, 4) and values.dtype.kind == "u" and values.dtype.itemsize < 3
         extra = samples - (3 if colour else 1)
         several = lambda value: value if samples == 1 else (value,) * samples  # noqa: E731
         want = {
@@ -137,7 +135,7 @@ class Images:
         equal(np.asarray(tifffile.memmap(path, mode="r")), values)
 
     @staticmethod
-    def rasterio(path, rank, values, nodata):
+    def rasterio(path, planar, values, nodata):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with rasterio.open(path) as image:
@@ -145,7 +143,7 @@ class Images:
                 height, width = image.shape
                 window = ((height // 2, height), (width // 3, width))
                 part = image.read(window=window)
-        bands = values if rank == 3 else values[None] if values.ndim == 2 else np.moveaxis(values, 2, 0)
+        bands = values if planar else values[None] if values.ndim == 2 else np.moveaxis(values, 2, 0)
         equal(got, bands)
         equal(part, bands[:, height // 2 :, width // 3 :])
         # It returns all numbers as doubles, and takes 2^64 - 1, meaning none, for a number that the type cannot hold.
@@ -161,19 +159,19 @@ class Images:
         same("values", got.astype(values.dtype).tobytes(), values.tobytes())
 
     @staticmethod
-    def gdalinfo(path, rank, values, nodata):
+    def gdalinfo(path, planar, values, nodata):
         done = subprocess.run(["gdalinfo", "-json", path], capture_output=True, text=True, timeout=60)
         same("exit code", (done.returncode, done.stderr), (0, ""))
         info = json.loads(done.stdout)
-        height, width = values.shape[1:] if rank == 3 else values.shape[:2]
+        height, width = values.shape[1:] if planar else values.shape[:2]
         same("size", info["size"], [width, height])
-        bands = values.shape[0] if rank == 3 else values.shape[2] if values.ndim == 3 else 1
+        bands = values.shape[0] if planar else values.shape[2] if values.ndim == 3 else 1
         same("bands", len(info["bands"]), bands)
         same("whether there is no data", "noDataValue" in info["bands"][0], nodata is not None)
 
     @staticmethod
-    def translate(path, rank, values):
-        height, width = values.shape[1:] if rank == 3 else values.shape[:2]
+    def translate(path, planar, values):
+        height, width = values.shape[1:] if planar else values.shape[:2]
         box = [width // 2, height // 2, width - width // 2, height - height // 2]
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "out.tif")
@@ -181,8 +179,19 @@ class Images:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
             same("exit code", (done.returncode, done.stderr), (0, ""))
             got = bands_of(out)
-        bands = values if rank == 3 else values[None] if values.ndim == 2 else np.moveaxis(values, 2, 0)
+        bands = values if planar else values[None] if values.ndim == 2 else np.moveaxis(values, 2, 0)
         equal(got, bands[:, height // 2 :, width // 2 :])
+
+
+def arranged(shape, values):
+    """Values as rows and columns, pixels of samples, or bands, and whether they are bands. None if a view of this shape has no image of them."""
+    lengths, samples = list(shape), list(values.shape[len(shape) :])
+    while len(lengths) > 3 and 1 in lengths[:-2]:
+        lengths.remove(1)
+    if not 2 <= len(lengths) <= 3 or len(lengths) == 3 and samples:
+        return None
+    colours = len(lengths) == 3 and values.dtype.kind == "u" and values.dtype.itemsize < 3 and lengths[0] > 4 and lengths[2] in (3, 4)
+    return values.reshape(lengths + samples), len(lengths) == 3 and not colours
 
 
 def bands_of(path):

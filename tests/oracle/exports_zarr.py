@@ -18,27 +18,10 @@ import tensorstore
 import xarray
 import zarr
 
-from grids import NOT_A_TIME, compare_all
+from grids import NOT_A_TIME, chunk_shape, compare_all
 from view_files import Differs, load, read, same
 
-CHUNK_CELLS, CHUNK_BYTES = 1 << 16, 64 << 20
-"""Whole extents are joined below this size, and halved above."""
 CF_UNITS = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
-
-
-def chunk_shape(shape, extents, size):
-    """The chunk shape of an array of cells of `size` bytes."""
-    sides = [min(a, b) for a, b in zip(shape, extents)]
-    while np.prod(sides, dtype=object) < CHUNK_CELLS:
-        growing = [i for i in range(len(sides)) if sides[i] < shape[i]]
-        if not growing:
-            break
-        shortest = min(growing, key=lambda i: sides[i])
-        sides[shortest] = min(2 * sides[shortest], shape[shortest])
-    while np.prod(sides, dtype=object) * size > CHUNK_BYTES and max(sides) > 1:
-        longest = max(range(len(sides)), key=lambda i: (sides[i], i))
-        sides[longest] = -(-sides[longest] // 2)
-    return sides
 
 
 def number(value):

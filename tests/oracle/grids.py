@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+import coverage
 import names
 from capi import Lib, np_type
 from facts import TEXT_BYTES, TEXT_WIDE, Facts
@@ -29,6 +30,8 @@ UNITS = {
     "MS": "milliseconds", "US": "microseconds", "NS": "nanoseconds",
 }
 """The CF conventions' units of datetimes. CF lacks others."""
+CHUNK_CELLS, CHUNK_BYTES = 1 << 16, 64 << 20
+"""Whole extents are joined below this size, and halved above."""
 IMAGED = {"u": 1, "b": 1, "i": 2, "f": 3}
 
 
@@ -58,6 +61,21 @@ class Grid:
     shape: list
     variables: list
     attributes: dict
+
+
+def chunk_shape(shape, extents, size):
+    """The chunk shape of an array of cells of `size` bytes."""
+    sides = [min(a, b) for a, b in zip(shape, extents)]
+    while np.prod(sides, dtype=object) < CHUNK_CELLS:
+        growing = [i for i in range(len(sides)) if sides[i] < shape[i]]
+        if not growing:
+            break
+        shortest = min(growing, key=lambda i: sides[i])
+        sides[shortest] = min(2 * sides[shortest], shape[shortest])
+    while np.prod(sides, dtype=object) * size > CHUNK_BYTES and max(sides) > 1:
+        longest = max(range(len(sides)), key=lambda i: (sides[i], i))
+        sides[longest] = -(-sides[longest] // 2)
+    return sides
 
 
 def days_of(year, month):
@@ -141,30 +159,20 @@ class Grids:
             self.lib.close(handle)
         return {a["name"]: (a["fill_value"].bytes, a["fill_value_valid"]) for a in schema["attributes"]}
 
-    def written(self, array, view):
-        """For each attribute of the view, whether one fragment has all its cells in the region and no newer one lacks it there."""
-        folder = os.path.join(self.point, array, view["path"].split("data", 1)[0])
-        fragments = {f["name"]: f for f in load(os.path.join(folder, "fragments.json"))}
-        newest = [fragments[name] for name in reversed(load(os.path.join(self.point, array, view["path"], "view.json"))["fragments"])]
-        kind = lambda a: (a["name"], a["datatype"], a["cell_val_num"], a["nullable"])  # noqa: E731
-        found = {}
-        for attribute in view["schema"]["attributes"]:
-            for fragment in newest:
-                schema = load(os.path.join(self.point, array, "schemas", fragment["schema_name"] + ".json"))
-                box = list(zip(fragment["non_empty_domain"], view["region"]))
-                if kind(attribute) not in map(kind, schema["attributes"]):
-                    if all(a <= hi and lo <= b for (a, b), (lo, hi) in box):
-                        break
-                elif fragment["dense"] and all(a <= lo and hi <= b for (a, b), (lo, hi) in box):
-                    found[attribute["name"]] = True
-                    break
-        return found
+    def covered(self, array, view):
+        """Whether the domains of dense fragments together have all cells of the region."""
+        shown = os.path.join(self.point, array)
+        return coverage.written(shown, os.path.join(shown, view["path"]), self.domains(array))[1]
+
+    def domains(self, array):
+        """What `coverage.written` is to know of an array's fragments."""
+        return coverage.domains(self.family / "arrays" / array, os.path.join(self.point, array))
 
     def grid(self, array, view, blob):
         """The grid of a view; None if it has no cells."""
         if 0 in view["shape"]:
             return None
-        fills, written = self.fills(array, view), self.written(array, view)
+        fills, covered = self.fills(array, view), self.covered(array, view)
         shown = [names.dimension(f["name"], i) if f["kind"] == "dimension" else names.attribute(f["name"]) for i, f in enumerate(view["fields"])]
         shown = ["%7Aarr.json" if name == "zarr.json" else name for name in shown]
         taken, variables, dims = set(shown), [], []
@@ -191,7 +199,7 @@ class Grids:
             fill = np.frombuffer(raw, dtype)
             stored = np.frombuffer(part(entry, "data"), dtype).reshape(shape).copy()
             dated = datatype.startswith("DATETIME_")
-            missing = self.missing(entry, dtype, fill, entry["name"] in written)
+            missing = self.missing(entry, dtype, fill, covered)
             attributes = units(datatype) | flags(view, enumerated[entry["name"]], dtype)
             null = None
             if entry["nullable"]:
@@ -210,11 +218,11 @@ class Grids:
         return Grid(view["path"], view["shape"], variables, metadata(view))
 
     @staticmethod
-    def missing(entry, dtype, fill, written):
+    def missing(entry, dtype, fill, covered):
         """The value for missing values, if the type allows one."""
         if entry["datatype"].startswith("DATETIME_"):
             return np.int64(NOT_A_TIME)
-        useful = dtype.kind == "f" or entry["datatype"] != "BOOL" and (entry["nullable"] or not written and dtype.itemsize > 1)
+        useful = dtype.kind == "f" or entry["datatype"] != "BOOL" and (entry["nullable"] or not covered and dtype.itemsize > 1)
         raw = fill.tobytes()
         return fill[0] if useful and raw == raw[: dtype.itemsize] * fill.size else None
 
@@ -263,6 +271,9 @@ class ShownGrids(Grids):
             "metadata": load(os.path.join(folder, "metadata.json")), "enumerations": {one["name"]: one["values"] for one in labels},
         }
         return [(view, blob)]
+
+    def domains(self, array):
+        return coverage.shown_domains(os.path.join(self.point, array))
 
     def fills(self, array, view):
         found = {}

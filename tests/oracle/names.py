@@ -30,3 +30,8 @@ def attribute(name):
 def dimension(name, index):
     """The directory of a dimension."""
     return encode(name) if name else f"__dim_{index}"
+
+
+def instant(milliseconds):
+    """A name in `at/`: milliseconds, with a sign where the digits would be a year."""
+    return f"+{milliseconds}" if 1000 <= milliseconds <= 9999 else str(milliseconds)

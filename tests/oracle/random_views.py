@@ -311,7 +311,7 @@ def time_text(d, when):
 
 def encoded(raw):
     """Any bytes as part of the name of a subarray."""
-    return "".join(chr(b) if 0x20 < b < 0x7F and chr(b) not in ",=%./" else f"%{b:02X}" for b in raw)
+    return "".join(chr(b) if 0x20 < b < 0x7F and chr(b) not in ",:=%./" else f"%{b:02X}" for b in raw)
 
 
 def bound_text(d, dim, value):
@@ -322,9 +322,10 @@ def bound_text(d, dim, value):
         return str(np_type(dim["datatype"]).type(value))
     if dim["datatype"].startswith("DATETIME_") and d.chance(0.5):
         text = str(np.datetime64(value, UNITS[dim["datatype"][9:]]))
-        if re.fullmatch(r"\d{4}-\d\d(-.*)?", text):
+        if re.fullmatch(r"\d{4}(-\d\d(-.*)?)?", text):
             return text
-    return d.choice(["", "", "+"]) * (value >= 0) + str(value)
+    year = dim["datatype"].startswith("DATETIME_") and 1000 <= value <= 9999
+    return d.choice(["+" if year else "", "+"]) * (value >= 0) + str(value)
 
 
 def subarray_text(d, dims, picks):
@@ -336,7 +337,7 @@ def subarray_text(d, dims, picks):
         texts.append(low if lone else f"{low}..{high}")
     if not d.chance(0.3):
         return ",".join(texts)
-    named = [f"{encoded(dim['name'].encode()) if dim['name'] else f'__dim_{i}'}={text}" for i, (dim, text) in enumerate(zip(dims, texts)) if text]
+    named = [f"{encoded(dim['name'].encode()) if dim['name'] else f'__dim_{i}'}{d.choice(':=')}{text}" for i, (dim, text) in enumerate(zip(dims, texts)) if text]
     d.shuffle(named)
     return ",".join(named)
 
@@ -509,7 +510,10 @@ class ArrayHunt:
         i = d.randrange(n)
         dim, bounds = moment.dims[i], moment.bounds[i]
         alone = lambda text: ",".join(text if k == i else "" for k in range(n))  # noqa: E731
-        names = ["," * n, alone("%zz"), f"no such dimension {n}=1"]
+        names = ["," * n, alone("%zz")]
+        # As the only range of a string dimension it is text.
+        if n > 1 or bounds is not None and not isinstance(bounds[0], bytes):
+            names += [f"no such dimension {n}=1", f"no such dimension {n}:1"]
         if bounds is not None and not isinstance(bounds[0], bytes):
             names += [alone("x~")]
             if not isinstance(bounds[0], float):

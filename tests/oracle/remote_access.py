@@ -498,12 +498,53 @@ def walk_quietly(point):
         tree(point)
 
 
+@contextlib.contextmanager
+def small_disk(folder, *options):
+    """A disk of its own in a folder."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(("mode=700", *options)), "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
 @test
-def a_disk_that_is_not_there(stage):
-    """A directory that is not writable is reported immediately."""
+def a_disk_that_cannot_be_written(stage):
+    """A directory that is missing, read-only, full or another user's is a warning, and everything is right without it."""
     env = stage.moto.env()
-    _, message = run("ls", "s3://access/sample", "--disk-cache", "/proc/nothing", env=env, code=1)
-    expect("/proc/nothing" in message, message)
+    with mounted("s3://access/sample", env=env) as point:
+        wanted = tree(point)
+    shared = stage.folder / "shared"
+    (shared / "tiledbfs-parts-1").mkdir(parents=True, mode=0o777)
+    with small_disk(stage.folder / "read-only", "ro") as read_only, small_disk(stage.folder / "full", "size=64k") as full:
+        with contextlib.suppress(OSError), open(full / "fill", "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        for folder in ("/proc/nothing", read_only, full, shared):
+            listed, message = run("ls", "s3://access/sample", "--disk-cache", folder, env=env)
+            expect(listed and f"tiledbfs: warning: {folder}" in message and message.count("\n") == 1, f"{listed}: {message}")
+            with mounted("s3://access/sample", "--disk-cache", folder, env=env) as point:
+                expect(tree(point) == wanted, f"{folder}: another tree")
+    # Full after a while.
+    log = stage.folder / "full.log"
+    with small_disk(stage.folder / "filling", "size=256k") as folder:
+        with mounted("s3://access/sample", "--disk-cache", folder, "--log-file", log, env=env) as point:
+            expect(tree(point) == wanted, "another tree when it is full")
+    expect("disk cache cannot be written" in log.read_text(), log.read_text())
+
+
+@test
+def options_for_other_sources(stage):
+    """Options that do nothing for a source say so."""
+    env = stage.moto.env()
+    for arguments in (["ls", "s3://access/sample"], ["mount", "s3://access/sample", stage.folder / "idle"]):
+        (stage.folder / "idle").mkdir(exist_ok=True)
+        try:
+            _, message = run(*arguments, "--follow-symlinks", env=env)
+        finally:
+            unmount(stage.folder / "idle")
+        expect("--follow-symlinks does nothing" in message, message)
 
 
 # -- other stores -----------------------------------------------------------------------------------------------

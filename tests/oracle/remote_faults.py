@@ -9,7 +9,9 @@ import argparse
 import concurrent.futures
 import contextlib
 import errno
+import functools
 import io
+import itertools
 import os
 import signal
 import subprocess
@@ -23,10 +25,11 @@ from pathlib import Path
 import numpy as np
 import tiledb
 
+from hostile import PIECE, Hostile, azure_object, azure_page, dav_entry, s3_object, s3_page
 from mount import binary, errors, mounted, stats, unmount
 from proxy import Proxy
 from remote_requests import read_at
-from stores import Moto, Wrong, clean_environment, expect
+from stores import KEYS as SECRETS, Moto, Wrong, clean_environment, expect
 
 CELLS, TILE = 1 << 20, 1 << 16
 """4 MiB of int32, in tiles of 256 KiB."""
@@ -38,6 +41,12 @@ def scenario(function):
     """Marks a scenario."""
     SCENARIOS.append(function)
     return function
+
+
+def attack_scenario(function):
+    """Marks a scenario whose store floods, so that it would delay the proxies of others, which run in the same process."""
+    function.floods = True
+    return scenario(function)
 
 
 def error_of(act, seconds=60):
@@ -52,6 +61,12 @@ def error_of(act, seconds=60):
     raise Wrong("it does not fail")
 
 
+@functools.cache
+def values_of(seed):
+    """What is written into a fragment."""
+    return np.random.default_rng(seed).integers(0, 1 << 20, CELLS, dtype="i4")
+
+
 class Place:
     """An array of two fragments on moto, below a prefix of its own, and what libtiledb reads from it."""
 
@@ -59,7 +74,7 @@ class Place:
         self.moto, self.name, self.folder = moto, name, folder
         self.array = os.path.join(folder, "array")
         self.url = f"s3://faults/{name}"
-        self.values = [np.random.default_rng(seed).integers(0, 1 << 20, CELLS, dtype="i4") for seed in (1, 2)]
+        self.values = [values_of(seed) for seed in (1, 2)]
         moto.load("faults", name, self.array)
         self.fragments = sorted({key.split("/")[2] for key in moto.keys("faults", f"{name}/__fragments/")})
 
@@ -93,7 +108,7 @@ def write_array(folder):
     domain = tiledb.Domain(tiledb.Dim("x", domain=(0, CELLS - 1), tile=TILE, dtype="i4"))
     tiledb.Array.create(path, tiledb.ArraySchema(domain=domain, attrs=attributes))
     for seed in (1, 2):
-        values = np.random.default_rng(seed).integers(0, 1 << 20, CELLS, dtype="i4")
+        values = values_of(seed)
         with tiledb.open(path, "w", timestamp=1000 * seed) as array:
             array[:] = {"a": values, "plain": values}
 
@@ -457,6 +472,351 @@ def a_fragment_written_meanwhile(place):
         last = (point / "fragments/latest" / COLUMN).read_bytes()
         expect(last == place.values[0].tobytes(), "it is wrong")
 
+# -- stores that mean harm --------------------------------------------------------------------------------------
+
+
+HEADERS = [b"X-More: " + PIECE[:1000] + b"\r\n"] * 200_000
+LISTING_MIB, ERROR_MIB = 320, 100
+"""The most memory that a listing without end may take, and the text of an error, in MiB."""
+
+
+def s3_env(store, **more):
+    """The environment for a store as S3."""
+    return clean_environment() | SECRETS | {"AWS_ENDPOINT_URL": store.url, "AWS_REGION": "us-east-1", "AWS_SESSION_TOKEN": "hidden-token"} | more
+
+
+def gcs_env(store):
+    """The environment for a store as Google Cloud Storage."""
+    return clean_environment() | {"GOOGLE_BASE_URL": store.url, "GOOGLE_SKIP_SIGNATURE": "true"}
+
+
+def azure_env(store):
+    """The environment for a store as Azure."""
+    key = "aGlkZGVuLXNlY3JldA=="
+    return clean_environment() | {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_STORAGE_ACCOUNT_KEY": key, "AZURE_STORAGE_ENDPOINT": store.url,
+                                  "AZURE_ALLOW_HTTP": "true"}
+
+
+MEASURE = "import resource, subprocess, sys\ncode = subprocess.run(sys.argv[2:]).returncode\n" \
+          "open(sys.argv[1], 'w').write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024))\nsys.exit(code)"
+"""Runs a command, and writes the most memory that it took, in MiB: from a small process, because forking counts that of the parent."""
+
+
+def run_measured(*command, env, seconds=120):
+    """Runs a command. Its exit code, its output and messages, and the most memory that it took, in MiB."""
+    with tempfile.NamedTemporaryFile("r") as took:
+        done = subprocess.run([sys.executable, "-c", MEASURE, took.name, binary(), *command], env=env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=seconds)
+        return done.returncode, done.stdout, done.stderr, int(took.read())
+
+
+def refused_listing(url, env, most, *words):
+    """`ls` of a hostile store is one clear error, within memory. Returns the message."""
+    code, out, message, took = run_measured("ls", url, env=env)
+    expect(code == 1 and not out, f"exit code {code}, {out[:200]!r}: {message[:500]}")
+    expect(took < most, f"{took} MiB: {message[:500]}")
+    lines = [line for line in message.splitlines() if not line.startswith("tiledbfs: warning")]
+    expect(len(message) < 3000 and len(lines) == 1, f"not a line: {message[:3000]}")
+    for word in words:
+        expect(word in message, f"no {word!r} in {message}")
+    expect("hidden" not in message, message)
+    return message
+
+
+def memory(point):
+    """The most memory that the process of a mount has taken, in MiB."""
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and str(point).encode() in (folder / "cmdline").read_bytes() and b"tiledbfs" in (folder / "cmdline").read_bytes():
+                status = (folder / "status").read_text()
+                return int(status.split("VmHWM:")[1].split()[0]) // 1024
+    raise Wrong(f"no process has mounted {point}")
+
+
+def in_all_stores(attack):
+    """Runs `attack(store, url, env, kind)` against a new store as each of the four kinds."""
+    for kind in ("s3", "gs", "az", "http"):
+        with Hostile() as store:
+            url = {"s3": "s3://bucket/p", "gs": "gs://bucket/p", "az": "az://bucket/p", "http": f"{store.url}/p"}[kind]
+            env = {"s3": s3_env, "gs": gcs_env, "az": azure_env, "http": lambda _: clean_environment()}[kind](store)
+            attack(store, url, env, kind)
+
+
+def listing_fails(name, attack, *words, requests=None, most=LISTING_MIB):
+    """A scenario in which a listing as S3 is one clear error."""
+
+    def run(_):
+        with Hostile(attack=lambda request, reply: request.lists and attack(request, reply)) as store:
+            refused_listing("s3://bucket/p", s3_env(store), most, *words)
+            expect(requests is None or len(store.log) <= requests, f"{len(store.log)} requests")
+
+    run.__name__ = name
+    attack_scenario(run)
+
+
+def endless_page(kind):
+    """A page of a listing without end."""
+    entries = {"az": (azure_page, azure_object, "<Blobs>"), "http": (None, dav_entry, None)}.get(kind, (s3_page, s3_object, "<ListBucketResult>"))
+    page, entry, start = entries
+    yield page([]).split(start.encode())[0] + start.encode() if page else b'<D:multistatus xmlns:D="DAV:">'
+    for number in itertools.count():
+        yield "".join(entry(f"p/{number:06d}/{i:04d}") if page else entry(f"/p/{number:06d}{i:04d}") for i in range(1000)).encode()
+
+
+@attack_scenario
+def a_page_without_end(_):
+    """The page of a listing has a bound, in all stores."""
+
+    def attack(store, url, env, kind):
+        store.attack = lambda request, reply: request.lists and reply.stream(207 if kind == "http" else 200, endless_page(kind))
+        refused_listing(url, env, LISTING_MIB, "more than", "bytes")
+        expect(len(store.log) == 1, f"{kind}: {len(store.log)} requests")
+
+    in_all_stores(attack)
+
+
+def pages_without_end(shape):
+    """Pages of 1000 keys of this shape, of S3 or Azure."""
+
+    def page(request, reply):
+        if not request.lists:
+            return False
+        azure = "comp" in request.query
+        start = int(request.query.get("marker" if azure else "continuation-token", 0))
+        keys = (shape.format(n) for n in range(start, start + 1000))
+        if "delimiter" in request.query:
+            keys = ("/".join(key.split("/")[:2]) for key in keys)
+        make, one = (azure_page, azure_object) if azure else (s3_page, s3_object)
+        return reply.whole(200, make([one(key) for key in keys], f"{start + 1000:015d}"))
+
+    return page
+
+
+@attack_scenario
+def a_listing_without_end(_):
+    """A listing has a bound, in all stores that have pages."""
+
+    def attack(store, url, env, kind):
+        store.attack = pages_without_end("p/{:015d}" + "x" * 900)
+        if kind != "http":
+            refused_listing(url, env, LISTING_MIB, "listing")
+
+    in_all_stores(attack)
+
+
+for name, shape in {"short_keys": "p/{:015d}", "directories": "p/{:015d}/a/b/c/d", "deep_directories": "p/{:015d}" + "/d" * 300}.items():
+    listing_fails(f"{name}_without_end", pages_without_end(shape), "listing")
+
+
+@attack_scenario
+def a_listing_without_end_in_a_mount(place):
+    """Directories stay whole or fail, and the mount lives on, within memory."""
+    with hostile_place(place) as (store, mount), mount("--refresh", "1") as point:
+        place.right(point)
+        wanted = sorted(os.listdir(point / "fragments"))
+
+        def page(request, reply):
+            if not request.lists:
+                return False
+            start = int(request.query.get("continuation-token", 0))
+            return reply.whole(200, s3_page([s3_object(f"array/__fragments/__{n:09d}/x") for n in range(start, start + 1000)], str(start + 1000)))
+
+        store.attack = page
+        failed, end = None, time.monotonic() + 90
+        while failed is None:
+            time.sleep(1)
+            expect(time.monotonic() < end, "it does not fail")
+            try:
+                names = sorted(os.listdir(point / "fragments"))
+            except OSError as error:
+                failed = error.errno
+            else:
+                expect(names == wanted, f"{len(names)} names")
+        expect(failed == errno.EIO, f"errno {failed}")
+        expect(memory(point) < LISTING_MIB, f"{memory(point)} MiB")
+        store.attack = None
+        expect(sorted(os.listdir(point / "fragments")) == wanted, "not what it was")
+        place.right(point)
+
+
+@contextlib.contextmanager
+def hostile_place(place):
+    """A hostile store that holds the array of `place`, and how to mount it."""
+    files = {f"array/{path.relative_to(place.array)}": path.read_bytes() for path in Path(place.array).rglob("*") if path.is_file()}
+    with Hostile(files) as store:
+        yield store, lambda *options, **more: mounted("s3://bucket/array", *options, env=s3_env(store, **more))
+
+
+def counted(prefix="p/k", step=3):
+    """The next page of a listing without end, with `step` keys."""
+    def page(request, more="", start=None):
+        start = int(request.query.get("continuation-token", 0)) if start is None else start
+        return s3_page([s3_object(f"{prefix}{n:09d}") for n in range(start, start + step)], str(start + step), more)
+    return page
+
+
+listing_fails("a_token_that_repeats", lambda q, r: r.whole(200, s3_page([s3_object("p/a")], "again")), "again and again", requests=5)
+listing_fails("empty_pages_without_end", lambda q, r: r.whole(200, counted(step=0)(q, start=len(q.query) + time.monotonic_ns())), "without end", requests=500)
+listing_fails("a_token_that_is_too_long", lambda q, r: r.whole(200, s3_page([s3_object("p/a")], "t" * 100_000)), "too long", requests=3)
+listing_fails("a_page_without_its_token", lambda q, r: r.whole(200, s3_page([s3_object("p/a")], None, "<IsTruncated>true</IsTruncated>")), "token", requests=1)
+listing_fails("odd_keys_without_end", lambda q, r: r.whole(200, s3_page([s3_object("p/../x")], "t")), "not paths", requests=20)
+listing_fails("a_page_for_people", lambda q, r: r.whole(200, b"<html>Log in first.</html>"), "listing", requests=1)
+listing_fails("a_page_that_ends_too_soon", lambda q, r: r.whole(200, s3_page([s3_object("p/a")])[:-30]), requests=1)
+listing_fails("a_compressed_page", lambda q, r: r.whole(200, b"\x1f\x8b" + bytes(1 << 20), Content_Encoding="gzip"), "compressed", requests=1)
+listing_fails("a_length_that_is_too_long", lambda q, r: r.head(200, Content_Length=1 << 60) and r.raw(PIECE * 500), "more than", requests=1)
+listing_fails("elements_in_elements", lambda q, r: r.whole(200, b"<ListBucketResult>" + b"<a>" * 5_000_000), requests=1)
+listing_fails("headers_without_end", lambda q, r: r.raw(b"HTTP/1.1 200 X\r\n", *HEADERS), requests=3)
+listing_fails("a_loop_of_redirects", lambda q, r: r.whole(307, b"", Location=q.path + "?list-type=2&prefix=p/"), "redirects", requests=10)
+
+
+@attack_scenario
+def the_text_of_an_error(_):
+    """It has a bound, in all stores and for all statuses, and is not asked for again."""
+    for status in (400, 403, 500, 503):
+
+        def attack(store, url, env, kind, status=status):
+            store.attack = lambda request, reply: reply.stream(status, [PIECE] * (200 << 4))
+            # So a server answers that has no WebDAV.
+            refused_listing(url, env, ERROR_MIB, "WebDAV" if (kind, status) == ("http", 400) else str(status))
+            expect(len(store.log) == 1, f"{len(store.log)} requests")
+
+        in_all_stores(attack)
+
+
+@attack_scenario
+def redirects_to_another_origin(_):
+    """Refused in all stores: nobody else sees a request, nor is shown."""
+    with Hostile(attack=lambda request, reply: reply.whole(200, s3_page([s3_object("p/of-a-thief/x")]))) as thief:
+
+        def attack(store, url, env, _):
+            for status in (301, 302, 307, 308):
+                store.attack = lambda request, reply, status=status: reply.whole(status, b"", Location=thief.url + request.path + "?list-type=2&prefix=p/")
+                refused_listing(url, env, ERROR_MIB, "redirect", thief.url)
+            expect(not thief.log, f"another origin was asked: {thief.log}")
+
+        in_all_stores(attack)
+
+
+@attack_scenario
+def a_redirected_read(place):
+    """Refused as well; the same origin is followed."""
+    with Hostile({}) as thief, hostile_place(place) as (store, mount), mount() as point:
+        place.right(point, 1)
+
+        def to(origin):
+            def redirect(request, reply):
+                if "a0.tdb" not in request.path or request.path.startswith("/moved"):
+                    return False
+                return reply.whole(307, b"", Location=f"{origin}/moved{request.path.removeprefix('/bucket')}")
+            return redirect
+
+        store.attack = to(thief.url)
+        expect(error_of(lambda: place.column(point).read_bytes()) == errno.EIO, "another error")
+        told = " ".join(str(one) for one in errors(point))
+        expect("another origin" in told and not thief.log, f"{told}; {thief.log}")
+        store.attack = to(store.url)
+        place.right(point)
+
+
+@attack_scenario
+def credentials_of_a_hostile_service(_):
+    """The reply has a bound, and a redirect is refused."""
+    with Hostile() as store, Hostile() as thief, tempfile.NamedTemporaryFile("w") as token:
+        token.write("hidden")
+        token.flush()
+        env = clean_environment() | {"AWS_ENDPOINT_URL": store.url, "AWS_REGION": "us-east-1", "AWS_CONTAINER_CREDENTIALS_FULL_URI": store.url + "/keys",
+                                     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": token.name}
+        store.attack = lambda request, reply: reply.stream(200, [PIECE] * (200 << 4))
+        refused_listing("s3://bucket/p", env, ERROR_MIB, "more than")
+        store.attack = lambda request, reply: reply.whole(302, b"", Location=thief.url + "/keys")
+        refused_listing("s3://bucket/p", env, ERROR_MIB, "redirect")
+        expect(not thief.log, "the token went to another origin")
+
+
+@attack_scenario
+def keys_that_do_harm(place):
+    """Names, sizes and ETags that cannot be: an error or nothing on them, and neighbours are right."""
+    with hostile_place(place) as (store, mount):
+        more = [s3_object("array/" + "n" * 2000), s3_object("array/" + "d/" * 3000 + "x"), s3_object("array/huge", (1 << 64) - 1),
+                s3_object("array/etag", 5, '"a&#10;b"'), s3_object("array/long", 5, '"' + "e" * 100_000 + '"')]
+
+        def page(request, reply):
+            if not request.lists:
+                return False
+            keys = sorted(store.objects)
+            return reply.whole(200, s3_page([s3_object(key, len(store.objects[key]), store.etag(key)) for key in keys] + more))
+
+        store.attack = page
+        with mount() as point:
+            place.right(point)
+            subprocess.run(["find", point, "-ls"], check=True, capture_output=True, timeout=60)
+
+        def all_wrong(request, reply):
+            objects = [s3_object(key, (1 << 64) - 1 if "a0" in key else 1 << 40, '"a&#10;b"') for key in sorted(store.objects)]
+            return request.lists and reply.whole(200, s3_page(objects))
+
+        store.attack = all_wrong
+        with mount() as point:
+            error_of(lambda: place.column(point).read_bytes())
+            expect(memory(point) < LISTING_MIB, f"{memory(point)} MiB")
+
+
+def read_fails(name, attack, *words, seconds=60, requests=None):
+    """A scenario in which bytes of an object are an error; others are right, and so is it afterwards."""
+
+    def run(place):
+        with hostile_place(place) as (store, mount), mount("--log-level", "debug") as point:
+            place.right(point, 1)
+            key = f"{place.fragments[0]}/a0.tdb"
+            asked = []
+
+            def on_key(request, reply):
+                if key not in request.path:
+                    return False
+                asked.append(request)
+                return attack(request, reply, store)
+
+            store.attack = on_key
+            number = error_of(lambda: read_at(place.column(point), 0, 8), seconds)
+            expect(number == errno.EIO, f"errno {number}")
+            expect(requests is None or len(asked) <= requests, f"{len(asked)} requests")
+            expect(memory(point) < LISTING_MIB, f"{memory(point)} MiB")
+            told = " ".join(str(one) for one in errors(point))
+            expect(all(word in told for word in words), told)
+            place.right(point, 1)
+            store.attack = None
+            place.right(point)
+
+    run.__name__ = name
+    attack_scenario(run)
+
+
+def partial(request, store, shift=0, end=None, **more):
+    """Headers of a reply to a request for a range, shifted."""
+    key = request.path.lstrip("/").partition("/")[2]
+    start, stop = request.range
+    size = len(store.objects[key])
+    return {"ETag": store.etag(key), "Last_Modified": "Mon, 01 Jan 2024 00:00:00 GMT",
+            "Content_Range": f"bytes {start + shift}-{end or min(stop, size) - 1 + shift}/{size}"} | more
+
+
+read_fails("more_bytes_than_asked_for", lambda q, r, s: r.head(206, Content_Length=200 << 20, **partial(q, s)) and r.raw(*[PIECE] * 3200), "more than", requests=4)
+read_fails("another_range_than_asked_for", lambda q, r, s: r.whole(206, PIECE, **partial(q, s, shift=8)), "another range", requests=4)
+read_fails("a_range_that_overflows", lambda q, r, s: r.whole(206, PIECE, **partial(q, s, end=(1 << 64) - 1)), "another range", requests=4)
+read_fails("fewer_bytes_than_asked_for", lambda q, r, s: r.whole(206, b"x" * 10, **partial(q, s)), "expected", requests=4)
+read_fails("other_headers_without_end", lambda q, r, s: r.raw(b"HTTP/1.1 206 X\r\n", *HEADERS), requests=4)
+
+
+def drip(request, reply, store):
+    """Two bytes a second."""
+    reply.head(206, Content_Length=1 << 20, **partial(request, store))
+    while True:
+        reply.raw(b"x")
+        time.sleep(0.5)
+
+
+read_fails("a_reply_that_drips", drip, "slowly", seconds=150)
+
 
 # -- what cannot be mounted -------------------------------------------------------------------------------------
 
@@ -527,10 +887,11 @@ def main():
                 return one, f"{type(error).__name__}: {error}\n{text.getvalue()}", time.monotonic() - start
             return one, None, time.monotonic() - start
 
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            for one, why, took in pool.map(run, chosen):
-                print(f"{'FAIL' if why else 'ok  '} {one.__name__} ({took:.1f} s){': ' + why if why else ''}", flush=True)
-                failed += [one] if why else []
+        for workers, floods in ((8, False), (2, True)):
+            with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+                for one, why, took in pool.map(run, (one for one in chosen if getattr(one, "floods", False) == floods)):
+                    print(f"{'FAIL' if why else 'ok  '} {one.__name__} ({took:.1f} s){': ' + why if why else ''}", flush=True)
+                    failed += [one] if why else []
     print(f"{len(chosen) - len(failed)} passed, {len(failed)} failed")
     sys.exit(1 if failed or not chosen else 0)
 

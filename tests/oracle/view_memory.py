@@ -1,4 +1,4 @@
-"""A sparse view of very many fragments that overlap: right, within the memory that the cache is given, and made only as long as somebody waits. And nothing is decoded twice of fragments that do not overlap.
+"""A sparse view of very many fragments that overlap: right, within the memory that the cache is given, and made only as long as somebody waits. Long cells that are hidden are not read. And nothing is decoded twice of fragments that do not overlap.
 
 `python3 view_memory.py [--fragments N]`. The last line is `N passed, N failed`.
 """
@@ -98,6 +98,54 @@ def decoded_once(folder, failures):
         failures.append(f"{decoded} chunks were decoded of {there}")
 
 
+def long_cells(folder, failures):
+    """Short cells between long ones that are overwritten: these are not read. And a delete condition on them, which has to be evaluated on each."""
+    cells, long, path = 600, 1 << 20, f"{folder}/long"
+    dimension = tiledb.Dim("x", domain=(0, cells - 1), tile=cells, dtype=np.int64)
+    attribute = tiledb.Attr("v", dtype="ascii", var=True, filters=[tiledb.ZstdFilter(1)])
+    tiledb.Array.create(path, tiledb.ArraySchema(domain=tiledb.Domain(dimension), attrs=[attribute], sparse=True, capacity=cells))
+    short = [f"short {x}" for x in range(cells)]
+    with tiledb.open(path, "w", timestamp=START) as array:
+        array[np.arange(cells)] = np.array([f"{x:8}" * (long // 8) if x % 2 else short[x] for x in range(cells)], "O")
+    odd = np.arange(1, cells, 2)
+    with tiledb.open(path, "w", timestamp=START + 2) as array:
+        array[odd] = np.array([short[x] for x in odd], "O")
+    with tiledb.open(path, "d", timestamp=START + 4) as array:
+        array.query(cond="v == 'short 4'").submit()
+    allowed = CACHE + BESIDES
+    chunks = cells // 2 * long // 65_536
+    for when, wanted in ((START + 3, short), (START + 5, [text for text in short if text != "short 4"])):
+        with mounted(path, "--cache-size", str(CACHE)) as point:
+            got = (point / f"at/{when}/data/columns/v/data.bin").read_text()
+            most, decoded = peak(point), stats(point)["chunks_decoded"]
+        print(f"{cells // 2} hidden cells of {long} bytes: at most {most >> 20} MiB, {decoded} chunks of {chunks} decoded")
+        if got != "".join(wanted):
+            failures.append("short cells between long ones are wrong")
+        if most > allowed:
+            failures.append(f"{most} bytes of memory for short cells between long ones, where {allowed} are allowed")
+        if when == START + 3 and decoded > chunks // 4:
+            failures.append(f"{decoded} chunks decoded for short cells between long ones")
+
+
+def long_strings(folder, failures):
+    """Merges fragments whose coordinates are long strings."""
+    cells, path = 3000, f"{folder}/strings"
+    domain = tiledb.Domain(tiledb.Dim("s", dtype="ascii", filters=[tiledb.ZstdFilter(1)]))
+    tiledb.Array.create(path, tiledb.ArraySchema(domain=domain, attrs=[tiledb.Attr("a", dtype=np.int32)], sparse=True, capacity=10_000))
+    places = np.array([f"{x:8}" * 12_500 for x in range(cells)], "S")
+    for number in range(2):
+        with tiledb.open(path, "w", timestamp=START + number) as array:
+            array[places] = np.arange(cells, dtype=np.int32) + number
+    with mounted(path, "--cache-size", str(CACHE)) as point:
+        got = np.fromfile(point / "data/columns/a/data.bin", np.int32)
+        most = peak(point)
+    print(f"2 x {cells} coordinates of 100,000 bytes: at most {most >> 20} MiB")
+    if not np.array_equal(got, np.arange(cells) + 1):
+        failures.append("cells at long strings are wrong")
+    if most > CACHE + BESIDES:
+        failures.append(f"{most} bytes of memory for coordinates that are long strings, where {CACHE + BESIDES} are allowed")
+
+
 def main():
     """Writes, mounts, compares."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -119,11 +167,13 @@ def main():
             failures.append(f"{most} bytes of memory, where {CACHE + BESIDES} are allowed")
         abandoned(f"{folder}/array", failures)
         decoded_once(folder, failures)
+        long_cells(folder, failures)
+        long_strings(folder, failures)
     finally:
         shutil.rmtree(folder)
     for failure in failures:
         print(failure)
-    print(f"{9 - len(failures)} passed, {len(failures)} failed")
+    print(f"{16 - len(failures)} passed, {len(failures)} failed")
     return 1 if failures else 0
 
 

@@ -122,7 +122,7 @@ class Answer:
     def __init__(self, folder):
         self.meta = json.loads(Path(folder, "fields.json").read_text())
         self.time = [None, self.meta["timestamp_end"]]
-        self.path = "data" if self.time[1] is None else f"at/{self.time[1]}/data"
+        self.path = "data" if self.time[1] is None else f"at/{names.instant(self.time[1])}/data"
         self.columns, self.files = [], 0
         for entry in self.meta["fields"]:
             parts = [np.fromfile(Path(folder, entry["file"] + e), t) if Path(folder, entry["file"] + e).exists() else None
@@ -202,7 +202,7 @@ def rows(data, offsets, validity, count):
 
 def compare_metadata(at, moment, entries):
     """Array metadata at a time."""
-    got = load(os.path.join(at, "at", moment, "metadata.json"))
+    got = load(os.path.join(at, "at", names.instant(int(moment)), "metadata.json"))
     same(f"keys of at/{moment}/metadata.json", sorted(got), sorted(e["key"] for e in entries))
     for entry in entries:
         value = json_value(Raw(entry["type"], bytes.fromhex(entry["value_hex"])))

@@ -6,6 +6,7 @@ mod exports;
 mod help;
 mod info;
 mod install;
+mod terminal;
 mod tree;
 
 use std::ffi::OsStr;

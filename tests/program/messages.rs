@@ -252,6 +252,36 @@ fn long_options_as_mount_options() {
 }
 
 #[test]
+fn sizes_of_zero_are_refused_in_words_of_the_option() {
+    let place = Place::new();
+    for (option, part) in [
+        ("--cache-size", "the cache cannot be empty"),
+        ("--disk-cache-size", "leave out --disk-cache"),
+    ] {
+        let output = place.run(&["ls", "group", option, "0"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn following_members_of_a_local_source_says_that_it_does_nothing() {
+    let place = Place::new();
+    for command in ["ls", "check"] {
+        let told = place.run(&[command, "group", "--follow-members"]);
+        let without = place.run(&[command, "group"]);
+        assert_eq!(told.stdout, without.stdout);
+        let message = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(
+            message.matches("--follow-members does nothing").count(),
+            1,
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn arguments_that_make_no_sense() {
     let place = Place::new();
     for arguments in [
@@ -262,6 +292,7 @@ fn arguments_that_make_no_sense() {
         &["mount", "group", "mnt", "--cache-size", "0"],
         &["mount", "group", "mnt", "--cache-size", "-1"],
         &["mount", "group", "mnt", "--cache-size=10Q"],
+        &["mount", "group", "mnt", "--disk-cache-size", "0"],
         &["mount", "group", "mnt", "--threads", "0"],
         &["mount", "group", "mnt", "--nonsense"],
         &["unmount"],
@@ -325,6 +356,49 @@ fn the_device_is_missing_or_closed() {
         assert!(message.contains(part), "{message}");
     }
     place.nothing_mounted();
+}
+
+/// Too few descriptors are refused before anything is mounted, and with as many as that asks for all files
+/// can be read at once.
+#[test]
+fn the_limit_of_open_files() {
+    let place = Place::new();
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample");
+    let run = |limit: &str, more: &str| {
+        let script = format!("ulimit -n {limit} && exec \"$0\" mount \"$SAMPLE\" mnt --threads 2 {more}");
+        Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_tiledbfs")])
+            .env("SAMPLE", &sample)
+            .current_dir(place.path(""))
+            .output()
+            .unwrap()
+    };
+    for more in ["", "-f"] {
+        let output = run("12", more);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), message.lines().count()),
+            (Some(1), 1),
+            "{message}"
+        );
+        assert!(
+            message.contains("limit of open files")
+                && message.contains("is 12, and")
+                && message.contains("needs 48"),
+            "{message}"
+        );
+        place.nothing_mounted();
+    }
+    assert!(run("48", "").status.success());
+    let script = "find mnt -type f | xargs -P 16 -n 8 cat >read 2>errors";
+    let read = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(place.path(""))
+        .status()
+        .unwrap();
+    let errors = fs::read_to_string(place.path("errors")).unwrap();
+    assert!(read.success() && errors.is_empty(), "{errors}");
+    assert!(place.run(&["unmount", "mnt"]).status.success());
 }
 
 #[test]

@@ -432,3 +432,39 @@ fn few_descriptors_are_enough() {
     let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
     assert!(stats["kept_files"].as_u64().unwrap() <= 16);
 }
+
+#[test]
+fn the_size_is_what_is_used_of_the_file_system_of_the_source() {
+    let place = Place::new();
+    let source = place.path("disk");
+    fs::create_dir(&source).unwrap();
+    // A file system of its own, so that nothing else changes what is free.
+    let script = r#"
+        mount -t tmpfs -o size=12M,nr_inodes=50 none disk
+        touch disk/__tiledb_group.tdb
+        dd if=/dev/zero of=disk/other bs=1M count=3 status=none
+        "$0" mount disk mnt
+        for of in disk mnt; do
+            df -B1 --output=size,used,avail,pcent $of | tail -1
+            df --output=itotal,iused,iavail $of | tail -1
+        done
+        df | grep -c "$PWD/mnt$"
+        umount -l disk
+        rm -r disk
+        df mnt 2>&1 | grep -c 'error'
+        "$0" unmount mnt
+    "#;
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_tiledbfs")])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 6, "{output:?}");
+    let numbers = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(numbers(lines[0])[..2], ["12582912", "3145728"], "{text}");
+    assert_eq!(numbers(lines[2]), ["3145728", "3145728", "0", "100%"], "{text}");
+    assert_eq!(numbers(lines[1])[1], numbers(lines[3])[0], "{text}");
+    assert_eq!(&lines[4..], ["1", "1"], "{output:?}");
+}

@@ -263,6 +263,52 @@ fn what_cannot_be_read_has_no_copy() {
 }
 
 #[test]
+fn links_at_the_destination_are_not_followed() {
+    let place = Place::new();
+    let link =
+        |target: &str, name: &str| std::os::unix::fs::symlink(place.path(target), place.path(name)).unwrap();
+    for directory in ["outside", "dest/weather/schemas", "real"] {
+        fs::create_dir_all(place.path(directory)).unwrap();
+    }
+    fs::write(place.path("outside/file"), b"mine").unwrap();
+    link("outside", "dest/weather/fragments");
+    link("outside/file", "dest/weather/schema.json");
+    link("outside/new", "dest/weather/metadata.json");
+    link("outside", "dest/lightning");
+    fs::hard_link(
+        place.path("outside/file"),
+        place.path("dest/weather/schemas/.tiledbfs-part"),
+    )
+    .unwrap();
+    for name in ["weather", "lightning"] {
+        let stderr = fails(&["cp", "-r", name, &place.name("dest")], 1);
+        let links = if name == "weather" { 3 } else { 1 };
+        let told = stderr
+            .lines()
+            .filter(|line| line.ends_with("is a symbolic link, which is not followed"));
+        assert_eq!(told.count(), links, "{stderr}");
+    }
+    let stderr = fails(&["cp", "weather", "schema.json", &place.name("dest/weather")], 1);
+    assert!(stderr.contains("is a symbolic link"), "{stderr}");
+    let outside: Vec<_> = fs::read_dir(place.path("outside")).unwrap().collect();
+    assert_eq!(outside.len(), 1, "{outside:?}");
+    assert_eq!(fs::read(place.path("outside/file")).unwrap(), b"mine");
+    // What is no link is copied.
+    assert!(place.path("dest/weather/commits.json").is_file());
+    assert_eq!(
+        fs::read_dir(place.path("dest/weather/schemas")).unwrap().count(),
+        1
+    );
+
+    // DEST itself may be a link to a directory that the copy goes into, but not be replaced by the copy.
+    link("real", "named");
+    text(&["cp", "-r", "weather/schemas", &place.name("named")]);
+    assert!(place.path("real/schemas").is_dir());
+    let stderr = fails(&["cp", "-rT", "weather/schemas", &place.name("named")], 1);
+    assert!(stderr.contains("is a symbolic link"), "{stderr}");
+}
+
+#[test]
 fn a_bar_where_there_is_a_terminal() {
     let place = Place::new();
     // script(1) gives the command a terminal.

@@ -1,6 +1,7 @@
 //! Exports, files for other programs: which exist, and how `cat` and `cp` write them.
 
 use super::{fails, sample, text};
+use tiledbfs::ErrorKind;
 use tiledbfs::internals::export;
 use tiledbfs::internals::tree::{Node, Options, Tree};
 
@@ -76,7 +77,8 @@ fn a_table_beyond_the_bound_is_not_there() {
     });
     assert!(!names(&tree, "weather/data").contains(&"table.csv".to_owned()));
     assert!(names(&tree, "lightning/data").contains(&"table.csv".to_owned()));
-    assert!(tree.root.find("weather/data/table.csv").unwrap().is_none());
+    let absent = tree.root.find("weather/data/table.csv").map(|_| ());
+    assert_eq!(absent.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(
         tree.root
             .find("weather/data/subarray/1..9,/table.csv")

@@ -59,8 +59,32 @@ fn manual_pages_tell_what_the_help_tells() {
                 .collect();
             assert!(page.contains(&option), "{command}: {option}");
         }
-        assert!(page.contains(".SH SYNOPSIS"), "{page}");
+        let (_, synopsis) = page.split_once(".SH SYNOPSIS\n").expect(&page);
+        let synopsis = synopsis.lines().next().unwrap().replace("\\fI", "");
+        // `  -o <OPTIONS>  ...`, `      --cache-size <BYTES>`
+        let help = text(&["help", command]);
+        let lines = help.lines().filter(|line| line.trim_start().starts_with('-'));
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let name = words.iter().rfind(|word| word.starts_with('-')).unwrap();
+            let value = line
+                .split_once(&format!("{name} <"))
+                .map(|(_, rest)| rest.split('>').next().unwrap());
+            let wanted = match value {
+                Some(value) => format!("{name} {value}]"),
+                None => format!("{}]", name.trim_end_matches("...")),
+            };
+            assert!(
+                synopsis.contains(&wanted),
+                "{command}: {wanted:?} not in {synopsis}"
+            );
+        }
     }
+    let page = fs::read_to_string(directory.join("tiledbfs-mount.1")).unwrap();
+    assert!(
+        page.contains("\\fB\\-\\-cache\\-size\\fR \\fIBYTES\\fR]"),
+        "{page}"
+    );
     let page = fs::read_to_string(directory.join("tiledbfs-check.1")).unwrap();
     assert!(page.contains(".SH EXAMPLES\n.nf\n"), "{page}");
     // groff, if installed, must not complain.

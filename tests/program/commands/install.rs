@@ -15,6 +15,24 @@ fn install(dest: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
+/// All empty directories at and below a directory, in order.
+fn empty_directories(directory: &Path) -> Vec<PathBuf> {
+    let mut waiting = vec![directory.to_path_buf()];
+    let mut empty = Vec::new();
+    while let Some(directory) = waiting.pop() {
+        let entries: Vec<_> = fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        if entries.is_empty() {
+            empty.push(directory);
+        }
+        waiting.extend(entries.into_iter().filter(|path| path.is_dir()));
+    }
+    empty.sort();
+    empty
+}
+
 /// All files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut waiting = vec![directory.to_path_buf()];
@@ -32,11 +50,14 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn all_is_put_in_place_and_taken_away() {
-    for (prefix, helper) in [
-        ("/usr/local", "sbin/mount.tiledbfs"),
-        ("/opt/tools", "opt/tools/sbin/mount.tiledbfs"),
-    ] {
+    for (prefix, sbin) in [("/usr/local", "sbin"), ("/opt/tools", "opt/tools/sbin")] {
         let place = tempfile::tempdir().unwrap();
+        // There before, and to be left, though empty.
+        let kept = place
+            .path()
+            .join(prefix.trim_start_matches('/'))
+            .join("share/zsh");
+        fs::create_dir_all(&kept).unwrap();
         let at = |name: &str| place.path().join(prefix.trim_start_matches('/')).join(name);
         install(place.path(), &[prefix]);
         let program = at("bin/tiledbfs");
@@ -51,8 +72,10 @@ fn all_is_put_in_place_and_taken_away() {
         );
         let version = Command::new(&program).arg("--version").output().unwrap();
         assert!(version.stdout.starts_with(b"tiledbfs "), "{version:?}");
-        let link = fs::read_link(place.path().join(helper)).unwrap();
-        assert_eq!(link, Path::new(prefix).join("bin/tiledbfs"));
+        for helper in ["mount.tiledbfs", "mount.fuse.tiledbfs"] {
+            let link = fs::read_link(place.path().join(sbin).join(helper)).unwrap();
+            assert_eq!(link, Path::new(prefix).join("bin/tiledbfs"));
+        }
         for (file, part) in [
             ("share/man/man1/tiledbfs.1", ".TH tiledbfs 1"),
             ("share/man/man1/tiledbfs-cp.1", ".SH SYNOPSIS"),
@@ -76,5 +99,22 @@ fn all_is_put_in_place_and_taken_away() {
         fs::write(at("share/man/man1/other.1"), b"").unwrap();
         install(place.path(), &["--uninstall", prefix]);
         assert_eq!(files(place.path()), [at("share/man/man1/other.1")]);
+        // Nor a directory but those above it, and those that were there.
+        fs::remove_file(at("share/man/man1/other.1")).unwrap();
+        let left = [at("share/man/man1"), kept];
+        assert_eq!(empty_directories(place.path()), left);
+    }
+}
+
+#[test]
+fn no_directory_is_left() {
+    let place = tempfile::tempdir().unwrap();
+    for prefix in ["/usr/local", "/opt/tools"] {
+        let dest = place.path().join("dest");
+        for _ in 0..2 {
+            install(&dest, &[prefix]);
+        }
+        install(&dest, &["--uninstall", prefix]);
+        assert_eq!(empty_directories(place.path()), [place.path()], "{prefix}");
     }
 }

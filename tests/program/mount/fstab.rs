@@ -229,3 +229,46 @@ fn flags_of_the_helper() {
         assert!(errors.contains(part), "{part:?} not in {errors}");
     }
 }
+
+/// With what scripts/install.sh puts in place, a missing SOURCE of a line with `nofail` does not make
+/// `mount -a` fail, and `-s` is understood, whatever the type.
+#[test]
+fn nofail_with_what_is_installed() {
+    let place = Place::new();
+    let prefix = place.path("prefix");
+    let installed = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/install.sh"))
+        .arg(&prefix)
+        .env("TILEDBFS_BIN", env!("CARGO_BIN_EXE_tiledbfs"))
+        .output()
+        .unwrap();
+    assert!(installed.status.success(), "{installed:?}");
+    let lines = r"
+        DIR/nothing DIR/tmp fuse.tiledbfs ro,nofail 0 0
+        DIR/nothing DIR/tmp tiledbfs defaults,nofail,_netdev 0 0
+        DIR/group DIR/mnt fuse.tiledbfs ro,nofail,noauto 0 0
+    ";
+    let script = r#"
+        cp -a prefix/sbin/* "$sbin"
+        mount -a; echo all $?
+        mount -a -T fstab; echo private $?
+        table
+        mount mnt; echo there $?
+        table
+        umount mnt
+        mount -s -t fuse.tiledbfs group mnt -o ro,nonsense; echo sloppy $?
+        umount mnt
+        mount -t fuse.tiledbfs nothing mnt -o ro; echo missing $?
+    "#;
+    let (text, errors) = texts(&by_fstab(&place, lines, &[], script));
+    let source = place.path("group");
+    let table = format!(
+        "mnt ro,nosuid,nodev,relatime - fuse.tiledbfs {}",
+        source.display()
+    );
+    let wanted = format!("all 0\nprivate 0\nnothing\nthere 0\n{table}\nsloppy 0\nmissing 32\n");
+    assert_eq!(text, wanted, "{errors}");
+    let warnings = errors
+        .lines()
+        .filter(|line| line.contains("nothing: no such file"));
+    assert_eq!(warnings.count(), 5, "{errors}");
+}

@@ -1,0 +1,229 @@
+//! Names and messages on terminals, in pipes and in logs; a stdout that is closed.
+
+use super::{run, sample};
+use crate::common::copying::copy;
+use crate::common::place::Place;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Names of arrays, and how they are shown: C0, a line of its own, DEL, C1, direction of text, not UTF-8.
+const NAMES: [(&str, &str); 5] = [
+    ("c0 \u{1b}[31m", "c0 \\u{1b}[31m"),
+    ("line\ntiledbfs: error: x", "line\\ntiledbfs: error: x"),
+    ("del \u{7f}", "del \\u{7f}"),
+    ("c1 \u{9b}31m", "c1 \\u{9b}31m"),
+    ("bidi \u{202e}\u{2066}", "bidi \\u{202e}\\u{2066}"),
+];
+
+/// A directory of arrays with the names of [`NAMES`].
+fn source() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for (name, _) in NAMES {
+        copy(&sample().join("lightning"), &place.path().join(name));
+    }
+    place
+}
+
+/// What a command writes to a terminal that is its stdout and stderr, by script(1).
+fn on_terminal(directory: &Path, arguments: &str) -> String {
+    let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_tiledbfs"));
+    let output = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n")
+}
+
+/// Asserts that a terminal obeys nothing in a text but the ends of its lines.
+fn plain(text: &str) {
+    let obeyed = |c: char| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{2069}').contains(&c));
+    assert!(!text.contains(obeyed), "{text:?}");
+    assert!(!text.lines().any(|line| line == "tiledbfs: error: x"), "{text:?}");
+}
+
+#[test]
+fn names_are_escaped_on_terminals_and_stay_in_pipes() {
+    let source = source();
+    for arguments in [
+        "ls .",
+        "ls -l .",
+        "ls -R .",
+        "ls -d . '*'",
+        "ls . '*/schemas'",
+        "info .",
+    ] {
+        let shown = on_terminal(source.path(), arguments);
+        plain(&shown);
+        let piped = Command::new("sh")
+            .args(["-c", &format!("exec \"$0\" {arguments}")])
+            .arg(env!("CARGO_BIN_EXE_tiledbfs"))
+            .current_dir(source.path())
+            .output()
+            .unwrap();
+        let piped = String::from_utf8(piped.stdout).unwrap();
+        for (name, escaped) in NAMES {
+            assert!(shown.contains(escaped), "{arguments}: {escaped} not in {shown}");
+            assert!(piped.contains(name), "{arguments}: {name:?} not in {piped:?}");
+        }
+    }
+    // SOURCE itself.
+    let shown = on_terminal(source.path(), "info \"$(printf 'c0 \\033[31m')\"");
+    plain(&shown);
+    assert!(shown.starts_with("c0 \\u{1b}[31m: sparse array"), "{shown:?}");
+}
+
+#[test]
+fn names_in_messages_are_escaped_always() {
+    let source = source();
+    let path = source.path().to_str().unwrap();
+    let dest = tempfile::tempdir().unwrap();
+    let dest = dest.path().to_str().unwrap();
+    for arguments in [&["cat", path, "*"][..], &["cp", path, "*", dest]] {
+        let (code, _, stderr) = run(arguments);
+        assert_eq!(
+            (code, stderr.lines().count()),
+            (Some(1), NAMES.len()),
+            "{stderr:?}"
+        );
+        plain(&stderr);
+        for (_, escaped) in NAMES {
+            let message = format!("tiledbfs: {escaped}: is a directory");
+            assert!(stderr.lines().any(|line| line.starts_with(&message)), "{stderr}");
+        }
+    }
+    // The bar draws its line anew.
+    let bar = on_terminal(source.path(), &format!("cp -r . '*' {dest}"));
+    plain(&bar.replace("\r\u{1b}[2K", ""));
+    assert!(bar.contains("files copied"), "{bar:?}");
+    // Names that do not exist, and that are not UTF-8.
+    let odd: [&[u8]; 3] = [b"\x1b[2J\n", b"\xff\xc3(", "\u{202e}".as_bytes()];
+    for odd in odd {
+        let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(odd);
+        for arguments in [
+            ["ls".as_ref(), odd],
+            ["cat".as_ref(), odd],
+            ["info".as_ref(), odd],
+            ["check".as_ref(), odd],
+            ["unmount".as_ref(), odd],
+            ["ls".as_ref(), "--at".as_ref()],
+        ] {
+            let (_, _, stderr) = run(&[arguments[0], arguments[1], odd]);
+            plain(&stderr);
+            assert!(!stderr.contains('\u{fffd}'), "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn findings_of_a_check_are_escaped() {
+    let source = source();
+    let path = source.path().to_str().unwrap();
+    for (name, _) in NAMES {
+        let fragments = fs::read_dir(source.path().join(name).join("__fragments")).unwrap();
+        let fragment: PathBuf = fragments.map(|entry| entry.unwrap().path()).min().unwrap();
+        fs::write(fragment.join("a0.tdb"), b"").unwrap();
+    }
+    for arguments in [&["check", path][..], &["check", "--json", path]] {
+        let (code, stdout, stderr) = run(arguments);
+        assert_eq!(code, Some(1), "{stderr}");
+        plain(&stdout);
+        plain(&stderr);
+        if arguments.contains(&"--json") {
+            let findings = stdout
+                .lines()
+                .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            let paths: Vec<String> = findings.map(|f| f["path"].as_str().unwrap().to_owned()).collect();
+            for (name, _) in NAMES {
+                assert!(
+                    paths.iter().any(|path| path.starts_with(name)),
+                    "{name:?} in {paths:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn names_in_the_logs_of_a_mount_are_escaped() {
+    let place = Place::new();
+    let name = "a\u{1b}[31m\ntiledbfs: error: x";
+    copy(&sample().join("lightning"), &place.path(name));
+    let fragments = fs::read_dir(place.path(name).join("__fragments")).unwrap();
+    let fragment: PathBuf = fragments.map(|entry| entry.unwrap().path()).min().unwrap();
+    fs::write(fragment.join("a0.tdb"), b"").unwrap();
+    for log_file in [false, true] {
+        let mut arguments = vec!["mount", "-f", "-vv", name, "mnt"];
+        if log_file {
+            arguments.extend(["--log-file", "log"]);
+        }
+        let daemon = place.command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        while place.mounts() == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let fragment = Path::new("fragments").join(fragment.file_name().unwrap());
+        let damaged = place.path("mnt").join(fragment).join("columns");
+        let damaged = fs::read_dir(damaged).unwrap().map(|entry| entry.unwrap().path());
+        let failed = damaged.filter(|path| fs::read(path.join("data.bin")).is_err());
+        assert_eq!(failed.count(), 1);
+        assert!(place.run(&["unmount", "mnt"]).status.success());
+        let output = daemon.wait_with_output().unwrap();
+        let mut said = String::from_utf8(output.stderr).unwrap();
+        if log_file {
+            said += &fs::read_to_string(place.path("log")).unwrap();
+        }
+        plain(&said);
+        assert!(said.contains("a\\u{1b}[31m\\ntiledbfs: error: x"), "{said}");
+        assert!(said.contains("a0.tdb"), "{said}");
+    }
+}
+
+#[test]
+fn a_closed_stdout_is_an_error() {
+    for (arguments, wanted) in [
+        ("ls weather", 1),
+        ("ls -R weather", 1),
+        ("cat weather schema.json", 1),
+        ("info weather", 1),
+        ("check weather", 2),
+        ("check --json weather", 2),
+        ("completions bash", 1),
+        ("help", 1),
+        ("help ls", 1),
+        ("--version", 1),
+        ("cat --help", 1),
+        // These write nothing there.
+        ("cp weather schema.json \"$TMP\"", 0),
+        ("man \"$TMP\"", 0),
+    ] {
+        for redirected in [">&-", "1</dev/null", ">/dev/full"] {
+            // Without findings nothing is written.
+            if arguments.starts_with("check") && redirected != ">&-" {
+                continue;
+            }
+            let place = tempfile::tempdir().unwrap();
+            let output = Command::new("sh")
+                .args(["-c", &format!("exec \"$0\" {arguments} {redirected}")])
+                .arg(env!("CARGO_BIN_EXE_tiledbfs"))
+                .env("TMP", place.path())
+                .current_dir(sample())
+                .output()
+                .unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(
+                output.status.code(),
+                Some(wanted),
+                "{arguments} {redirected}: {said}"
+            );
+            if wanted != 0 {
+                assert!(
+                    said.starts_with("tiledbfs: cannot write: "),
+                    "{arguments} {redirected}: {said}"
+                );
+                assert_eq!(said.lines().count(), 1, "{said}");
+            }
+        }
+    }
+}
