@@ -134,6 +134,7 @@ run "deep conditions" "$PYTHON" tests/oracle/deep_conditions.py
 run "what is listed" "$PYTHON" tests/oracle/listed.py
 run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
 run "times and parts" "$PYTHON" tests/oracle/times_and_parts.py
+run "mounts that others make" "$PYTHON" tests/oracle/descriptors.py
 run "dimension labels" "$PYTHON" tests/oracle/labels.py
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 120

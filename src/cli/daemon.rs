@@ -16,7 +16,7 @@ use crate::printable::escape;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -25,16 +25,24 @@ use std::process::{Child, Command, Stdio};
 /// The hidden option that marks the background process.
 pub(super) const BACKGROUND_FLAG: &str = "in-background";
 
-/// Starts the background process with `arguments`, and waits until its mount on `mountpoint` answers.
-pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Failure> {
+/// Starts the background process with `arguments`, and waits until its mount on `mountpoint` answers. If that
+/// is a descriptor, nobody knows where it is mounted; it is passed on, and its caller has to look.
+pub(super) fn launch(
+    arguments: &[OsString],
+    mountpoint: &Path,
+    descriptor: Option<RawFd>,
+) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::new(format!("cannot go into the background: {error}"));
-    close_descriptors_on_exec().map_err(cannot)?;
+    close_descriptors_on_exec(descriptor).map_err(cannot)?;
     let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
     let mut child = start(arguments, theirs.into()).map_err(cannot)?;
     let mut input = BufReader::new(&ours);
     let message = receive(&mut input);
     let failure = match message.split_once(' ').unwrap_or((&message, "")) {
-        ("mounted", _) => match list_root(mountpoint).and_then(|()| (&ours).write_all(b"go\n")) {
+        ("mounted", _) => match descriptor
+            .map_or_else(|| list_root(mountpoint), |_| Ok(()))
+            .and_then(|()| (&ours).write_all(b"go\n"))
+        {
             Ok(()) if receive(&mut input) == "ready" => return Ok(()),
             Ok(()) => None,
             Err(error) => Some(format!(
@@ -53,14 +61,14 @@ pub(super) fn launch(arguments: &[OsString], mountpoint: &Path) -> Result<(), Fa
         None => "the background process ended unexpectedly".to_owned(),
     });
     wait(&mut child);
-    if message == "mounted" {
+    if message == "mounted" && descriptor.is_none() {
         clear(mountpoint);
     }
     Err(Failure::new(failure))
 }
 
-/// Sets close-on-exec on inherited descriptors: else the caller's locks and pipes would stay open.
-fn close_descriptors_on_exec() -> io::Result<()> {
+/// Sets close-on-exec on inherited descriptors but `kept`: else the caller's locks and pipes would stay open.
+fn close_descriptors_on_exec(kept: Option<RawFd>) -> io::Result<()> {
     let names = fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
     for name in names.collect::<io::Result<Vec<OsString>>>()? {
         let Some(descriptor) = name.to_str().and_then(|name| name.parse().ok()) else {
@@ -68,6 +76,7 @@ fn close_descriptors_on_exec() -> io::Result<()> {
         };
         // SAFETY: a system call without pointers, which only changes what child processes inherit.
         if descriptor > 2
+            && kept != Some(descriptor)
             && unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } < 0
             && let error = io::Error::last_os_error()
             // The descriptor of the listing itself is closed by now.

@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -64,7 +65,7 @@ pub(super) struct MountArgs {
     /// An array, a group, or a directory that holds any of these at any depth; or a URL of one: s3://, gs://,
     /// az://, abfss://, https://
     source: OsString,
-    /// An empty directory
+    /// An empty directory; or /dev/fd/N, an open /dev/fuse that the caller has mounted, and will unmount
     mountpoint: PathBuf,
     /// Stay in the foreground; SIGINT, SIGTERM, SIGQUIT and SIGHUP (but not with `nohup`) unmount
     #[arg(short, long)]
@@ -155,20 +156,23 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
         return serve(mounted, &events);
     }
     if !args.in_background {
-        return daemon::launch(arguments, &args.mountpoint);
+        return daemon::launch(arguments, &args.mountpoint, descriptor(&args.mountpoint));
     }
     let caller = daemon::Caller::new().map_err(|error| Failure::new(error.to_string()))?;
     let started = logging::start(&args.log_args).and_then(|()| start(args));
     match started {
-        Ok((mounted, events)) => match caller.mounted(|| logging::leave_stderr(Some(mounted.mountpoint()))) {
-            Ok(()) => serve(mounted, &events),
-            Err(error) => {
-                // The first process has reported the cause, or is gone.
-                log::error!("the process that started this mount is gone: {error}");
-                drop(mounted);
-                std::process::exit(1);
+        Ok((mounted, events)) => {
+            let shown = mounted.mountpoint().unwrap_or(&args.mountpoint).to_owned();
+            match caller.mounted(|| logging::leave_stderr(Some(&shown))) {
+                Ok(()) => serve(mounted, &events),
+                Err(error) => {
+                    // The first process has reported the cause, or is gone.
+                    log::error!("the process that started this mount is gone: {error}");
+                    drop(mounted);
+                    std::process::exit(1);
+                }
             }
-        },
+        }
         Err(failure) => {
             caller.failed(&failure);
             std::process::exit(failure.code.into());
@@ -199,10 +203,25 @@ enum Event {
     Ended(LibraryResult<()>),
 }
 
+/// The descriptor that MOUNTPOINT names, if it is spelled exactly as libfuse wants it.
+fn descriptor(mountpoint: &Path) -> Option<RawFd> {
+    let digits = mountpoint.to_str()?.strip_prefix("/dev/fd/")?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
+}
+
+/// Where to mount.
+enum Place {
+    /// The canonical path of a directory.
+    Directory(PathBuf),
+    /// A descriptor of `/dev/fuse` that is mounted already.
+    Descriptor(RawFd),
+}
+
 /// A checked source and mount point. While this exists, no other process of this program mounts there.
 struct Prepared {
     source: Location,
-    mountpoint: PathBuf,
+    place: Place,
     tree: Tree,
     threads: usize,
     _lock: Option<File>,
@@ -216,12 +235,18 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
     let source = check_source(&args.source)?;
     let threads = threads(args, &source);
     check_file_limit(threads)?;
-    // Held until mounted, so that concurrent mounts do not both find the mount point free.
-    let _lock = lock_mountpoint(&args.mountpoint)?;
-    let mountpoint = check_mountpoint(&args.mountpoint)?;
-    if let Location::Local(source) = &source {
-        check_nesting(source, &mountpoint)?;
-    }
+    let (place, _lock) = match descriptor(&args.mountpoint) {
+        Some(number) => (Place::Descriptor(number), None),
+        None => {
+            // Held until mounted, so that concurrent mounts do not both find the mount point free.
+            let lock = lock_mountpoint(&args.mountpoint)?;
+            let mountpoint = check_mountpoint(&args.mountpoint)?;
+            if let Location::Local(source) = &source {
+                check_nesting(source, &mountpoint)?;
+            }
+            (Place::Directory(mountpoint), lock)
+        }
+    };
     let mut options = args.source_args.options()?;
     options.tree = Options {
         show_at: args.show_at,
@@ -238,7 +263,7 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
     let tree = open_tree(&source, &options)?;
     Ok(Prepared {
         source,
-        mountpoint,
+        place,
         tree,
         threads,
         _lock,
@@ -292,7 +317,7 @@ fn check_umask(args: &MountArgs) -> Result<(), Failure> {
 fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
     let Prepared {
         source,
-        mountpoint,
+        place,
         tree,
         threads,
         _lock,
@@ -318,12 +343,21 @@ fn start(args: &MountArgs) -> Result<(Mounted, Receiver<Event>), Failure> {
     // Before mounting, so that no signal can end the process and leave a dead mount.
     watch_signals(sender.clone(), args.foreground)
         .map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
-    let mounted = fuse::mount(FileSystem::new(tree), &mountpoint, &options)
-        .map_err(|error| Failure::new(format!("cannot mount on {}: {error}", show_path(&mountpoint))))?;
+    let filesystem = FileSystem::new(tree);
+    let mounted = match &place {
+        Place::Directory(mountpoint) => fuse::mount(filesystem, mountpoint, &options),
+        Place::Descriptor(number) => fuse::serve_descriptor(filesystem, *number, &options),
+    };
+    let shown = match &place {
+        Place::Directory(mountpoint) => mountpoint,
+        Place::Descriptor(_) => &args.mountpoint,
+    };
+    let mounted =
+        mounted.map_err(|error| Failure::new(format!("cannot mount on {}: {error}", show_path(shown))))?;
     log::info!(
         "{} is mounted on {}",
         show_path(Path::new(&options.fs_name)),
-        show_path(&mountpoint)
+        show_path(shown)
     );
     let ended = mounted.ended();
     thread::spawn(move || sender.send(Event::Ended(ended.wait())));
@@ -399,9 +433,10 @@ fn serve(mut mounted: Mounted, events: &Receiver<Event>) -> Result<(), Failure> 
             notify(&[NotifyState::Stopping]);
             let result = mounted.end();
             result.map_err(|error| {
+                let mountpoint = mounted.mountpoint().map(show_path);
                 Failure::new(format!(
                     "cannot unmount {}: {error}",
-                    show_path(mounted.mountpoint())
+                    mountpoint.unwrap_or_default()
                 ))
             })
         }
@@ -522,6 +557,23 @@ mod tests {
         ] {
             let failure = check(source, mountpoint).unwrap_err();
             assert!(failure.message.contains(part), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn descriptors_are_numbers_in_dev_fd() {
+        for (path, number) in [
+            ("/dev/fd/3", Some(3)),
+            ("/dev/fd/0", Some(0)),
+            ("/dev/fd/12", Some(12)),
+            ("/dev/fd/", None),
+            ("/dev/fd/+3", None),
+            ("/dev/fd/3/", None),
+            ("/dev/fd/99999999999", None),
+            ("/dev/fdx/3", None),
+            ("dev/fd/3", None),
+        ] {
+            assert_eq!(descriptor(Path::new(path)), number, "{path}");
         }
     }
 }

@@ -17,8 +17,9 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,6 +32,9 @@ use std::time::{Duration, Instant};
 pub const SUBTYPE: &str = "tiledbfs";
 
 const DEVICE: &str = "/dev/fuse";
+
+/// The major and minor number of `/dev/fuse`.
+const DEVICE_NUMBERS: (u64, u64) = (10, 229);
 
 /// Limit of the kernel's read-ahead, in requests of the largest size. For mapped files it reads as much
 /// around a page that is accessed at random.
@@ -86,7 +90,8 @@ fn default_threads() -> usize {
 
 /// A mounted file system, which threads of this process serve. Dropping it unmounts.
 pub struct Mounted {
-    entry: MountEntry,
+    /// None if it is not this process that mounted, and unmounting is up to whoever did.
+    entry: Option<MountEntry>,
     ended: Ended,
     /// The connection to the kernel; the session's threads have their own.
     device: OwnedFd,
@@ -136,9 +141,64 @@ pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptio
         .map_err(|error| Error::io(&error).in_file(printable::escape(mountpoint.as_os_str().as_bytes())))?;
     filesystem.set_access(options.access);
     let (device, helper) = attach(&mountpoint, options)?;
-    let entry = mountinfo::mounted_at(&mountpoint)
-        .map_err(|error| Error::io(&error))?
-        .ok_or_else(|| Error::internal("the mount is not in /proc/self/mountinfo"))?;
+    let entry = mountinfo::mounted_at(&mountpoint).map_err(|error| Error::io(&error))?;
+    if entry.is_none() {
+        // In place of fusermount3 there may be a program that mounts elsewhere.
+        log::warn!(
+            "the mount is not in /proc/self/mountinfo: unmounting it is up to fusermount3's replacement"
+        );
+    }
+    start(filesystem, device, entry, helper, options)
+}
+
+/// Serves `filesystem` in the background on descriptor `number`, an open `/dev/fuse` that somebody else has
+/// mounted, and will unmount. Of `options`, those of the mount itself have no effect.
+pub fn serve_descriptor(
+    mut filesystem: FileSystem,
+    number: RawFd,
+    options: &MountOptions,
+) -> Result<Mounted> {
+    filesystem.set_access(options.access);
+    start(filesystem, device_at(number)?, None, None, options).map_err(|error| match error.kind() {
+        ErrorKind::Io(libc::EPERM) => {
+            let message = format!("descriptor {number} is an open {DEVICE}, but nothing is mounted with it");
+            Error::new(error.kind(), message)
+        }
+        _ => error,
+    })
+}
+
+/// A copy of descriptor `number`, which is closed with this process's children. Fails if it is not an open
+/// `/dev/fuse`.
+fn device_at(number: RawFd) -> Result<OwnedFd> {
+    let explain = |error: io::Error| Error::io(&error).in_file(format!("descriptor {number}"));
+    // SAFETY: a system call without pointers.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if copy < 0 {
+        return Err(explain(io::Error::last_os_error()));
+    }
+    // SAFETY: the kernel has just created this descriptor, and nothing else uses it.
+    let device = File::from(unsafe { OwnedFd::from_raw_fd(copy) });
+    let metadata = device.metadata().map_err(explain)?;
+    let numbers = (
+        libc::major(metadata.rdev()).into(),
+        libc::minor(metadata.rdev()).into(),
+    );
+    if !metadata.file_type().is_char_device() || numbers != DEVICE_NUMBERS {
+        let message = format!("descriptor {number} is not an open {DEVICE}");
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(device.into())
+}
+
+/// Serves `filesystem` on `device`, mounted as `entry`.
+fn start(
+    filesystem: FileSystem,
+    device: OwnedFd,
+    entry: Option<MountEntry>,
+    helper: Option<Helper>,
+    options: &MountOptions,
+) -> Result<Mounted> {
     let mounted = Mounted {
         entry,
         ended: Ended::default(),
@@ -150,8 +210,10 @@ pub fn mount(mut filesystem: FileSystem, mountpoint: &Path, options: &MountOptio
         mounted.ended.set(Ok(()));
         return Err(Error::io(&error));
     }
-    if options.read_ahead {
-        raise_read_ahead(mounted.entry.device, read_ahead(options.threads));
+    if let Some(entry) = &mounted.entry
+        && options.read_ahead
+    {
+        raise_read_ahead(entry.device, read_ahead(options.threads));
     }
     Ok(mounted)
 }
@@ -182,9 +244,9 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
 }
 
 impl Mounted {
-    /// The mount point.
-    pub fn mountpoint(&self) -> &Path {
-        &self.entry.mount_point
+    /// The mount point; None if it is not this process that mounted.
+    pub fn mountpoint(&self) -> Option<&Path> {
+        self.entry.as_ref().map(|entry| &*entry.mount_point)
     }
 
     /// The end of the session, to wait for.
@@ -195,10 +257,13 @@ impl Mounted {
     /// Unmounts at once. Open files stay readable until they are closed, while this process runs. Does
     /// nothing if already unmounted.
     pub fn unmount(&mut self) -> Result<()> {
-        if !self.is_uppermost()? {
+        let Some(entry) = self.entry.as_ref() else {
+            return Ok(());
+        };
+        if !self.is_uppermost(entry)? {
             return Ok(());
         }
-        let path = &self.entry.mount_point;
+        let path = &entry.mount_point;
         match unmount_path(path, false) {
             Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => unmount_path(path, true),
             result => result,
@@ -209,9 +274,12 @@ impl Mounted {
     /// connection, so that pending requests fail even if the source hangs. Without root, only the process's
     /// end does that.
     pub fn end(&mut self) -> Result<()> {
+        let Some(entry) = self.entry.clone() else {
+            return Ok(());
+        };
         let end = Instant::now().checked_add(CLOSE_TIMEOUT);
-        let path = self.entry.mount_point.clone();
-        while self.is_uppermost()? {
+        let path = entry.mount_point.clone();
+        while self.is_uppermost(&entry)? {
             match unmount_path(&path, false) {
                 Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => {}
                 result => return result,
@@ -229,17 +297,17 @@ impl Mounted {
     }
 
     /// Whether it is still mounted. Fails with `Io(EBUSY)` if something else is mounted on top of it.
-    fn is_uppermost(&self) -> Result<bool> {
-        let path = &self.entry.mount_point;
+    fn is_uppermost(&self, entry: &MountEntry) -> Result<bool> {
+        let path = &entry.mount_point;
         let table = mountinfo::mounts().map_err(|error| Error::io(&error))?;
-        if !table.contains(&self.entry) {
+        if !table.contains(entry) {
             return Ok(false);
         }
         // While connected, no other mount has this device number. Later, one may have an equal entry.
         if !self.is_connected() && !is_dead(path) {
             return Ok(false);
         }
-        if table.iter().rfind(|mount| mount.mount_point == *path) != Some(&self.entry) {
+        if table.iter().rfind(|mount| mount.mount_point == *path) != Some(entry) {
             return Err(Error::new(
                 ErrorKind::Io(libc::EBUSY),
                 format!(
@@ -269,7 +337,7 @@ impl Drop for Mounted {
         if let Err(error) = self.unmount() {
             log::error!("cannot unmount: {error}");
         }
-        if self.ended.wait_for(DROP_TIMEOUT).is_none() {
+        if self.entry.is_some() && self.ended.wait_for(DROP_TIMEOUT).is_none() {
             log::warn!("the mount is gone, but some of its files are still open");
         }
         if let Some(Helper { mut process, _socket }) = self.helper.take() {
@@ -334,28 +402,38 @@ fn open_device() -> io::Result<File> {
     File::options().read(true).write(true).open(DEVICE)
 }
 
-/// Mounts. Returns the device for serving the file system, and the helper of `auto_unmount`.
+/// Mounts. Returns the device for serving the file system, and the helper of `auto_unmount`. fusermount3 may
+/// have the device, or the capability, that this process lacks, root's or not.
 fn attach(mountpoint: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<Helper>)> {
-    if !options.auto_unmount
-        && let Some(device) = attach_directly(mountpoint, options)?
-    {
-        return Ok((device, None));
+    if options.auto_unmount {
+        return attach_with_fusermount(mountpoint, options);
     }
-    attach_with_fusermount(mountpoint, options)
+    let reason = match attach_directly(mountpoint, options) {
+        Ok(device) => return Ok((device, None)),
+        Err(error) if is_lack(&error) => error,
+        Err(error) => return Err(error),
+    };
+    // Other users lack the capability anyway, and fusermount3 says what else is wrong.
+    let expected = matches!(reason.kind(), ErrorKind::Io(libc::EPERM | libc::EACCES));
+    let expected = expected && !nix::unistd::geteuid().is_root();
+    attach_with_fusermount(mountpoint, options).map_err(|error| match error.kind() {
+        _ if expected => error,
+        ErrorKind::NotFound => reason,
+        kind => Error::new(kind, format!("{reason}; {error}")),
+    })
 }
 
-/// Mounts with mount(2); None if this process lacks the privilege.
-fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<OwnedFd>> {
-    let device = match open_device() {
-        Ok(device) => device,
-        // fusermount3 may open it.
-        Err(error)
-            if error.kind() == io::ErrorKind::PermissionDenied && !nix::unistd::geteuid().is_root() =>
-        {
-            return Ok(None);
-        }
-        Err(error) => return Err(device_error(&error)),
-    };
+/// Whether an error of [`attach_directly`] says that this process lacks the device or the privilege.
+fn is_lack(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Io(libc::EPERM | libc::EACCES | libc::ENOENT | libc::ENODEV | libc::ENXIO)
+    )
+}
+
+/// Mounts with mount(2).
+fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd> {
+    let device = open_device().map_err(|error| device_error(&error))?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions,max_read={MAX_REQUEST}",
         device.as_raw_fd(),
@@ -375,13 +453,12 @@ fn attach_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<O
         flags,
         Some(data.as_str()),
     ) {
-        Ok(()) => Ok(Some(device.into())),
-        Err(Errno::EPERM) if nix::unistd::geteuid().is_root() => Err(Error::new(
+        Ok(()) => Ok(device.into()),
+        Err(Errno::EPERM) => Err(Error::new(
             ErrorKind::Io(libc::EPERM),
             "not permitted to mount: the process lacks CAP_SYS_ADMIN (start a container with --cap-add \
              SYS_ADMIN --device /dev/fuse)",
         )),
-        Err(Errno::EPERM) => Ok(None),
         Err(Errno::ENODEV) => Err(device_error(&io::Error::from_raw_os_error(libc::ENODEV))),
         Err(errno) => Err(Error::io(&errno.into()).in_file("mount(2)")),
     }
