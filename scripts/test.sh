@@ -136,6 +136,7 @@ run "live views" "$PYTHON" tests/oracle/live_views.py --seconds 10
 run "times and parts" "$PYTHON" tests/oracle/times_and_parts.py
 run "mounts that others make" "$PYTHON" tests/oracle/descriptors.py
 run "dimension labels" "$PYTHON" tests/oracle/labels.py
+run "data sets" "$PYTHON" tests/oracle/datasets.py
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 120
 run "oracle: long cells" "$PYTHON" tests/oracle/long_cells.py --seed 2032 --count 20

@@ -27,6 +27,7 @@ pub use naming::Naming;
 pub(super) use values::Unit;
 
 use super::encoded_names;
+use super::metadata::Metadata;
 use super::table::NOT_A_TIME;
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
@@ -37,7 +38,7 @@ use crate::format::schema::{Attribute, DimensionLabel};
 use crate::names;
 use crate::view::labels::AxisLabel;
 use crate::view::{Role, View, ViewField};
-use attributes::{flags, metadata, units};
+use attributes::{add, flags, is_packed, joined, of_array, units};
 pub(super) use naming::made_up;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -53,7 +54,8 @@ pub enum Value {
 }
 
 impl Value {
-    fn len(&self) -> usize {
+    /// Bytes of the text or of the numbers.
+    pub(super) fn len(&self) -> usize {
         match self {
             Value::Text(text) => text.len(),
             Value::Numbers(_, bytes) => bytes.len(),
@@ -118,8 +120,8 @@ pub struct Grid {
     /// The coordinates of each axis, in order and named as the axes are; then the labels of the axes; then
     /// the attributes, each followed by its validity.
     pub variables: Vec<Variable>,
-    /// The array's metadata: text, and numbers with their type. Leaves out keys that begin with `_` and
-    /// values above [`attributes::MAX_METADATA`] bytes.
+    /// The array's metadata: text, and numbers with their type. Leaves out keys of programs, and
+    /// values of more than 65,535 bytes.
     pub attributes: Attributes,
     /// The index of each variable, by name.
     index: HashMap<String, usize>,
@@ -149,9 +151,20 @@ pub fn fill_value(attribute: &Attribute, covered: bool) -> Option<Vec<u8>> {
         Kind::Signed | Kind::Unsigned | Kind::Time => attribute.nullable || !covered && size > 1,
         Kind::Bool | Kind::Text | Kind::Bytes => false,
     };
-    let mut values = attribute.fill_value.chunks_exact(size);
-    let first = values.next().filter(|_| missing)?;
+    one_value(attribute).filter(|_| missing)
+}
+
+/// The value of an attribute's fill; None if there are several.
+fn one_value(attribute: &Attribute) -> Option<Vec<u8>> {
+    let mut values = attribute.fill_value.chunks_exact(attribute.datatype.size());
+    let first = values.next()?;
     values.all(|value| value == first).then(|| first.to_vec())
+}
+
+/// The fill that an attribute has unless it is given another.
+fn fill_of_type(attribute: &Attribute) -> Vec<u8> {
+    let fill = attribute.datatype.default_fill();
+    fill.repeat(attribute.fill_value.len() / fill.len())
 }
 
 impl Entry for Grid {
@@ -193,6 +206,7 @@ impl Grid {
         let mut taken: HashSet<String> = names.iter().cloned().collect();
         let (covered, region) = (view.is_covered()?, view.region()?.unwrap_or_default());
         let labels = labels(view, naming, &mut taken)?;
+        let metadata = Metadata::of(view)?;
         let auxiliary: Vec<&str> = labels.iter().map(|label| &*label.name).collect();
         // Readers split the list at blanks.
         let auxiliary = auxiliary
@@ -215,6 +229,7 @@ impl Grid {
                         true => axis.attributes = units(shown.datatype),
                         false => axis.unit = None,
                     }
+                    add(&mut axis, &metadata.fields[field], naming);
                     variables.push(axis);
                     continue;
                 }
@@ -232,7 +247,13 @@ impl Grid {
             convert(variable.unit, datatype, &mut fill);
             variable.fill = null(attribute, fill);
             variable.fill_value = fill_value(attribute, covered);
+            let described = &metadata.fields[field];
+            if is_packed(described) && attribute.fill_value != fill_of_type(attribute) {
+                // Floats in any case: to tell what is missing makes nothing worse.
+                variable.fill_value = one_value(attribute);
+            }
             if !attribute.nullable {
+                add(&mut variable, described, naming);
                 variables.push(variable);
                 continue;
             }
@@ -242,19 +263,32 @@ impl Grid {
             variable
                 .attributes
                 .push(("ancillary_variables".to_owned(), ancillary));
+            add(&mut variable, described, naming);
             let mut validity = Variable::new(validity, VariableKind::Validity, field, Datatype::Uint8);
             validity.fill = vec![u8::from(attribute.fill_value_valid)];
             variables.extend([variable, validity]);
         }
         if !auxiliary.is_empty() {
+            let shown = variables.iter().chain(&labels);
+            let shown: HashSet<String> = shown.map(|variable| variable.name.clone()).collect();
             for variable in variables.iter_mut().filter(|variable| variable.axis().is_none()) {
-                let value = Value::Text(auxiliary.clone());
-                variable.attributes.push(("coordinates".to_owned(), value));
+                let mut before = variable.attributes.iter_mut();
+                match before.find(|(name, _)| name == "coordinates") {
+                    Some((_, Value::Text(list))) => {
+                        // Readers take no name of a list that has one which they do not find.
+                        let found = list.split_whitespace().filter(|name| shown.contains(*name));
+                        *list = joined(&found.collect::<Vec<_>>().join(" "), &auxiliary);
+                    }
+                    _ => {
+                        let value = Value::Text(auxiliary.clone());
+                        variable.attributes.push(("coordinates".to_owned(), value));
+                    }
+                }
             }
         }
         let axes = view.schema().dimensions.len();
         variables.splice(axes..axes, labels);
-        Ok(Grid::new(view.shape()?, variables, metadata(view, naming)?))
+        Ok(Grid::new(view.shape()?, variables, of_array(&metadata, naming)))
     }
 
     /// A grid of these variables, the axes first.

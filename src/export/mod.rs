@@ -7,6 +7,7 @@
 mod chunks;
 pub mod csv;
 pub mod grid;
+pub mod metadata;
 pub mod netcdf;
 pub mod parquet;
 pub mod table;

@@ -199,23 +199,25 @@ fn data_type(datatype: Datatype) -> &'static str {
 }
 
 fn attributes(attributes: &grid::Attributes) -> Map<String, Json> {
-    let attributes = attributes.iter().map(|(name, value)| {
-        let value = match value {
-            Value::Text(text) => text.clone().into(),
-            Value::Numbers(datatype, bytes) => {
-                let mut numbers: Vec<Json> = bytes
-                    .chunks_exact(datatype.size())
-                    .map(|value| number(*datatype, value))
-                    .collect();
-                match numbers.len() {
-                    1 => numbers.swap_remove(0),
-                    _ => numbers.into(),
-                }
+    let attributes = attributes.iter();
+    attributes
+        .map(|(name, value)| (name.clone(), attribute(value)))
+        .collect()
+}
+
+/// The value of an attribute as JSON: text, a number, or a list of numbers.
+pub(super) fn attribute(value: &Value) -> Json {
+    match value {
+        Value::Text(text) => text.clone().into(),
+        Value::Numbers(datatype, bytes) => {
+            let numbers = bytes.chunks_exact(datatype.size());
+            let mut numbers: Vec<Json> = numbers.map(|value| number(*datatype, value)).collect();
+            match numbers.len() {
+                1 => numbers.swap_remove(0),
+                _ => numbers.into(),
             }
-        };
-        (name.clone(), value)
-    });
-    attributes.collect()
+        }
+    }
 }
 
 /// A little-endian value as JSON.

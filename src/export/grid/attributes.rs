@@ -1,22 +1,15 @@
-//! Attributes of variables by the CF conventions; attributes of the file from the array's metadata.
+//! Attributes of variables by the CF conventions; attributes from the array's metadata.
 
-use super::values::convert;
-use super::{Attributes, Naming, Value};
-use crate::array::generic_body::GenericFile;
+use super::{Attributes, Naming, Value, Variable};
 use crate::error::{Error, Result};
-use crate::format::body::Body;
+use crate::export::metadata::Metadata;
 use crate::format::datatype::{Datatype, Kind};
-use crate::format::metadata::each_record;
 use crate::format::schema::Attribute;
 use crate::names;
 use crate::view::View;
-use std::collections::BTreeMap;
 
 /// The most bytes of an attribute's value.
-pub const MAX_METADATA: u64 = 65_535;
-
-/// The most bytes of memory for the attributes from metadata.
-const MAX_MEMORY: usize = 32 << 20;
+const MAX_VALUE: usize = 65_535;
 
 /// `units` and `calendar` of the CF conventions for a type; empty if CF has no such unit.
 pub(super) fn units(datatype: Datatype) -> Attributes {
@@ -66,7 +59,7 @@ pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> R
             meanings.push(' ');
         }
         meanings.push_str(&meaning(enumeration.datatype, label));
-        if values.len().max(meanings.len()) as u64 > MAX_METADATA {
+        if values.len().max(meanings.len()) > MAX_VALUE {
             return Ok(Attributes::new());
         }
     }
@@ -99,57 +92,49 @@ pub(super) fn meaning(datatype: Datatype, label: &[u8]) -> String {
     word
 }
 
-/// The pairs of the array's metadata that a grid has.
-pub(super) fn metadata(view: &View, naming: Naming) -> Result<Attributes> {
-    /// Estimated overhead of a pair in memory, bytes.
-    const PAIR_MEMORY: usize = 96;
-    let array = view.array();
-    let mut pairs: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
-    let mut memory = 0usize;
-    for file in view.snapshot().metadata() {
-        let path = array.engine.storage.display(&file.path);
-        let body = GenericFile::open(&array.engine, &file.path, array.key.as_ref(), true)?;
-        let replay = each_record(&body, |record| {
-            let mut bytes = Vec::new();
-            let value = match record.value {
-                Some((datatype, _, data)) if data.end.saturating_sub(data.start) <= MAX_METADATA => {
-                    body.read(data, &mut bytes)?;
-                    metadata_value(datatype, bytes)
-                }
-                _ => None,
-            };
-            let size = |key: &[u8], value: &Value| PAIR_MEMORY + key.len() + value.len();
-            if let Some(before) = pairs.remove(&record.key) {
-                memory = memory.saturating_sub(size(&record.key, &before));
-            }
-            if let Some(value) = value.filter(|_| !record.key.starts_with(b"_")) {
-                memory = memory.saturating_add(size(&record.key, &value));
-                pairs.insert(record.key, value);
-            }
-            match memory > MAX_MEMORY {
-                true => Err(Error::limit(format!(
-                    "the metadata takes more than the {MAX_MEMORY} bytes of memory allowed"
-                ))),
-                false => Ok(()),
-            }
-        });
-        replay.map_err(|e| e.at(0).in_part("metadata").in_file(path))?;
-    }
-    let (keys, values): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    let keys = keys.iter().map(|key| naming.name(names::encode(key)));
-    let mut keys = names::unique(keys.collect(), names::MAX);
-    naming.unhide(&mut keys);
-    Ok(keys.into_iter().zip(values).collect())
+/// The attributes of the array in a grid.
+pub(super) fn of_array(metadata: &Metadata, naming: Naming) -> Attributes {
+    let keys = metadata.array.iter().map(|(key, _)| &**key);
+    let values = metadata.array.iter().map(|(_, value)| value.clone());
+    named(keys, naming).into_iter().zip(values).collect()
 }
 
-/// A value of metadata; None for empty ones, for blobs, and for invalid text.
-pub(super) fn metadata_value(datatype: Datatype, mut bytes: Vec<u8>) -> Option<Value> {
-    let datatype = match datatype.kind() {
-        Kind::Text => return datatype.text(&bytes).map(Value::Text),
-        Kind::Bytes => return None,
-        Kind::Datetime | Kind::Time => Datatype::Int64,
-        _ => datatype,
-    };
-    convert(None, datatype, &mut bytes);
-    (!bytes.is_empty()).then_some(Value::Numbers(datatype, bytes))
+/// The names of attributes with these keys.
+fn named<'k>(keys: impl Iterator<Item = &'k [u8]>, naming: Naming) -> Vec<String> {
+    let keys = keys.map(|key| naming.name(names::encode(key)));
+    let mut keys = names::unique(keys.collect(), names::MAX);
+    naming.unhide(&mut keys);
+    keys
+}
+
+/// Adds the attributes of a field from the metadata to those that its variable has already. What is missing
+/// is told by `_FillValue` of the metadata, if there is one.
+pub(super) fn add(variable: &mut Variable, metadata: &Attributes, naming: Naming) {
+    let keys = metadata.iter().map(|(key, _)| key.as_bytes());
+    for (name, (key, value)) in named(keys, naming).into_iter().zip(metadata) {
+        let before = variable.attributes.iter_mut().find(|(other, _)| *other == name);
+        match (key.as_str(), value, before) {
+            ("_FillValue", Value::Numbers(_, bytes), _) => variable.fill_value = Some(bytes.clone()),
+            (_, Value::Text(theirs), Some((_, Value::Text(ours)))) => *ours = joined(theirs, ours),
+            (_, _, Some(_)) => {}
+            (_, _, None) => variable.attributes.push((name, value.clone())),
+        }
+    }
+}
+
+/// The words of both lists, each once.
+pub(super) fn joined(first: &str, second: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in first.split_whitespace().chain(second.split_whitespace()) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words.join(" ")
+}
+
+/// Whether an attribute's values are packed by the metadata: readers make floats of them in any case.
+pub(super) fn is_packed(metadata: &Attributes) -> bool {
+    let packing = |(key, _): &(String, Value)| key == "scale_factor" || key == "add_offset";
+    metadata.iter().any(packing)
 }

@@ -1,4 +1,4 @@
-use super::attributes::{meaning, metadata_value};
+use super::attributes::meaning;
 use super::naming::made_up;
 use super::values::convert;
 use super::*;
@@ -116,28 +116,4 @@ fn names_are_those_of_columns_but_where_a_format_has_others() {
     assert!(long.len() == 255 && long.ends_with("_cell"));
     let other = made_up(&"x".repeat(255), "_cell", &mut taken);
     assert!(other.len() == 255 && other.ends_with("_cell_"));
-}
-
-#[test]
-fn metadata_are_text_or_numbers() {
-    let numbers = |datatype, bytes: &[u8]| metadata_value(datatype, bytes.to_vec());
-    assert_eq!(
-        numbers(Datatype::Bool, &[3, 0]),
-        Some(Value::Numbers(Datatype::Bool, vec![1, 0]))
-    );
-    assert_eq!(
-        numbers(Datatype::TimeHr, &[1; 8]),
-        Some(Value::Numbers(Datatype::Int64, vec![1; 8]))
-    );
-    assert_eq!(
-        numbers(Datatype::StringUtf16, b"a\0b\0"),
-        Some(Value::Text("ab".to_owned()))
-    );
-    assert_eq!(
-        numbers(Datatype::StringUtf8, b""),
-        Some(Value::Text(String::new()))
-    );
-    assert_eq!(numbers(Datatype::StringAscii, b"\xFF"), None);
-    assert_eq!(numbers(Datatype::Int32, b""), None);
-    assert_eq!(numbers(Datatype::Blob, b"x"), None);
 }

@@ -45,8 +45,8 @@ fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
     let mut writer = Writer::default();
     front(&mut writer, leaves, plan.rows);
     writer.list(4, Type::Struct, plan.groups() as usize);
-    writer.list(5, Type::Struct, 1);
-    padding(&mut writer, PADDING, 0);
+    pairs(&mut writer, plan);
+    pair(&mut writer, PADDING, b"");
     back(&mut writer, leaves);
     let ends = writer.finish().len() as u64;
     let mut empty = Writer::default();
@@ -124,7 +124,7 @@ pub(super) fn render(
             }
         });
     }
-    writer.list(5, Type::Struct, 1);
+    pairs(&mut writer, plan);
     let mut end = Writer::default();
     // The fields after the row groups, encoded as they follow field 5.
     end.list(5, Type::Struct, 0);
@@ -139,7 +139,7 @@ pub(super) fn render(
             .into_iter()
             .find_map(|key| {
                 let mut shortest = Writer::default();
-                padding(&mut shortest, &key, 0);
+                pair(&mut shortest, &key, b"");
                 let rest = room.checked_sub(shortest.bytes().len() as u64)?;
                 let taken = |len: u64| len.saturating_add(varint_len(len)).saturating_sub(1);
                 let len = (rest.saturating_sub(4)..=rest).find(|len| taken(*len) == rest)?;
@@ -147,7 +147,7 @@ pub(super) fn render(
             })
     });
     let (key, len) = found.ok_or_else(|| Error::internal("the footer is longer than planned"))?;
-    padding(&mut writer, &key, len as usize);
+    pair(&mut writer, &key, &vec![b' '; len as usize]);
     back(&mut writer, leaves);
     let bytes = writer.finish();
     match bytes.len() as u64 == plan.footer {
@@ -318,10 +318,18 @@ fn column(writer: &mut Writer, leaf: &Leaf, chunk: &Chunk, statistics: Option<&S
     });
 }
 
-fn padding(writer: &mut Writer, key: &str, len: usize) {
+/// Begins the key-value pairs, of which the padding, which follows, is the last.
+fn pairs(writer: &mut Writer, plan: &Plan) {
+    writer.list(5, Type::Struct, 1 + usize::from(plan.arrow.is_some()));
+    if let Some(arrow) = &plan.arrow {
+        pair(writer, "ARROW:schema", arrow.as_bytes());
+    }
+}
+
+fn pair(writer: &mut Writer, key: &str, value: &[u8]) {
     writer.element(|writer| {
         writer.binary(1, key.as_bytes());
-        writer.binary(2, &vec![b' '; len]);
+        writer.binary(2, value);
     });
 }
 

@@ -12,6 +12,7 @@
 //!
 #![doc = include_str!("example.md")]
 
+mod arrow;
 mod bits;
 mod footer;
 mod leaf;
@@ -24,7 +25,8 @@ mod thrift;
 
 use crate::array::cache::{CacheKey, Keep};
 use crate::array::sink::Sink;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::export::metadata::Metadata;
 use crate::export::table::Table;
 use crate::format::datatype::CellValNum;
 use crate::layout::{FileLayout, Source};
@@ -69,7 +71,9 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     };
     let key = CacheKey::of(object(usize::MAX));
     let plan = array.engine.cache.derive(key, 4096, Keep::Staying, || {
-        footer::measure(&leaves, Plan::make(&table, &leaves)?)
+        let mut plan = Plan::make(&table, &leaves)?;
+        plan.arrow = arrow(&table, &leaves)?;
+        footer::measure(&leaves, plan)
     })?;
     let objects = (0..leaves.len()).map(object).collect();
     let file = Arc::new(File {
@@ -113,6 +117,29 @@ fn leaves(table: &Table) -> Result<Vec<Leaf>> {
         leaves.push(Leaf::new(column, name, bounds));
     }
     Ok(leaves)
+}
+
+/// The value of `ARROW:schema`, which holds the attributes of columns from the array's metadata. None if
+/// there are none, or if the metadata is damaged: no value depends on it, and `view.json` says so.
+fn arrow(table: &Table, leaves: &[Leaf]) -> Result<Option<String>> {
+    let metadata = match Metadata::of(table.view()) {
+        Ok(metadata) => metadata,
+        Err(error) => match error.kind() {
+            ErrorKind::Truncated
+            | ErrorKind::Corrupt
+            | ErrorKind::ChecksumMismatch
+            | ErrorKind::UnsupportedVersion
+            | ErrorKind::Unsupported
+            | ErrorKind::LimitExceeded => return Ok(None),
+            _ => return Err(error),
+        },
+    };
+    if metadata.fields.iter().all(Vec::is_empty) {
+        return Ok(None);
+    }
+    let columns = table.columns().iter();
+    let attributes = columns.map(|column| &metadata.fields[column.field]);
+    Ok(Some(arrow::schema(leaves, attributes)))
 }
 
 /// What the parts of an open file share.

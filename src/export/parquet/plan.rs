@@ -51,6 +51,8 @@ pub(super) struct Plan {
     dictionaries: Vec<Option<u64>>,
     /// The start of each row group, and the end of the last.
     starts: Vec<u64>,
+    /// The value of `ARROW:schema`: see [`schema`](super::arrow::schema). None if there is none.
+    pub arrow: Option<String>,
     /// Bytes of the footer: see [`measure`](super::footer::measure).
     pub footer: u64,
 }
@@ -410,6 +412,7 @@ impl Plan {
 impl Entry for Plan {
     fn memory(&self) -> u64 {
         let var: u64 = self.var.iter().flatten().map(Entry::memory).sum();
-        var + self.starts.memory() + self.fixed.memory()
+        let arrow = self.arrow.as_ref().map_or(0, |arrow| arrow.len() as u64);
+        var + self.starts.memory() + self.fixed.memory() + arrow
     }
 }

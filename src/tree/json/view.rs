@@ -7,6 +7,7 @@ use super::{Json, object, render, value};
 use crate::array::snapshot::Snapshot;
 use crate::array::time::TimeRange;
 use crate::error::{Error, Result};
+use crate::export::metadata::Metadata;
 use crate::export::{Export, Options, names_with_labels};
 use crate::format::enums::Layout;
 use crate::view::{Role, View};
@@ -35,6 +36,7 @@ pub fn unreadable_view_json(snapshot: &Snapshot, times: Option<TimeRange>, error
         "deletes": deletes.collect::<Json>(),
         "fields": Json::Null,
         "exports": Json::Null,
+        "left_out": Json::Null,
     }))
 }
 
@@ -157,6 +159,18 @@ fn longest(view: &View) -> Facts {
     }
 }
 
+/// The keys of metadata that no export shows although they are meant for one, and why.
+fn left_out_metadata(view: &View) -> Json {
+    let one = |key: &[u8], reason: &str| object!({"what": value::name(key), "reason": reason});
+    match Metadata::of(view) {
+        Ok(metadata) => {
+            let pairs = metadata.left_out.iter();
+            pairs.map(|(key, reason)| one(key, reason)).collect()
+        }
+        Err(error) => [one(b"__meta", &plain(&error.to_string()))].into_iter().collect(),
+    }
+}
+
 /// `error` with only such characters as take one byte each in JSON.
 fn plain(error: &str) -> String {
     let plain = |c: char| match c {
@@ -209,5 +223,6 @@ fn document(view: &View, facts: &Facts) -> Json {
         "deletes": deletes.collect::<Json>(),
         "fields": fields.collect::<Json>(),
         "exports": facts.exports.clone(),
+        "left_out": left_out_metadata(view),
     })
 }

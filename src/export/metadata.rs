@@ -1,0 +1,233 @@
+//! What exports show of an array's metadata: attributes of the array, and attributes of its fields.
+//!
+//! A pair is an attribute of the array, unless its key begins with `_`: then it belongs to a program. Two
+//! conventions of such keys are known:
+//!
+//! | key | what it is |
+//! |---|---|
+//! | `__tiledb_attr.<attribute>.<key>` | TileDB-CF: attribute `<key>` of an attribute's variable |
+//! | `__tiledb_dim.<dimension>.<key>` | the same of a dimension |
+//! | `__np_flat_<key>` | TileDB-Py: a NumPy array, which has `<key>` unless a plain pair has it |
+//!
+//! Names may hold dots: the longest name that fits is meant. TileDB-CF stores all numbers as INT64 or FLOAT64,
+//! so those that the CF conventions want in the variable's own type are converted. What does not fit into the
+//! conventions is left out, with a reason.
+
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use super::grid::{Attributes, Value};
+use crate::array::cache::{CacheKey, Entry, Keep};
+use crate::array::generic_body::GenericFile;
+use crate::error::{Error, Result};
+use crate::format::body::Body;
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::metadata::each_record;
+use crate::view::{Role, View};
+pub(super) use rules::Field;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The most bytes of a value.
+const MAX_VALUE: u64 = 65_535;
+
+/// The most bytes of the key and the value of a field's attribute: an attribute of HDF5 has 65,535 with its
+/// header.
+const MAX_ATTRIBUTE: usize = 65_535 - 512;
+
+/// The most bytes of memory for all pairs.
+const MAX_MEMORY: usize = 32 << 20;
+
+/// The most pairs whose reasons are kept.
+const MAX_LEFT_OUT: usize = 1000;
+
+const OF_ATTRIBUTE: &[u8] = b"__tiledb_attr.";
+const OF_DIMENSION: &[u8] = b"__tiledb_dim.";
+const FLAT: &[u8] = b"__np_flat_";
+
+/// The metadata that exports of a view show.
+#[derive(Debug, Default, PartialEq)]
+pub struct Metadata {
+    /// The attributes of the array by key, in order.
+    pub array: Vec<(Vec<u8>, Value)>,
+    /// The attributes of each field of the view, by key, in order.
+    pub fields: Vec<Attributes>,
+    /// Keys of fields' attributes that are left out, and why: the first thousand.
+    pub left_out: Vec<(Vec<u8>, &'static str)>,
+}
+
+impl Entry for Metadata {
+    fn memory(&self) -> u64 {
+        let array = self.array.iter().map(|(key, value)| size(key, value));
+        let fields = self.fields.iter().flatten();
+        let fields = fields.map(|(key, value)| size(key.as_bytes(), value));
+        let left_out = self.left_out.iter().map(|(key, _)| PAIR_MEMORY + key.len());
+        array.chain(fields).chain(left_out).sum::<usize>() as u64
+    }
+}
+
+/// Estimated overhead of a pair in memory, bytes.
+const PAIR_MEMORY: usize = 96;
+
+fn size(key: &[u8], value: &Value) -> usize {
+    PAIR_MEMORY + key.len() + value.len()
+}
+
+/// A value that exports show, or why they do not.
+type Shown = Result<Value, &'static str>;
+
+impl Metadata {
+    /// The metadata of a view. Reads only files of metadata; cached for the view's state.
+    pub fn of(view: &View) -> Result<Arc<Metadata>> {
+        let array = view.array();
+        let object = array.engine.number(&("metadata", &array.path, view.state()));
+        let make = || Ok(Metadata::sort(view, pairs(view)?));
+        let cache = &array.engine.cache;
+        cache.derive(CacheKey::of(object), 4096, Keep::Staying, make)
+    }
+
+    /// Tells whose attribute each pair is.
+    fn sort(view: &View, pairs: BTreeMap<Vec<u8>, Shown>) -> Metadata {
+        let fields = view.fields().iter();
+        let fields = fields.map(|field| {
+            let enumerated = match field.role {
+                Role::Attribute(i) => view.schema().attributes.get(i),
+                Role::Dimension(_) => None,
+            };
+            let enumerated = enumerated.is_some_and(|attribute| attribute.enumeration.is_some());
+            (field.name.as_slice(), Field::of(field, enumerated))
+        });
+        Metadata::of_fields(&fields.collect::<Vec<_>>(), pairs)
+    }
+
+    /// [`Metadata::sort`] for fields of these names.
+    fn of_fields(fields: &[(&[u8], Field)], pairs: BTreeMap<Vec<u8>, Shown>) -> Metadata {
+        let numbered = fields.iter().enumerate();
+        let names = numbered.map(|(number, (name, field))| ((field.is_dimension, *name), number));
+        let names: HashMap<(bool, &[u8]), usize> = names.collect();
+        let mut out = Metadata::default();
+        let mut array: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
+        let mut found: Vec<BTreeMap<String, Value>> = vec![BTreeMap::new(); fields.len()];
+        let (flat, plain): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, _)| key.starts_with(FLAT));
+        for (key, value) in plain.into_iter().chain(flat) {
+            let own = key.strip_prefix(FLAT).unwrap_or(&key);
+            let (is_dimension, path) = match (own.strip_prefix(OF_ATTRIBUTE), own.strip_prefix(OF_DIMENSION))
+            {
+                (Some(path), _) => (false, path),
+                (_, Some(path)) => (true, path),
+                (None, None) => {
+                    if let (Ok(value), false) = (value, own.starts_with(b"_")) {
+                        array.entry(own.to_vec()).or_insert(value);
+                    }
+                    continue;
+                }
+            };
+            let shown = attribute_of(&names, is_dimension, path).and_then(|(number, name)| {
+                let value = fields[number].1.check(name, value?)?;
+                match name.len() + value.len() > MAX_ATTRIBUTE {
+                    true => Err("it is too long"),
+                    false => Ok((number, name.to_owned(), value)),
+                }
+            });
+            match shown {
+                Ok((number, name, value)) => drop(found[number].entry(name).or_insert(value)),
+                Err(reason) if out.left_out.len() < MAX_LEFT_OUT => out.left_out.push((key, reason)),
+                Err(_) => {}
+            }
+        }
+        out.array = array.into_iter().collect();
+        out.fields = found.into_iter().map(|own| own.into_iter().collect()).collect();
+        out
+    }
+}
+
+/// The field whose attribute `<name>.<key>` is, and the key. The longest name that fits is meant.
+fn attribute_of<'k>(
+    names: &HashMap<(bool, &[u8]), usize>,
+    is_dimension: bool,
+    path: &'k [u8],
+) -> Result<(usize, &'k str), &'static str> {
+    let dots = (0..path.len()).rev().filter(|i| path[*i] == b'.');
+    let field = |dot| Some((*names.get(&(is_dimension, &path[..dot]))?, dot));
+    let (number, dot) = dots.into_iter().find_map(field).ok_or(match is_dimension {
+        true => "there is no such dimension",
+        false => "there is no such attribute",
+    })?;
+    match std::str::from_utf8(&path[dot + 1..]) {
+        Ok("") => Err("it names no attribute of the variable"),
+        Ok(key) => Ok((number, key)),
+        Err(_) => Err("the name is not UTF-8"),
+    }
+}
+
+/// The pairs of the array's metadata that may be shown.
+fn pairs(view: &View) -> Result<BTreeMap<Vec<u8>, Shown>> {
+    let array = view.array();
+    let mut pairs: BTreeMap<Vec<u8>, Shown> = BTreeMap::new();
+    let size = |key: &[u8], value: &Shown| match value {
+        Ok(value) => size(key, value),
+        Err(_) => PAIR_MEMORY + key.len(),
+    };
+    let mut memory = 0usize;
+    for file in view.snapshot().metadata() {
+        let path = array.engine.storage.display(&file.path);
+        let body = GenericFile::open(&array.engine, &file.path, array.key.as_ref(), true)?;
+        let replay = each_record(&body, |record| {
+            let key = &record.key;
+            let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT];
+            if key.starts_with(b"_") && !known.iter().any(|prefix| key.starts_with(prefix)) {
+                return Ok(());
+            }
+            let value = match record.value {
+                None => None,
+                Some((_, _, data)) if data.end.saturating_sub(data.start) > MAX_VALUE => {
+                    Some(Err("it is too long"))
+                }
+                Some((datatype, _, data)) => {
+                    let mut bytes = Vec::new();
+                    body.read(data, &mut bytes)?;
+                    Some(shown(datatype, bytes))
+                }
+            };
+            if let Some(before) = pairs.remove(key) {
+                memory -= size(key, &before);
+            }
+            if let Some(value) = value {
+                memory += size(key, &value);
+                pairs.insert(record.key, value);
+            }
+            match memory > MAX_MEMORY {
+                true => Err(Error::limit(format!(
+                    "the metadata takes more than the {MAX_MEMORY} bytes of memory allowed"
+                ))),
+                false => Ok(()),
+            }
+        });
+        replay.map_err(|e| e.at(0).in_part("metadata").in_file(path))?;
+    }
+    Ok(pairs)
+}
+
+/// A value of metadata as exports have it.
+fn shown(datatype: Datatype, mut bytes: Vec<u8>) -> Shown {
+    let datatype = match datatype.kind() {
+        Kind::Text => {
+            return datatype
+                .text(&bytes)
+                .map(Value::Text)
+                .ok_or("its text is invalid");
+        }
+        Kind::Bytes => return Err("it is bytes without a type"),
+        Kind::Datetime | Kind::Time => Datatype::Int64,
+        Kind::Bool => {
+            bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+            datatype
+        }
+        Kind::Signed | Kind::Unsigned | Kind::Float => datatype,
+    };
+    match bytes.is_empty() {
+        true => Err("it has no value"),
+        false => Ok(Value::Numbers(datatype, bytes)),
+    }
+}

@@ -1,0 +1,264 @@
+use super::*;
+use crate::format::datatype::CellValNum;
+use crate::view::ViewField;
+
+/// Rules and names of fields of these types.
+fn fields(fields: &[(&'static str, Role, Datatype, CellValNum, bool)]) -> Vec<(&'static [u8], Field)> {
+    let field = |(name, role, datatype, cell_val_num, enumerated): &(&'static str, _, _, _, bool)| {
+        let field = ViewField {
+            name: name.as_bytes().to_vec(),
+            role: *role,
+            datatype: *datatype,
+            cell_val_num: *cell_val_num,
+            nullable: false,
+        };
+        (name.as_bytes(), Field::of(&field, *enumerated))
+    };
+    fields.iter().map(field).collect()
+}
+
+const ONE: CellValNum = CellValNum::Fixed(1);
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+fn floats(numbers: &[f64]) -> Value {
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+    Value::Numbers(Datatype::Float64, bytes.collect())
+}
+
+fn integers(numbers: &[i64]) -> Value {
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+    Value::Numbers(Datatype::Int64, bytes.collect())
+}
+
+fn sorted<const N: usize>(fields: &[(&[u8], Field)], pairs: [(&str, Shown); N]) -> Metadata {
+    let pairs = pairs
+        .into_iter()
+        .map(|(key, value)| (key.as_bytes().to_vec(), value));
+    Metadata::of_fields(fields, pairs.collect())
+}
+
+#[test]
+fn the_longest_name_that_fits_is_meant() {
+    let names = ["x.y", "x.y.data", "x", ""];
+    let of = names.map(|name| (name, Role::Attribute(0), Datatype::Int32, ONE, false));
+    let dimension = ("x", Role::Dimension(0), Datatype::Int32, ONE, false);
+    let fields = fields(&[of.as_slice(), &[dimension]].concat());
+    let metadata = sorted(
+        &fields,
+        [
+            ("__tiledb_attr.x.y.data.units", Ok(text("1"))),
+            ("__tiledb_attr.x.y.units", Ok(text("2"))),
+            ("__tiledb_attr.x.y", Ok(text("3"))),
+            ("__tiledb_attr..units", Ok(text("4"))),
+            ("__tiledb_dim.x.a.b", Ok(text("5"))),
+        ],
+    );
+    let own = |name: &str, value: &str| vec![(name.to_owned(), text(value))];
+    let wanted = [
+        own("units", "2"),
+        own("units", "1"),
+        own("y", "3"),
+        own("units", "4"),
+        own("a.b", "5"),
+    ];
+    assert_eq!(
+        (metadata.fields.as_slice(), metadata.left_out),
+        (&wanted[..], vec![])
+    );
+}
+
+#[test]
+fn malformed_attributes_are_left_out_with_a_reason() {
+    let fields = fields(&[
+        ("x", Role::Dimension(0), Datatype::DatetimeDay, ONE, false),
+        ("i", Role::Attribute(0), Datatype::Int16, ONE, false),
+        ("f", Role::Attribute(1), Datatype::Float32, ONE, false),
+        ("b", Role::Attribute(2), Datatype::Bool, ONE, false),
+        ("e", Role::Attribute(3), Datatype::Uint8, ONE, true),
+        (
+            "c",
+            Role::Attribute(4),
+            Datatype::Char,
+            CellValNum::Fixed(3),
+            false,
+        ),
+        (
+            "v",
+            Role::Attribute(5),
+            Datatype::StringUtf8,
+            CellValNum::Var,
+            false,
+        ),
+    ]);
+    let cases = [
+        ("__tiledb_attr.", Ok(text("")), "no such attribute"),
+        ("__tiledb_attr.i", Ok(text("")), "no such attribute"),
+        ("__tiledb_attr.x.units", Ok(text("m")), "no such attribute"),
+        ("__tiledb_dim.i.units", Ok(text("m")), "no such dimension"),
+        ("__tiledb_attr.i.", Ok(text("m")), "names no attribute"),
+        ("__tiledb_attr.i.blob", Err("it is bytes without a type"), "bytes"),
+        ("__tiledb_attr.i.units", Ok(integers(&[5])), "not text"),
+        ("__tiledb_attr.i.coordinates", Ok(floats(&[5.0])), "not text"),
+        ("__tiledb_attr.i.scale_factor", Ok(text("0.1")), "not a number"),
+        (
+            "__tiledb_attr.i.add_offset",
+            Ok(floats(&[1.0, 2.0])),
+            "not one number",
+        ),
+        (
+            "__tiledb_attr.f.scale_factor",
+            Ok(floats(&[f64::NAN])),
+            "not finite",
+        ),
+        (
+            "__tiledb_attr.i._FillValue",
+            Ok(integers(&[32_768])),
+            "does not have",
+        ),
+        (
+            "__tiledb_attr.i.missing_value",
+            Ok(floats(&[-1.5])),
+            "does not have",
+        ),
+        (
+            "__tiledb_attr.i.valid_min",
+            Ok(floats(&[f64::NAN])),
+            "does not have",
+        ),
+        ("__tiledb_attr.i.valid_max", Ok(floats(&[1e300])), "does not have"),
+        ("__tiledb_attr.i.valid_range", Ok(integers(&[1, 2, 3])), "range"),
+        ("__tiledb_attr.i.flag_values", Ok(text("1")), "not a number"),
+        (
+            "__tiledb_attr.f._FillValue",
+            Ok(floats(&[1e300])),
+            "does not have",
+        ),
+        (
+            "__tiledb_attr.i._Netcdf4Dimid",
+            Ok(integers(&[1])),
+            "of their own",
+        ),
+        ("__tiledb_attr.i.DIMENSION_LIST", Ok(text("x")), "of their own"),
+        ("__tiledb_dim.x.units", Ok(text("days since 2000")), "dates"),
+        ("__tiledb_dim.x.scale_factor", Ok(floats(&[2.0])), "dates"),
+        ("__tiledb_attr.b.dtype", Ok(text("bool")), "BOOL"),
+        ("__tiledb_attr.b._FillValue", Ok(integers(&[0])), "BOOL"),
+        (
+            "__tiledb_attr.e.flag_meanings",
+            Ok(text("a b")),
+            "flags of its own",
+        ),
+        ("__tiledb_attr.c._FillValue", Ok(text("no")), "one character"),
+        (
+            "__tiledb_attr.c._FillValue",
+            Ok(integers(&[1])),
+            "not a character",
+        ),
+        ("__tiledb_attr.v.scale_factor", Ok(floats(&[1.0])), "packed"),
+        ("__tiledb_attr.i.long", Ok(text(&"x".repeat(65_300))), "too long"),
+        (
+            "__np_flat___tiledb_attr.i.scale_factor",
+            Ok(floats(&[1.0, 2.0])),
+            "not one number",
+        ),
+    ];
+    for (key, value, wanted) in cases {
+        let metadata = sorted(&fields, [(key, value), ("__tiledb_attr.i.kept", Ok(text("k")))]);
+        let [(left_out, reason)] = metadata.left_out.as_slice() else {
+            panic!("{key}: {:?}", metadata.left_out);
+        };
+        assert_eq!(left_out, key.as_bytes());
+        assert!(reason.contains(wanted), "{key}: {reason}");
+        let kept: usize = metadata.fields.iter().map(Vec::len).sum();
+        assert_eq!((kept, metadata.array.len()), (1, 0), "{key}");
+    }
+}
+
+#[test]
+fn values_of_the_variable_have_its_type() {
+    let fields = fields(&[
+        ("i", Role::Attribute(0), Datatype::Int16, ONE, false),
+        ("f", Role::Attribute(1), Datatype::Float32, ONE, false),
+        ("u", Role::Attribute(2), Datatype::Uint64, ONE, false),
+        (
+            "c",
+            Role::Attribute(3),
+            Datatype::Char,
+            CellValNum::Fixed(3),
+            false,
+        ),
+    ]);
+    let metadata = sorted(
+        &fields,
+        [
+            ("__tiledb_attr.i._FillValue", Ok(floats(&[-999.0]))),
+            ("__tiledb_attr.i.valid_range", Ok(integers(&[-2, 3]))),
+            ("__tiledb_attr.i.actual_range", Ok(integers(&[-2, 3]))),
+            (
+                "__tiledb_attr.f.missing_value",
+                Ok(floats(&[1e20, f64::INFINITY])),
+            ),
+            ("__tiledb_attr.u.valid_max", Ok(integers(&[5]))),
+            ("__tiledb_attr.c._FillValue", Ok(text("-"))),
+        ],
+    );
+    let i16s = |numbers: [i16; 2]| numbers.map(i16::to_le_bytes).concat();
+    let f32s = [1e20f32, f32::INFINITY].map(f32::to_le_bytes).concat();
+    let own = |name: &str, datatype, bytes: Vec<u8>| (name.to_owned(), Value::Numbers(datatype, bytes));
+    let wanted = [
+        vec![
+            own("_FillValue", Datatype::Int16, (-999i16).to_le_bytes().to_vec()),
+            ("actual_range".to_owned(), integers(&[-2, 3])),
+            own("valid_range", Datatype::Int16, i16s([-2, 3])),
+        ],
+        vec![own("missing_value", Datatype::Float32, f32s)],
+        vec![own("valid_max", Datatype::Uint64, 5u64.to_le_bytes().to_vec())],
+        vec![own("_FillValue", Datatype::Char, b"-".to_vec())],
+    ];
+    assert_eq!(
+        (metadata.fields.as_slice(), metadata.left_out),
+        (&wanted[..], vec![])
+    );
+}
+
+#[test]
+fn keys_of_other_programs_are_not_shown() {
+    let metadata = sorted(
+        &fields(&[("a", Role::Attribute(0), Datatype::Int32, ONE, false)]),
+        [
+            ("__np_flat_both", Ok(floats(&[1.0, 2.0]))),
+            ("both", Ok(text("plain"))),
+            ("__np_flat_flat", Ok(floats(&[1.0]))),
+            ("__np_flat___pandas_index_dims", Ok(floats(&[1.0]))),
+            ("__np_flat___tiledb_attr.a.range", Ok(floats(&[1.0, 2.0]))),
+            ("blob", Err("it is bytes without a type")),
+        ],
+    );
+    let array = |key: &str, value| (key.as_bytes().to_vec(), value);
+    assert_eq!(
+        metadata.array,
+        [array("both", text("plain")), array("flat", floats(&[1.0]))]
+    );
+    assert_eq!(metadata.fields, [vec![("range".to_owned(), floats(&[1.0, 2.0]))]]);
+    assert_eq!(metadata.left_out, []);
+}
+
+#[test]
+fn metadata_are_text_or_numbers() {
+    assert_eq!(
+        shown(Datatype::Bool, vec![3, 0]),
+        Ok(Value::Numbers(Datatype::Bool, vec![1, 0]))
+    );
+    assert_eq!(
+        shown(Datatype::TimeHr, vec![1; 8]),
+        Ok(Value::Numbers(Datatype::Int64, vec![1; 8]))
+    );
+    assert_eq!(shown(Datatype::StringUtf16, b"a\0b\0".to_vec()), Ok(text("ab")));
+    assert_eq!(shown(Datatype::StringUtf8, Vec::new()), Ok(text("")));
+    assert!(shown(Datatype::StringAscii, b"\xFF".to_vec()).is_err());
+    assert!(shown(Datatype::Int32, Vec::new()).is_err());
+    assert!(shown(Datatype::Blob, b"x".to_vec()).is_err());
+}

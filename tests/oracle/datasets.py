@@ -1,0 +1,337 @@
+"""Attributes of variables in metadata, as TileDB-CF writes them: in array.nc, array.zarr and table.parquet, through a mount, against the NetCDF file
+that was ingested.
+
+    python3 datasets.py
+
+The last line is `N passed, N failed`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import h5netcdf
+import netCDF4
+import numpy as np
+import polars
+import pyarrow.parquet
+import tiledb
+import xarray
+import zarr
+
+from mount import ROOT, errors, mounted, stats
+from plain_tools import Checks
+
+FILL = -999
+DAYS = [58, 59, 60, 400]
+ATTR = "__tiledb_attr."
+
+
+def write_source(path):
+    """The NetCDF file: a packed variable with missing values, an unpacked one, a time axis of another calendar, flags, one type that TileDB-CF loses."""
+    chance = np.random.default_rng(7)
+    with netCDF4.Dataset(path, "w") as file:
+        for name, length in (("time", None), ("y", 6), ("x", 7)):
+            file.createDimension(name, length)
+        time = file.createVariable("time", "i4", ("time",))
+        time.setncatts({"units": "days since 2000-01-01", "calendar": "noleap", "axis": "T"})
+        time[:] = DAYS
+        temp = file.createVariable("temp", "i2", ("time", "y", "x"), fill_value=FILL)
+        temp.setncatts({"scale_factor": 0.01, "add_offset": 273.15, "units": "K", "standard_name": "air_temperature",
+                        "valid_range": np.array([-900, 9000], "i2"), "missing_value": np.int16(-998)})
+        temp.set_auto_maskandscale(False)
+        values = chance.integers(-900, 9000, (len(DAYS), 6, 7)).astype("i2")
+        values[1, 2, 3], values[0, 0, 0] = FILL, -998
+        temp[:] = values
+        rain = file.createVariable("rain", "f4", ("time", "y", "x"), fill_value=np.float32(1e20))
+        rain.setncatts({"units": "größe", "long_name": "", "levels": np.array([1.5, 2.5])})
+        rain.set_auto_maskandscale(False)
+        amounts = chance.random((len(DAYS), 6, 7)).astype("f4")
+        amounts[3, 1, 1] = 1e20
+        rain[:] = amounts
+        ice = file.createVariable("ice", "u1", ("time", "y", "x"), fill_value=0)
+        ice.scale_factor = 0.5
+        ice.set_auto_maskandscale(False)
+        shares = chance.integers(0, 256, (len(DAYS), 6, 7))
+        shares[2, 2, 2] = 0
+        ice[:] = shares
+        quality = file.createVariable("quality", "i1", ("time", "y", "x"))
+        quality.setncatts({"flag_values": np.array([0, 1], "i1"), "flag_meanings": "good bad", "_Unsigned": "true"})
+        quality[:] = chance.integers(0, 2, (len(DAYS), 6, 7))
+
+
+def ingest(source, folder):
+    """Writes what TileDB-CF 0.9.1 makes of it: an array for each set of dimensions, types of numbers lost, the fill in the schema."""
+    def metadata(array, name, variable):
+        for key in variable.ncattrs():
+            value = variable.getncattr(key)
+            if key != "_FillValue":
+                array.meta[f"{ATTR}{name}.{key}"] = value if isinstance(value, str) else \
+                    value.item() if np.size(value) == 1 else tuple(value.tolist())
+
+    def create(uri, dims, attributes):
+        domain = tiledb.Domain(*[tiledb.Dim(name, domain=(0, high), tile=tile, dtype=np.uint64) for name, high, tile in dims])
+        tiledb.Array.create(uri, tiledb.ArraySchema(domain, attributes))
+
+    with netCDF4.Dataset(source) as file:
+        file.set_auto_maskandscale(False)
+        grids = [name for name, variable in file.variables.items() if len(variable.dimensions) == 3]
+        create(f"{folder}/array0", [("time", 9999, 1024)], [tiledb.Attr("time.data", dtype=np.int32)])
+        fills = [getattr(file[name], "_FillValue", None) for name in grids]
+        attributes = [tiledb.Attr(name, dtype=file[name].dtype, fill=fill) for name, fill in zip(grids, fills)]
+        create(f"{folder}/array1", [("time", 9999, 1), ("y", 5, 6), ("x", 6, 7)], attributes)
+        with tiledb.open(f"{folder}/array0", "w") as array:
+            array[: len(DAYS)] = {"time.data": file["time"][:]}
+            metadata(array, "time.data", file["time"])
+        with tiledb.open(f"{folder}/array1", "w") as array:
+            array[: len(DAYS), :, :] = {name: file[name][:] for name in grids}
+            for name in grids:
+                metadata(array, name, file[name])
+
+
+def same(checks, what, got, want):
+    """Whether two variables have the same values, missing ones too."""
+    try:
+        np.testing.assert_array_equal(got, want)
+        checks.equal(what, True, True)
+    except AssertionError as error:
+        checks.equal(what, str(error), None)
+
+
+def plain(attributes):
+    """Attributes without their types."""
+    return {key: np.asarray(value).tolist() for key, value in attributes.items()}
+
+
+def openers(data):
+    """The readers of xarray, by name."""
+    return {"array.nc, netcdf4": lambda **how: xarray.open_dataset(data / "array.nc", engine="netcdf4", **how),
+            "array.nc, h5netcdf": lambda **how: xarray.open_dataset(data / "array.nc", engine="h5netcdf", **how),
+            "array.zarr": lambda **how: xarray.open_zarr(data / "array.zarr", **how)}
+
+
+def unread(checks, point):
+    """Listings, lengths and the descriptions of variables decode no data."""
+    for array in ("array0", "array1"):
+        data = point / array / "data"
+        for name in os.listdir(data):
+            os.stat(data / name)
+        for name in ("zarr.json", "temp/zarr.json", "time.data/zarr.json"):
+            path = data / "array.zarr" / name
+            path.exists() and path.read_bytes()
+        (data / "view.json").read_bytes()
+    checks.equal("chunks decoded for lengths and descriptions", stats(point)["chunks_decoded"], 0)
+
+
+def compare(checks, source, point):
+    """What was ingested, decoded and raw."""
+    pairs = {"array0": {"time.data": "time"}, "array1": {name: name for name in ("temp", "rain", "ice", "quality")}}
+    for array, names in pairs.items():
+        data = point / array / "data"
+        said = json.loads((data / "view.json").read_text())
+        checks.equal(f"{array}: what view.json leaves out", said.get("left_out"), [])
+        for reader, opened in openers(data).items():
+            for decode in (True, False):
+                with opened(decode_cf=decode) as got, xarray.open_dataset(source, decode_cf=decode) as want:
+                    for ours, theirs in names.items():
+                        what = f"{array}, {reader}, {'decoded' if decode else 'raw'}: {theirs}"
+                        same(checks, what, got[ours].values, want[theirs].values)
+                        a, b = plain(got[ours].attrs), plain(want[theirs].attrs)
+                        if theirs not in ("temp", "ice"):
+                            # Only packed variables have the fill of integers that were all written.
+                            a.pop("_FillValue", None), b.pop("_FillValue", None)
+                        checks.equal(f"{what}: attributes", a, b)
+        wanted = {ours: dict(plain_source(source, theirs)) for ours, theirs in names.items()}
+        schema = pyarrow.parquet.read_schema(data / "table.parquet")
+        for ours, attributes in wanted.items():
+            got = {key.decode(): value.decode() for key, value in (schema.field(ours).metadata or {}).items()}
+            checks.equal(f"{array}, table.parquet: {ours}", got, attributes)
+        table = pyarrow.parquet.read_table(data / "table.parquet")
+        checks.equal(f"{array}, table.parquet in Polars", polars.read_parquet(data / "table.parquet").rows(),
+                     [tuple(row.values()) for row in table.to_pylist()])
+    with netCDF4.Dataset(point / "array1/data/array.nc") as file:
+        checks.equal("types in array.nc", [np.asarray(file["temp"].getncattr(key)).dtype.str for key in
+                                           ("_FillValue", "missing_value", "valid_range", "scale_factor")], ["<i2", "<i2", "<i2", "<f8"])
+        checks.equal("netCDF4 masks", file["temp"][1, 2, 3] is np.ma.masked, True)
+        checks.equal("flags in array.nc", np.asarray(file["quality"].flag_values).dtype.str, "|i1")
+    with h5netcdf.File(point / "array1/data/array.nc") as file:
+        checks.equal("h5netcdf", (file["temp"].attrs["_FillValue"].dtype.str, file["temp"].attrs["units"]), ("<i2", "K"))
+    done = subprocess.run(["ncdump", "-h", point / "array1/data/array.nc"], capture_output=True, text=True, timeout=60)
+    checks.equal("ncdump", [line in done.stdout for line in ("temp:_FillValue = -999s ;", 'temp:units = "K" ;', "temp:valid_range = -900s, 9000s ;")],
+                 [True] * 3)
+    attributes = dict(zarr.open_group(point / "array1/data/array.zarr", mode="r")["temp"].attrs)
+    checks.equal("zarr", (attributes["_FillValue"], attributes["scale_factor"], attributes["valid_range"]), (FILL, 0.01, [-900, 9000]))
+
+
+def plain_source(source, name):
+    """The attributes of a variable as text, as the metadata has them."""
+    with netCDF4.Dataset(source) as file:
+        for key in file[name].ncattrs():
+            value = file[name].getncattr(key)
+            if key != "_FillValue":
+                yield key, value if isinstance(value, str) else json.dumps(np.asarray(value).tolist(), separators=(",", ":"))
+
+
+# TileDB-Py keeps NumPy arrays under `__np_flat_<key>`.
+MALFORMED = {
+    f"{ATTR}none.units": "m", f"{ATTR}i.": "m", f"{ATTR}i.coordinates": 5, f"{ATTR}i.scale_factor": "0.1", f"{ATTR}i.add_offset": (1.0, 2.0),
+    f"{ATTR}i._FillValue": 40000, f"{ATTR}i.valid_range": (0.5, 2.0), f"{ATTR}i._Netcdf4Dimid": 3, f"{ATTR}i.DIMENSION_LIST": "x",
+    f"{ATTR}d.units": "metres", f"{ATTR}e.flag_meanings": "x y", f"{ATTR}b._FillValue": 0, f"{ATTR}b.dtype": "float",
+    "__tiledb_dim.i.units": "m", f"{ATTR}i.missing_value": np.array([1.5]),
+}
+GOOD = {
+    f"{ATTR}i.units": "kg", f"{ATTR}i.NAME": "hidden", f"{ATTR}i.a.b": "dots", f"{ATTR}i.j.units": "dotted", f"{ATTR}n.coordinates": "lat nowhere",
+    f"{ATTR}n.ancillary_variables": "i", f"{ATTR}n._FillValue": -5.0, f"{ATTR}f.comment": "größe", f"{ATTR}text.comment": "letters",
+    f"{ATTR}text._FillValue": "-", "__tiledb_dim.x.units": "degrees_east", "__tiledb_dim.x.axis": "X", f"{ATTR}var.comment": "of any length",
+    "matrix": np.arange(4.0), f"{ATTR}f.range": np.array([1.0, 2.0]), "title": "plain",
+}
+OTHERS = {"_gdal": "x", "__pandas_index_dims": "{}", "__tiledb_attribute": 1, "_UNIT": "m", "__np_shape_matrix": (2, 2), "__other": np.arange(2)}
+
+
+def write_corners(uri):
+    """An array of every kind of field with such metadata, and a label."""
+    x = tiledb.Dim("x", domain=(10, 17), tile=4, dtype=np.int32)
+    enumeration = tiledb.Enumeration("colours", False, values=["red", "green"])
+    attributes = [tiledb.Attr("i", dtype=np.int16), tiledb.Attr("i.j", dtype=np.int16), tiledb.Attr("n", dtype=np.int32, nullable=True),
+                  tiledb.Attr("f", dtype=np.float32), tiledb.Attr("d", dtype="datetime64[D]"), tiledb.Attr("b", dtype=bool),
+                  tiledb.Attr("e", dtype=np.int8, enum_label="colours"), tiledb.Attr("text", dtype="S1"), tiledb.Attr("var", dtype=str)]
+    schema = tiledb.ArraySchema(tiledb.Domain(x), attributes, enums=[enumeration], dim_labels={0: {"lat": x.create_label_schema("increasing", np.float64)}})
+    tiledb.Array.create(uri, schema)
+    cells = np.arange(8)
+    with tiledb.open(uri, "w") as array:
+        array[:] = {"i": cells.astype("i2"), "i.j": cells.astype("i2"), "n": cells.astype("i4"), "f": cells.astype("f4"), "d": cells.astype("datetime64[D]"),
+                    "b": cells % 2 == 0, "e": (cells % 2).astype("i1"), "text": cells.astype("S1"), "var": cells.astype(str).astype(object),
+                    "lat": np.linspace(0, 7, 8)}
+    with tiledb.open(uri, "w") as array:
+        for key, value in {**MALFORMED, **GOOD, **OTHERS}.items():
+            array.meta[key] = value
+
+
+def corners(checks, point):
+    """What is shown of good attributes, and why malformed ones are not."""
+    data = point / "corners/data"
+    view = json.loads((data / "view.json").read_text())
+    checks.equal("what is left out", sorted(entry["what"] for entry in view["left_out"]),
+                 sorted("__np_flat_" + key if isinstance(value, np.ndarray) else key for key, value in MALFORMED.items()))
+    checks.equal("each has a reason", all(entry["reason"] for entry in view["left_out"]), True)
+    with netCDF4.Dataset(data / "array.nc") as file:
+        file.set_auto_maskandscale(False)
+        attributes = {name: plain({key: variable.getncattr(key) for key in variable.ncattrs()}) for name, variable in file.variables.items()}
+        checks.equal("attributes of the file", {key: plain({key: file.getncattr(key)})[key] for key in file.ncattrs()},
+                     {"Conventions": "CF-1.12", "matrix": [0, 1, 2, 3], "title": "plain"})
+    lat = {"coordinates": "lat"}
+    days = {"units": "days since 1970-01-01", "calendar": "proleptic_gregorian", "_FillValue": np.iinfo(np.int64).min}
+    flags = {"flag_values": [0, 1], "flag_meanings": "red green"}
+    nan = {key: value for key, value in attributes["f"].items() if key == "_FillValue"}
+    checks.equal("the fill of floats", [str(value) for value in nan.values()], ["nan"])
+    attributes["f"].pop("_FillValue")
+    attributes["lat"].pop("_FillValue", None)
+    wanted = {"x": {"units": "degrees_east", "axis": "X"}, "lat": {}, "i": {"units": "kg", "NAME_": "hidden", "a.b": "dots", **lat},
+              "i.j": {"units": "dotted", **lat}, "n": {"_FillValue": -5, "ancillary_variables": "i n__validity", **lat}, "n__validity": lat,
+              "f": {"comment": "größe", "range": [1.0, 2.0], **lat}, "d": {**days, **lat}, "b": {"dtype": "bool", **lat}, "e": {**flags, **lat},
+              "text": {"comment": "letters", "_FillValue": b"-", **lat}}
+    for name, want in wanted.items():
+        checks.equal(f"attributes of {name}", attributes.get(name), want)
+    for reader, opened in openers(data).items():
+        with opened() as dataset:
+            checks.equal(f"{reader} has the label as coordinate", "lat" in dataset["n"].coords, True)
+            dataset.load()
+    group = zarr.open_group(data / "array.zarr", mode="r")
+    checks.equal("array.zarr", (dict(group["i"].attrs)["NAME"], dict(group["n"].attrs)["_FillValue"]), ("hidden", -5))
+    schema = pyarrow.parquet.read_schema(data / "table.parquet")
+    texts = {name: {key.decode(): value.decode() for key, value in (schema.field(name).metadata or {}).items()} for name in schema.names}
+    checks.equal("table.parquet", {name: texts[name] for name in ("x", "i", "i.j", "f", "d", "var")},
+                 {"x": {"units": "degrees_east", "axis": "X"}, "i": {"units": "kg", "NAME": "hidden", "a.b": "dots"}, "i.j": {"units": "dotted"},
+                  "f": {"comment": "größe", "range": "[1.0,2.0]"}, "d": {}, "var": {"comment": "of any length"}})
+    columns = pyarrow.parquet.read_table(data / "table.parquet").to_pydict()
+    checks.equal("values of table.parquet", (columns["i"], columns["e"], columns["var"]), (list(range(8)), ["red", "green"] * 4, [str(i) for i in range(8)]))
+    part = data / "subarray/11..12"
+    checks.equal("a part has them too", pyarrow.parquet.read_schema(part / "table.parquet").field("x").metadata, {b"axis": b"X", b"units": b"degrees_east"})
+
+
+def write_sparse(uri):
+    """A sparse array with attributes of a dimension and of columns of each Arrow type."""
+    domain = tiledb.Domain(tiledb.Dim("lon", domain=(-180.0, 180.0), tile=10.0, dtype=np.float64))
+    types = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "datetime64[s]", "datetime64[us]", "datetime64[ns]", "bool"]
+    attributes = [tiledb.Attr(f"a{i}", dtype=np.dtype(of)) for i, of in enumerate(types)] + [
+        tiledb.Attr("list", dtype=np.int32, var=True), tiledb.Attr("pair", dtype=[("", "i4"), ("", "i4")]), tiledb.Attr("bytes", dtype="S0")]
+    tiledb.Array.create(uri, tiledb.ArraySchema(domain, attributes, sparse=True))
+    lists = np.empty(3, object)
+    lists[:] = [np.arange(n + 1, dtype="i4") for n in range(3)]
+    cells = {f"a{i}": np.arange(3).astype(of) for i, of in enumerate(types)}
+    pairs = np.array([(1, 2), (3, 4), (5, 6)], [("", "i4"), ("", "i4")])
+    with tiledb.open(uri, "w") as array:
+        array[[1.0, 2.0, 3.0]] = {**cells, "list": lists, "pair": pairs, "bytes": np.array([b"a", b"bc", b"d"], dtype=object)}
+
+
+def compare_sparse(checks, uri, point):
+    """The table with attributes has the values and types of the one without."""
+    file = point / "sparse/data/table.parquet"
+    def every():
+        table = pyarrow.parquet.read_table(file)
+        return [(field.name, str(field.type), field.nullable) for field in table.schema], table.to_pydict(), polars.read_parquet(file).to_dict(as_series=False)
+
+    before = every()
+    with tiledb.open(uri, "w") as array:
+        array.meta["__tiledb_dim.lon.units"] = "degrees_east"
+        array.meta[f"{ATTR}list.units"] = "m"
+    os.stat(point / "sparse/data")
+    units = lambda: [(pyarrow.parquet.read_schema(file).field(name).metadata or {}).get(b"units") for name in ("lon", "list", "a0")]
+    for _ in range(50):
+        if units()[0]:
+            break
+        time.sleep(0.1)
+    checks.equal("units of a sparse array", units(), [b"degrees_east", b"m", None])
+    checks.equal("types and values stay", every(), before)
+
+
+def damaged(checks, folder, point):
+    """Damaged metadata: array.nc fails, tables are there without attributes, and view.json says why."""
+    (meta,) = [path for path in Path(f"{folder}/damaged/__meta").iterdir()]
+    stored = bytearray(meta.read_bytes())
+    stored[-3] ^= 0xFF
+    meta.write_bytes(stored)
+    data = point / "damaged/data"
+    view = json.loads((data / "view.json").read_text())
+    checks.equal("damaged metadata in view.json", [entry["what"] for entry in view["left_out"]], ["__meta"])
+    checks.equal("damaged metadata: table.parquet", pyarrow.parquet.read_table(data / "table.parquet").num_rows, 168)
+
+
+def main():
+    """Writes the arrays and compares."""
+    checks = Checks()
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-datasets-") as folder:
+        source = f"{folder}/source.nc"
+        write_source(source)
+        for name in ("group", "others"):
+            os.mkdir(f"{folder}/{name}")
+        ingest(source, f"{folder}/group")
+        write_corners(f"{folder}/others/corners")
+        write_sparse(f"{folder}/others/sparse")
+        subprocess.run(["cp", "-r", f"{folder}/group/array1", f"{folder}/others/damaged"], check=True)
+        with mounted(f"{folder}/group") as point:
+            unread(checks, point)
+            compare(checks, source, point)
+            checks.equal("errors of the mount", errors(point), [])
+        # Written by TileDB-CF itself.
+        real = ROOT / "target/real/arrays/packages/cf/xr"
+        if real.exists():
+            with mounted(real) as point, xarray.open_dataset(point / "time/data/array.nc") as dataset:
+                checks.equal("dates that TileDB-CF wrote", str(dataset["time_"].values[1])[:10], "2001-02-01")
+        with mounted(f"{folder}/others") as point:
+            corners(checks, point)
+            compare_sparse(checks, f"{folder}/others/sparse", point)
+            checks.equal("errors of the mount", errors(point), [])
+            damaged(checks, f"{folder}/others", point)
+    print(f"{checks.passed} passed, {checks.failed} failed")
+    sys.exit(1 if checks.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
