@@ -121,6 +121,7 @@ run "object stores: core" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --m
 run "object stores: requests" "$PYTHON" tests/oracle/remote_requests.py
 run "object stores: faults" "$PYTHON" tests/oracle/remote_faults.py
 run "object stores: access" "$PYTHON" tests/oracle/remote_access.py
+run "object stores: several mounts" "$PYTHON" tests/oracle/cluster.py
 run "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TARGET/filters.json"
 run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
 run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 --count 20

@@ -68,7 +68,9 @@ use snapshot::Snapshot;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use time::{TimeRange, now};
 
 /// An array.
@@ -80,6 +82,8 @@ pub struct Array {
     /// The key, if one was given.
     pub(crate) key: Option<EncryptionKey>,
     listing: Revalidated<ArrayListing>,
+    /// The latest past time, in milliseconds since the Unix epoch, that the listing is known to answer for.
+    listed_after: AtomicU64,
     repeated_footers: Arc<RepeatedFooters>,
     latest: Mutex<Option<Arc<Snapshot>>>,
     making_latest: SingleFlight,
@@ -110,6 +114,7 @@ impl Array {
             schemas,
             key,
             listing,
+            listed_after: AtomicU64::new(0),
             repeated_footers: Arc::new(repeated_footers),
             latest: Mutex::default(),
             making_latest: SingleFlight::default(),
@@ -132,6 +137,34 @@ impl Array {
                 self.engine.list_anew(&fragments);
             }
         }
+        Ok(listing)
+    }
+
+    /// [`Array::listing`] for a reader of what was written until `end`. If that is past, one that was begun
+    /// later: a listing cannot know what was written after it. What another machine wrote shows so in `at/`
+    /// of its stamp, however old the listings of this mount are.
+    fn listing_until(&self, end: u64) -> Result<Arc<ArrayListing>> {
+        /// How often to list: a listing that is under way may have begun too early as well.
+        const TRIES: usize = 3;
+        let past = |now: u64| now.checked_sub(end).filter(|age| *age > 0);
+        if past(now()).is_none() || self.listed_after.load(Ordering::Acquire) >= end {
+            return self.listing();
+        }
+        self.look_again();
+        for _ in 0..TRIES {
+            let Some(age) = past(now()) else { break };
+            let age = Duration::from_millis(age);
+            let storage = &self.engine.storage;
+            let old = DIRECTORIES
+                .map(|directory| storage.forget_older(&join(&self.path, Path::new(directory)), age));
+            if !old.contains(&true) {
+                break;
+            }
+            self.look_again();
+            self.listing()?;
+        }
+        let listing = self.listing()?;
+        self.listed_after.fetch_max(end, Ordering::AcqRel);
         Ok(listing)
     }
 
@@ -188,7 +221,8 @@ impl Array {
     /// What a reader of a range of time sees. A range without end, or None, ends now; the snapshot of "now"
     /// is kept until something changes.
     pub(crate) fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
-        let (listing, times) = (self.listing()?, times.unwrap_or(TimeRange::ALL));
+        let times = times.unwrap_or(TimeRange::ALL);
+        let listing = self.listing_until(times.end)?;
         if times.end != u64::MAX {
             return Ok(self.snapshot_of(listing, times).0);
         }

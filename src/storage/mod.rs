@@ -141,6 +141,12 @@ pub trait Storage: Send + Sync {
         let _ = path;
     }
 
+    /// [`Storage::forget`] if what is cached about `path` is of `age` or older. Returns whether it is.
+    fn forget_older(&self, path: &Path, age: Duration) -> bool {
+        let (_, _) = (path, age);
+        false
+    }
+
     /// A hint: those of these directories that exist will be listed soon.
     fn will_list(&self, directories: &[PathBuf]) {
         let _ = directories;

@@ -148,6 +148,10 @@ impl Storage for OpenFileCache {
         self.inner.forget(path);
     }
 
+    fn forget_older(&self, path: &Path, age: Duration) -> bool {
+        self.inner.forget_older(path, age)
+    }
+
     fn will_list(&self, directories: &[PathBuf]) {
         self.inner.will_list(directories);
     }

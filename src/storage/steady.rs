@@ -15,6 +15,7 @@ use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A storage in which each path leads to one file only, or to none.
 pub struct SteadyStorage {
@@ -132,6 +133,10 @@ impl Storage for SteadyStorage {
 
     fn forget(&self, path: &Path) {
         self.inner.forget(path);
+    }
+
+    fn forget_older(&self, path: &Path, age: Duration) -> bool {
+        self.inner.forget_older(path, age)
     }
 
     fn will_list(&self, directories: &[PathBuf]) {

@@ -22,6 +22,7 @@ use object_store::{GetOptions, GetRange, ObjectStore};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -320,7 +321,7 @@ impl RemoteFile {
                 _ => log::debug!("{}: {e}", self.path),
             }
             if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
-                self.fetcher.listings.forget(&self.path);
+                self.fetcher.listings.forget(&self.path, Duration::ZERO);
             }
         }
         flight.finish(result);

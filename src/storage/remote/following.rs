@@ -13,6 +13,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 /// A name that no key has.
 const OUTSIDE: &str = "\0elsewhere";
@@ -158,6 +159,11 @@ impl Storage for FollowingStorage {
         if let Ok((storage, path)) = self.resolve(path) {
             storage.forget(path);
         }
+    }
+
+    fn forget_older(&self, path: &Path, age: Duration) -> bool {
+        let resolved = self.resolve(path);
+        resolved.is_ok_and(|(storage, path)| storage.forget_older(path, age))
     }
 
     fn will_list(&self, directories: &[PathBuf]) {

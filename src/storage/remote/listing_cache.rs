@@ -181,17 +181,19 @@ impl ListingCache {
         }
     }
 
-    /// Makes the next call for `path` list it again.
-    pub(super) fn forget(&self, path: &str) {
+    /// Makes the next call for `path` list it again, if its listing was begun `age` ago or earlier. Returns
+    /// whether it was.
+    pub(super) fn forget(&self, path: &str, age: Duration) -> bool {
         let state = lock(&self.state);
         let mut above = path;
         loop {
             if let Some(directory) = state.directories.get(above) {
-                directory.listing.forgotten.store(true, Ordering::Relaxed);
-                return;
+                let old = directory.listing.made.elapsed() >= age;
+                directory.listing.forgotten.fetch_or(old, Ordering::Relaxed);
+                return old;
             }
             if above.is_empty() {
-                return;
+                return false;
             }
             above = split(above).0;
         }

@@ -565,8 +565,12 @@ impl Storage for RemoteStorage {
 
     fn forget(&self, path: &Path) {
         if let Some(path) = text(path) {
-            self.listings.forget(path);
+            self.listings.forget(path, Duration::ZERO);
         }
+    }
+
+    fn forget_older(&self, path: &Path, age: Duration) -> bool {
+        text(path).is_some_and(|path| self.listings.forget(path, age))
     }
 
     fn will_list(&self, directories: &[PathBuf]) {
