@@ -207,11 +207,15 @@ impl Export {
     pub fn left_out(&self, view: &View) -> Result<Vec<(usize, String)>> {
         match self {
             Export::File(Format::Csv | Format::Head | Format::Parquet) => {
-                let fields = (0..view.fields().len()).map(|field| {
-                    let reason = view.unreadable(field)?;
-                    Ok(reason.map(|reason| (field, reason)))
+                let fields = view.fields().len();
+                let all = (0..fields + view.labels().len()).map(|index| {
+                    let reason = match index.checked_sub(fields) {
+                        None => view.unreadable(index)?,
+                        Some(label) => view.along(label)?.err(),
+                    };
+                    Ok(reason.map(|reason| (index, reason)))
                 });
-                fields.filter_map(Result::transpose).collect()
+                all.filter_map(Result::transpose).collect()
             }
             Export::File(Format::NetCdf) => grid::left_out(view, grid::Naming::NetCdf),
             Export::Zarr => grid::left_out(view, grid::Naming::Zarr),
@@ -219,7 +223,7 @@ impl Export {
         }
     }
 
-    /// The fields that [`Export::left_out`] may name. Reads schemas alone.
+    /// The fields and labels that [`Export::left_out`] may name. Reads schemas alone.
     pub fn may_leave_out(&self, view: &View) -> Vec<usize> {
         let naming = match self {
             Export::Image(..) => return Vec::new(),
@@ -232,7 +236,7 @@ impl Export {
             **changed || view.is_dense() && naming.is_some_and(|naming| grid::unfit(field, naming).is_some())
         });
         let fields = fields.map(|(index, _)| index);
-        let labels = naming.map_or(0..0, |_| 0..view.labels().len());
+        let labels = 0..view.labels().len();
         fields
             .chain(labels.map(|label| view.fields().len() + label))
             .collect()

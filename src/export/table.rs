@@ -1,8 +1,10 @@
 //! The cells of a view as a table: a row for each cell, a column for each field.
 //!
-//! Columns are the dimensions, then the attributes, in the order of the schema. The coordinates of a dense
-//! view are repeated in each row. Attributes that cannot be read in the view have no column. Enumerated attributes have labels in place of the stored indexes. Cells of a
-//! dense view that no fragment wrote are null in every attribute.
+//! Columns are the dimensions, then the dimension labels of a dense view, then the attributes, each in the
+//! order of the schema. The coordinates of a dense view and their labels are repeated in each row. Attributes
+//! and dimension labels that cannot be read in the view have no column. Enumerated attributes have labels in
+//! place of the stored indexes. Cells of a dense view that no fragment wrote are null in every attribute,
+//! dimension labels that nobody wrote are null as well.
 
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
@@ -10,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
 use crate::lock::get_or_make;
+use crate::view::repeated::Repeated;
 use crate::view::{Role, View, ViewField};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -25,8 +28,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of a view. Reads the enumerations, and of dense views the footers of fragments; merges those of
-    /// a sparse view if an attribute's type has changed.
+    /// The table of a view. Reads the enumerations, and of dense views and their labels the footers of
+    /// fragments; merges those of a sparse view if an attribute's type has changed.
     pub fn new(view: &Arc<View>) -> Result<Table> {
         Table::of_part(view, view)
     }
@@ -34,7 +37,9 @@ impl Table {
     /// [`Table::new`] of a part of the view `whole`, with the columns of the whole table.
     pub fn of_part(view: &Arc<View>, whole: &View) -> Result<Table> {
         let covered = view.is_covered()?;
-        let columns = names(view).into_iter().enumerate().zip(view.fields());
+        let mut names = names(view);
+        let label_names = names.split_off(view.fields().len());
+        let columns = names.into_iter().enumerate().zip(view.fields());
         let columns = columns.map(|((field, name), of)| {
             if whole.unreadable(field)?.is_some() {
                 return Ok(None);
@@ -51,15 +56,24 @@ impl Table {
                 datatype,
                 cell_val_num,
                 labels,
+                dimension_label: None,
                 has_holes: !covered && matches!(of.role, Role::Attribute(_)),
                 stored: of.clone(),
                 cells: OnceLock::new(),
                 longest: OnceLock::new(),
             }))
         });
+        let mut columns = columns
+            .filter_map(Result::transpose)
+            .collect::<Result<Vec<_>>>()?;
+        let labels = label_names.into_iter().enumerate();
+        let labels = labels.map(|(index, name)| label_column(view, whole, index, name));
+        let labels = labels.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
+        let dimensions = view.schema().dimensions.len();
+        columns.splice(dimensions..dimensions, labels);
         Ok(Table {
             view: view.clone(),
-            columns: columns.filter_map(Result::transpose).collect::<Result<_>>()?,
+            columns,
         })
     }
 
@@ -79,8 +93,37 @@ impl Table {
     }
 }
 
-/// The names of the columns: those of the fields, or `__attr` and `__dim_<i>` for anonymous ones. `_` is
-/// appended until all are unique.
+/// The column of dimension label `index`, called `name`; None if the view `whole` does not show it.
+fn label_column(view: &Arc<View>, whole: &View, index: usize, name: Vec<u8>) -> Result<Option<Column>> {
+    if whole.along(index)?.is_err() {
+        return Ok(None);
+    }
+    let along = view.along(index)?.map_err(Error::not_found)?;
+    let stored = along.shown()?.clone();
+    let repeated = view.repeat(index, along)?;
+    Ok(Some(Column {
+        view: view.clone(),
+        name,
+        field: view.fields().len() + index,
+        datatype: stored.datatype,
+        cell_val_num: stored.cell_val_num,
+        labels: None,
+        has_holes: repeated.may_be_null()?,
+        dimension_label: Some(repeated),
+        stored,
+        cells: OnceLock::new(),
+        longest: OnceLock::new(),
+    }))
+}
+
+/// The most columns of a table of the view. Reads the schema alone.
+pub fn most_columns(view: &View) -> u64 {
+    (view.fields().len() + view.labels().len()).max(1) as u64
+}
+
+/// The names of the columns of all fields, then those of the dimension labels: their own, or `__attr` and
+/// `__dim_<i>` for anonymous ones. `_` is appended to made-up names, and to those of labels, until all are
+/// unique.
 pub fn names(view: &View) -> Vec<Vec<u8>> {
     let mut taken: HashSet<Vec<u8>> = view.fields().iter().map(|field| field.name.clone()).collect();
     let name = |field: &ViewField| {
@@ -96,7 +139,15 @@ pub fn names(view: &View) -> Vec<Vec<u8>> {
         }
         name
     };
-    view.fields().iter().map(name).collect()
+    let mut names: Vec<_> = view.fields().iter().map(name).collect();
+    names.extend(view.labels().iter().map(|label| {
+        let mut name = label.label.name.clone();
+        while !taken.insert(name.clone()) {
+            name.push(b'_');
+        }
+        name
+    }));
+    names
 }
 
 /// The labels of a field; None if it has none.
@@ -131,7 +182,7 @@ pub struct Column {
     view: Arc<View>,
     /// Its name.
     pub name: Vec<u8>,
-    /// Index of the field in [`View::fields`].
+    /// Index of the field in [`View::fields`]; dimension labels count on.
     pub field: usize,
     /// Type of a value, or of a label if there are labels.
     pub datatype: Datatype,
@@ -139,8 +190,9 @@ pub struct Column {
     pub cell_val_num: CellValNum,
     /// The labels of the stored indexes.
     pub labels: Option<Arc<Enumeration>>,
-    /// The stored field.
+    /// The stored field; of a dimension label, that of the labels' array.
     pub stored: ViewField,
+    dimension_label: Option<Repeated>,
     /// Whether some cells may be unwritten, and so null.
     has_holes: bool,
     cells: OnceLock<Arc<dyn Cells>>,
@@ -153,10 +205,18 @@ impl Column {
         self.view.is_dense() && matches!(self.stored.role, Role::Dimension(_))
     }
 
+    /// Whether its cells are dimension labels, which are no field of the view.
+    pub fn is_label(&self) -> bool {
+        self.dimension_label.is_some()
+    }
+
     /// The cells of the field; for [an axis](Column::is_axis), one per coordinate. The first call opens
     /// fragments.
     pub fn cells(&self) -> Result<&Arc<dyn Cells>> {
-        get_or_make(&self.cells, || self.view.open(self.field))
+        get_or_make(&self.cells, || match &self.dimension_label {
+            Some(labels) => Ok(Arc::new(labels.clone()) as _),
+            None => self.view.open(self.field),
+        })
     }
 
     /// Whether cells may be null whatever their values are.
@@ -167,6 +227,12 @@ impl Column {
     /// For each of `rows`, 0 if its cell is null or unwritten and another byte if it is neither; None if none
     /// is. Values may still stand for null: see [`Rows::value`].
     pub fn validity(&self, rows: Range<u64>) -> Result<Option<Vec<u8>>> {
+        if let Some(labels) = &self.dimension_label {
+            return match self.is_nullable() {
+                true => Ok(Some(labels.valid(rows)?).filter(|valid| valid.contains(&0))),
+                false => Ok(None),
+            };
+        }
         let mut valid = match self.has_holes {
             true => self.view.written(rows.clone())?,
             false => None,
@@ -212,9 +278,9 @@ impl Column {
 
     /// Reads some rows into memory. [`Column::stored_bytes`] tells how much that takes.
     pub fn read(&self, rows: Range<u64>) -> Result<Rows<'_>> {
-        let cells = self.cells()?;
         let mut scratch = Vec::new();
         let valid = self.validity(rows.clone())?;
+        let cells = self.cells()?;
         let (values, starts) = match self.stored.cell_size() {
             Some(size) if self.is_axis() => (self.coordinates(&**cells, rows.clone(), size)?, None),
             Some(_) => (cells.values(rows.clone(), &mut scratch)?.to_vec(), None),

@@ -11,6 +11,7 @@ mod dense;
 pub(crate) mod labels;
 mod outlines;
 pub(crate) mod reading;
+pub(crate) mod repeated;
 mod sparse;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,11 +1,12 @@
 """Dimension labels, through a mount: ranges of them in `subarray/` against `label_index` of TileDB-Py, and coordinates in array.nc and array.zarr
-against the labels that it reads.
+and columns of table.csv, head.csv and table.parquet against the labels that it reads.
 
     python3 labels.py
 
 The last line is `N passed, N failed`.
 """
 
+import datetime
 import json
 import os
 import subprocess
@@ -14,7 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import duckdb
 import numpy as np
+import pandas
+import pyarrow.parquet
 import tiledb
 import xarray
 
@@ -228,6 +232,175 @@ def compare_other_exports(checks, uri, point):
     compare_grids(checks, point / f"at/+{FIRST}/data", {}, data, missing)
 
 
+DEEP = {"x": (3, 62), "y": (0, 49), "z": (10, 49)}
+WORDS = ["", "a,b", 'say "no"', "line\nbreak", " blank ", "NA"]
+DEEP_LABELS = {"tx": ("x", "increasing", "ascii"), "ty": ("y", "decreasing", "ascii"), "when": ("y", "decreasing", np.dtype("datetime64[s]")),
+               "__attr": ("z", "increasing", np.float32), "tz": ("z", "increasing", "ascii"), "hz": ("z", "increasing", np.uint16), "Never": ("z", "increasing", np.int64)}
+
+
+def write_deep(uri):
+    """A dense array of three dimensions and an attribute without name, with text labels of different lengths, some of them unwritten; at `SECOND` one label
+    of each row of `ty` changes its length."""
+    dims = {name: tiledb.Dim(name, domain=ends, tile=7, dtype=np.int32) for name, ends in DEEP.items()}
+    labels = {i: {name: dims[axis].create_label_schema(order, dtype) for name, (axis, order, dtype) in DEEP_LABELS.items() if axis == of}
+              for i, of in enumerate(dims)}
+    tiledb.Array.create(uri, tiledb.ArraySchema(tiledb.Domain(*dims.values()), [tiledb.Attr("", dtype=np.int64)], dim_labels=labels))
+    sizes = [high - low + 1 for low, high in DEEP.values()]
+    with tiledb.open(uri, "w", timestamp=FIRST) as array:
+        array[:] = np.arange(np.prod(sizes)).reshape(sizes)
+
+    def texts(count, step):
+        every = [WORDS[i] if i < len(WORDS) else "t" * (i * step % 23) + str(i) for i in range(count)]
+        return np.array(sorted(every), dtype=object)
+
+    write_label(uri, "tx", DEEP["x"][0], texts(sizes[0], 5), FIRST)
+    write_label(uri, "ty", 0, texts(sizes[1], 7)[::-1], FIRST)
+    write_label(uri, "when", 0, np.datetime64("2022-12-20T10:00:00") - np.arange(sizes[1]) * np.timedelta64(777, "s"), FIRST)
+    write_label(uri, "__attr", 10, np.linspace(-1, 1, sizes[2], dtype=np.float32), FIRST)
+    # Of these only some are written, in two pieces.
+    for first, count in ((12, 5), (20, 17)):
+        write_label(uri, "tz", first, texts(count, 3), FIRST)
+        write_label(uri, "hz", first, np.arange(first, first + count).astype(np.uint16), FIRST)
+    write_label(uri, "ty", 0, texts(sizes[1], 11)[::-1], SECOND)
+
+
+def wanted_table(uri, region, when):
+    """The columns that a table has of a dense array in a region (the ends of each dimension), in their order, and the names of those that are labels. Values are
+    those of TileDB-Py; a label is None where the fragments of its array that are visible by then have no cell."""
+    with tiledb.open(uri, timestamp=when) as array:
+        names = [array.domain.dim(i).name for i in range(array.ndim)]
+        attributes = [array.attr(i).name for i in range(array.nattr)]
+        cells = array.multi_index[tuple(slice(low, high) for low, high in region)]
+        cells = {name or "__attr": cells[name] for name in attributes}
+    schema = json.loads(subprocess.run([binary(), "cat", os.path.dirname(uri), f"{os.path.basename(uri)}/schema.json"],
+                                       capture_output=True, check=True, timeout=60).stdout)
+    axes = np.meshgrid(*[np.arange(low, high + 1) for low, high in region], indexing="ij")
+    columns = {name: axis.ravel().tolist() for name, axis in zip(names, axes, strict=True)}
+    labels = []
+    for label in schema["dimension_labels"]:
+        axis = label["dimension_index"]
+        low, high = region[axis]
+        fragments = tiledb.array_fragments(os.path.join(uri, label["uri"]))
+        written = set()
+        for stamps, box in zip(fragments.timestamp_range, fragments.nonempty_domain, strict=True):
+            if when is None or stamps[1] <= when:
+                written |= set(range(int(box[0][0]), int(box[0][1]) + 1))
+        if not written:
+            continue
+        with tiledb.open(os.path.join(uri, label["uri"]), timestamp=when) as array:
+            values = array.multi_index[low:high][label["attribute"]]
+        name = label["name"]
+        while name in columns or name in cells:
+            name += "_"
+        labels.append(name)
+        columns[name] = [values[row - low] if row in written else None for row in columns[names[axis]]]
+    return columns | {name: values.ravel().tolist() for name, values in cells.items()}, labels
+
+
+def plain(value):
+    """A value as Python has it; dates as numbers of their unit, text as str."""
+    if isinstance(value, np.datetime64):
+        return value.astype("datetime64[us]").astype(object)
+    if isinstance(value, bytes):
+        return value.decode()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def same_value(value):
+    """A value as a reader gives it, comparable to that of `plain`."""
+    if value is None or value is pandas.NaT or isinstance(value, float) and value != value:
+        return None
+    if isinstance(value, pandas.Timestamp):
+        return value.to_pydatetime()
+    return datetime.datetime(value.year, value.month, value.day) if type(value) is datetime.date else plain(value)
+
+
+def as_written(value):
+    """A value as text in table.csv; None for nothing."""
+    return value.decode() if isinstance(value, bytes) else None if value is None else str(value)
+
+
+def compare_table(checks, view, uri, region, when, missing):
+    """The tables of a view against what TileDB reads in its region; `missing` labels are left out, for reasons that contain these words."""
+    want, labels = wanted_table(uri, region, when)
+    text = {name: [as_written(value) for value in values] for name, values in want.items()}
+    want = {name: [plain(value) for value in values] for name, values in want.items()}
+    reasons = json.loads((view / "view.json").read_text())["exports"]
+    for name in ("table.csv", "head.csv", "table.parquet"):
+        got = reasons[name]["left_out"]
+        checks.equal(f"{view} {name} leaves out", {label: missing.get(label, "?") in reason for label, reason in got.items()}, dict.fromkeys(missing, True))
+    parquet = view / "table.parquet"
+    size, data = parquet.stat().st_size, parquet.read_bytes()
+    checks.equal(f"{view}: the size of table.parquet", size, len(data))
+    chance = np.random.default_rng(5)
+    with open(parquet, "rb") as file:
+        ranges = [(int(start), int(chance.integers(1, 5000))) for start in chance.integers(0, size, 60)]
+        parts = [os.pread(file.fileno(), length, start) == data[start : start + length] for start, length in ranges]
+    checks.equal(f"{view}: parts of table.parquet", all(parts), True)
+    table = pyarrow.parquet.read_table(parquet, partitioning=None)
+    frame = pandas.read_parquet(parquet)
+    query = duckdb.sql(f"SELECT * FROM read_parquet('{parquet}', hive_partitioning=false)")
+    found = {"pyarrow": {name: table[name].to_pylist() for name in table.column_names}, "pandas": {name: frame[name].tolist() for name in frame.columns},
+             "duckdb": dict(zip(query.columns, map(list, zip(*query.fetchall(), strict=True)), strict=True))}
+    for reader, columns in found.items():
+        checks.equal(f"{view} {reader}: names", list(columns), list(want))
+        for name, values in want.items():
+            got = [same_value(value) for value in columns.get(name, [])]
+            # A missing number makes pandas read floats.
+            checks.equal(f"{view} {reader}: {name}", got == values, True)
+    for name, rows in (("table.csv", None), ("head.csv", 1000)):
+        lines = list(csv_rows((view / name).read_text()))
+        checks.equal(f"{view} {name}: names", lines[0], list(text))
+        columns = dict(zip(text, zip(*lines[1:], strict=True), strict=False)) if len(lines[0]) == len(text) else {}
+        for column, values in text.items():
+            checks.equal(f"{view} {name}: {column}", list(columns.get(column, [])) == values[:rows], True)
+        checks.equal(f"{view}: the size of {name}", (view / name).stat().st_size, len((view / name).read_bytes()))
+    frame = pandas.read_csv(view / "table.csv", keep_default_na=False, dtype=str)
+    empty = {name: [value or "" for value in values] for name, values in text.items()}
+    checks.equal(f"{view} pandas: table.csv", {name: frame[name].tolist() for name in frame.columns} == empty, True)
+    return labels
+
+
+def csv_rows(text):
+    """The rows of a CSV file, with None for an empty field without quotes."""
+    field, row, at = "", [], 0
+    while at < len(text):
+        if text[at] == '"':
+            end = at + 1
+            while text[end] != '"' or text[end + 1] == '"':
+                end += 1 + (text[end] == '"')
+            field, at = text[at + 1 : end].replace('""', '"'), end + 1
+        else:
+            end = next(i for i in range(at, len(text)) if text[i] in ",\n")
+            field, at = text[at:end] or None, end
+        row.append(field)
+        if text[at] == "\n":
+            yield row
+            row = []
+        at += 1
+
+
+def compare_tables(checks, uri, point, other, other_point, deep, deep_point):
+    """Labels as columns of tables: in whole arrays and parts of them, at two times and before labels were written."""
+    never = {"never": "no labels were written"}
+    whole = [(LOW, LOW + ROWS - 1), (LOW, LOW + COLUMNS - 1)]
+    part = [(LOW + 3, LOW + 8), (LOW + 2, LOW + 3)]
+    for path, when in (("data", None), (f"at/+{FIRST}/data", FIRST)):
+        labels = compare_table(checks, point / path, uri, whole, when, never)
+        checks.equal(f"{path}: labels", sorted(labels), ["day", "lat", "lon", "name"])
+        compare_table(checks, point / path / f"subarray/{LOW + 3}..{LOW + 8},{LOW + 2}..{LOW + 3}", uri, part, when, never)
+    compare_table(checks, point / f"data/subarray/lon:{float(LON[3])!r}..", uri, [whole[0], (LOW, LOW + 3)], None, never)
+    compare_table(checks, other_point / f"at/+{FIRST}/data", other, [(0, 9), (0, 5)], FIRST,
+                  dict.fromkeys(["b__validity", "half", "year", "two words", "+a"], "no labels were written"))
+    for path, when in (("data", None), (f"at/+{FIRST}/data", FIRST)):
+        labels = compare_table(checks, deep_point / path, deep, list(DEEP.values()), when, {"Never": "no labels were written"})
+        checks.equal(f"{path}: labels of the deep array", sorted(labels), sorted(["tx", "ty", "when", "__attr_", "tz", "hz"]))
+        region = [(5, 41), (3, 4), (11, 33)]
+        compare_table(checks, deep_point / path / "subarray/5..41,3..4,11..33", deep, region, when, {"Never": "no labels were written"})
+    early = deep_point / f"at/+{FIRST - 1}/data"
+    checks.equal("there is no label before there are cells", (early / "table.csv").read_text(), "x,y,z,__attr\n")
+
+
 def main():
     """Writes the array and compares."""
     checks = Checks()
@@ -236,7 +409,10 @@ def main():
         names = write(uri)
         other = os.path.join(top, "other")
         write_others(other)
+        deep = os.path.join(top, "deep")
+        write_deep(deep)
         with mounted(top) as mount:
+            compare_tables(checks, uri, Path(mount, "labelled"), other, Path(mount, "other"), deep, Path(mount, "deep"))
             compare(checks, uri, Path(mount, "labelled"), names)
             compare_others(checks, uri, Path(mount, "labelled"))
             compare_exports(checks, uri, Path(mount, "labelled"))

@@ -18,7 +18,7 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
-use super::table::Table;
+use super::table::{Table, most_columns};
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ const MAX_IN_FLIGHT: u64 = 16 << 20;
 
 /// Why there is no `table.csv` of at most `most` values; None if there is one.
 pub fn absent(view: &View, most: u64) -> Result<Option<String>> {
-    let columns = (view.fields().len() as u64).max(1);
+    let columns = most_columns(view);
     if view.has_at_most(most / columns)? {
         return Ok(None);
     }
@@ -71,7 +71,7 @@ pub fn absent(view: &View, most: u64) -> Result<Option<String>> {
 
 /// Whether listings show `table.csv`, for a table of at most `most` values.
 pub fn is_listed(view: &View, most: u64) -> Result<bool> {
-    view.has_at_most(most.min(MAX_LISTED) / (view.fields().len() as u64).max(1))
+    view.has_at_most(most.min(MAX_LISTED) / most_columns(view))
 }
 
 /// The file. Its length is computed by writing all of it once, unless the cache has the length.

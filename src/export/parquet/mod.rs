@@ -54,7 +54,16 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 pub fn is_listed(view: &View) -> Result<bool> {
     const MAX_LISTED: u64 = 1 << 26;
     let var = |field: &ViewField| field.cell_val_num == CellValNum::Var;
-    let known = view.is_dense() && !view.fields().iter().any(var);
+    let mut known = view.is_dense() && !view.fields().iter().any(var);
+    // The length of a dimension's labels takes their offsets, not those of all cells.
+    for label in view.labels().iter().map(|label| &label.label) {
+        if known && label.cell_val_num == CellValNum::Var {
+            known = view
+                .shape()?
+                .get(label.dimension_index as usize)
+                .is_some_and(|length| *length <= MAX_LISTED);
+        }
+    }
     Ok((known || view.has_at_most(MAX_LISTED)?) && absent(view)?.is_none())
 }
 

@@ -8,7 +8,8 @@ use crate::array::field::Field;
 use crate::error::{Error, Result};
 use crate::export::table::{Column, Table};
 use crate::parallel;
-use crate::view::{CellOrigin, Role, View};
+use crate::view::labels::AxisLabel;
+use crate::view::{CellOrigin, Role, View, ViewField};
 use std::ops::Range;
 
 /// The most rows of a row group.
@@ -82,15 +83,26 @@ impl Chunk {
     }
 }
 
-/// The leaves of a view's fields, as far as lengths of pages depend on them. Labels are far shorter than the
-/// limits here.
+/// The leaves of a view's fields and dimension labels, as far as lengths of pages depend on them. Labels of
+/// enumerations are far shorter than the limits here.
 fn leaves(view: &View, covered: bool) -> Vec<Leaf> {
     let leaves = view.fields().iter().map(|field| {
         let mut leaf = Leaf::of(field, String::new());
         leaf.nullable |= !covered && matches!(field.role, Role::Attribute(_));
         leaf
     });
-    leaves.collect()
+    let labels = view.labels().iter().map(|AxisLabel { label, .. }| {
+        let field = ViewField {
+            name: Vec::new(),
+            role: Role::Attribute(0),
+            datatype: label.datatype,
+            cell_val_num: label.cell_val_num,
+            // Some may be unwritten.
+            nullable: true,
+        };
+        Leaf::of(&field, String::new())
+    });
+    leaves.chain(labels).collect()
 }
 
 /// Rows that a row group of any view with these fields has at least, if it has many groups. Reads the schema
@@ -318,7 +330,7 @@ impl Plan {
                 var.push(None);
                 continue;
             }
-            if leaf.bits().is_none() {
+            if leaf.bits().is_none() && !column.is_label() {
                 if origins.is_none() {
                     let runs: Vec<_> = (0..self.groups()).map(|number| self.rows_of(number)).collect();
                     origins = Some(table.view().origins(&runs)?);

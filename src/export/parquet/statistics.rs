@@ -309,7 +309,7 @@ fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<
     let view = table.view();
     let mut all: Vec<Vec<Known>> = Vec::new();
     for (leaf, column) in leaves.iter().zip(table.columns()) {
-        all.push(match bound_len(leaf) {
+        all.push(match bound_len(leaf).filter(|_| !column.is_label()) {
             Some(_) if column.is_axis() => axis(table, column, leaf, runs)?,
             Some(_) => vec![Known::default(); runs.len()],
             None => Vec::new(),
