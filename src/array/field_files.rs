@@ -168,7 +168,7 @@ impl FieldFiles {
             self.read_fixed(tile.number, bytes, &mut sink)?;
             sink.append();
         }
-        let entries = out.get_mut(start..).unwrap_or_default().as_chunks_mut().0;
+        let entries = out[start..].as_chunks_mut().0;
         check_offsets(entries, cells.start, tile.var_size, base).map_err(|e| {
             let path = self.fixed.as_ref().map_or("", |part| part.blob.display());
             e.in_part(format_args!("tile {}", tile.number)).in_file(path)
@@ -233,7 +233,7 @@ fn read_zipped(
     let from = (zipped.dimension * cell_size) as usize;
     let values = tuples
         .chunks_exact(tuple as usize)
-        .flat_map(|t| t.get(from..from + cell_size as usize).unwrap_or(&[]));
+        .flat_map(|t| &t[from..from + cell_size as usize]);
     let wanted = values.skip(skip).take((range.end - range.start) as usize);
     sink.write(|out| out.extend(wanted));
     Ok(())

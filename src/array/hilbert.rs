@@ -130,7 +130,7 @@ impl Curve {
 
     /// The bucket of a coordinate of dimension `i`.
     pub(crate) fn bucket(&self, i: usize, value: &[u8]) -> u64 {
-        self.axes.get(i).map_or(0, |axis| axis.bucket(self.bits, value))
+        self.axes[i].bucket(self.bits, value)
     }
 
     /// The position of a cell on the curve. None if a distance is not finite, or for text that is not ASCII:
@@ -172,7 +172,7 @@ impl Curve {
                 let shift = 8 * byte * count + last;
                 for (place, axis) in places.iter_mut().zip(axis) {
                     let byte = (axis >> (8 * byte) & mask) as usize;
-                    *place |= self.spread.get(byte).copied().unwrap_or(0) << shift;
+                    *place |= self.spread[byte] << shift;
                 }
             }
         }

@@ -232,12 +232,8 @@ impl GlobalOrder {
     fn fill(&self, block: &mut Block, columns: &[CellSlice<'_>], first: usize, cells: usize) {
         for (i, (axis, column)) in self.axes.iter().zip(columns).enumerate() {
             let Some(size) = axis.size else { continue };
-            let range = first.saturating_mul(size)..first.saturating_add(cells).saturating_mul(size);
-            let values = column.values.get(range).unwrap_or(&[]);
-            let (Some(tiles), Some(coordinates)) = (block.tiles.get_mut(i), block.coordinates.get_mut(i))
-            else {
-                continue;
-            };
+            let values = &column.values[first * size..(first + cells) * size];
+            let (tiles, coordinates) = (&mut block.tiles[i], &mut block.coordinates[i]);
             axis.ordinals(values, coordinates);
             axis.tiles(values, tiles, coordinates);
         }
@@ -245,13 +241,11 @@ impl GlobalOrder {
         let buckets = block.buckets.chunks_exact_mut(cells.max(1));
         for (i, ((axis, column), buckets)) in self.axes.iter().zip(columns).zip(buckets).enumerate() {
             for (cell, bucket) in buckets.iter_mut().enumerate() {
-                *bucket = curve.bucket(i, axis.value(column, first.saturating_add(cell)));
+                *bucket = curve.bucket(i, axis.value(column, first + cell));
             }
         }
-        let buckets = block.buckets.get_mut(..self.axes.len().saturating_mul(cells));
-        if let (Some(buckets), Some(places)) = (buckets, block.places.get_mut(..cells)) {
-            curve.positions(buckets, places);
-        }
+        let buckets = &mut block.buckets[..self.axes.len() * cells];
+        curve.positions(buckets, &mut block.places[..cells]);
     }
 }
 
@@ -320,7 +314,7 @@ impl SortKey for ByteKey {
             for (i, part) in order.parts.iter().enumerate() {
                 match (part.what, block.values(part.what)) {
                     (What::Coordinate(axis), _) if part.is_text(&order.axes) => {
-                        let text = columns.get(axis).map_or(&[][..], |column| column.text(cell));
+                        let text = columns[axis].text(cell);
                         match i + 1 == order.parts.len() {
                             true => key.extend_from_slice(text),
                             false => push_text(&mut key, text),
@@ -423,11 +417,7 @@ impl Axis {
         let Some(size) = self.size else {
             return column.text(cell);
         };
-        let start = cell.saturating_mul(size);
-        column
-            .values
-            .get(start..start.saturating_add(size))
-            .unwrap_or(&[])
+        &column.values[cell * size..(cell + 1) * size]
     }
 
     /// Whether tiles with higher coordinates may have lower numbers.

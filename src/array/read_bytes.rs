@@ -17,7 +17,7 @@ impl Deref for ReadBytes<'_> {
     fn deref(&self) -> &[u8] {
         match self {
             ReadBytes::Scratch(bytes) => bytes,
-            ReadBytes::Shared(bytes, range) => bytes.get(range.clone()).unwrap_or(&[]),
+            ReadBytes::Shared(bytes, range) => &bytes[range.clone()],
         }
     }
 }

@@ -74,13 +74,13 @@ impl<'s> Sink<'s> {
         if self.scratch.len() < self.filled {
             self.scratch.resize(self.filled, 0);
         }
-        self.scratch.get_mut(start..self.filled).unwrap_or_default()
+        &mut self.scratch[start..self.filled]
     }
 
     /// Copies the part of a single chunk into the scratch memory.
     fn gather(&mut self) {
         if let Some((data, range)) = self.single.take() {
-            let part = data.get(range).unwrap_or(&[]);
+            let part = &data[range];
             self.scratch.truncate(self.filled);
             self.scratch.extend_from_slice(part);
             self.filled = self.scratch.len();
@@ -105,7 +105,7 @@ impl<'s> Sink<'s> {
     pub fn finish(self) -> ReadBytes<'s> {
         match self.single {
             Some((data, range)) => ReadBytes::Shared(data, range),
-            None => ReadBytes::Scratch(self.scratch.get(..self.filled).unwrap_or_default()),
+            None => ReadBytes::Scratch(&self.scratch[..self.filled]),
         }
     }
 }

@@ -41,7 +41,7 @@ impl StoredList {
             window = lock(&self.window);
             *window = (first, entries);
         }
-        out.extend_from_slice(window.1.get(part).unwrap_or_default());
+        out.extend_from_slice(&window.1[part]);
         Ok(end)
     }
 

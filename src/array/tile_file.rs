@@ -200,7 +200,7 @@ impl TileFile {
         if room.len() < length {
             room.resize(length, 0);
         }
-        let stored = room.get_mut(..length).unwrap_or_default();
+        let stored = &mut room[..length];
         let decoded = self.blob.read_at(position.stored_offset, stored).and_then(|()| {
             let (metadata, data) = stored.split_at(position.metadata_length as usize);
             self.codec.decode_chunk_of_cells(

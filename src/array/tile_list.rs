@@ -80,8 +80,8 @@ impl TileList for Vec<u64> {
         if (self.len() as u64) < tile_num {
             return Err(wrong_count(self.len() as u64, tile_num).at(0));
         }
-        let part = self.get(range.start.min(tile_num) as usize..range.end.min(tile_num) as usize);
-        Ok(part.unwrap_or_default().to_vec())
+        let part = range.start.min(tile_num) as usize..range.end.min(tile_num) as usize;
+        Ok(self[part].to_vec())
     }
 }
 
@@ -117,7 +117,7 @@ impl PrefixSums {
 
     /// Sum of all sizes.
     pub fn total(&self) -> u64 {
-        self.starts.last().copied().unwrap_or(0)
+        self.starts[self.starts.len() - 1]
     }
 
     /// Sum of the sizes before `tile`.
@@ -138,11 +138,8 @@ impl PrefixSums {
         if offset >= self.total() {
             return Ok(None);
         }
-        let window = self
-            .starts
-            .partition_point(|&start| start <= offset)
-            .saturating_sub(1);
-        let mut start = self.starts.get(window).copied().unwrap_or(0);
+        let window = self.starts.partition_point(|&start| start <= offset) - 1;
+        let mut start = self.starts[window];
         let first = window as u64 * WINDOW;
         for (i, size) in list
             .entries(tile_num, first..first.saturating_add(WINDOW))?

@@ -40,8 +40,8 @@ impl Source for Vec<u8> {
     }
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let bytes = self.get(range.start as usize..range.end as usize);
-        sink.write(|out| out.extend_from_slice(bytes.unwrap_or_default()));
+        let bytes = &self[range.start as usize..range.end as usize];
+        sink.write(|out| out.extend_from_slice(bytes));
         Ok(())
     }
 }

@@ -135,7 +135,7 @@ impl Directory for ChunksDirectory {
             .parse::<u64>()
             .ok()
             .filter(|number| number.to_string() == name);
-        let count = counts.get(self.numbers.len()).copied().unwrap_or(0);
+        let count = counts[self.numbers.len()];
         let Some(number) = number.filter(|number| *number < count) else {
             return Ok(None);
         };
@@ -151,9 +151,9 @@ impl Directory for ChunksDirectory {
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let counts = self.array.counts()?;
-        let last = self.numbers.len().saturating_add(1) >= counts.len();
+        let last = self.numbers.len() + 1 >= counts.len();
         Ok(Arc::new(Numbers {
-            count: counts.get(self.numbers.len()).copied().unwrap_or(0),
+            count: counts[self.numbers.len()],
             kind: if last { NodeType::File } else { NodeType::Directory },
         }))
     }

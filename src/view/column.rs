@@ -300,10 +300,8 @@ impl<R: Runs> RunCells<R> {
         while entry < entries.end.min(count) {
             let block = self.block(blocks.find(|(cell, _)| cell <= entry), blocks)?;
             let end = block.cells.end.min(entries.end);
-            let wanted = (entry.saturating_sub(block.cells.start)) as usize
-                ..(end.saturating_sub(block.cells.start)) as usize;
-            let starts = block.entries().get(wanted).unwrap_or(&[]);
-            check(starts.len() as u64, end.saturating_sub(entry), "entries")?;
+            let wanted = (entry - block.cells.start) as usize..(end - block.cells.start) as usize;
+            let starts = &block.entries()[wanted];
             out.extend(starts.iter().flat_map(|start| {
                 block
                     .start
@@ -331,15 +329,15 @@ impl Blocks {
 
     /// The number of all cells and bytes.
     fn total(&self) -> (u64, u64) {
-        self.entries().last().map(numbers).unwrap_or_default()
+        let entries = self.entries();
+        numbers(&entries[entries.len() - 1])
     }
 
     /// The last block whose first cell and byte satisfy `by`.
     fn find(&self, by: impl Fn((u64, u64)) -> bool) -> usize {
         let entries = self.entries();
-        entries
-            .partition_point(|entry| by(numbers(entry)))
-            .saturating_sub(1)
+        // The first block begins at cell 0 and byte 0.
+        entries.partition_point(|entry| by(numbers(entry))) - 1
     }
 }
 
@@ -355,14 +353,11 @@ impl Block {
 
     /// The offset in the block of cell number `cell`.
     fn at(&self, cell: usize) -> u64 {
-        let entry = self.entries().get(cell);
-        entry.map_or(u64::MAX, |start| u64::from_le_bytes(*start))
+        u64::from_le_bytes(self.entries()[cell])
     }
 
     fn size(&self) -> u64 {
-        self.entries()
-            .last()
-            .map_or(0, |start| u64::from_le_bytes(*start))
+        self.at(self.entries().len() - 1)
     }
 }
 

@@ -15,9 +15,9 @@ pub(super) fn outlines(engine: &Engine, fragments: &[Arc<Fragment>]) -> Result<V
     let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(FRAGMENTS_PER_TASK).collect();
     let tails = TailPrefetch::new(engine, fragments.iter(), Fragment::has_outline);
     let outlines = parallel::each(parts.len() as u64, |number| {
-        tails.reach((number as usize).saturating_mul(FRAGMENTS_PER_TASK));
-        let part = parts.get(number as usize).copied().unwrap_or_default();
-        part.iter()
+        tails.reach(number as usize * FRAGMENTS_PER_TASK);
+        parts[number as usize]
+            .iter()
             .map(|fragment| fragment.outline())
             .collect::<Result<Vec<_>>>()
     })?;

@@ -1,6 +1,6 @@
 //! Reads the cells of an attribute of a dense view.
 
-use super::copy::{Plan, Run, Target, TileLayout, read, scatter};
+use super::copy::{Plan, Run, Target, TileLayout, assert_inside, read, scatter};
 use super::points::Points;
 use super::space::{Area, boxes};
 use super::stack::{Slot, Stack};
@@ -151,10 +151,9 @@ impl DenseRuns {
                 for &(layer, newer) in &parts.points {
                     let source = self.source(layer, content)?;
                     if let Shape::Points(points) = &source.shape {
-                        let newer = parts.whole.get(..newer).unwrap_or_default().iter();
+                        let newer = parts.whole[..newer].iter();
                         let hiding: Vec<&Area> = newer
-                            .filter_map(|&layer| self.stack.overlay.layers().get(layer))
-                            .map(|layer| &layer.area)
+                            .map(|&layer| &self.stack.overlay.layers()[layer].area)
                             .collect();
                         let cells = points.within(&self.stack.space, &wanted, &hiding, &target, keep)?;
                         each(Some((layer, &source)), &Plan::Cells(cells))?;
@@ -219,7 +218,7 @@ impl DenseRuns {
         let wanted = wanted.ok_or_else(|| Error::limit("the read has more bytes than can be addressed"))?;
         let before = out.len();
         out.resize(before.saturating_add(wanted), 0);
-        let out = out.get_mut(before..).unwrap_or_default();
+        let out = &mut out[before..];
         let keep = self.keep(&cells, size as u64);
         let mut scratch = Vec::new();
         self.plans(&cells, content, keep, |source, plan| {
@@ -354,7 +353,7 @@ impl Runs for DenseRuns {
             .map_err(|_| Error::limit("the read has more bytes than can be addressed"))?;
         let before = out.len();
         out.resize(before.saturating_add(wanted), 0);
-        let out = out.get_mut(before..).unwrap_or_default();
+        let out = &mut out[before..];
         let keep = self.keep(&cells, 8);
         let mut scratch = Vec::new();
         let mut rest = runs.as_slice();
@@ -442,8 +441,14 @@ fn outside() -> Error {
 /// Writes the fill value to the cells of `run`.
 fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
     let size = fill.len().max(1);
-    let start = (run.dest as usize).saturating_mul(size);
-    let Some(out) = out.get_mut(start..) else { return };
+    assert_inside(
+        run.dest as usize,
+        run.step as usize,
+        run.count as usize,
+        size,
+        out.len(),
+    );
+    let out = &mut out[run.dest as usize * size..];
     if run.step != 1 {
         let cells = out.chunks_exact_mut(size).step_by((run.step as usize).max(1));
         cells
@@ -451,14 +456,10 @@ fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
             .for_each(|cell| cell.copy_from_slice(fill));
         return;
     }
-    let Some(out) = out.get_mut(..(run.count as usize).saturating_mul(size)) else {
-        return;
-    };
+    let out = &mut out[..run.count as usize * size];
     // Copies what has been written, doubling each time.
     let mut done = size.min(out.len());
-    out.get_mut(..done)
-        .unwrap_or_default()
-        .copy_from_slice(fill.get(..done).unwrap_or_default());
+    out[..done].copy_from_slice(&fill[..done]);
     while done < out.len() {
         let more = done.min(out.len() - done);
         out.copy_within(..more, done);

@@ -47,8 +47,8 @@ impl Cells for AxisCells {
         let size = self.axis.size() as u64;
         scratch.clear();
         for cell in range.start / size..range.end.div_ceil(size) {
-            let value = self.axis.coordinate(self.first.saturating_add(cell));
-            scratch.extend_from_slice(value.get(..size as usize).unwrap_or_default());
+            let value = self.axis.coordinate(self.first + cell);
+            scratch.extend_from_slice(&value[..size as usize]);
         }
         scratch.drain(..((range.start % size) as usize).min(scratch.len()));
         scratch.truncate(range.end.saturating_sub(range.start) as usize);

@@ -295,11 +295,24 @@ pub(super) fn read<'s>(
     }
 }
 
+/// Panics unless the `count` cells `first`, `first + step`, … are among the `size` bytes each of `bytes`.
+pub(super) fn assert_inside(first: usize, step: usize, count: usize, size: usize, bytes: usize) {
+    let end = if count == 0 {
+        first
+    } else {
+        first + (count - 1) * step + 1
+    };
+    assert!(
+        end * size <= bytes,
+        "cells up to {end} do not fit into {bytes} bytes"
+    );
+}
+
 /// Copies the cells of `size` bytes in `from` to the cells `first`, `first + step`, `first + 2 * step` … of
 /// `to`.
 pub(super) fn scatter(size: usize, from: &[u8], to: &mut [u8], first: usize, step: usize) {
     fn by<const N: usize>(from: &[u8], to: &mut [u8], first: usize, step: usize) {
-        let places = to.as_chunks_mut::<N>().0.get_mut(first..).unwrap_or_default();
+        let places = &mut to.as_chunks_mut::<N>().0[first..];
         for (place, cell) in places
             .iter_mut()
             .step_by(step.max(1))
@@ -308,22 +321,18 @@ pub(super) fn scatter(size: usize, from: &[u8], to: &mut [u8], first: usize, ste
             *place = *cell;
         }
     }
-    let start = first.saturating_mul(size);
+    assert_inside(first, step, from.len() / size.max(1), size, to.len());
+    let start = first * size;
     match (step, size) {
         (1, _) => {
-            if let Some(place) = to.get_mut(start..start.saturating_add(from.len())) {
-                place.copy_from_slice(from);
-            }
+            to[start..start + from.len()].copy_from_slice(from);
         }
         (_, 1) => by::<1>(from, to, first, step),
         (_, 2) => by::<2>(from, to, first, step),
         (_, 4) => by::<4>(from, to, first, step),
         (_, 8) => by::<8>(from, to, first, step),
         _ => {
-            let places = to
-                .get_mut(start..)
-                .unwrap_or_default()
-                .chunks_exact_mut(size.max(1));
+            let places = to[start..].chunks_exact_mut(size.max(1));
             for (place, cell) in places.step_by(step.max(1)).zip(from.chunks_exact(size.max(1))) {
                 place.copy_from_slice(cell);
             }
@@ -363,6 +372,25 @@ mod tests {
             strides: if column_cells { vec![1, 4] } else { vec![5, 1] },
             tile_cells: 20,
             column_tiles,
+        }
+    }
+
+    #[test]
+    fn cells_outside_of_the_answer_are_never_left_out() {
+        for size in [1, 2, 3, 4, 8] {
+            let from = vec![1; 2 * size];
+            let copy = |first, step| {
+                let mut to = vec![0; 5 * size];
+                scatter(size, &from, &mut to, first, step);
+                to.iter().filter(|byte| **byte == 1).count()
+            };
+            let copied = |(first, step)| std::panic::catch_unwind(|| copy(first, step)).ok();
+            for inside in [(0, 1), (3, 1), (0, 4), (1, 3), (2, 2)] {
+                assert_eq!(copied(inside), Some(from.len()));
+            }
+            for outside in [(4, 1), (5, 1), (9, 1), (0, 5), (3, 2), (5, 2), (9, 2)] {
+                assert_eq!(copied(outside), None, "{outside:?}");
+            }
         }
     }
 

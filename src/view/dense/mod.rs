@@ -183,12 +183,7 @@ impl Dense {
         let space = Space::new(&self.schema)?;
         let ranges = space.axes.iter().zip(&region.ends).map(|(axis, ends)| {
             let (first, last) = (*ends)?;
-            let stored = |index| {
-                axis.coordinate(index)
-                    .get(..axis.size())
-                    .unwrap_or_default()
-                    .to_vec()
-            };
+            let stored = |index| axis.coordinate(index)[..axis.size()].to_vec();
             Some(Range {
                 lo: stored(first),
                 hi: stored(last),
@@ -303,11 +298,11 @@ impl Dense {
             Role::Dimension(i) => {
                 let space = Space::new(&self.schema)?;
                 let axis = *space.axes.get(i).ok_or_else(missing)?;
-                let ends = region.ends.get(i).copied().flatten();
+                let ends = region.ends[i];
                 Ok(Arc::new(AxisCells {
                     axis,
                     first: ends.map_or(0, |(first, _)| first),
-                    count: region.shape.get(i).copied().unwrap_or(0),
+                    count: region.shape[i],
                 }))
             }
             Role::Attribute(_) => {
@@ -332,7 +327,7 @@ impl Dense {
             return Err(Error::internal("the box exceeds the region"));
         }
         let origin = region.ends.iter().zip(first);
-        let origin = origin.map(|(ends, first)| ends.map_or(0, |(low, _)| low.saturating_add(*first)));
+        let origin = origin.map(|(ends, first)| ends.map_or(0, |(low, _)| low + first));
         let size = attribute.cell_val_num.cell_size(attribute.datatype);
         let object = self
             .array

@@ -33,11 +33,7 @@ impl Dense {
                 ..CellOrigin::default()
             };
             for number in stack.overlay.touching(&area) {
-                let (Some(layer), Some((fragment, schema))) =
-                    (stack.overlay.layers().get(number), stack.fragments.get(number))
-                else {
-                    continue;
-                };
+                let (layer, (fragment, schema)) = (&stack.overlay.layers()[number], &stack.fragments[number]);
                 let Some(common) = layer.area.common(&area).filter(|_| layer.dense) else {
                     return Ok(None);
                 };
@@ -51,7 +47,7 @@ impl Dense {
                     tiles,
                     whole: exact && covers && self.is_of_tiles(&area),
                 });
-                if covers && hides.get(number) == Some(&true) {
+                if covers && hides[number] {
                     break;
                 }
             }

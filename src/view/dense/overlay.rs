@@ -103,14 +103,15 @@ impl Overlay {
     /// whether it did.
     fn search(&self, area: &Area, mut each: impl FnMut(usize) -> bool) -> bool {
         let mut waiting: Vec<usize> = self.nodes.len().checked_sub(1).into_iter().collect();
-        while let Some(node) = waiting.pop().and_then(|number| self.nodes.get(number)) {
+        while let Some(number) = waiting.pop() {
+            let node = &self.nodes[number];
             if !node.area.touches(area) {
                 continue;
             }
             match &node.below {
                 Below::Nodes(a, b) => waiting.extend([*a, *b]),
                 Below::Layers(range) => {
-                    let layers = self.sorted.get(range.clone()).unwrap_or_default().iter();
+                    let layers = self.sorted[range.clone()].iter();
                     let touches = |layer: usize| self.area(layer).is_some_and(|own| own.touches(area));
                     if layers.copied().filter(|&layer| touches(layer)).any(&mut each) {
                         return true;

@@ -60,13 +60,13 @@ impl Points {
     /// The indexes of a tile's cells along each dimension.
     fn tile(&self, space: &Space, tile: u64, keep: Keep) -> Result<Vec<Vec<u64>>> {
         let geometry = &self.info.geometry;
-        let first = tile.saturating_mul(geometry.tile_cells);
-        let end = first.saturating_add(geometry.cells_of(tile));
+        let first = tile * geometry.tile_cells;
+        let end = first + geometry.cells_of(tile);
         let mut scratch = Vec::new();
         let columns = self.columns.iter().zip(&space.axes);
         let indexes = columns.map(|(column, axis)| {
             let size = axis.size() as u64;
-            let bytes = first.saturating_mul(size)..end.saturating_mul(size);
+            let bytes = first * size..end * size;
             let piece = read(column, bytes, keep, &mut scratch)?;
             let coordinates = piece.chunks_exact(axis.size().max(1));
             coordinates.map(|coordinate| axis.index(coordinate)).collect()
@@ -91,17 +91,14 @@ impl Points {
                 continue;
             }
             let indexes = self.tile(space, tile as u64, keep)?;
-            let first = (tile as u64).saturating_mul(self.info.geometry.tile_cells);
+            let first = tile as u64 * self.info.geometry.tile_cells;
             let mut place = vec![0; indexes.len()];
             for cell in 0..indexes.first().map_or(0, Vec::len) {
                 for (index, along) in place.iter_mut().zip(&indexes) {
-                    *index = along.get(cell).copied().unwrap_or(u64::MAX);
+                    *index = along[cell];
                 }
                 if wanted.has(&place) && !hiding.iter().any(|area| area.has(&place)) {
-                    found.push((
-                        first.saturating_add(cell as u64),
-                        target.position(place.iter().copied()),
-                    ));
+                    found.push((first + cell as u64, target.position(place.iter().copied())));
                 }
             }
         }

@@ -92,10 +92,7 @@ impl Axis {
         for (i, stay) in stay.iter_mut().enumerate() {
             let value = match size {
                 None => column.text(i),
-                Some(size) => {
-                    let range = i.saturating_mul(size)..i.saturating_add(1).saturating_mul(size);
-                    column.values.get(range).unwrap_or(&[])
-                }
+                Some(size) => &column.values[i * size..(i + 1) * size],
             };
             *stay &= self.side(value) == Some(Ordering::Equal);
         }
