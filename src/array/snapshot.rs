@@ -8,6 +8,7 @@ use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile};
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::TimestampedName;
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -21,6 +22,7 @@ pub struct Snapshot {
     pub hidden: Vec<Option<Hidden>>,
     /// The first time after the end of the range at which a reader may see something else.
     pub next: Option<u64>,
+    sparse: bool,
     digest: OnceLock<u64>,
 }
 
@@ -46,6 +48,7 @@ impl Snapshot {
             times,
             hidden,
             next,
+            sparse,
             digest: OnceLock::new(),
         }
     }
@@ -102,6 +105,29 @@ impl Snapshot {
     /// The files of metadata in force, oldest first.
     pub fn metadata(&self) -> impl Iterator<Item = &MetadataFile> {
         self.listing.metadata.at(self.times)
+    }
+
+    /// The fragments of which a part was written in the range of time, but which are not seen, because they
+    /// do not keep when each of their cells was written; what they were consolidated from was vacuumed.
+    pub fn incomplete(&self) -> impl Iterator<Item = &FragmentEntry> {
+        self.emptied().into_iter().filter(|entry| {
+            let stamps = entry.fragment.name.timestamps;
+            self.times.meets(stamps) && !self.times.covers(stamps)
+        })
+    }
+
+    /// The consolidated fragments that a reader sees whole or not at all, and that have replaced others for
+    /// good, at any time. While their vacuum file is there, so are the others.
+    pub fn emptied(&self) -> Vec<&FragmentEntry> {
+        let vacuums = self.listing.vacuums.iter();
+        let stems: HashSet<&str> = vacuums.map(|vacuum| &*vacuum.stem).collect();
+        let entries = self.listing.fragments.iter().filter(|entry| {
+            let name = &entry.fragment.name;
+            let whole = !self.sparse || name.name_version < 15;
+            let consolidated = name.timestamps.0 < name.timestamps.1 && entry.uncommitted.is_none();
+            whole && consolidated && !stems.contains(&*entry.name)
+        });
+        entries.collect()
     }
 
     /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is

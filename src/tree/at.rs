@@ -50,10 +50,23 @@ impl Directory for AtDirectory {
         Ok(Some(Node::Directory(Arc::new(self.array.at(times)))))
     }
 
+    /// Leaves out the times at which what was consolidated later has been vacuumed.
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let instants = self.array.array().listing()?.instants();
-        let entries: Vec<Entry> = instants
+        let snapshot = self.array.array().snapshot(None)?;
+        let emptied: Vec<(u64, u64)> = snapshot
+            .emptied()
+            .iter()
+            .map(|entry| entry.fragment.name.timestamps)
+            .collect();
+        let entries: Vec<Entry> = snapshot
+            .listing
+            .instants()
             .into_iter()
+            .filter(|instant| {
+                !emptied
+                    .iter()
+                    .any(|(start, end)| start <= instant && instant < end)
+            })
             .map(|instant| (OsString::from(times::name(instant)), NodeType::Directory))
             .collect();
         Ok(Arc::new(entries))

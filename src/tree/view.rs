@@ -163,7 +163,15 @@ fn document(shown: Shown) -> Node {
         || None,
         move || {
             let text = match shown.view() {
-                Ok(view) => view_json(&view, &shown.exports),
+                Ok(view) => {
+                    if let Some(entry) = view.snapshot().incomplete().next() {
+                        let (array, name) = (shown.display(), &entry.name);
+                        log::warn!(
+                            "{array}: what {name} has replaced is vacuumed, and not seen at this time"
+                        );
+                    }
+                    view_json(&view, &shown.exports)
+                }
                 Err(error) if is_damage(&error) => {
                     log::warn!("{error}");
                     let (snapshot, times) = (shown.moment.snapshot()?, shown.moment.times);

@@ -5,8 +5,10 @@
 The mounts keep their listings for an hour, as if each had been made at another time. The last line is `N passed, N failed`.
 """
 
+import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -27,9 +29,8 @@ def context(moto):
                        "vfs.s3.region": "us-east-1", "vfs.s3.aws_access_key_id": key, "vfs.s3.aws_secret_access_key": secret})
 
 
-def create(ctx, sparse):
+def create(ctx, sparse, uri):
     """An array without cells."""
-    uri = f"s3://cluster/arrays/{'sparse' if sparse else 'dense'}"
     dim = tiledb.Dim("x", domain=(0, 100 * CELLS - 1), tile=CELLS, dtype="i8")
     schema = tiledb.ArraySchema(tiledb.Domain(dim), [tiledb.Attr("a", dtype="i8")], sparse=sparse)
     tiledb.Array.create(uri, schema, ctx=ctx)
@@ -57,8 +58,8 @@ def rows(view):
 def compare_times(checks, ctx, env):
     """`at/<time>` is the same on a mount that listed the source before that time as on one that listed it later."""
     for sparse in (False, True):
-        uri = create(ctx, sparse)
-        name = Path(uri).name
+        name = "sparse" if sparse else "dense"
+        uri = create(ctx, sparse, f"s3://cluster/arrays/{name}")
         write(uri, ctx, 0)
         with mounted("s3://cluster/arrays", "--refresh", "3600", env=env) as older:
             checks.equal(f"{name}: the older mount, of now", rows(older / name / "data"), CELLS)
@@ -86,9 +87,38 @@ def compare_times(checks, ctx, env):
         tiledb.VFS(ctx=ctx).remove_dir(uri)
 
 
+def compare_vacuumed(checks):
+    """A time that vacuum has emptied says so, and is not listed; a sparse array keeps its times."""
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as folder:
+        for sparse in (False, True):
+            name = "sparse" if sparse else "dense"
+            uri = create(None, sparse, f"{folder}/{name}")
+            stamps = [write(uri, None, number) for number in range(3)]
+            with mounted(folder) as point:
+                incomplete = lambda time: json.loads((point / name / f"at/{time}/data/view.json").read_text())["incomplete"]
+                listed = lambda: len(os.listdir(point / name / "at"))
+                before = listed()
+                checks.equal(f"{name}: nothing is incomplete", [incomplete(stamp) for stamp in stamps], 3 * [[]])
+                tiledb.consolidate(uri)
+                time.sleep(0.5)
+                checks.equal(f"{name}: nothing is when consolidated", ([incomplete(stamp) for stamp in stamps], listed()), (3 * [[]], before))
+                tiledb.vacuum(uri)
+                time.sleep(0.5)
+                [fragment] = tiledb.array_fragments(uri).uri
+                lost = [] if sparse else [os.path.basename(fragment)]
+                got = [incomplete(time) for time in (stamps[0] - 1, stamps[0], stamps[1], stamps[2])]
+                checks.equal(f"{name}: the fragment is named when vacuumed", got, [[], lost, lost, []])
+                checks.equal(f"{name}: of a range as well", incomplete(f"{stamps[1]}..{stamps[2]}"), lost)
+                checks.equal(f"{name}: rows as libtiledb reads them", rows(point / name / f"at/{stamps[1]}/data"), 2 * CELLS if sparse else 0)
+                names = os.listdir(point / name / "at")
+                stamp = lambda time: np.datetime_as_string(np.datetime64(time, "ms"), unit="ms") + "Z"
+                checks.equal(f"{name}: what is listed", [stamp(time) in names for time in stamps], [sparse, False, True])
+
+
 def main():
     """Runs all of it."""
     checks = Checks()
+    compare_vacuumed(checks)
     with Moto() as moto:
         moto.bucket("cluster")
         compare_times(checks, context(moto), moto.env())

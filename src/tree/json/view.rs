@@ -36,8 +36,14 @@ pub fn unreadable_view_json(snapshot: &Snapshot, times: Option<TimeRange>, error
         "deletes": deletes.collect::<Json>(),
         "fields": Json::Null,
         "exports": Json::Null,
+        "incomplete": incomplete(snapshot),
         "left_out": Json::Null,
     }))
+}
+
+/// The names of the fragments that would be seen in part, if their parts were known.
+fn incomplete(snapshot: &Snapshot) -> Json {
+    snapshot.incomplete().map(|entry| entry.name.clone()).collect()
 }
 
 /// Start and end in milliseconds; null where open.
@@ -223,6 +229,7 @@ fn document(view: &View, facts: &Facts) -> Json {
         "deletes": deletes.collect::<Json>(),
         "fields": fields.collect::<Json>(),
         "exports": facts.exports.clone(),
+        "incomplete": incomplete(snapshot),
         "left_out": left_out_metadata(view),
     })
 }
