@@ -8,6 +8,7 @@ use super::grid::{Variable, VariableKind};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::geometry::{integer, mask};
+use crate::array::read_bytes::ReadBytes;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::schema::Schema;
@@ -87,7 +88,8 @@ impl Chunks {
             let Some((side, length)) = growing.min_by_key(|(side, _)| **side) else {
                 break;
             };
-            *side = side.saturating_mul(2).min(*length);
+            // A side is below MIN_CHUNK_CELLS here.
+            *side = (*side * 2).min(*length);
         }
         while cells(&sides).saturating_mul(size) > MAX_CHUNK_SIZE {
             let Some(side) = sides.iter_mut().max().filter(|side| **side > 1) else {
@@ -129,8 +131,8 @@ impl Chunks {
     fn part(&self, numbers: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let axes = numbers.iter().zip(&self.shape).zip(&self.sides);
         axes.map(|((number, length), side)| {
-            let first = number.saturating_mul(*side);
-            (first, length.saturating_sub(first).min(*side))
+            let first = number * side;
+            (first, (length - first).min(*side))
         })
         .unzip()
     }
@@ -142,12 +144,14 @@ pub(super) struct Chunk {
     cells: Arc<dyn Cells>,
     /// Bytes of a cell.
     cell: u64,
-    /// The cell that fills the padding. Empty if there is no padding.
+    /// The cell that fills the padding. Empty for coordinates and labels, whose one chunk has no padding.
     fill: Vec<u8>,
     /// The length of each side.
     sides: Vec<u64>,
     /// The length of each side inside the array.
     part: Vec<u64>,
+    /// Bytes of the chunk.
+    len: u64,
 }
 
 impl Chunk {
@@ -168,27 +172,40 @@ impl Chunk {
             VariableKind::Axis(_) | VariableKind::Label(_) => variable.open(view)?,
             VariableKind::Values | VariableKind::Validity => variable.open_box(view, &first, &part)?,
         };
+        let fill = match variable.axis() {
+            Some(_) => Vec::new(),
+            None => variable.fill.clone(),
+        };
+        let cell = variable.cell_size();
+        if sides != part && fill.len() as u64 != cell {
+            let message = format!("{} bytes pad a chunk of cells of {cell} bytes", fill.len());
+            return Err(Error::internal(message));
+        }
+        // Only an axis, which is never cut, can be so long.
+        let len = sides.iter().try_fold(cell, |len, side| len.checked_mul(*side));
+        let len = len.ok_or_else(|| Error::limit("a chunk would have 2^64 bytes or more"))?;
         Ok(Chunk {
             cells,
-            cell: variable.cell_size(),
-            fill: variable.fill.clone(),
+            cell,
+            fill,
             sides,
             part,
+            len,
         })
     }
 
     /// The row of `cells` at row `row` of the chunk; None if that is padding.
     fn row(&self, row: u64) -> Option<u64> {
-        let leading = self.sides.len().saturating_sub(1);
+        let leading = self.sides.len() - 1;
         let (mut rest, mut own, mut stride) = (row, 0u64, 1u64);
         for (side, part) in self.sides.iter().zip(&self.part).take(leading).rev() {
-            let place = rest % (*side).max(1);
-            rest /= (*side).max(1);
+            let place = rest % side;
+            rest /= side;
             if place >= *part {
                 return None;
             }
-            own = own.saturating_add(place.saturating_mul(stride));
-            stride = stride.saturating_mul(*part);
+            own += place * stride;
+            stride *= part;
         }
         Some(own)
     }
@@ -196,9 +213,7 @@ impl Chunk {
 
 impl Source for Chunk {
     fn len(&self) -> u64 {
-        self.sides
-            .iter()
-            .fold(self.cell, |bytes, side| bytes.saturating_mul(*side))
+        self.len
     }
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
@@ -208,36 +223,36 @@ impl Source for Chunk {
             sink.write(|out| out.extend_from_slice(&bytes));
             return Ok(());
         }
-        let bytes = |sides: &[u64]| sides.last().map_or(0, |side| side.saturating_mul(self.cell));
-        let (long, short) = (bytes(&self.sides).max(1), bytes(&self.part));
+        // The sides differ from the part, so there is one.
+        let last = self.sides.len() - 1;
+        let (long, short) = (self.sides[last] * self.cell, self.part[last] * self.cell);
         // For each row of the chunk: its bytes in the range, and the cells that they belong to.
         let rows = range.start / long..range.end.div_ceil(long);
         let rows = rows.map(|row| {
-            let start = row.saturating_mul(long);
-            let within = range.start.max(start) - start..range.end.min(start.saturating_add(long)) - start;
-            let own = self.row(row).map(|own| own.saturating_mul(short));
-            let own = own.map(|own| {
-                own.saturating_add(within.start.min(short))..own.saturating_add(within.end.min(short))
-            });
+            let start = row * long;
+            let within = range.start.max(start) - start..range.end.min(start + long) - start;
+            let own = self.row(row).map(|own| own * short);
+            let own = own.map(|own| own + within.start.min(short)..own + within.end.min(short));
             (within, own.filter(|own| !own.is_empty()))
         });
         let mut all: Option<Range<u64>> = None;
         for own in rows.clone().filter_map(|(_, own)| own) {
             all = Some(all.map_or(own.start, |all| all.start)..own.end);
         }
-        let all = all.unwrap_or_default();
-        let found = self.cells.read(Content::Data, all.clone(), &mut scratch)?;
-        let padding = |place: u64| {
-            let place = (place % self.cell.max(1)) as usize;
-            self.fill.get(place).copied().unwrap_or(0)
+        // Nothing is read where all is padding.
+        let first = all.as_ref().map_or(0, |all| all.start);
+        let found = match &all {
+            Some(all) => self.cells.read(Content::Data, all.clone(), &mut scratch)?,
+            None => ReadBytes::Scratch(&[]),
         };
+        let padding = |place: u64| self.fill[(place % self.cell) as usize];
         sink.write(|out| {
             for (within, own) in rows {
-                let own = own.unwrap_or_default();
-                let bytes =
-                    own.start.saturating_sub(all.start) as usize..own.end.saturating_sub(all.start) as usize;
-                out.extend_from_slice(found.get(bytes).unwrap_or_default());
-                let padded = within.start.saturating_add(own.end.saturating_sub(own.start))..within.end;
+                let mut padded = within;
+                if let Some(own) = own {
+                    out.extend_from_slice(&found[(own.start - first) as usize..(own.end - first) as usize]);
+                    padded.start += own.end - own.start;
+                }
                 out.extend(padded.map(padding));
             }
         });

@@ -252,14 +252,17 @@ impl Column {
 
     /// The bytes of the stored values in `rows`.
     pub fn stored_bytes(&self, rows: &Range<u64>) -> Result<u64> {
-        let count = rows.end.saturating_sub(rows.start);
+        let count = rows.end - rows.start;
         if let Some(size) = self.stored.cell_size() {
             return Ok(count.saturating_mul(size));
         }
         let cells = self.cells()?;
         match count {
             0 => Ok(0),
-            _ => Ok(cells.start(rows.end)?.saturating_sub(cells.start(rows.start)?)),
+            _ => {
+                let bytes = cells.start(rows.end)?.checked_sub(cells.start(rows.start)?);
+                bytes.ok_or_else(|| Error::corrupt("a cell ends before it starts"))
+            }
         }
     }
 
@@ -273,7 +276,7 @@ impl Column {
             let lengths = labels.values().into_iter().map(<[u8]>::len);
             lengths.max().unwrap_or(0) as u64
         });
-        Ok(rows.end.saturating_sub(rows.start).saturating_mul(*longest))
+        Ok((rows.end - rows.start).saturating_mul(*longest))
     }
 
     /// Reads some rows into memory. [`Column::stored_bytes`] tells how much that takes.
@@ -306,7 +309,7 @@ impl Column {
             .fold(1, |rows: u64, length| rows.saturating_mul(*length))
             .max(1);
         let length = cells.count().max(1);
-        let wanted = rows.end.saturating_sub(rows.start);
+        let wanted = rows.end - rows.start;
         let mut out = Vec::with_capacity(wanted.saturating_mul(size) as usize);
         let mut scratch = Vec::new();
         // A short axis is read once; a long one only up to the last coordinate wanted.
@@ -326,9 +329,7 @@ impl Column {
             let along = match &whole {
                 Some(whole) => {
                     let bytes = first.saturating_mul(size)..last.saturating_add(1).saturating_mul(size);
-                    whole
-                        .get(bytes.start as usize..bytes.end as usize)
-                        .unwrap_or_default()
+                    &whole[bytes.start as usize..bytes.end as usize]
                 }
                 None => {
                     read = cells.values(first..last.saturating_add(1), &mut scratch)?;
@@ -369,13 +370,10 @@ impl Rows<'_> {
     /// The stored value of row `row` of these, even if it is null.
     pub fn stored(&self, row: usize) -> &[u8] {
         let range = match &self.starts {
-            None => row.saturating_mul(self.size)..row.saturating_add(1).saturating_mul(self.size),
-            Some(starts) => {
-                let at = |i: usize| starts.get(i).map_or(0, |start| *start as usize);
-                at(row)..at(row.saturating_add(1))
-            }
+            None => row * self.size..(row + 1) * self.size,
+            Some(starts) => starts[row] as usize..starts[row + 1] as usize,
         };
-        self.values.get(range).unwrap_or_default()
+        &self.values[range]
     }
 
     /// The index of the label of row `row`; None if it has none.
@@ -388,14 +386,14 @@ impl Rows<'_> {
     /// [`Rows::label`]; None also if the row is null or unwritten.
     pub fn valid_label(&self, row: usize) -> Option<usize> {
         let valid = self.valid.as_ref();
-        let null = valid.is_some_and(|valid| valid.get(row).is_none_or(|valid| *valid == 0));
+        let null = valid.is_some_and(|valid| valid[row] == 0);
         self.label(row).filter(|_| !null)
     }
 
     /// The value of row `row` of these: the label, if the column has labels; None for null.
     pub fn value(&self, row: usize) -> Option<&[u8]> {
         if let Some(valid) = &self.valid
-            && valid.get(row).is_none_or(|valid| *valid == 0)
+            && valid[row] == 0
         {
             return None;
         }

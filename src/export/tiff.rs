@@ -393,11 +393,11 @@ impl Image {
         let mut parts: Vec<Box<dyn Source>> = vec![Box::new(first)];
         let mut end = directory;
         for (place, table) in tables {
-            parts.push(Box::new(vec![0; place.saturating_sub(end) as usize]));
+            parts.push(Box::new(vec![0; (place - end) as usize]));
             end = place.saturating_add(Source::len(&table));
             parts.push(Box::new(table));
         }
-        parts.push(Box::new(vec![0; data.saturating_sub(end) as usize]));
+        parts.push(Box::new(vec![0; (data - end) as usize]));
         (parts, data)
     }
 
@@ -410,14 +410,12 @@ impl Image {
             Values::Short(number) | Values::Long(number) | Values::Shorts(number, _) => {
                 Box::new(move |_| number)
             }
-            Values::Ascii(text) => {
-                Box::new(move |index| text.get(index as usize).copied().unwrap_or(0).into())
-            }
+            Values::Ascii(text) => Box::new(move |index| text[index as usize].into()),
             Values::StripOffsets => Box::new(move |index| {
                 data.saturating_add(index / strips * plane)
                     .saturating_add(start(index))
             }),
-            Values::StripLengths => Box::new(move |index| strip.min(plane.saturating_sub(start(index)))),
+            Values::StripLengths => Box::new(move |index| strip.min(plane - start(index))),
         }
     }
 }
@@ -443,7 +441,7 @@ impl Source for Table {
                 .into_iter()
                 .take(self.size as usize)
         });
-        let wanted = range.end.saturating_sub(range.start) as usize;
+        let wanted = (range.end - range.start) as usize;
         sink.write(|out| out.extend(bytes.skip(skipped).take(wanted)));
         Ok(())
     }

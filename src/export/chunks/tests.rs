@@ -1,6 +1,7 @@
 use super::*;
 use crate::array::read_bytes::ReadBytes;
 use crate::layout::FileLayout;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]
 fn extents_are_put_together_or_halved() {
@@ -65,6 +66,7 @@ fn a_chunk_is_padded_on_all_sides() {
             fill: fill.clone(),
             sides: sides.to_vec(),
             part: part.to_vec(),
+            len: sides.iter().product::<u64>() * cell,
         };
         // Cells in row-major order.
         let (mut expected, mut next) = (Vec::new(), 0u8);
@@ -96,4 +98,20 @@ fn a_chunk_is_padded_on_all_sides() {
             }
         }
     }
+}
+
+#[test]
+fn padding_without_a_fill_value_is_no_zeros() {
+    let chunk = Chunk {
+        cells: Arc::new(Plain(vec![1, 2], 1)),
+        cell: 1,
+        fill: Vec::new(),
+        sides: vec![3],
+        part: vec![2],
+        len: 3,
+    };
+    let layout = FileLayout::new(0, vec![Box::new(chunk)]).unwrap();
+    assert_eq!(*layout.read(0..2, &mut Vec::new()).unwrap(), [1, 2]);
+    let read = || layout.read(0..3, &mut Vec::new()).map(|piece| piece.to_vec());
+    assert!(catch_unwind(AssertUnwindSafe(read)).is_err());
 }

@@ -124,10 +124,8 @@ impl Stream for Written {
             }
             let written = parallel::each(parts.len() as u64, |number| {
                 let mut text = Vec::new();
-                match parts.get(number as usize) {
-                    Some(rows) => self.writer.write_batch(rows.clone(), &mut text, &mut |_, _| {}),
-                    None => Ok(()),
-                }?;
+                let rows = parts[number as usize].clone();
+                self.writer.write_batch(rows, &mut text, &mut |_, _| {})?;
                 Ok::<_, Error>(text)
             });
             self.ready.extend(written?);
@@ -222,13 +220,13 @@ impl Source for Body {
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let Blocks { rows, ends } = &*self.blocks;
         let first = ends.partition_point(|end| *end <= range.start);
-        let before = |all: &[u64], i: usize| i.checked_sub(1).and_then(|i| all.get(i)).copied().unwrap_or(0);
+        let before = |all: &[u64], i: usize| if i == 0 { 0 } else { all[i - 1] };
         for (block, (&row, &end)) in rows.iter().zip(ends).enumerate().skip(first) {
             let start = before(ends, block);
             if start >= range.end {
                 break;
             }
-            let length = end.saturating_sub(start);
+            let length = end - start;
             let text = self.text(block, before(rows, block)..row, length, sink.keep)?;
             let part = range.start.max(start)..range.end.min(end);
             sink.shared(text, (part.start - start) as usize..(part.end - start) as usize)?;
@@ -268,8 +266,8 @@ impl Writer {
         );
         let each = BLOCK_ROWS.saturating_mul(BLOCKS_PER_TASK);
         let parts = parallel::each(rows.div_ceil(each), |number| -> Result<Vec<(u64, u64)>> {
-            let first = number.saturating_mul(each);
-            let part = first..first.saturating_add(each).min(rows);
+            let first = number * each;
+            let part = first..(first + each).min(rows);
             let (mut ends, mut out) = (Vec::new(), Vec::new());
             let last = part.end;
             self.write(part, &mut out, |row, out| {
@@ -278,7 +276,7 @@ impl Writer {
                     out.clear();
                 }
             })?;
-            job.advance(last.saturating_sub(first))?;
+            job.advance(last - first)?;
             Ok(ends)
         })?;
         let mut blocks = Blocks::default();
@@ -317,7 +315,7 @@ impl Writer {
             for column in self.table.columns() {
                 bytes = bytes.saturating_add(column.most_bytes(&rows)?);
             }
-            let count = rows.end.saturating_sub(rows.start);
+            let count = rows.end - rows.start;
             if bytes <= MAX_READ {
                 return Ok((rows, bytes));
             }
@@ -352,7 +350,7 @@ impl Writer {
                 }
             }
             out.push(b'\n');
-            done(row.saturating_add(1), out);
+            done(row + 1, out);
         }
         Ok(())
     }

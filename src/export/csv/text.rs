@@ -56,7 +56,7 @@ impl Form {
             Form::Bytes { padded: false } => text(cell, out),
             Form::Bytes { padded: true } => {
                 let end = cell.iter().rposition(|byte| *byte != 0);
-                text(end.and_then(|end| cell.get(..=end)).unwrap_or_default(), out);
+                text(end.map_or(&[], |end| &cell[..=end]), out);
             }
             Form::Wide(datatype) => text(wide(datatype, cell).as_bytes(), out),
             Form::Hex if cell.is_empty() => text(cell, out),

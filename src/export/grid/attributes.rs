@@ -54,7 +54,7 @@ pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> R
     let most = 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX);
     let (mut values, mut meanings) = (Vec::new(), String::new());
     for (index, label) in (0..most).zip(enumeration.values()) {
-        values.extend_from_slice(index.to_le_bytes().get(..size).unwrap_or_default());
+        values.extend_from_slice(&index.to_le_bytes()[..size]);
         if index > 0 {
             meanings.push(' ');
         }

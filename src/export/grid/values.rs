@@ -104,8 +104,8 @@ impl Cells for GridCells {
         }
         let wanted = (range.start - start) as usize..;
         scratch.clear();
-        scratch.extend_from_slice(values.get(wanted).unwrap_or_default());
-        scratch.truncate(range.end.saturating_sub(range.start) as usize);
+        scratch.extend_from_slice(&values[wanted]);
+        scratch.truncate((range.end - range.start) as usize);
         Ok(ReadBytes::Scratch(scratch))
     }
 }
@@ -119,14 +119,12 @@ impl GridCells {
         let mut scratch = Vec::new();
         let validity = self.cells.validity(cells.clone(), &mut scratch)?;
         for (cell, _) in cells.zip(&*validity).filter(|(_, valid)| **valid == 0) {
-            let start = cell.saturating_mul(size);
-            let end = start.saturating_add(size).min(range.end);
+            let start = cell * size;
+            let end = (start + size).min(range.end);
             let from = start.max(range.start);
-            let target = (from - range.start) as usize..(end.saturating_sub(range.start)) as usize;
+            let target = (from - range.start) as usize..(end - range.start) as usize;
             let source = (from - start) as usize..(end - start) as usize;
-            if let (Some(target), Some(source)) = (values.get_mut(target), fill.get(source)) {
-                target.copy_from_slice(source);
-            }
+            values[target].copy_from_slice(&fill[source]);
         }
         Ok(())
     }

@@ -198,7 +198,7 @@ pub(super) fn reference_lists() -> Vec<u8> {
 pub(super) fn reference_list(heap: u64, index: u32) -> Vec<u8> {
     let mut out = 1u32.to_le_bytes().to_vec();
     out.extend_from_slice(&heap.to_le_bytes());
-    out.extend_from_slice(&index.saturating_add(1).to_le_bytes());
+    out.extend_from_slice(&(index + 1).to_le_bytes());
     out
 }
 
@@ -214,12 +214,12 @@ pub(super) fn heap(addresses: &[u64]) -> Vec<u8> {
     let mut out = b"GCOL\x01\0\0\0".to_vec();
     out.extend_from_slice(&size.to_le_bytes());
     for (i, address) in addresses.iter().enumerate() {
-        out.extend_from_slice(&(i as u16).saturating_add(1).to_le_bytes());
+        out.extend_from_slice(&(i as u16 + 1).to_le_bytes());
         out.extend_from_slice(&[1, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&8u64.to_le_bytes());
         out.extend_from_slice(&address.to_le_bytes());
     }
-    let rest = size.saturating_sub(out.len() as u64);
+    let rest = size - out.len() as u64;
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&rest.to_le_bytes());
     out.resize(size as usize, 0);

@@ -21,11 +21,11 @@ impl<'a> Bits<'a> {
     /// Appends `value` with `width` bits; its higher bits must be 0.
     pub(super) fn push(&mut self, value: u64, width: u64) {
         self.rest |= u128::from(value) << self.count;
-        self.count = self.count.saturating_add(width as u32);
+        self.count += width as u32;
         while self.count >= 8 {
             self.out.push(self.rest as u8);
             self.rest >>= 8;
-            self.count = self.count.saturating_sub(8);
+            self.count -= 8;
         }
     }
 

@@ -70,8 +70,8 @@ fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
         let numbers = plan.kinds(i).into_iter().map(|(number, times)| {
             let (amount, page) = plan.page(i, leaf, number);
             let rows = plan.rows_of(number);
-            let rows = rows.end.saturating_sub(rows.start);
-            let len = page.saturating_add(plan.dictionary(i).unwrap_or(0));
+            let rows = rows.end - rows.start;
+            let len = page + plan.dictionary(i).unwrap_or(0);
             let nulls = if nulls { rows } else { 0 };
             more([amount.entries, len, len, nulls]).saturating_mul(times)
         });
@@ -87,9 +87,7 @@ fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
 
 /// Bytes of these varints beyond one byte each.
 fn more<const N: usize>(numbers: [u64; N]) -> u64 {
-    let more = numbers
-        .into_iter()
-        .map(|n| integer_len(n as i64).saturating_sub(1));
+    let more = numbers.into_iter().map(|n| integer_len(n as i64) - 1);
     more.sum()
 }
 
@@ -116,11 +114,11 @@ pub(super) fn render(
     writer.list(4, Type::Struct, plan.groups() as usize);
     for number in 0..plan.groups() {
         let totals = Totals::of(plan, number);
+        let chunks = plan.checked_chunks(leaves, number)?;
         group(&mut writer, leaves.len(), &totals, number, |writer| {
-            for chunk in plan.chunks(leaves, number) {
-                if let Some(leaf) = leaves.get(chunk.leaf) {
-                    column(writer, leaf, &chunk, statistics(chunk.leaf, number).as_ref());
-                }
+            for chunk in &chunks {
+                let statistics = statistics(chunk.leaf, number);
+                column(writer, &leaves[chunk.leaf], chunk, statistics.as_ref());
             }
         });
     }
@@ -131,7 +129,7 @@ pub(super) fn render(
     let before = end.bytes().len();
     back(&mut end, leaves);
     let end = (end.finish().len() - before) as u64;
-    let have = (writer.bytes().len() as u64).saturating_add(end);
+    let have = writer.bytes().len() as u64 + end;
     let room = plan.footer.checked_sub(have);
     let found = room.and_then(|room| {
         // A value longer by one byte may lengthen its varint, too. A longer key avoids that.
@@ -141,7 +139,7 @@ pub(super) fn render(
                 let mut shortest = Writer::default();
                 pair(&mut shortest, &key, b"");
                 let rest = room.checked_sub(shortest.bytes().len() as u64)?;
-                let taken = |len: u64| len.saturating_add(varint_len(len)).saturating_sub(1);
+                let taken = |len: u64| len + varint_len(len) - 1;
                 let len = (rest.saturating_sub(4)..=rest).find(|len| taken(*len) == rest)?;
                 Some((key, len))
             })
@@ -247,8 +245,8 @@ impl Totals {
         let start = plan.start_of(number);
         Totals {
             start,
-            bytes: plan.start_of(number.saturating_add(1)).saturating_sub(start),
-            rows: rows.end.saturating_sub(rows.start),
+            bytes: plan.start_of(number + 1) - start,
+            rows: rows.end - rows.start,
         }
     }
 }

@@ -97,8 +97,8 @@ impl Labels {
 
     /// The numbers of label `label`, as a range of the numbers of all labels.
     pub(super) fn elements(&self, label: usize) -> Result<Range<u64>> {
-        match self.starts.get(label..).unwrap_or_default() {
-            [start, end, ..] => Ok(*start..*end),
+        match self.starts.get(label..) {
+            Some([start, end, ..]) => Ok(*start..*end),
             _ => Err(Error::internal(format!("there is no label {label}"))),
         }
     }
@@ -414,7 +414,7 @@ pub(super) fn strip(text: &[u8]) -> &[u8] {
         .iter()
         .rposition(|&byte| byte != 0)
         .map_or(0, |last| last + 1);
-    text.get(..len).unwrap_or_default()
+    &text[..len]
 }
 
 /// The dictionary page of labels of text, each after its u32 length. `LimitExceeded` above 2^30 bytes.

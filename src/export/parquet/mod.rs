@@ -169,12 +169,12 @@ struct Footer(Arc<File>);
 
 impl Source for Groups {
     fn len(&self) -> u64 {
-        self.0.plan.end().saturating_sub(MAGIC.len() as u64)
+        self.0.plan.end() - MAGIC.len() as u64
     }
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let magic = MAGIC.len() as u64;
-        let range = range.start.saturating_add(magic)..range.end.saturating_add(magic);
+        let range = range.start + magic..range.end + magic;
         sink.write(|out| self.0.read_groups(range, out))
     }
 }
@@ -184,8 +184,8 @@ impl File {
     fn read_groups(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let mut number = self.plan.group_at(range.start);
         while number < self.plan.groups() && self.plan.start_of(number) < range.end {
-            for chunk in self.plan.chunks(&self.leaves, number) {
-                let end = chunk.start.saturating_add(chunk.len());
+            for chunk in &self.plan.checked_chunks(&self.leaves, number)? {
+                let end = chunk.start + chunk.len();
                 if end <= range.start {
                     continue;
                 }
@@ -193,9 +193,9 @@ impl File {
                     break;
                 }
                 let wanted = range.start.max(chunk.start)..range.end.min(end);
-                self.read_chunk(number, &chunk, wanted, out)?;
+                self.read_chunk(number, chunk, wanted, out)?;
             }
-            number = number.saturating_add(1);
+            number += 1;
         }
         Ok(())
     }
@@ -213,8 +213,8 @@ impl File {
         let data = chunk.data();
         if range.start < data {
             let page = self.dictionary(chunk.leaf)?;
-            let from = range.start.saturating_sub(chunk.start) as usize;
-            let to = range.end.min(data).saturating_sub(chunk.start) as usize;
+            let from = (range.start - chunk.start) as usize;
+            let to = (range.end.min(data) - chunk.start) as usize;
             out.extend_from_slice(page.get(from..to).ok_or_else(|| {
                 Error::corrupt("the enumeration has changed since the file was opened").at(0)
             })?);
@@ -230,10 +230,7 @@ impl File {
             engine: &self.table.view().array().engine,
             key: CacheKey::tile(self.objects.get(chunk.leaf).copied().ok_or_else(missing)?, number),
         };
-        page.read(
-            range.start.max(data).saturating_sub(data)..range.end.saturating_sub(data),
-            out,
-        )
+        page.read(range.start.max(data) - data..range.end - data, out)
     }
 
     /// The dictionary page of a leaf with its header.

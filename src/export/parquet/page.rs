@@ -58,7 +58,7 @@ impl Amount {
     pub(super) fn measure(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Amount> {
         if leaf.shape != Shape::Any {
             return Ok(Amount {
-                entries: rows.end.saturating_sub(rows.start),
+                entries: rows.end - rows.start,
                 values: column.stored_bytes(&rows)?,
             });
         }
@@ -67,7 +67,7 @@ impl Amount {
         while row < rows.end {
             let end = row.saturating_add(MAX_VALUES_READ).min(rows.end);
             for (elements, valid) in cells(leaf, column, row..end)? {
-                let count = elements.end.saturating_sub(elements.start);
+                let count = elements.end - elements.start;
                 let values = if valid { count } else { 0 };
                 amount.entries = amount.entries.saturating_add(values.max(1));
                 amount.values = amount.values.saturating_add(values);
@@ -148,7 +148,7 @@ fn header(of: i32, body: u64, more: impl FnOnce(&mut Writer)) -> Vec<u8> {
 /// column, those of labels over all labels.
 fn cells(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
     if let Encoding::List(labels) = &leaf.encoding {
-        let count = rows.end.saturating_sub(rows.start) as usize;
+        let count = (rows.end - rows.start) as usize;
         let rows = column.read(rows)?;
         let cells = (0..count).map(|row| match rows.valid_label(row) {
             Some(label) => Ok((labels.elements(label)?, true)),
@@ -169,7 +169,7 @@ fn cells(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Vec<(Range<u6
             );
             return Err(Error::corrupt(message).at(start));
         }
-        let valid = valid.as_ref().is_none_or(|valid| valid.get(i) != Some(&0));
+        let valid = valid.as_ref().is_none_or(|valid| valid[i] != 0);
         out.push((start / size..end / size, valid));
     }
     Ok(out)
@@ -215,10 +215,10 @@ impl Page<'_> {
     pub(super) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let mut start = 0u64;
         for part in self.parts() {
-            let end = start.saturating_add(part.len());
+            let end = start + part.len();
             let wanted = range.start.max(start)..range.end.min(end);
             if wanted.start < wanted.end {
-                let wanted = wanted.start.saturating_sub(start)..wanted.end.saturating_sub(start);
+                let wanted = wanted.start - start..wanted.end - start;
                 self.read_part(&part, wanted, out)?;
             }
             start = end;
@@ -259,7 +259,7 @@ impl Page<'_> {
         if let Encoding::Index { width, .. } = leaf.encoding {
             let mut bytes = vec![width];
             varint(eights << 1 | 1, &mut bytes);
-            values = values.saturating_sub(bytes.len() as u64);
+            values -= bytes.len() as u64;
             parts.push(PagePart::Bytes(bytes));
         }
         parts.push(PagePart::Values(values));
@@ -268,11 +268,10 @@ impl Page<'_> {
 
     fn read_part(&self, part: &PagePart, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let before = out.len();
-        let wanted = range.end.saturating_sub(range.start);
+        let wanted = range.end - range.start;
         match part {
             PagePart::Bytes(bytes) => {
-                let bytes = bytes.get(range.start as usize..range.end as usize);
-                out.extend_from_slice(bytes.unwrap_or_default());
+                out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
             }
             PagePart::Repetition(_) => self.levels(range, 1, Level::Repetition, out)?,
             PagePart::Definition(_) => {
@@ -284,10 +283,10 @@ impl Page<'_> {
                     None => self.texts(range, out)?,
                 }
                 // The slack after the values.
-                out.resize(before.saturating_add(wanted as usize), 0);
+                out.resize(before + wanted as usize, 0);
             }
         }
-        let found = out.len().saturating_sub(before) as u64;
+        let found = (out.len() - before) as u64;
         if found != wanted {
             let message = format!("made {found} bytes of a page, expected {wanted}");
             return Err(Error::internal(message));
@@ -301,16 +300,16 @@ impl Page<'_> {
         let end = range.end.min(self.amount.values.saturating_mul(size));
         if self.column.is_axis() {
             let rows = range.start / size..end.div_ceil(size);
-            let skip = range.start.saturating_sub(rows.start.saturating_mul(size)) as usize;
+            let skip = (range.start - rows.start * size) as usize;
             let first = self.rows.start;
-            let rows = first.saturating_add(rows.start)..first.saturating_add(rows.end);
+            let rows = first + rows.start..first + rows.end;
             let rows = self.column.read(rows)?;
-            let wanted = skip..skip.saturating_add(end.saturating_sub(range.start) as usize);
-            out.extend_from_slice(rows.stored_values().get(wanted).unwrap_or_default());
+            let wanted = skip..skip + (end - range.start) as usize;
+            out.extend_from_slice(&rows.stored_values()[wanted]);
             return Ok(());
         }
-        let start = self.first()?.saturating_mul(size);
-        let bytes = start.saturating_add(range.start)..start.saturating_add(end);
+        let start = self.first()? * size;
+        let bytes = start + range.start..start + end;
         let mut scratch = Vec::new();
         out.extend_from_slice(&self.stored(bytes, &mut scratch)?);
         Ok(())
@@ -318,7 +317,7 @@ impl Page<'_> {
 
     /// The stored bytes in `range` of the column.
     fn stored<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let wanted = range.end.saturating_sub(range.start);
+        let wanted = range.end - range.start;
         let piece = self.column.cells()?.read(Content::Data, range, scratch)?;
         if piece.len() as u64 != wanted {
             let message = format!("read {} bytes of a column, expected {wanted}", piece.len());
@@ -333,10 +332,10 @@ impl Page<'_> {
             return self.copy(range, out);
         }
         // Begin at a value that begins on a byte boundary.
-        let first = (range.start.saturating_mul(8) / bits) & !7;
-        let last = range.end.saturating_mul(8).div_ceil(bits);
-        let skip = range.start.saturating_sub(first.saturating_mul(bits) / 8) as usize;
-        let wanted = range.end.saturating_sub(range.start) as usize;
+        let first = (range.start * 8 / bits) & !7;
+        let last = (range.end * 8).div_ceil(bits);
+        let skip = (range.start - first * bits / 8) as usize;
+        let wanted = (range.end - range.start) as usize;
         let mut bytes = Vec::with_capacity(wanted.saturating_add(64));
         match bits {
             64 => self.wanted(first..last, |value| bytes.extend(value.to_le_bytes()))?,
@@ -347,8 +346,9 @@ impl Page<'_> {
                 packed.finish();
             }
         }
-        let end = bytes.len().min(skip.saturating_add(wanted));
-        out.extend_from_slice(bytes.get(skip..end).unwrap_or_default());
+        // Fewer or none where the range reaches into the slack.
+        let end = bytes.len().min(skip + wanted);
+        out.extend_from_slice(&bytes[skip.min(end)..end]);
         Ok(())
     }
 
@@ -358,24 +358,27 @@ impl Page<'_> {
         if self.leaf.required() {
             let first = self.first()?;
             let end = numbers.end.min(self.amount.values);
-            let elements = first.saturating_add(numbers.start)..first.saturating_add(end);
-            return self.stream(elements, |value| take(value.unwrap_or(0)));
+            let elements = first + numbers.start..first + end;
+            let mut one = |value: Option<u64>| take(value.expect("the column has no nulls"));
+            return self.stream(elements, &mut one);
         }
         let index = self.index()?;
         let total = index.last().map_or(0, |place| place.values);
         let end = numbers.end.min(total);
         if fixed && total == self.amount.entries {
-            return self.values(numbers.start..end, |value| take(value.unwrap_or(0)));
+            let mut one = |value: Option<u64>| take(value.expect("the page has no nulls"));
+            return self.values(numbers.start..end, &mut one);
         }
         let block = index.partition_point(|place| place.values <= numbers.start);
-        let block = block.saturating_sub(1);
-        let at = Cell::new(index.get(block).map_or(0, |place| place.values));
+        // The first entry is 0, so at least one is not above.
+        let block = block - 1;
+        let at = Cell::new(index[block].values);
         let mut one = |value: Option<u64>| {
             let Some(value) = value else { return };
             if (numbers.start..end).contains(&at.get()) {
                 take(value);
             }
-            at.set(at.get().saturating_add(1));
+            at.set(at.get() + 1);
         };
         for rows in self.blocks(block) {
             if at.get() >= end {
@@ -386,7 +389,7 @@ impl Page<'_> {
                 continue;
             }
             for elements in runs(cells(self.leaf, self.column, rows)?) {
-                let count = elements.end.saturating_sub(elements.start);
+                let count = elements.end - elements.start;
                 if !self.leaf.odd {
                     // Skips the values before the first one wanted.
                     let from = numbers.start.saturating_sub(at.get()).min(count);
@@ -405,12 +408,12 @@ impl Page<'_> {
     /// Which of the rows of `entries` are null; None if none is.
     fn nulls(&self, entries: &Range<u64>) -> Result<Option<impl Fn(u64) -> bool>> {
         let count = self.values_a_row();
-        let rows = self.rows.start.saturating_add(entries.start / count)
-            ..self.rows.start.saturating_add(entries.end.div_ceil(count));
+        let rows = self.rows.start + entries.start / count..self.rows.start + entries.end.div_ceil(count);
         let skipped = entries.start % count;
-        Ok(self.column.validity(rows)?.map(move |valid| {
-            move |i: u64| valid.get((skipped.saturating_add(i) / count) as usize) == Some(&0)
-        }))
+        Ok(self
+            .column
+            .validity(rows)?
+            .map(move |valid| move |i: u64| valid[((skipped + i) / count) as usize] == 0))
     }
 
     /// Calls `take` with the entries in `entries` of a page with a fixed number of values per row.
@@ -418,13 +421,13 @@ impl Page<'_> {
         if entries.start >= entries.end {
             return Ok(());
         }
-        let first = self.rows.start.saturating_mul(self.values_a_row());
+        let first = self.rows.start * self.values_a_row();
         let null = self.nulls(&entries)?;
-        let elements = first.saturating_add(entries.start)..first.saturating_add(entries.end);
+        let elements = first + entries.start..first + entries.end;
         let mut i = 0;
         self.stream(elements, |value| {
             take(value.filter(|_| !null.as_ref().is_some_and(|null| null(i))));
-            i = i.saturating_add(1);
+            i += 1;
         })
     }
 
@@ -434,7 +437,7 @@ impl Page<'_> {
             return self.values(entries, |value| take(value.is_some()));
         }
         let null = self.nulls(&entries)?;
-        for i in 0..entries.end.saturating_sub(entries.start) {
+        for i in 0..entries.end - entries.start {
             take(!null.as_ref().is_some_and(|null| null(i)));
         }
         Ok(())
@@ -503,7 +506,7 @@ impl Page<'_> {
     /// The first element of the page's rows, numbered over the whole column.
     fn first(&self) -> Result<u64> {
         if self.leaf.shape != Shape::Any {
-            return Ok(self.rows.start.saturating_mul(self.values_a_row()));
+            return Ok(self.rows.start * self.values_a_row());
         }
         Ok(self.column.cells()?.start(self.rows.start)? / self.size())
     }
@@ -536,7 +539,7 @@ impl Page<'_> {
 
     /// The counts before each block and those of the whole page.
     fn index(&self) -> Result<Arc<Vec<Counts>>> {
-        let rows = self.rows.end.saturating_sub(self.rows.start);
+        let rows = self.rows.end - self.rows.start;
         let estimate = rows.max(self.amount.entries) / INDEX_STEP * size_of::<Counts>() as u64;
         self.engine.cache.derive(self.key, estimate, Keep::Staying, || {
             let strips = self.leaf.encoding == Encoding::Bytes { strip: true };
@@ -561,7 +564,7 @@ impl Page<'_> {
 
     /// Entries of a block, and its values that are not null; for text, their bytes and lengths.
     fn count(&self, block: Range<u64>) -> Result<(u64, u64)> {
-        let all = block.end.saturating_sub(block.start);
+        let all = block.end - block.start;
         let mut values = 0u64;
         if self.leaf.bits().is_none() {
             for (_, len) in self.text_cells(block)? {
@@ -578,7 +581,7 @@ impl Page<'_> {
         let cells = cells(self.leaf, self.column, block)?;
         let mut entries = 0u64;
         for (elements, valid) in &cells {
-            let count = elements.end.saturating_sub(elements.start);
+            let count = elements.end - elements.start;
             let count = if *valid { count } else { 0 };
             entries = entries.saturating_add(count.max(1));
             values = values.saturating_add(count);

@@ -34,6 +34,8 @@ pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 thread_local! {
     /// Calls of [`Plan::page`].
     pub(super) static PAGE_CALLS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// How far [`Plan::start_of`] is wrong for row group 1.
+    pub(super) static WRONG_START: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// How a file is divided up.
@@ -74,12 +76,12 @@ pub(super) struct Chunk {
 
 impl Chunk {
     pub(super) fn len(&self) -> u64 {
-        self.page.saturating_add(self.dictionary.unwrap_or(0))
+        self.page + self.dictionary.unwrap_or(0)
     }
 
     /// The first byte of its data page.
     pub(super) fn data(&self) -> u64 {
-        self.start.saturating_add(self.dictionary.unwrap_or(0))
+        self.start + self.dictionary.unwrap_or(0)
     }
 }
 
@@ -240,8 +242,9 @@ impl Plan {
     fn set_starts(&mut self, leaves: &[Leaf]) {
         let rows_of = |number| {
             let rows = self.rows_of(number);
-            rows.end.saturating_sub(rows.start)
+            rows.end - rows.start
         };
+        // An empty table has no row group.
         let last = self.groups().saturating_sub(1);
         let [full, short] = [0, last].map(rows_of);
         let fixed = leaves.iter().map(|leaf| {
@@ -254,17 +257,19 @@ impl Plan {
         let (fixed, var): (Vec<_>, Vec<_>) = leaves
             .iter()
             .enumerate()
-            .partition(|(i, _)| self.fixed.get(*i).is_some_and(Option::is_some));
+            .partition(|(i, _)| self.fixed[*i].is_some());
         let pages = |leaves: &[(usize, &Leaf)], number| {
             let pages = leaves.iter().map(|(i, leaf)| self.page(*i, leaf, number).1);
             pages.fold(0u64, u64::saturating_add)
         };
         let [full, short] = [0, last].map(|number| pages(&fixed, number).saturating_add(dictionaries));
-        let mut starts = vec![MAGIC.len() as u64];
+        let mut end = MAGIC.len() as u64;
+        let mut starts = vec![end];
         for number in 0..self.groups() {
             let fixed = if number == last { short } else { full };
-            let len = fixed.saturating_add(pages(&var, number));
-            starts.push(starts.last().copied().unwrap_or(0).saturating_add(len));
+            // A file of 2^63 bytes is refused, so these sums may stop at 2^64.
+            end = end.saturating_add(fixed).saturating_add(pages(&var, number));
+            starts.push(end);
         }
         self.starts = starts;
     }
@@ -273,22 +278,21 @@ impl Plan {
     pub(super) fn page(&self, i: usize, leaf: &Leaf, number: u64) -> (Amount, u64) {
         #[cfg(test)]
         PAGE_CALLS.set(PAGE_CALLS.get() + 1);
-        let is_last = number.saturating_add(1) == self.groups();
-        match self.fixed.get(i).and_then(Option::as_ref) {
-            Some([_, last]) if is_last => *last,
-            Some([full, _]) => *full,
-            None => {
-                let amounts = self.var.get(i).and_then(Option::as_ref);
-                let amount = amounts.and_then(|amounts| amounts.get(number as usize).copied());
-                let amount = amount.unwrap_or_default();
+        let is_last = number + 1 == self.groups();
+        match (&self.fixed[i], &self.var[i]) {
+            (Some([_, last]), _) if is_last => *last,
+            (Some([full, _]), _) => *full,
+            (None, Some(amounts)) => {
+                let amount = amounts[number as usize];
                 (amount, page_len(leaf, amount))
             }
+            (None, None) => unreachable!("leaf {i} was not measured"),
         }
     }
 
     /// Bytes of the dictionary page of a leaf; None if it has none.
     pub(super) fn dictionary(&self, i: usize) -> Option<u64> {
-        self.dictionaries.get(i).copied().flatten()
+        self.dictionaries[i]
     }
 
     /// Representative row groups of a leaf, each with the number of row groups in which the leaf has the same
@@ -297,9 +301,9 @@ impl Plan {
         let Some(last) = self.groups().checked_sub(1) else {
             return Vec::new();
         };
-        match self.fixed.get(i) {
-            Some(Some(_)) => vec![(0, last), (last, 1)],
-            _ => (0..=last).map(|number| (number, 1)).collect(),
+        match self.fixed[i] {
+            Some(_) => vec![(0, last), (last, 1)],
+            None => (0..=last).map(|number| (number, 1)).collect(),
         }
     }
 
@@ -313,17 +317,14 @@ impl Plan {
             let dictionary = chunk.dictionary.is_some() && chunk.start >= position;
             u64::from(dictionary) + u64::from(chunk.data() >= position)
         });
-        let each = leaves
-            .len()
-            .saturating_add(self.dictionaries.iter().flatten().count());
-        let later = self.groups().saturating_sub(number.saturating_add(1));
-        here.sum::<u64>()
-            .saturating_add(later.saturating_mul(each as u64))
+        let each = leaves.len() + self.dictionaries.iter().flatten().count();
+        let later = self.groups() - (number + 1);
+        here.sum::<u64>() + later * each as u64
     }
 
     /// The amount of each leaf of var-sized cells in each row group.
     fn measure(&self, table: &Table, leaves: &[Leaf]) -> Result<Vec<Option<Vec<Amount>>>> {
-        let mut origins = None;
+        let mut origins: Option<Vec<Option<CellOrigin>>> = None;
         let mut var = Vec::new();
         for (leaf, column) in leaves.iter().zip(table.columns()) {
             if Amount::of(leaf, 1).is_some() {
@@ -331,11 +332,14 @@ impl Plan {
                 continue;
             }
             if leaf.bits().is_none() && !column.is_label() {
-                if origins.is_none() {
-                    let runs: Vec<_> = (0..self.groups()).map(|number| self.rows_of(number)).collect();
-                    origins = Some(table.view().origins(&runs)?);
-                }
-                if let Some(amounts) = self.of_tiles(column, origins.as_deref().unwrap_or_default())? {
+                let origins = match &mut origins {
+                    Some(origins) => &*origins,
+                    None => {
+                        let runs: Vec<_> = (0..self.groups()).map(|number| self.rows_of(number)).collect();
+                        origins.insert(table.view().origins(&runs)?)
+                    }
+                };
+                if let Some(amounts) = self.of_tiles(column, origins)? {
                     var.push(Some(amounts));
                     continue;
                 }
@@ -350,7 +354,8 @@ impl Plan {
     /// tiles.
     fn of_tiles(&self, column: &Column, origins: &[Option<CellOrigin>]) -> Result<Option<Vec<Amount>>> {
         let mut amounts = Vec::new();
-        for (number, origin) in (0..self.groups()).zip(origins) {
+        for number in 0..self.groups() {
+            let origin = &origins[number as usize];
             let Some(origin) = origin.as_ref().filter(|origin| origin.unwritten == Some(0)) else {
                 return Ok(None);
             };
@@ -364,13 +369,15 @@ impl Plan {
                 let (sums, list) = info.var_sizes(field.slot, false)?;
                 let before = |tile| sums.before(&*list, info.geometry.tile_num, tile);
                 for tiles in &part.tiles {
-                    let bytes = before(tiles.end)?.saturating_sub(before(tiles.start)?);
+                    let bytes = before(tiles.end)?.checked_sub(before(tiles.start)?);
+                    let bytes = bytes.ok_or_else(|| Error::corrupt("the sizes of tiles have changed"))?;
+                    // A file of 2^63 bytes is refused.
                     values = values.saturating_add(bytes);
                 }
             }
             let rows = self.rows_of(number);
             amounts.push(Amount {
-                entries: rows.end.saturating_sub(rows.start),
+                entries: rows.end - rows.start,
                 values,
             });
         }
@@ -383,24 +390,41 @@ impl Plan {
 
     /// The rows of a row group.
     pub(super) fn rows_of(&self, number: u64) -> Range<u64> {
-        let start = number.saturating_mul(self.group);
-        start..start.saturating_add(self.group).min(self.rows)
+        let start = number * self.group;
+        start..self.rows.min(start + self.group)
     }
 
     /// The first byte of a row group.
     pub(super) fn start_of(&self, number: u64) -> u64 {
-        self.starts.get(number as usize).copied().unwrap_or(0)
+        #[cfg(test)]
+        if number == 1 {
+            return self.starts[1] + WRONG_START.get();
+        }
+        self.starts[number as usize]
     }
 
     /// The end of the last row group.
     pub(super) fn end(&self) -> u64 {
-        self.starts.last().copied().unwrap_or(MAGIC.len() as u64)
+        self.starts[self.starts.len() - 1]
     }
 
     /// The row group of byte `position`.
     pub(super) fn group_at(&self, position: u64) -> u64 {
         let after = self.starts.partition_point(|start| *start <= position);
-        after.saturating_sub(1) as u64
+        after as u64 - 1
+    }
+
+    /// The column chunks of a row group, which end where the next row group begins.
+    pub(super) fn checked_chunks(&self, leaves: &[Leaf], number: u64) -> Result<Vec<Chunk>> {
+        let chunks: Vec<Chunk> = self.chunks(leaves, number).collect();
+        let end = chunks.last().map(|chunk| chunk.start + chunk.len());
+        let next = self.start_of(number + 1);
+        match end == Some(next) {
+            true => Ok(chunks),
+            false => Err(Error::internal(format!(
+                "row group {number} ends at byte {end:?}, and the next begins at byte {next}"
+            ))),
+        }
     }
 
     /// The column chunks of a row group.
@@ -415,7 +439,7 @@ impl Plan {
                 page,
                 amount,
             };
-            start = start.saturating_add(chunk.len());
+            start += chunk.len();
             chunk
         })
     }

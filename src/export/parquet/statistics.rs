@@ -293,7 +293,7 @@ impl TableStatistics {
         let of = leaves.get(leaf).filter(|leaf| bound_len(leaf).is_some())?;
         let rows = self.runs.get(group as usize)?;
         let known = self.known.get(leaf)?.get(group as usize)?;
-        known.statistics(of, rows.end.saturating_sub(rows.start))
+        known.statistics(of, rows.end - rows.start)
     }
 
     /// Reads the metadata of tiles for row groups of these rows. Decodes no data.
@@ -316,11 +316,7 @@ fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<
         });
     }
     let wanted: Vec<usize> = (0..leaves.len())
-        .filter(|&i| {
-            let column = table.columns().get(i);
-            column.is_some_and(|column| !column.is_axis())
-                && all.get(i).is_some_and(|groups| !groups.is_empty())
-        })
+        .filter(|&i| !table.columns()[i].is_axis() && !all[i].is_empty())
         .collect();
     if wanted.is_empty() {
         return Ok(all);
@@ -336,24 +332,21 @@ fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<
         }
     }
     let too_many = fragments.len().saturating_mul(wanted.len()) > MAX_LISTS;
-    let part_of = |group: usize, part: usize| origins.get(group)?.as_ref()?.parts.get(part);
+    let part_of = |group: usize, part: usize| {
+        let origin = origins[group].as_ref();
+        &origin.expect("a part comes from an origin").parts[part]
+    };
     for (fragment, uses) in fragments.values() {
         let info = fragment.look()?;
         let mut boxes = TileBounds::default();
         for &i in &wanted {
-            let (Some(leaf), Some(column), Some(groups)) =
-                (leaves.get(i), table.columns().get(i), all.get_mut(i))
-            else {
-                continue;
-            };
+            let (leaf, column, groups) = (&leaves[i], &table.columns()[i], &mut all[i]);
             let statistics = match too_many {
                 true => FieldStatistics::Nothing,
                 false => boxes.statistics(&info, column, leaf)?,
             };
             for &(group, part) in uses {
-                let (Some(known), Some(part)) = (groups.get_mut(group), part_of(group, part)) else {
-                    continue;
-                };
+                let (known, part) = (&mut groups[group], part_of(group, part));
                 match &statistics {
                     FieldStatistics::Nothing => known.unknown = true,
                     FieldStatistics::Missing => add_fill(table, column, leaf, known),
@@ -362,7 +355,7 @@ fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<
                     }
                     FieldStatistics::Bounds(bounds) => {
                         for tile in part.tiles.iter().cloned().flatten() {
-                            let (min, max) = bounds.get(tile as usize).cloned().unwrap_or_default();
+                            let (min, max) = bounds[tile as usize].clone();
                             known.add(min, max);
                         }
                     }
@@ -371,8 +364,7 @@ fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<
         }
     }
     for &i in &wanted {
-        let Some(groups) = all.get_mut(i) else { continue };
-        for (known, origin) in groups.iter_mut().zip(&origins) {
+        for (known, origin) in all[i].iter_mut().zip(&origins) {
             match origin.as_ref().and_then(|origin| origin.unwritten) {
                 Some(unwritten) => known.unwritten = unwritten,
                 None => known.unknown = true,
@@ -478,6 +470,9 @@ impl TileBounds {
             .and_then(|all| all.get(dimension))
             .into_iter()
             .flatten();
+        if tiles.clone().count() as u64 != info.geometry.tile_num {
+            return Ok(FieldStatistics::Nothing);
+        }
         let bounds = tiles.enumerate().map(|(tile, (lo, hi))| {
             let value = |bytes: &[u8]| {
                 let value = Value::new(leaf, bytes);

@@ -359,3 +359,47 @@ fn row_groups_are_halved_until_no_page_is_too_long() {
         assert_eq!(piece, b"x\0\x02\0\0x");
     }
 }
+
+#[test]
+fn a_wrong_start_of_a_row_group_is_an_error_and_never_other_bytes() {
+    let view = of_long_text(512);
+    let table = Table::new(&view).unwrap();
+    let plan = Plan::make(&table, &leaves(&table).unwrap()).unwrap();
+    let file = layout(&view).unwrap();
+    let right = whole(&file).unwrap();
+    let mut failed = 0;
+    plan::WRONG_START.set(1);
+    for start in (0..right.len() as u64 - 8).step_by(97) {
+        match file.read(start..start + 8, &mut Vec::new()) {
+            Ok(piece) => assert_eq!(*piece, right[start as usize..start as usize + 8], "{start}"),
+            Err(error) => {
+                assert_eq!(error.errno(), libc::EIO);
+                assert!(start < plan.start_of(2), "{start}");
+                failed += 1;
+            }
+        }
+    }
+    // The footer of a file that was not read before.
+    let file = layout(&of_long_text(512)).unwrap();
+    let footer = plan.end()..file.len();
+    assert_eq!(
+        file.read(footer, &mut Vec::new())
+            .err()
+            .map(|error| error.errno()),
+        Some(libc::EIO)
+    );
+    plan::WRONG_START.set(0);
+    assert!(failed >= (plan.start_of(2) - 8) / 97);
+}
+
+#[test]
+fn a_row_that_was_not_read_is_no_empty_cell() {
+    let view = of_long_text(512);
+    let table = Table::new(&view).unwrap();
+    for column in table.columns() {
+        let rows = column.read(3..5).unwrap();
+        assert!(!rows.stored(1).is_empty());
+        let read = || rows.stored(2).to_vec();
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).is_err());
+    }
+}

@@ -48,8 +48,7 @@ fn zigzag(value: i64) -> u64 {
 #[derive(Debug, Default)]
 pub struct Writer {
     out: Vec<u8>,
-    /// The number of the last field of each enclosing struct.
-    last: Vec<u8>,
+    /// The number of the last field of the struct that is written.
     field: u8,
 }
 
@@ -66,7 +65,7 @@ impl Writer {
     }
 
     fn header(&mut self, field: u8, of: Type) {
-        let distance = field.saturating_sub(self.field);
+        let distance = field - self.field;
         debug_assert!(
             (1..=15).contains(&distance),
             "field {field} follows {}",
@@ -142,9 +141,9 @@ impl Writer {
 
     /// An element that is a struct.
     pub fn element(&mut self, write: impl FnOnce(&mut Writer)) {
-        self.last.push(std::mem::take(&mut self.field));
+        let outer = std::mem::take(&mut self.field);
         write(self);
-        self.field = self.last.pop().unwrap_or(0);
+        self.field = outer;
         self.out.push(0);
     }
 }

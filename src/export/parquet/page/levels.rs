@@ -17,7 +17,7 @@ impl Page<'_> {
     /// Appends bytes of packed levels.
     pub(super) fn levels(&self, range: Range<u64>, bits: u64, level: Level, out: &mut Vec<u8>) -> Result<()> {
         let eights = range.start / bits..range.end.div_ceil(bits);
-        let entries = eights.start.saturating_mul(8)..eights.end.saturating_mul(8);
+        let entries = eights.start * 8..eights.end * 8;
         let mut bytes = Vec::new();
         let mut packed = Bits::new(&mut bytes);
         let last = entries.end.min(self.amount.entries);
@@ -32,13 +32,10 @@ impl Page<'_> {
             (_, Level::Definition) => self.definitions(entries.start..last, take)?,
         }
         packed.finish();
-        bytes.resize(
-            eights.end.saturating_sub(eights.start).saturating_mul(bits) as usize,
-            0,
-        );
-        let skip = range.start.saturating_sub(eights.start.saturating_mul(bits)) as usize;
-        let wanted = range.end.saturating_sub(range.start) as usize;
-        out.extend_from_slice(bytes.get(skip..skip.saturating_add(wanted)).unwrap_or_default());
+        bytes.resize((eights.end - eights.start).saturating_mul(bits) as usize, 0);
+        let skip = (range.start - eights.start * bits) as usize;
+        let wanted = (range.end - range.start) as usize;
+        out.extend_from_slice(&bytes[skip..skip + wanted]);
         Ok(())
     }
 
@@ -47,10 +44,8 @@ impl Page<'_> {
         let most = self.leaf.most_definition();
         let mut entry = entries.start;
         while entry < entries.end {
-            let end = entry.saturating_add(MAX_VALUES_READ).min(entries.end);
-            self.presence(entry..end, |present| {
-                take(most.saturating_sub(u8::from(!present)))
-            })?;
+            let end = (entry + MAX_VALUES_READ).min(entries.end);
+            self.presence(entry..end, |present| take(most - u8::from(!present)))?;
             entry = end;
         }
         Ok(())
@@ -62,14 +57,15 @@ impl Page<'_> {
         let empty = u8::from(self.leaf.outer_optional());
         let index = self.index()?;
         let block = index.partition_point(|place| place.entries <= entries.start);
-        let block = block.saturating_sub(1);
-        let mut at = index.get(block).map_or(0, |place| place.entries);
+        // The first entry is 0, so at least one is not above.
+        let block = block - 1;
+        let mut at = index[block].entries;
         for rows in self.blocks(block) {
             for (elements, valid) in cells(self.leaf, self.column, rows)? {
                 if at >= entries.end {
                     return Ok(());
                 }
-                let count = elements.end.saturating_sub(elements.start);
+                let count = elements.end - elements.start;
                 if !valid || count == 0 {
                     if at >= entries.start {
                         take(match level {
@@ -77,7 +73,7 @@ impl Page<'_> {
                             _ => 0,
                         });
                     }
-                    at = at.saturating_add(1);
+                    at += 1;
                     continue;
                 }
                 let from = entries.start.saturating_sub(at).min(count);
@@ -85,14 +81,14 @@ impl Page<'_> {
                 match level {
                     Level::Repetition => (from..to).for_each(|i| take(u8::from(i > 0))),
                     Level::Definition if self.leaf.odd => {
-                        let wanted = elements.start.saturating_add(from)..elements.start.saturating_add(to);
+                        let wanted = elements.start + from..elements.start + to;
                         self.stream(wanted, |value| {
-                            take(most.saturating_sub(u8::from(value.is_none())));
+                            take(most - u8::from(value.is_none()));
                         })?;
                     }
                     Level::Definition => (from..to).for_each(|_| take(most)),
                 }
-                at = at.saturating_add(count);
+                at += count;
             }
         }
         Ok(())

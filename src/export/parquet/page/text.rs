@@ -15,8 +15,9 @@ impl Page<'_> {
         let index = self.index()?;
         let end = range.end.min(index.last().map_or(0, |place| place.values));
         let block = index.partition_point(|place| place.values <= range.start);
-        let block = block.saturating_sub(1);
-        let mut at = index.get(block).map_or(0, |place| place.values);
+        // The first entry is 0, so at least one is not above.
+        let block = block - 1;
+        let mut at = index[block].values;
         for rows in self.blocks(block) {
             if at >= end {
                 break;
@@ -25,7 +26,7 @@ impl Page<'_> {
             let mut wanted: Vec<(u64, u64, u64)> = Vec::new();
             for (bytes, len) in self.text_cells(rows)? {
                 let Some(len) = len else { continue };
-                let next = at.saturating_add(len).saturating_add(4);
+                let next = at + len + 4;
                 if next > range.start && at < end {
                     wanted.push((at, bytes.start, len));
                 }
@@ -37,7 +38,7 @@ impl Page<'_> {
                     first.saturating_add(len).saturating_sub(start) <= MAX_TEXT_READ
                 };
                 let together = rest.partition_point(near).max(1);
-                let (some, others) = rest.split_at_checked(together).unwrap_or((rest, &[]));
+                let (some, others) = rest.split_at(together);
                 self.some_texts(some, range.start..end, out)?;
                 rest = others;
             }
@@ -56,18 +57,15 @@ impl Page<'_> {
         let (Some(first), Some(last)) = (texts.first(), texts.last()) else {
             return Ok(());
         };
-        let start = first.1.saturating_add(inside(first.0, first.2).start);
-        let end = last.1.saturating_add(inside(last.0, last.2).end);
+        let start = first.1 + inside(first.0, first.2).start;
+        let end = last.1 + inside(last.0, last.2).end;
         let mut scratch = Vec::new();
         let bytes = start..end.max(start);
         let piece = self.column.cells()?.read(Content::Data, bytes, &mut scratch)?;
         for &(place, at, len) in texts {
             let head = (len as u32).to_le_bytes();
             let of_head = range.start.saturating_sub(place).min(4)..range.end.saturating_sub(place).min(4);
-            out.extend_from_slice(
-                head.get(of_head.start as usize..of_head.end as usize)
-                    .unwrap_or_default(),
-            );
+            out.extend_from_slice(&head[of_head.start as usize..of_head.end as usize]);
             let wanted = inside(place, len);
             let from = at.saturating_add(wanted.start).saturating_sub(start) as usize;
             let to = at.saturating_add(wanted.end).saturating_sub(start) as usize;
@@ -84,7 +82,7 @@ impl Page<'_> {
         let Some(size) = self.leaf.size else {
             let cells = cells(self.leaf, self.column, rows)?;
             let cells = cells.into_iter().map(|(bytes, valid)| {
-                let len = bytes.end.saturating_sub(bytes.start);
+                let len = bytes.end - bytes.start;
                 (bytes, valid.then_some(len))
             });
             return Ok(cells.collect());
@@ -94,13 +92,13 @@ impl Page<'_> {
         let step = (MAX_TEXT_READ / size.max(1)).max(1);
         let (mut out, mut scratch) = (Vec::new(), Vec::new());
         let null = |row: u64| {
-            let place = row.saturating_sub(rows.start) as usize;
-            valid.as_ref().is_some_and(|valid| valid.get(place) == Some(&0))
+            let place = (row - rows.start) as usize;
+            valid.as_ref().is_some_and(|valid| valid[place] == 0)
         };
         let mut row = rows.start;
         while row < rows.end {
-            let end = row.saturating_add(step).min(rows.end);
-            let mut lens = vec![size; end.saturating_sub(row) as usize];
+            let end = (row + step).min(rows.end);
+            let mut lens = vec![size; (end - row) as usize];
             if strip {
                 let stored = self.column.cells()?.values(row..end, &mut scratch)?;
                 let texts = stored.chunks_exact((size as usize).max(1));
@@ -109,8 +107,8 @@ impl Page<'_> {
                 }
             }
             for (row, len) in (row..end).zip(lens) {
-                let start = row.saturating_mul(size);
-                out.push((start..start.saturating_add(size), (!null(row)).then_some(len)));
+                let start = row * size;
+                out.push((start..start + size, (!null(row)).then_some(len)));
             }
             row = end;
         }
