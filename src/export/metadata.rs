@@ -26,7 +26,7 @@ use crate::format::datatype::{Datatype, Kind};
 use crate::format::metadata::each_record;
 use crate::view::{Role, View};
 pub(super) use rules::Field;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The most bytes of a value.
@@ -106,6 +106,7 @@ impl Metadata {
         let numbered = fields.iter().enumerate();
         let names = numbered.map(|(number, (name, field))| ((field.is_dimension, *name), number));
         let names: HashMap<(bool, &[u8]), usize> = names.collect();
+        let lengths: BTreeSet<usize> = fields.iter().map(|(name, _)| name.len()).collect();
         let mut out = Metadata::default();
         let mut array: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
         let mut found: Vec<BTreeMap<String, Value>> = vec![BTreeMap::new(); fields.len()];
@@ -123,7 +124,7 @@ impl Metadata {
                     continue;
                 }
             };
-            let shown = attribute_of(&names, is_dimension, path).and_then(|(number, name)| {
+            let shown = attribute_of(&names, &lengths, is_dimension, path).and_then(|(number, name)| {
                 let value = fields[number].1.check(name, value?)?;
                 match name.len() + value.len() > MAX_ATTRIBUTE {
                     true => Err("it is too long"),
@@ -142,15 +143,21 @@ impl Metadata {
     }
 }
 
-/// The field whose attribute `<name>.<key>` is, and the key. The longest name that fits is meant.
+/// The field whose attribute `<name>.<key>` is, and the key. The longest name that fits is meant. Looks at each
+/// of the `lengths` that names have, not at each dot, of which a key may have a million.
 fn attribute_of<'k>(
     names: &HashMap<(bool, &[u8]), usize>,
+    lengths: &BTreeSet<usize>,
     is_dimension: bool,
     path: &'k [u8],
 ) -> Result<(usize, &'k str), &'static str> {
-    let dots = (0..path.len()).rev().filter(|i| path[*i] == b'.');
+    let mut dots = lengths
+        .iter()
+        .rev()
+        .copied()
+        .filter(|i| path.get(*i) == Some(&b'.'));
     let field = |dot| Some((*names.get(&(is_dimension, &path[..dot]))?, dot));
-    let (number, dot) = dots.into_iter().find_map(field).ok_or(match is_dimension {
+    let (number, dot) = dots.find_map(field).ok_or(match is_dimension {
         true => "there is no such dimension",
         false => "there is no such attribute",
     })?;
