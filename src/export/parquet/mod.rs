@@ -26,6 +26,7 @@ mod thrift;
 use crate::array::cache::{CacheKey, Keep};
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
+use crate::export::grid::Attributes;
 use crate::export::metadata::Metadata;
 use crate::export::table::Table;
 use crate::format::datatype::CellValNum;
@@ -147,7 +148,11 @@ fn arrow(table: &Table, leaves: &[Leaf]) -> Result<Option<String>> {
         return Ok(None);
     }
     let columns = table.columns().iter();
-    let attributes = columns.map(|column| &metadata.fields[column.field]);
+    let none = Attributes::new();
+    let attributes = columns.map(|column| match column.is_label() {
+        true => &none,
+        false => &metadata.fields[column.field],
+    });
     Ok(Some(arrow::schema(leaves, attributes)))
 }
 
