@@ -79,12 +79,12 @@ impl<'a> BodyCursor<'a> {
 
     /// The offset in the body of the next byte.
     pub fn offset(&self) -> u64 {
-        self.start.saturating_add(self.used as u64)
+        self.start + self.used as u64
     }
 
     /// Bytes not yet read.
     pub fn remaining(&self) -> u64 {
-        self.size.saturating_sub(self.offset())
+        self.size - self.offset()
     }
 
     /// Whether everything has been read.
@@ -106,30 +106,26 @@ impl<'a> BodyCursor<'a> {
     pub fn bytes(&mut self, length: u64, field: &str) -> Result<&[u8]> {
         self.check(length, field)?;
         let wanted = length as usize;
-        if self.window.len().saturating_sub(self.used) < wanted {
+        if self.window.len() - self.used < wanted {
             let start = self.offset();
+            let end = start + length.max(WINDOW).min(self.remaining());
             self.start = start;
             self.used = 0;
             self.window.clear();
-            let end = self.size.min(start.saturating_add(length.max(WINDOW)));
             self.body.read(start..end, &mut self.window)?;
         }
         let from = self.used;
-        self.used = from.saturating_add(wanted);
-        self.window.get(from..self.used).ok_or_else(|| {
-            Error::truncated(format!("{length} bytes wanted"))
-                .at(self.start)
-                .in_part(format_args!("`{field}`"))
-        })
+        self.used = from + wanted;
+        Ok(&self.window[from..self.used])
     }
 
     /// Skips the next `length` bytes and returns their range. `Truncated` if fewer are left.
     pub fn skip(&mut self, length: u64, field: &str) -> Result<Range<u64>> {
         self.check(length, field)?;
         let start = self.offset();
-        let end = start.saturating_add(length);
+        let end = start + length;
         match usize::try_from(length) {
-            Ok(length) if length <= self.window.len().saturating_sub(self.used) => self.used += length,
+            Ok(length) if length <= self.window.len() - self.used => self.used += length,
             _ => {
                 self.start = end;
                 self.used = 0;

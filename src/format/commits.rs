@@ -74,19 +74,11 @@ pub fn last_component(path: &[u8]) -> &[u8] {
 /// location of the array.
 pub fn normalise_path(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
-    let path = path.get(..end).unwrap_or(path);
-    // Backwards, because the array itself may be below a directory of such a name.
-    let mut tail_start = path.len();
-    let mut last = None;
-    for component in path.rsplit(|&b| b == b'/') {
-        tail_start = tail_start.saturating_sub(component.len());
-        if matches!(component, b"__fragments" | b"__meta") {
-            return path.get(tail_start..).unwrap_or(path).to_vec();
-        }
-        last.get_or_insert(component);
-        tail_start = tail_start.saturating_sub(1);
-    }
-    last.unwrap_or(path).to_vec()
+    let components: Vec<&[u8]> = path[..end].split(|&b| b == b'/').collect();
+    // The last such name, because the array itself may be below a directory of such a name.
+    let known = |component: &&[u8]| matches!(*component, b"__fragments" | b"__meta");
+    let first = components.iter().rposition(known);
+    components[first.unwrap_or(components.len() - 1)..].join(&b'/')
 }
 
 /// One footer in a consolidated fragment metadata file (`.meta`).

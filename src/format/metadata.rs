@@ -26,7 +26,7 @@ pub fn each_record(body: &dyn Body, mut visit: impl FnMut(MetadataRecord) -> Res
         MetadataRecord::parse(&mut c)
             .and_then(&mut visit)
             .map_err(|e| e.in_part(format_args!("entry {number}")).in_part("metadata"))?;
-        number = number.saturating_add(1);
+        number += 1;
     }
     Ok(())
 }
@@ -49,7 +49,7 @@ impl MetadataRecord {
         let datatype =
             Datatype::from_u8(c.u8("value_type")?).map_err(|e| e.at(offset).in_part("`value_type`"))?;
         let value_num = c.u32("value_num")?;
-        let size = u64::from(value_num).saturating_mul(datatype.size() as u64);
+        let size = u64::from(value_num) * datatype.size() as u64;
         let value = Some((datatype, value_num, c.skip(size, "value")?));
         Ok(MetadataRecord { key, value })
     }

@@ -57,9 +57,7 @@ impl Range {
 
     /// The fewest bytes that a stored range takes.
     pub(super) fn min_stored_size(datatype: Datatype, cells: CellValNum) -> usize {
-        cells.cell_size(datatype).map_or(16, |size| {
-            usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(2)
-        })
+        cells.cell_size(datatype).map_or(16, |size| size as usize * 2)
     }
 }
 

@@ -326,7 +326,7 @@ impl Schema {
     pub fn coordinates_size(&self) -> Option<u64> {
         self.dimensions
             .iter()
-            .try_fold(0u64, |sum, d| sum.checked_add(d.cell_size()?))
+            .try_fold(0, |sum, d| Some(sum + d.cell_size()?))
     }
 
     /// Whether no dimension is var-sized.
@@ -341,9 +341,10 @@ impl Schema {
 
     /// The fewest bytes that a stored box takes; at least 2.
     pub(super) fn min_rect_size(&self) -> usize {
-        self.dimensions.iter().fold(0, |sum, d| {
-            sum.saturating_add(Range::min_stored_size(d.datatype, d.cell_val_num))
-        })
+        let sizes = self.dimensions.iter();
+        sizes
+            .map(|d| Range::min_stored_size(d.datatype, d.cell_val_num))
+            .sum()
     }
 
     /// Fails if a lower bound is above its upper one.

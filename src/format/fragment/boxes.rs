@@ -52,7 +52,7 @@ impl Boxes {
         match stride {
             Some(stride) => {
                 // The count was checked against the bytes left.
-                c.skip(count.saturating_mul(stride), field)?;
+                c.skip(count * stride, field)?;
             }
             None => {
                 for i in 0..count {
@@ -61,10 +61,10 @@ impl Boxes {
                         blocks.push(start);
                     }
                     pass_over(c, &sizes)?;
-                    if c.offset().saturating_sub(start) > MAX_BOX {
+                    if c.offset() - start > MAX_BOX {
                         let message = format!(
                             "a bounding box of {} bytes is more than the {MAX_BOX} allowed",
-                            c.offset().saturating_sub(start)
+                            c.offset() - start
                         );
                         return Err(Error::limit(message).at(start).in_part("`mbr`"));
                     }
@@ -90,30 +90,25 @@ impl Boxes {
         self.count == 0
     }
 
-    /// The offset of box `index`. With var-sized dimensions, the offset of the nearest box before it (or
-    /// itself) that is kept, and the number of boxes between.
+    /// The offset of box `index`, or of the end past the last. With var-sized dimensions, the offset of the
+    /// nearest box before it (or itself) that is kept, and the number of boxes between.
     fn start(&self, index: u64) -> (u64, u64) {
+        if index >= self.count {
+            return (self.place.end, 0);
+        }
         match self.stride {
-            Some(stride) => (
-                self.place
-                    .start
-                    .saturating_add(index.min(self.count).saturating_mul(stride)),
-                0,
+            Some(stride) => (self.place.start + index * stride, 0),
+            None => (
+                self.blocks[(index / BOXES_PER_BLOCK) as usize],
+                index % BOXES_PER_BLOCK,
             ),
-            None => match usize::try_from(index / BOXES_PER_BLOCK)
-                .ok()
-                .and_then(|i| self.blocks.get(i))
-            {
-                Some(start) => (*start, index % BOXES_PER_BLOCK),
-                None => (self.place.end, 0),
-            },
         }
     }
 
     /// Approximate bytes of the boxes before `index`; exact if all have equal sizes, and for the first of
     /// each block.
     pub fn bytes_before(&self, index: u64) -> u64 {
-        self.start(index).0.saturating_sub(self.place.start)
+        self.start(index).0 - self.place.start
     }
 
     /// The number of boxes to read together; multiples are good as well.
@@ -134,26 +129,20 @@ impl Boxes {
         let mut bytes = Vec::new();
         while at < end {
             let (from, skipped) = self.start(at);
-            let mut next = at.saturating_sub(skipped).saturating_add(self.step());
+            let mut next = at - skipped + self.step();
             if self.stride.is_some() {
                 next = next.min(end);
             }
             let mut to = self.start(next).0;
-            while next < end
-                && self
-                    .start(next.saturating_add(self.step()))
-                    .0
-                    .saturating_sub(from)
-                    <= STEP_SIZE
-            {
-                next = next.saturating_add(self.step());
+            while next < end && self.start(next + self.step()).0 - from <= STEP_SIZE {
+                next += self.step();
                 to = self.start(next).0;
             }
             bytes.clear();
             body.read(from..to, &mut bytes)?;
             let mut c = Cursor::with_base(&bytes, from);
             let mut bounds = Vec::with_capacity(self.sizes.len());
-            for index in at.saturating_sub(skipped)..next.min(end) {
+            for index in at - skipped..next.min(end) {
                 bounds.clear();
                 for size in &self.sizes {
                     bounds.push(parse_bounds(&mut c, *size)?);
@@ -170,7 +159,7 @@ impl Boxes {
     /// Box `index`; None past the last.
     pub fn get(&self, body: &dyn Body, index: u64) -> Result<Option<Rect>> {
         let mut found = None;
-        self.visit(body, index..index.saturating_add(1), |_, bounds| {
+        self.visit(body, index..index + 1, |_, bounds| {
             found = Some(to_rect(bounds));
             Ok(())
         })?;
@@ -196,7 +185,7 @@ fn stride(sizes: &[Option<u64>]) -> Option<u64> {
 fn pass_over(c: &mut BodyCursor<'_>, sizes: &[Option<u64>]) -> Result<()> {
     for size in sizes {
         let length = match size {
-            Some(size) => size.saturating_mul(2),
+            Some(size) => size * 2,
             None => {
                 let (total, low) = (c.u64("mbr")?, c.u64("mbr")?);
                 lengths(total, low).map_err(|e| e.at(c.offset()).in_part("`mbr`"))?;
@@ -234,8 +223,8 @@ impl StoredBoxes {
         let sizes: Vec<Option<u64>> = schema.dimensions.iter().map(|d| d.cell_size()).collect();
         let stride = stride(&sizes)
             .ok_or_else(|| Error::corrupt("var-sized dimensions, which this format version does not have"))?;
-        c.check_count(count, usize::try_from(stride).unwrap_or(usize::MAX), field)?;
-        let body = c.bytes(count.saturating_mul(stride), field)?.to_vec();
+        c.check_count(count, stride as usize, field)?;
+        let body = c.bytes(count * stride, field)?.to_vec();
         Ok(StoredBoxes {
             boxes: Boxes {
                 sizes,

@@ -113,17 +113,18 @@ impl Footer {
         last_word: [u8; 8],
     ) -> Result<FooterPosition> {
         read::check_version(name_version, 0)?;
-        let (size, end) = match (name_version, schema) {
-            (..3, _) => {
+        let coordinates = schema.and_then(Schema::coordinates_size);
+        let (size, end) = match (name_version, schema, coordinates) {
+            (..3, ..) => {
                 let message = format!("fragments of version {name_version} have no footer");
                 return Err(Error::new(ErrorKind::InvalidInput, message));
             }
-            (..10, None) => {
+            (..10, None, _) => {
                 let message = format!("version {name_version} needs the schema to find the footer");
                 return Err(Error::new(ErrorKind::InvalidInput, message));
             }
-            (..10, Some(schema)) if schema.all_dimensions_fixed() => {
-                (computed_size(name_version, schema), file_size)
+            (..10, Some(schema), Some(coordinates)) => {
+                (computed_size(name_version, schema, coordinates), file_size)
             }
             _ => {
                 let end = file_size.checked_sub(8).ok_or_else(|| {
@@ -265,7 +266,7 @@ impl FooterFront {
             return self.parse_behind_domain(c, Some(domain), schema, exact);
         }
         // Writers put zeros in place of a null domain; readers of version 5 and later do not expect them.
-        if let Some(dummy) = schema.coordinates_size().and_then(|size| size.checked_mul(2)) {
+        if let Some(dummy) = schema.coordinates_size().map(|size| size * 2) {
             let mut attempt = c.clone();
             if attempt
                 .bytes(dummy, "non_empty_domain")
@@ -409,8 +410,9 @@ fn check_domain(domain: &Rect, dense: bool, schema: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a footer of versions 3 to 9 if all dimensions are fixed-size.
-fn computed_size(version: u32, schema: &Schema) -> u64 {
+/// Bytes of a footer of versions 3 to 9 if all dimensions are fixed-size, and coordinates take `coordinates`
+/// bytes.
+fn computed_size(version: u32, schema: &Schema, coordinates: u64) -> u64 {
     let slots = Slots {
         version,
         attributes: schema.attributes.len(),
@@ -423,9 +425,8 @@ fn computed_size(version: u32, schema: &Schema) -> u64 {
         ..7 => 2 * fixed + 3 * var,
         _ => 4 * fixed + 3 * var,
     };
-    let domain = schema.coordinates_size().unwrap_or(0).saturating_mul(2);
     // Version, two flags, the domain, two cell counts, the R-tree's offset, the lists.
-    domain.saturating_add(4 + 2 + 16 + 8 + 8 * lists)
+    4 + 2 + 2 * coordinates + 16 + 8 + 8 * lists
 }
 
 #[cfg(test)]

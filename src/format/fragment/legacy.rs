@@ -63,7 +63,7 @@ impl LegacyMetadata {
         let cell = schema
             .coordinates_size()
             .ok_or_else(|| Error::corrupt("var-sized dimensions, which this format version does not have"))?;
-        let box_size = cell.saturating_mul(2);
+        let box_size = cell * 2;
         let domain_size = c.u64("non_empty_domain_size")?;
         let non_empty_domain = match domain_size {
             0 => None,
@@ -83,9 +83,7 @@ impl LegacyMetadata {
         let mbrs = StoredBoxes::parse(c, mbr_num, schema, "mbr_num")?;
         let bounding_num = c.u64("bounding_coords_num")?;
         c.check_count(bounding_num, schema.min_rect_size(), "bounding_coords_num")?;
-        let bounding_coords = c
-            .bytes(bounding_num.saturating_mul(box_size), "bounding_coords")?
-            .to_vec();
+        let bounding_coords = c.bytes(bounding_num * box_size, "bounding_coords")?.to_vec();
         let slots = legacy_slots(version, schema);
         let tile_offsets = parse_lists(c, slots.fixed(), "tile_offsets")?;
         let tile_var_offsets = parse_lists(c, slots.var(), "tile_var_offsets")?;
