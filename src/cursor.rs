@@ -42,7 +42,7 @@ impl<'a> Cursor<'a> {
 
     /// Bytes not yet read.
     pub fn remaining(&self) -> usize {
-        self.data.len().saturating_sub(self.position)
+        self.data.len() - self.position
     }
 
     /// Whether everything has been read.
@@ -57,7 +57,7 @@ impl<'a> Cursor<'a> {
 
     /// All bytes not yet read, which stay unread.
     pub fn rest(&self) -> &'a [u8] {
-        self.data.get(self.position..).unwrap_or(&[])
+        &self.data[self.position..]
     }
 
     /// The next `length` bytes. `Truncated` when fewer are left.

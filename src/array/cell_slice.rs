@@ -18,32 +18,28 @@ impl<'a> CellSlice<'a> {
     /// Cells of `size` bytes each that cannot be null. Ignores an incomplete cell at the end.
     pub fn fixed(values: &'a [u8], size: usize) -> Self {
         CellSlice {
-            count: values.len().checked_div(size).unwrap_or(0),
+            count: values.len() / size,
             values,
             starts: None,
             validity: None,
         }
     }
 
-    /// Var-sized cells that cannot be null, one fewer than `starts`.
+    /// Var-sized cells that cannot be null, one fewer than `starts`, of which there is one at least.
     pub fn var(values: &'a [u8], starts: &'a [u64]) -> Self {
         CellSlice {
-            count: starts.len().saturating_sub(1),
+            count: starts.len() - 1,
             values,
             starts: Some(starts),
             validity: None,
         }
     }
 
-    /// The value of cell `i` of a var-sized field; empty if there is no such cell.
+    /// The value of cell `i` of a var-sized field. Panics if there is no such cell.
     pub fn text(&self, i: usize) -> &'a [u8] {
         let starts = self.starts.unwrap_or(&[]);
-        let Some(&[start, end]) = starts.get(i..i.saturating_add(2)) else {
-            return &[];
-        };
-        let base = starts.first().copied().unwrap_or(0);
-        let place = |at: u64| usize::try_from(at.wrapping_sub(base)).unwrap_or(usize::MAX);
-        self.values.get(place(start)..place(end)).unwrap_or(&[])
+        let place = |i: usize| (starts[i] - starts[0]) as usize;
+        &self.values[place(i)..place(i + 1)]
     }
 }
 
@@ -56,10 +52,19 @@ mod tests {
         let slice = CellSlice::var(b"abbc", &[10, 11, 11, 13, 14]);
         let texts: Vec<&[u8]> = (0..slice.count).map(|i| slice.text(i)).collect();
         assert_eq!(texts, [&b"a"[..], b"", b"bb", b"c"]);
-        assert_eq!(slice.text(4), b"");
-        for starts in [&[0, 5][..], &[4, 3], &[0, 1, 0], &[1, 0, 3]] {
+        let text = |starts: &[u64], i| {
             let slice = CellSlice::var(b"abbc", starts);
-            assert_eq!(slice.text(slice.count - 1), b"");
+            std::panic::catch_unwind(|| slice.text(i).to_vec()).ok()
+        };
+        assert_eq!(text(&[0, 4], 0), Some(b"abbc".to_vec()));
+        for (starts, i) in [
+            (&[0, 4][..], 1),
+            (&[0, 5], 0),
+            (&[4, 3], 0),
+            (&[0, 1, 0], 1),
+            (&[1, 0, 3], 0),
+        ] {
+            assert_eq!(text(starts, i), None, "{starts:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
 use super::field::Field;
+use super::field_files::overflow;
 use super::fragment_info::FragmentInfo;
 use super::read_bytes::ReadBytes;
 use super::sink::Sink;
@@ -47,7 +48,7 @@ impl dyn Cells + '_ {
     /// The start of each of some var-sized cells in the bytes of values, and the end of the last.
     pub fn starts(&self, cells: Range<u64>) -> Result<Vec<u64>> {
         let mut scratch = Vec::new();
-        let entries = cells.start..cells.end.saturating_add(1);
+        let entries = cells.start..cells.end + 1;
         let bytes = self.read_whole(Content::Offsets, entries, 8, &mut scratch)?;
         let entries = bytes.as_chunks::<8>().0.iter();
         Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
@@ -89,8 +90,8 @@ impl dyn Cells + '_ {
         size: u64,
         scratch: &'s mut Vec<u8>,
     ) -> Result<ReadBytes<'s>> {
-        let bytes = entries.start.saturating_mul(size)..entries.end.saturating_mul(size);
-        let wanted = bytes.end.saturating_sub(bytes.start);
+        let bytes = bytes_of(&entries, size)?;
+        let wanted = bytes.end - bytes.start;
         let piece = self.read(content, bytes, scratch)?;
         if piece.len() as u64 != wanted {
             return Err(Error::internal(format!(
@@ -100,6 +101,12 @@ impl dyn Cells + '_ {
         }
         Ok(piece)
     }
+}
+
+/// The bytes of entries of `size` bytes each.
+fn bytes_of(entries: &Range<u64>, size: u64) -> Result<Range<u64>> {
+    let end = entries.end.checked_mul(size).ok_or_else(overflow)?;
+    Ok(entries.start * size..end)
 }
 
 /// The cells of a field of a fragment in the order on disk. Files are opened by their first read, and stay
@@ -146,7 +153,7 @@ impl FragmentCells {
             Content::Data => self.cell_size().unwrap_or(1),
             Content::Offsets | Content::Validity => 1,
         };
-        let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
+        let bytes = bytes_of(&cells, size)?;
         let open = self.opened(content)?;
         if bytes.end > open.len() {
             let message = format!(

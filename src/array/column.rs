@@ -274,8 +274,8 @@ impl OpenColumn {
     pub fn append(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let before = sink.len();
         self.read_into(range.clone(), sink).map_err(|e| self.place(e))?;
-        let found = sink.len().saturating_sub(before) as u64;
-        match found == range.end.saturating_sub(range.start) {
+        let found = (sink.len() - before) as u64;
+        match found == range.end - range.start {
             true => Ok(()),
             false => Err(self.place(Error::internal(format!(
                 "read {found} bytes of a column, expected {range:?}"
@@ -291,7 +291,7 @@ impl OpenColumn {
 
     fn starts_in(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
         let tile_cells = self.column.info.geometry.cells_of(tile);
-        let last = cells.end.saturating_add(1).min(tile_cells);
+        let last = (cells.end + 1).min(tile_cells);
         let before = out.len();
         let mut bytes = Vec::new();
         self.read_offsets_tile(tile, cells.start..last, keep, &mut bytes)?;
@@ -300,9 +300,9 @@ impl OpenColumn {
         if last == cells.end {
             let (sums, list) = self.var_sizes()?;
             let before = sums.before(list, self.column.tile_num(), tile)?;
-            out.push(before.saturating_add(self.files.var_size(tile)?));
+            out.push(before + self.files.var_size(tile)?);
         }
-        let found = out.len().saturating_sub(before) as u64;
+        let found = (out.len() - before) as u64;
         if found.checked_sub(1) != cells.end.checked_sub(cells.start) {
             let message =
                 format!("found {found} offsets for cells {cells:?} of a tile of {tile_cells} cells");
@@ -349,15 +349,13 @@ impl OpenColumn {
             return read(tile, range);
         }
         // Cannot overflow: the whole column's length did not, and no tile is longer than the first.
-        let tile_size = geometry.cells_of(0).max(1).saturating_mul(cell_size).max(1);
+        let tile_size = geometry.cells_of(0) * cell_size;
         let mut position = range.start;
         while position < range.end {
             let tile = position / tile_size;
             let start = tile * tile_size;
             let cells = geometry.cells_of(tile);
-            let end = range
-                .end
-                .min(start.saturating_add(cells.saturating_mul(cell_size)));
+            let end = range.end.min(start + cells * cell_size);
             if end <= position {
                 return Err(Error::internal(format!(
                     "tile {tile} ends before byte {position}"
@@ -379,7 +377,7 @@ impl OpenColumn {
             let (number, start, var_size) = sums
                 .find(list, self.column.tile_num(), position)?
                 .ok_or_else(|| Error::internal(format!("byte {position} is in no tile")))?;
-            let end = range.end.min(start.saturating_add(var_size));
+            let end = range.end.min(start + var_size);
             let tile = Tile {
                 number,
                 cells: self.column.info.geometry.cells_of(number),
@@ -430,8 +428,8 @@ impl OpenColumn {
             if last < entries.end {
                 out.extend_from_slice(&sums.total().to_le_bytes());
             }
-            out.drain(start..start.saturating_add(skip).min(out.len()));
-            out.truncate(start.saturating_add(wanted));
+            out.drain(start..start + skip);
+            out.truncate(start + wanted);
             Ok(())
         })
     }
@@ -448,7 +446,10 @@ impl OpenColumn {
         let read = self.files.read_offsets(&tile, cells, base, keep, out);
         read.map_err(|e| {
             let part = self.files.fixed.as_ref();
-            e.at(part.and_then(|part| part.start(number).ok()).unwrap_or(0))
+            match part.and_then(|part| part.start(number).ok()) {
+                Some(start) => e.at(start),
+                None => e,
+            }
         })
     }
 }

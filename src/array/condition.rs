@@ -400,10 +400,7 @@ impl Test {
     fn evaluate(&self, cells: &CellSlice<'_>, first: usize, holds: &mut [bool]) {
         macro_rules! numbers {
             ($type:ty, $op:expr, $value:expr) => {{
-                let value = $value
-                    .first_chunk()
-                    .map(|value| <$type>::from_le_bytes(*value));
-                let value = value.unwrap_or_default();
+                let value = <$type>::from_le_bytes($value.as_chunks().0[0]);
                 for (holds, cell) in holds
                     .iter_mut()
                     .zip(cells.values.as_chunks().0.iter().skip(first))
@@ -428,8 +425,7 @@ impl Test {
             },
             Test::Char { size, op, value } => {
                 for (holds, cell) in holds.iter_mut().zip(cells.values.chunks_exact(*size).skip(first)) {
-                    let first = cell.first().copied().unwrap_or(0);
-                    *holds = op.holds(&first.cast_signed(), value);
+                    *holds = op.holds(&cell[0].cast_signed(), value);
                 }
             }
             Test::Text { size, op, value } => {

@@ -192,7 +192,7 @@ impl Engine {
         const SIZE_OFFSET: u64 = 12;
         let tile = GenericTile::read_header(blob, offset, key)?;
         let check = self.cache.check_size(tile.size);
-        check.map_err(|e| e.at(offset.saturating_add(SIZE_OFFSET)).in_file(blob.display()))?;
+        check.map_err(|e| e.at(offset + SIZE_OFFSET).in_file(blob.display()))?;
         let body = tile.decode_within(blob, tile.size)?;
         Ok((tile, body))
     }

@@ -104,7 +104,7 @@ impl FieldFiles {
             return Ok(known % 2 == 1);
         }
         let embeds = opened(&self.fixed)?.stored_chunks(tile)? == 0;
-        let answer = tile.saturating_mul(2).saturating_add(u64::from(embeds));
+        let answer = 2 * tile + u64::from(embeds);
         self.embeds.store(answer, Ordering::Relaxed);
         Ok(embeds)
     }
@@ -151,7 +151,7 @@ impl FieldFiles {
         keep: Keep,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let bytes = cells.start.saturating_mul(8)..cells.end.saturating_mul(8);
+        let bytes = 8 * cells.start..8 * cells.end;
         let start = out.len();
         if tile.embedded && tile.cells > 0 {
             let values = opened(&self.embedding)?;
@@ -161,7 +161,7 @@ impl FieldFiles {
                     let missing = || Error::internal("the tile has fewer offsets than cells");
                     out.extend_from_slice(offsets.get(wanted).ok_or_else(missing)?);
                 }
-                None => out.resize(start.saturating_add((bytes.end - bytes.start) as usize), 0),
+                None => out.resize(start + (bytes.end - bytes.start) as usize, 0),
             }
         } else {
             let mut sink = Sink::behind(out, keep);
@@ -188,7 +188,7 @@ fn check_offsets(entries: &mut [[u8; 8]], first: u64, size: u64, base: u64) -> R
             )));
         }
         previous = offset;
-        *entry = base.saturating_add(offset).to_le_bytes();
+        *entry = (base + offset).to_le_bytes();
     }
     Ok(())
 }

@@ -192,7 +192,7 @@ struct Numbers<'a>(&'a [u64]);
 
 impl Body for Numbers<'_> {
     fn size(&self) -> Result<u64> {
-        Ok((self.0.len() as u64).saturating_mul(8).saturating_add(8))
+        Ok(self.0.len() as u64 * 8 + 8)
     }
 
     fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
@@ -201,14 +201,10 @@ impl Body for Numbers<'_> {
         }
         let first = range.start / 8;
         let words = std::iter::once(self.0.len() as u64).chain(self.0.iter().copied());
-        let wanted = range.end.div_ceil(8).saturating_sub(first) as usize;
+        let wanted = (range.end.div_ceil(8) - first) as usize;
         let bytes = words.skip(first as usize).take(wanted).flat_map(u64::to_le_bytes);
         let skipped = (range.start % 8) as usize;
-        out.extend(
-            bytes
-                .skip(skipped)
-                .take(range.end.saturating_sub(range.start) as usize),
-        );
+        out.extend(bytes.skip(skipped).take((range.end - range.start) as usize));
         Ok(())
     }
 }

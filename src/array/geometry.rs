@@ -76,15 +76,10 @@ impl Geometry {
                 ))
             })?;
             let DenseAxis { tiles, extent, .. } = axis;
-            let overflow = || Error::limit("the dense fragment has more than 2^64 cells");
             tile_num = tile_num.checked_mul(tiles).ok_or_else(overflow)?;
             tile_cells = tile_cells.checked_mul(extent).ok_or_else(overflow)?;
-            // At most `cell_num`, which is checked below.
-            let padding = axis
-                .first
-                .saturating_add(extent.saturating_sub(axis.last).saturating_sub(1));
-            let cells = tiles.saturating_mul(extent).saturating_sub(padding);
-            cells_in_domain = cells_in_domain.saturating_mul(cells);
+            let cells = tiles.checked_mul(extent).ok_or_else(overflow)? - axis.padding();
+            cells_in_domain = cells_in_domain.checked_mul(cells).ok_or_else(overflow)?;
         }
         Ok(Geometry {
             cells_in_domain,
@@ -102,7 +97,7 @@ impl Geometry {
 
     /// Cells of tile `tile`.
     pub fn cells_of(&self, tile: u64) -> u64 {
-        if tile.checked_add(1) == Some(self.tile_num) {
+        if tile + 1 == self.tile_num {
             self.last_tile_cells
         } else {
             self.tile_cells
@@ -123,6 +118,17 @@ pub struct DenseAxis {
     pub last: u64,
 }
 
+impl DenseAxis {
+    /// Cells of the tiles outside of the range.
+    fn padding(&self) -> u64 {
+        self.first + (self.extent - 1 - self.last)
+    }
+}
+
+fn overflow() -> Error {
+    Error::limit("the dense fragment has more than 2^64 cells")
+}
+
 /// The axis of `range`, the range of a dense fragment's non-empty domain in one dimension.
 pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
@@ -140,12 +146,13 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     let distance =
         |bound: &[u8]| -> Result<u64> { Ok(integer(datatype, bound)?.wrapping_sub(origin) & mask(datatype)) };
     let (low, high) = (distance(&range.lo)?, distance(&range.hi)?);
-    let tiles = (high / extent)
-        .checked_sub(low / extent)
-        .and_then(|n| n.checked_add(1))
-        .ok_or_else(|| Error::corrupt("the lower bound of the non-empty domain is above the upper one"))?;
+    if low > high {
+        let message = "the lower bound of the non-empty domain is above the upper one";
+        return Err(Error::corrupt(message));
+    }
+    let tiles = (high / extent - low / extent).checked_add(1);
     Ok(DenseAxis {
-        tiles,
+        tiles: tiles.ok_or_else(overflow)?,
         extent,
         first: low % extent,
         last: high % extent,
@@ -229,8 +236,7 @@ mod tests {
         let cells = |lo, hi| {
             let (dimension, range) = (dimension(-10, 9, 6), range(lo, hi));
             let axis = dense_axis(&dimension, &range).unwrap();
-            let padding = axis.first + axis.extent - axis.last - 1;
-            axis.tiles * axis.extent - padding
+            axis.tiles * axis.extent - axis.padding()
         };
         assert_eq!([cells(-10, 9), cells(-5, -4), cells(3, 3)], [20, 2, 1]);
     }

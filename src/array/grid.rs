@@ -36,12 +36,12 @@ impl TileGrid {
     pub(crate) fn window(&self, tile: u64) -> Window {
         let mut rest = tile;
         let mut along = |axis: &DenseAxis| {
-            let place = rest % axis.tiles.max(1);
-            rest /= axis.tiles.max(1);
+            let place = rest % axis.tiles;
+            rest /= axis.tiles;
             let first = if place == 0 { axis.first } else { 0 };
-            let last = match place.checked_add(1) == Some(axis.tiles) {
+            let last = match place + 1 == axis.tiles {
                 true => axis.last,
-                false => axis.extent.saturating_sub(1),
+                false => axis.extent - 1,
             };
             (axis.extent, first, last)
         };
@@ -61,7 +61,7 @@ impl Window {
     /// Whether all cells of the tile are inside.
     pub(crate) fn is_full(&self) -> bool {
         let mut axes = self.axes.iter();
-        axes.all(|&(extent, first, last)| first == 0 && last.checked_add(1) == Some(extent))
+        axes.all(|&(extent, first, last)| first == 0 && last + 1 == extent)
     }
 
     /// The runs of `cells` (positions in the tile) that are inside.
@@ -72,18 +72,17 @@ impl Window {
         let Some((&(width, first, last), outer)) = self.axes.split_first() else {
             return vec![cells];
         };
-        let width = width.max(1);
         let mut runs = Vec::new();
         for row in cells.start / width..cells.end.div_ceil(width) {
             let mut rest = row;
             let inside = outer.iter().all(|&(extent, first, last)| {
-                let place = rest % extent.max(1);
-                rest /= extent.max(1);
+                let place = rest % extent;
+                rest /= extent;
                 (first..=last).contains(&place)
             });
-            let base = row.saturating_mul(width);
-            let start = base.saturating_add(first).max(cells.start);
-            let end = base.saturating_add(last).saturating_add(1).min(cells.end);
+            let base = row * width;
+            let start = (base + first).max(cells.start);
+            let end = (base + last + 1).min(cells.end);
             if inside && start < end {
                 runs.push(start..end);
             }

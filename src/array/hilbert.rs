@@ -105,15 +105,16 @@ impl Curve {
     /// The curve over the domain of a schema. None for more than 63 dimensions.
     pub(crate) fn new(schema: &Schema) -> Option<Curve> {
         let count = u32::try_from(schema.dimensions.len()).ok()?;
+        let bits = 63u32.checked_div(count).filter(|&bits| bits > 0)?;
         let mut spread = [0; 256];
         for (byte, spread) in spread.iter_mut().enumerate() {
-            *spread = (0..8u32).fold(0, |spread, bit| {
+            *spread = (0..bits.min(8)).fold(0, |spread, bit| {
                 let set = byte as u64 >> bit & 1;
-                spread | set.checked_shl(bit.saturating_mul(count)).unwrap_or(0)
+                spread | set << (bit * count)
             });
         }
         Some(Curve {
-            bits: 63u32.checked_div(count).filter(|&bits| bits > 0)?,
+            bits,
             axes: schema.dimensions.iter().map(Axis::new).collect(),
             spread,
         })
@@ -124,7 +125,7 @@ impl Curve {
     pub(crate) fn position_bits(&self) -> u32 {
         match self.axes.len() {
             1 => 64,
-            count => self.bits.saturating_mul(count as u32),
+            count => self.bits * count as u32,
         }
     }
 

@@ -143,8 +143,8 @@ impl GlobalOrder {
                 what,
                 bits: match what {
                     What::Place => curve.as_ref().map_or(0, Curve::position_bits),
-                    What::Tile(i) => axes.get(i).map_or(0, Axis::tile_bits),
-                    What::Coordinate(i) => axes.get(i).map_or(0, Axis::coordinate_bits),
+                    What::Tile(i) => axes[i].tile_bits(),
+                    What::Coordinate(i) => axes[i].coordinate_bits(),
                 },
                 shift: 0,
             })
@@ -222,7 +222,7 @@ impl GlobalOrder {
             coordinates: vec![[0; BLOCK]; count],
             places: [0; BLOCK],
             buckets: match self.curve {
-                Some(_) => vec![0; count.saturating_mul(BLOCK)],
+                Some(_) => vec![0; count * BLOCK],
                 None => Vec::new(),
             },
         }
@@ -265,27 +265,19 @@ impl<const N: usize> SortKey for [u64; N] {
         keys.extend(repeat_n([0; N], count(columns)));
         let mut block = order.block();
         let mut first = 0;
-        for keys in keys.get_mut(before..).unwrap_or(&mut []).chunks_mut(BLOCK) {
+        for keys in keys[before..].chunks_mut(BLOCK) {
             order.fill(&mut block, columns, first, keys.len());
             first += keys.len();
             for part in &order.parts {
-                let Some(values) = block.values(part.what) else {
-                    continue;
-                };
+                let values = block.values(part.what);
                 let (word, shift) = (part.shift / 64, part.shift % 64);
-                let Some(low) = N.checked_sub(1 + word as usize) else {
-                    continue;
-                };
+                let low = N - 1 - word as usize;
                 for (key, value) in keys.iter_mut().zip(values) {
-                    if let Some(word) = key.get_mut(low) {
-                        *word |= value << shift;
-                    }
+                    key[low] |= value << shift;
                 }
                 if shift + part.bits > 64 {
                     for (key, value) in keys.iter_mut().zip(values) {
-                        if let Some(word) = low.checked_sub(1).and_then(|high| key.get_mut(high)) {
-                            *word |= value >> (64 - shift);
-                        }
+                        key[low - 1] |= value >> (64 - shift);
                     }
                 }
             }
@@ -312,19 +304,18 @@ impl SortKey for ByteKey {
             }
             key.clear();
             for (i, part) in order.parts.iter().enumerate() {
-                match (part.what, block.values(part.what)) {
-                    (What::Coordinate(axis), _) if part.is_text(&order.axes) => {
+                match part.what {
+                    What::Coordinate(axis) if part.is_text(&order.axes) => {
                         let text = columns[axis].text(cell);
                         match i + 1 == order.parts.len() {
                             true => key.extend_from_slice(text),
                             false => push_text(&mut key, text),
                         }
                     }
-                    (_, values) => {
-                        let value = values.and_then(|values| values.get(at)).copied().unwrap_or(0);
-                        let bytes = value.to_be_bytes();
+                    what => {
+                        let bytes = block.values(what)[at].to_be_bytes();
                         let unused = 8 - part.bits.div_ceil(8) as usize;
-                        key.extend_from_slice(bytes.get(unused..).unwrap_or(&bytes));
+                        key.extend_from_slice(&bytes[unused..]);
                     }
                 }
             }
@@ -346,19 +337,19 @@ fn push_text(key: &mut Vec<u8>, text: &[u8]) {
 }
 
 impl Block {
-    /// The values of a part; None for strings.
-    fn values(&self, what: What) -> Option<&[u64; BLOCK]> {
+    /// The values of a part that is not a string.
+    fn values(&self, what: What) -> &[u64; BLOCK] {
         match what {
-            What::Place => Some(&self.places),
-            What::Tile(i) => self.tiles.get(i),
-            What::Coordinate(i) => self.coordinates.get(i),
+            What::Place => &self.places,
+            What::Tile(i) => &self.tiles[i],
+            What::Coordinate(i) => &self.coordinates[i],
         }
     }
 }
 
 impl KeyPart {
     fn is_text(&self, axes: &[Axis]) -> bool {
-        matches!(self.what, What::Coordinate(i) if axes.get(i).is_some_and(|axis| axis.size.is_none()))
+        matches!(self.what, What::Coordinate(i) if axes[i].size.is_none())
     }
 }
 
@@ -387,7 +378,7 @@ impl Axis {
         axis.ordinals(&domain.hi, &mut hi);
         let ([lo], [hi]) = (lo, hi);
         axis.origin = lo;
-        axis.width = hi.saturating_sub(lo);
+        axis.width = hi - lo;
         if let Some(extent) = dimension.tile_extent.as_ref().filter(|_| tiled) {
             axis.tiles = Tiles::new(axis.datatype, &domain.lo, &domain.hi, extent);
         }
@@ -397,7 +388,7 @@ impl Axis {
     /// The number of bits of a tile number; 0 if there are no tiles, or a single one.
     fn tile_bits(&self) -> u32 {
         match self.tiles {
-            Some(Tiles::Integer { extent }) => bits(self.width.checked_div(extent).unwrap_or(0)),
+            Some(Tiles::Integer { extent }) => bits(self.width / extent),
             Some(Tiles::Float32 { last, .. } | Tiles::Float64 { last, .. }) => bits(last),
             None => 0,
         }
@@ -407,7 +398,7 @@ impl Axis {
     fn coordinate_bits(&self) -> u32 {
         match (self.size, self.tiles) {
             (None, _) => 0,
-            (_, Some(Tiles::Integer { extent })) => bits(self.width.min(extent.saturating_sub(1))),
+            (_, Some(Tiles::Integer { extent })) => bits(self.width.min(extent - 1)),
             _ => bits(self.width),
         }
     }
@@ -492,11 +483,11 @@ impl Axis {
                 let (mut tile, mut start) = (0, 0);
                 for (number, ordinal) in tiles.iter_mut().zip(ordinals) {
                     if *ordinal < start || *ordinal - start >= extent {
-                        tile = ordinal.checked_div(extent).unwrap_or(0);
-                        start = tile.wrapping_mul(extent);
+                        tile = *ordinal / extent;
+                        start = tile * extent;
                     }
                     *number = tile;
-                    *ordinal = ordinal.wrapping_sub(start);
+                    *ordinal -= start;
                 }
             }
             Some(Tiles::Float32 { lo, extent, last }) => {

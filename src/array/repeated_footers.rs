@@ -71,7 +71,7 @@ impl RepeatedFooters {
         let index = self.index()?;
         let (body, range) = index.footers.get(name.as_bytes())?;
         let mut footer = Vec::new();
-        let read = index.bodies.get(*body)?.read(range.clone(), &mut footer);
+        let read = index.bodies[*body].read(range.clone(), &mut footer);
         read.map_err(|e| log::warn!("{e}")).ok()?;
         Some(footer)
     }
@@ -122,7 +122,7 @@ impl RepeatedFooters {
         let ends = footers.iter().skip(1).map(|next| next.offset);
         let ends = ends.chain([body.size().map_err(place)?]);
         for (footer, end) in footers.iter().zip(ends) {
-            if end.saturating_sub(footer.offset) <= MAX_VALUE {
+            if end - footer.offset <= MAX_VALUE {
                 let place = (index.bodies.len(), footer.offset..end);
                 index.footers.insert(directory_name(&footer.name).to_vec(), place);
             }

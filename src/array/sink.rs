@@ -45,7 +45,7 @@ impl<'s> Sink<'s> {
     /// The number of bytes collected, after those that were there before.
     pub fn len(&self) -> usize {
         let single = self.single.as_ref().map_or(0, |(_, range)| range.len());
-        self.filled.saturating_add(single)
+        self.filled + single
     }
 
     /// Appends a part of a chunk.
@@ -70,7 +70,7 @@ impl<'s> Sink<'s> {
     fn room(&mut self, length: usize) -> &mut [u8] {
         self.gather();
         let start = self.filled;
-        self.filled = start.saturating_add(length);
+        self.filled = start + length;
         if self.scratch.len() < self.filled {
             self.scratch.resize(self.filled, 0);
         }

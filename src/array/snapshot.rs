@@ -176,10 +176,10 @@ fn hidden(
         return Some(uncommitted.clone());
     }
     let mut listed = entry.vacuums.iter().rev();
-    let by = listed.find(|&&i| in_force.get(i).copied().unwrap_or(false));
-    if let Some(vacuum) = by.and_then(|&i| vacuums.get(i)) {
+    let by = listed.find(|&&i| in_force[i]);
+    if let Some(&by) = by {
         return Some(Hidden::Vacuumed {
-            by: vacuum.stem.clone(),
+            by: vacuums[by].stem.clone(),
         });
     }
     let name = &entry.fragment.name;

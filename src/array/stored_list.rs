@@ -5,6 +5,7 @@
 
 use super::generic_body::GenericBody;
 use super::tile_list::{TileList, WINDOW, wrong_count};
+use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::format::body::Body;
 use crate::lock::lock;
@@ -49,10 +50,10 @@ impl StoredList {
         let size = self.body.size()?;
         let mut raw = Vec::new();
         self.body.read(0..8, &mut raw)?;
-        let count = u64::from_le_bytes(raw.as_slice().try_into().unwrap_or_default());
+        let count = Cursor::new(&raw).u64("count")?;
         let bytes = count.checked_mul(8).and_then(|n| n.checked_add(8));
         if count < tile_num || bytes != Some(size) {
-            let entries = size.saturating_sub(8) / 8;
+            let entries = (size - 8) / 8;
             return Err(self.body.place(wrong_count(count.min(entries), tile_num)));
         }
         raw.clear();
@@ -65,7 +66,7 @@ impl StoredList {
 impl TileList for StoredList {
     fn entries(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
         let mut range = range.start.min(tile_num)..range.end.min(tile_num);
-        let mut out = Vec::with_capacity((range.end.saturating_sub(range.start)) as usize);
+        let mut out = Vec::with_capacity((range.end - range.start) as usize);
         while range.start < range.end {
             range.start = self.append(tile_num, range.clone(), &mut out)?;
         }

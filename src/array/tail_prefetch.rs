@@ -41,13 +41,11 @@ impl<'a> TailPrefetch<'a> {
 
     /// Call before reading the metadata of the fragment at `index`: prefetches its window and the next one.
     pub fn reach(&self, index: usize) {
-        let window = index / WINDOW;
-        for window in [window, window.saturating_add(1)] {
-            let asked = self.asked.get(window);
-            if asked.is_none_or(|asked| asked.swap(true, Ordering::Relaxed)) {
+        let windows = self.asked.iter().zip(self.fragments.chunks(WINDOW));
+        for (asked, fragments) in windows.skip(index / WINDOW).take(2) {
+            if asked.swap(true, Ordering::Relaxed) {
                 continue;
             }
-            let fragments = self.fragments.chunks(WINDOW).nth(window).unwrap_or_default();
             let unknown = fragments.iter().filter(|fragment| !(self.known)(fragment));
             let files: Vec<_> = unknown.map(|fragment| fragment.metadata_path()).collect();
             self.engine.storage.will_read_tails(&files, Tail::SIZE as u64);

@@ -77,8 +77,7 @@ impl TileFile {
 
     /// First byte of tile `tile`, and the byte behind its last.
     pub fn extent(&self, tile: u64) -> Result<Range<u64>> {
-        let next = tile.saturating_add(2);
-        let around = self.offsets.entries(self.geometry.tile_num, tile..next)?;
+        let around = self.offsets.entries(self.geometry.tile_num, tile..tile + 2)?;
         let end = around.get(1).copied().unwrap_or(self.file_size);
         match around.first() {
             Some(&start) if start <= end && end <= self.file_size && end - start >= 8 => Ok(start..end),
@@ -108,7 +107,10 @@ impl TileFile {
             None => self.offsets.entry(self.geometry.tile_num, tile).ok().flatten(),
             known => known,
         };
-        let error = error.at(start.unwrap_or(0));
+        let error = match start {
+            Some(start) => error.at(start),
+            None => error,
+        };
         let error = match self.generic {
             true => error.in_part("generic tile"),
             false => error.in_part(format_args!("tile {tile}")),
@@ -221,7 +223,7 @@ impl TileFile {
         }
         stats.bytes_decoded.add(decoded.data.len() as u64);
         let offsets = decoded.offsets.map(|offsets| {
-            let mut bytes = Vec::with_capacity(offsets.len().saturating_mul(8));
+            let mut bytes = Vec::with_capacity(offsets.len() * 8);
             bytes.extend(offsets.iter().flat_map(|o| o.to_le_bytes()));
             Arc::new(bytes)
         });

@@ -59,10 +59,7 @@ pub trait TileList: Send + Sync {
 
     /// One entry; `None` for `tile == tile_num` and beyond.
     fn entry(&self, tile_num: u64, tile: u64) -> Result<Option<u64>> {
-        Ok(self
-            .entries(tile_num, tile..tile.saturating_add(1))?
-            .first()
-            .copied())
+        Ok(self.entries(tile_num, tile..tile + 1)?.first().copied())
     }
 }
 
@@ -104,13 +101,13 @@ impl PrefixSums {
         let mut sum = 0u64;
         let mut tile = 0;
         while tile < tile_num {
-            for size in list.entries(tile_num, tile..tile.saturating_add(WINDOW))? {
+            for size in list.entries(tile_num, tile..tile + WINDOW)? {
                 sum = sum.checked_add(size).ok_or_else(|| {
                     Error::limit("the sizes of the tiles add up to more than 2^64 bytes").at(0)
                 })?;
             }
             starts.push(sum);
-            tile = tile.saturating_add(WINDOW);
+            tile += WINDOW;
         }
         Ok(PrefixSums { starts })
     }
@@ -123,13 +120,8 @@ impl PrefixSums {
     /// Sum of the sizes before `tile`.
     pub fn before(&self, list: &dyn TileList, tile_num: u64, tile: u64) -> Result<u64> {
         let window = tile / WINDOW;
-        let start = self
-            .starts
-            .get(window as usize)
-            .copied()
-            .unwrap_or_else(|| self.total());
         let sizes = list.entries(tile_num, window * WINDOW..tile)?;
-        Ok(sizes.iter().fold(start, |sum, size| sum.saturating_add(*size)))
+        Ok(self.starts[window as usize] + sizes.iter().sum::<u64>())
     }
 
     /// The tile that holds byte `offset` of the concatenation, with its first byte and its size; None past
@@ -141,15 +133,12 @@ impl PrefixSums {
         let window = self.starts.partition_point(|&start| start <= offset) - 1;
         let mut start = self.starts[window];
         let first = window as u64 * WINDOW;
-        for (i, size) in list
-            .entries(tile_num, first..first.saturating_add(WINDOW))?
-            .into_iter()
-            .enumerate()
-        {
+        let sizes = list.entries(tile_num, first..first + WINDOW)?;
+        for (i, size) in sizes.into_iter().enumerate() {
             if offset - start < size {
                 return Ok(Some((first + i as u64, start, size)));
             }
-            start = start.saturating_add(size);
+            start += size;
         }
         Ok(None)
     }
